@@ -1,0 +1,127 @@
+"""The centroid-encoder network: an encoder, a linear bottleneck and a mirrored decoder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import leaky_relu, relu
+
+Activation = Literal["relu", "leaky_relu", "tanh", "sigmoid"]
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": relu,
+    "leaky_relu": leaky_relu,
+    "tanh": torch.tanh,
+    "sigmoid": torch.sigmoid,
+}
+assert tuple(ACTIVATIONS) == get_args(Activation)
+
+
+class Network(nn.Module):
+    """Autoencoder-shaped network f = h∘g with a linear bottleneck and a linear output.
+
+    The encoder g has the layers ``n_inputs → hidden[0] → … → hidden[-1] → n_components``; the
+    decoder h mirrors the widths with weights of its own (paper, section 3).
+
+    Layer-freeze pre-training needs no surgery on the network: stage *s* trains the sub-network
+    that ends at encoder layer *s* and resumes at the decoder layer that mirrors it, so a stage is
+    just a `depth` at which encoder and decoder meet. ``depth == n_stages - 1`` is the whole
+    network.
+
+    Parameters
+    ----------
+    n_inputs
+        Number of features d.
+    hidden
+        Widths of the encoder's hidden layers; may be empty (a linear map).
+    n_components
+        Width m ≥ 1 of the bottleneck.
+    n_outputs
+        Width of the decoder's last layer; 0 builds no decoder at all.
+    activation
+        Non-linearity of every hidden layer. Bottleneck and output are linear.
+    generator
+        CPU generator that draws the initial weights. The weights are the same whatever the device
+        and the global random state stays as it is. Without it the weights are uninitialised, to be
+        loaded.
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        hidden: Sequence[int],
+        n_components: int,
+        n_outputs: int,
+        activation: Activation,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        widths = [n_inputs, *hidden, n_components]
+        mirrored = [n_components, *reversed(hidden), n_outputs]
+        self.activation = ACTIVATIONS[activation]
+        self.encoder = _linear_layers(widths)
+        self.decoder = _linear_layers(mirrored) if n_outputs else nn.ModuleList()
+        if generator is not None:
+            self._initialize(activation, generator)
+
+    @property
+    def n_stages(self) -> int:
+        """Number of depths at which encoder and decoder can meet: hidden layers + 1."""
+        return len(self.encoder)
+
+    @torch.no_grad()
+    def _initialize(self, activation: Activation, generator: torch.Generator) -> None:
+        # As in the authors' program: Xavier for saturating units, Kaiming for rectifying ones,
+        # zero biases; the two linear layers (bottleneck, output) keep the framework's default.
+        for layers in (self.encoder, self.decoder):
+            for i, layer in enumerate(layers):
+                if i == len(layers) - 1:
+                    bound = 1 / math.sqrt(layer.in_features)
+                    nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+                    nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+                    continue
+                if activation in ("tanh", "sigmoid"):
+                    nn.init.xavier_uniform_(layer.weight, generator=generator)
+                else:
+                    nn.init.kaiming_uniform_(
+                        layer.weight, nonlinearity="relu", generator=generator
+                    )
+                nn.init.zeros_(layer.bias)
+
+    def encode(self, x: Tensor, *, first: int = 0, depth: int | None = None) -> Tensor:
+        """Apply encoder layers `first` … `depth` (default: all, giving the embedding)."""
+        last = len(self.encoder) - 1
+        for i in range(first, last + 1 if depth is None else depth + 1):
+            x = self.encoder[i](x)
+            if i < last:
+                x = self.activation(x)
+        return x
+
+    def decode(self, code: Tensor, *, depth: int | None = None) -> Tensor:
+        """Apply the decoder from the layer that mirrors encoder layer `depth` to the output."""
+        last = len(self.decoder) - 1
+        for i in range(0 if depth is None else last - depth, last + 1):
+            code = self.decoder[i](code)
+            if i < last:
+                code = self.activation(code)
+        return code
+
+    def stage_parameters(self, depth: int) -> list[nn.Parameter]:
+        """Parameters that layer-freeze stage `depth` adds: one encoder and one decoder layer."""
+        layers = [self.encoder[depth]]
+        if len(self.decoder):
+            layers.append(self.decoder[len(self.decoder) - 1 - depth])
+        return [parameter for layer in layers for parameter in layer.parameters()]
+
+
+def _linear_layers(widths: Sequence[int]) -> nn.ModuleList:
+    # skip_init: nn.Linear's own initialisation would draw from the global random state.
+    return nn.ModuleList(
+        nn.utils.skip_init(nn.Linear, n_in, n_out)
+        for n_in, n_out in pairwise(widths)
+    )

@@ -1,0 +1,117 @@
+"""What the network is asked to do. The training loop knows only the `Objective` protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Output = Literal["span", "full"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What an objective may look at. All tensors are on the training device."""
+
+    rows: Tensor
+    """(b,) indices of the samples in the training data."""
+    labels: Tensor
+    """(b,) class indices."""
+    weights: Tensor | None
+    """(b,) sample weights with mean 1 over the training set, or None for all ones."""
+    code: Tensor
+    """(b, m) encoder output: the embedding, or a hidden code while pre-training."""
+    output: Tensor
+    """(b, n_outputs) decoder output; the code itself for a network without decoder."""
+
+
+class Objective(Protocol):
+    """A loss that the training loop can minimise.
+
+    An autoencoder keeps the data it was built with and looks up ``batch.rows``; NCA and its kin set
+    ``n_outputs = 0`` and compare ``batch.code`` within the batch.
+    """
+
+    n_outputs: int
+    """Width of the decoder's last layer; 0 for a network without decoder."""
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Scalar to be minimised: the mean over the batch."""
+        ...
+
+    def distances(self, output: Tensor) -> Tensor | None:
+        """(b, n_classes) distance of the output to each class, or None if there is no decision."""
+        ...
+
+
+class CentroidTargets:
+    """Centroid targets: every sample is mapped to the centroid of its class.
+
+    The loss is the paper's equation 1, averaged over samples and output coordinates.
+
+    All targets lie in the affine span of the M centroids. With ``output="span"`` the network's
+    output is expressed in an orthonormal basis of that span (at most M − 1 coordinates), scaled to
+    unit mean square: an isometry up to one factor, hence the same minimum and the same nearest
+    centroid as in input space, at a fraction of the cost. ``output="full"`` is the paper's
+    d-dimensional output.
+
+    Parameters
+    ----------
+    coordinates
+        (M, r) targets in output coordinates.
+    origin, basis
+        (d,) and (r, d): an output o stands for ``o @ basis + origin`` in the standardised input
+        space. None where the output is the input space.
+    device
+        Where the targets live.
+    """
+
+    def __init__(
+        self,
+        coordinates: NDArray[np.floating],
+        origin: NDArray[np.float64] | None,
+        basis: NDArray[np.float64] | None,
+        device: torch.device,
+    ) -> None:
+        self.origin = origin
+        self.basis = basis
+        self.coordinates = torch.as_tensor(coordinates, dtype=torch.float32, device=device)
+        self.n_outputs: int = self.coordinates.shape[1]
+
+    @classmethod
+    def fit(
+        cls, centroids: NDArray[np.floating], output: Output, device: torch.device
+    ) -> CentroidTargets:
+        """Make targets of the (M, d) class means in the standardised input space."""
+        if output == "full":
+            return cls(centroids, None, None, device)
+        centroids = centroids.astype(np.float64)
+        origin = centroids.mean(axis=0)
+        _, singular_values, directions = np.linalg.svd(centroids - origin, full_matrices=False)
+        tolerance = singular_values[0] * max(centroids.shape) * np.finfo(np.float32).eps
+        # Coincident centroids span a point; one output keeps the network well formed.
+        rank = max(1, int((singular_values > tolerance).sum()))
+        # One factor for all coordinates, so that distances keep their proportions.
+        scale = np.sqrt(np.square(singular_values).sum() / (len(centroids) * rank)) or 1.0
+        directions = directions[:rank]
+        coordinates = (centroids - origin) @ directions.T / scale
+        return cls(coordinates, origin, directions * scale, device)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean squared distance to the class's target."""
+        error = (batch.output - self.coordinates[batch.labels]).square().mean(dim=1)
+        return (error if batch.weights is None else error * batch.weights).mean()
+
+    def distances(self, output: Tensor) -> Tensor:
+        """Distance to every centroid; its smallest column is the model's decision."""
+        return torch.cdist(output, self.coordinates, compute_mode="donot_use_mm_for_euclid_dist")
+
+    def to_input(self, output: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Map (n, n_outputs) decoder outputs to the (n, d) standardised input space."""
+        if self.basis is None or self.origin is None:
+            return np.asarray(output, dtype=np.float32)
+        return np.asarray(output @ self.basis + self.origin, dtype=np.float32)

@@ -1,0 +1,131 @@
+"""How much of the embedding is right: k-NN, Voronoi and decoder error.
+
+Labels and predictions are class indices throughout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from sklearn.neighbors import KNeighborsClassifier
+
+Labels = NDArray[np.integer]
+
+N_NEIGHBORS = 5
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of one set of samples, as shares in [0, 1]; NaN where there is nothing to count.
+
+    The *k-NN error* (k = 5) is the paper's measure. The *Voronoi error* counts points outside the
+    Voronoi cell of their class, the *decoder error* points whose decoder output is nearest to
+    another class's centroid.
+    """
+
+    n: int
+    """Number of samples."""
+    knn: float
+    voronoi: float
+    decoder: float
+    balanced_knn: float
+    """Mean of the classes' errors: every class counts the same, however small."""
+    balanced_voronoi: float
+    balanced_decoder: float
+    chance: float
+    """Error of always naming the training rows' largest class."""
+    class_n: NDArray[np.intp]
+    """(M,) samples of each class."""
+    class_knn: NDArray[np.float64]
+    """(M,) error of each class."""
+    class_voronoi: NDArray[np.float64]
+    class_decoder: NDArray[np.float64]
+
+    @classmethod
+    def count(
+        cls,
+        labels: Labels,
+        *,
+        knn: Labels,
+        voronoi: Labels,
+        decoder: Labels,
+        largest_class: int,
+        n_classes: int,
+    ) -> Errors:
+        """Compare (n,) labels with the three kinds of prediction."""
+        class_n = np.bincount(labels, minlength=n_classes)
+        overall, per_class = {}, {}
+        for name, predicted in (("knn", knn), ("voronoi", voronoi), ("decoder", decoder)):
+            wrong = np.bincount(labels[predicted != labels], minlength=n_classes)
+            overall[name] = _share(wrong.sum(), len(labels))
+            per_class[f"class_{name}"] = np.array(
+                [_share(*counts) for counts in zip(wrong, class_n, strict=True)]
+            )
+        return cls(
+            n=len(labels),
+            **overall,
+            **{
+                name.replace("class", "balanced"): float(errors[class_n > 0].mean())
+                if len(labels)
+                else np.nan
+                for name, errors in per_class.items()
+            },
+            chance=_share((labels != largest_class).sum(), len(labels)),
+            class_n=class_n,
+            **per_class,
+        )
+
+    def at_chance(self) -> bool:
+        """Tell whether the k-NN error is not below chance by more than its sampling noise.
+
+        One-sided at about 5 %, with the normal approximation to the binomial distribution.
+        """
+        noise = np.sqrt(self.chance * (1 - self.chance) / self.n) if self.n else np.nan
+        return not self.knn < self.chance - 1.64 * noise
+
+
+def _share(count: int, total: int) -> float:
+    return float(count / total) if total else np.nan
+
+
+def knn_predict(
+    reference: NDArray[np.floating],
+    reference_labels: Labels,
+    embedding: NDArray[np.floating] | None = None,
+) -> NDArray[np.intp]:
+    """Majority class among the five nearest reference points.
+
+    Parameters
+    ----------
+    reference
+        (n, m) embedded training points.
+    reference_labels
+        (n,) their classes.
+    embedding
+        (q, m) points to be classified; None classifies each reference point by its neighbours,
+        itself left out.
+    """
+    available = len(reference) - (embedding is None)
+    if available < 1 or (embedding is not None and not len(embedding)):
+        return np.zeros(len(reference) if embedding is None else 0, dtype=np.intp)
+    knn = KNeighborsClassifier(min(N_NEIGHBORS, available)).fit(reference, reference_labels)
+    return np.asarray(knn.predict(embedding), dtype=np.intp)
+
+
+def nearest_center(
+    embedding: NDArray[np.floating], centers: NDArray[np.floating]
+) -> NDArray[np.intp]:
+    """Class whose center is nearest: the Voronoi cell in which each (n, m) point lies."""
+    return np.asarray(cdist(embedding, centers).argmin(axis=1), dtype=np.intp)
+
+
+def class_centers(
+    embedding: NDArray[np.floating], labels: Labels, n_classes: int
+) -> NDArray[np.float64]:
+    """(M, m) mean of each class's embedded points."""
+    counts = np.bincount(labels, minlength=n_classes)
+    sums = [np.bincount(labels, column, n_classes) for column in embedding.T]
+    return np.stack(sums, axis=1) / counts[:, None]

@@ -1,0 +1,420 @@
+"""One training loop: a generator of per-epoch reports."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from centroid_encoder.core.batches import CHUNK, Rows
+from centroid_encoder.core.network import Network
+from centroid_encoder.core.objective import Batch, Objective
+
+Optimizer = Literal["adamw", "adam", "amsgrad"]
+Schedule = Literal["one_cycle", "constant"]
+
+WARMUP = 0.3
+"""Share of a one-cycle schedule in which the learning rate rises."""
+MIN_FLOPS_PER_THREAD = 5e7
+"""Below this much arithmetic per batch, a further thread costs more than it brings."""
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How to train. The meaning of each field is that of `CentroidEncoder`'s parameter."""
+
+    batch_size: int
+    max_epochs: int
+    pretrain_epochs: int = 0
+    merge_epochs: int = 0
+    patience: int | None = None
+    optimizer: Optimizer = "adamw"
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.0
+    schedule: Schedule = "one_cycle"
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Rows with class indices, and which of them train and which validate. Nothing is copied."""
+
+    rows: Rows
+    labels: Tensor
+    """(n_rows,) class index of every row; rows outside `train` and `validation` are ignored."""
+    train: Tensor
+    """Indices of the rows that shape the weights."""
+    validation: Tensor
+    """Indices of the rows that only say when to stop, until they are merged back."""
+    weights: Tensor | None = None
+    """(n_classes,) weight of a class's samples, mean 1 over the training rows."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What happened in one epoch."""
+
+    stage: str
+    """``"pretrain 1"`` … ``"pretrain k"``, ``"train"`` or ``"merge"``."""
+    epoch: int
+    """1-based, within the stage."""
+    n_epochs: int
+    """Number of epochs the stage has at most."""
+    step: int
+    """1-based, over all stages."""
+    n_steps: int
+    """Number of epochs of all stages together, at most."""
+    loss: float
+    """Mean training loss over the epoch's batches."""
+    validation_loss: float
+    """Loss of the validation rows after the epoch; NaN without any."""
+    validation_error: float
+    """Share of validation rows whose nearest centroid is not their own; NaN without any."""
+    batch_size: int
+    """Rows per step; smaller than asked for after the device ran out of memory."""
+    embedding: NDArray[np.float32] | None = None
+    """(n_rows, m) embedding of all rows after the epoch, if asked for."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training ended."""
+
+    reports: list[Report]
+    """All reports, without embeddings."""
+    interrupted: bool
+    """Whether a KeyboardInterrupt cut it short."""
+
+
+class StoppedTooEarly(Exception):
+    """Training was stopped before its first epoch was over: there is no state worth keeping."""
+
+
+def never() -> bool:
+    """Return False: neither stop nor take a snapshot."""
+    return False
+
+
+def train(
+    network: Network,
+    objective: Objective,
+    data: TrainingData,
+    config: TrainingConfig,
+    generator: torch.Generator,
+    *,
+    stop: Callable[[], bool] = never,
+    snapshot: Callable[[], bool] = never,
+) -> Generator[Report, None, Outcome]:
+    """Train `network` in place, yielding one report per epoch.
+
+    Layer-freeze pre-training (if any), training, and training on with the validation rows merged
+    back (if any), as in section 3 of the paper. When the generator returns, the network carries
+    the weights of the epoch with the smallest validation loss, or the last ones where there are no
+    validation rows; also when `stop` said so, or when a KeyboardInterrupt arrived.
+
+    Parameters
+    ----------
+    network
+        Initialised network on the device of `data`.
+    objective
+        What to minimise.
+    data, config
+        What to train on, and how.
+    generator
+        CPU generator: the only source of randomness.
+    stop
+        Asked before every batch; True ends the training and keeps the best state.
+    snapshot
+        Asked after every epoch of training and merge; True puts the embedding into the report.
+
+    Returns
+    -------
+    Outcome
+        The value of the generator (of ``yield from``).
+
+    Raises
+    ------
+    StoppedTooEarly
+        `stop` said so before the first training epoch was over.
+    KeyboardInterrupt
+        If it arrived before the first training epoch was over.
+    """
+    loop = _Loop(network, objective, data, config, generator, stop, snapshot)
+    if config.pretrain_epochs:
+        for depth in range(network.n_stages):
+            yield from loop.pretrain(depth)
+    yield from loop.train()
+    if config.merge_epochs and len(data.validation) and not loop.stopped:
+        yield from loop.merge()
+    return Outcome(loop.reports, loop.interrupted)
+
+
+class _Loop:
+    """What the stages of one training share."""
+
+    def __init__(
+        self,
+        network: Network,
+        objective: Objective,
+        data: TrainingData,
+        config: TrainingConfig,
+        generator: torch.Generator,
+        stop: Callable[[], bool],
+        snapshot: Callable[[], bool],
+    ) -> None:
+        self.network = network
+        self.objective = objective
+        self.data = data
+        self.config = config
+        self.generator = generator
+        self.stop = stop
+        self.snapshot = snapshot
+        self.batch_size = config.batch_size
+        self.stopped = False
+        self.interrupted = False
+        self.reports: list[Report] = []
+        n_merge = config.merge_epochs if len(data.validation) else 0
+        self.n_steps = config.pretrain_epochs * network.n_stages + config.max_epochs + n_merge
+        # Dropout masks are drawn where the data are.
+        seed = int(torch.randint(2**62, (), generator=generator))
+        self.noise = torch.Generator(data.rows.device).manual_seed(seed)
+
+    def pretrain(self, depth: int) -> Iterator[Report]:
+        """Train the two layers that stage `depth` adds, everything older frozen."""
+        trained = self.network.stage_parameters(depth)
+        self.network.requires_grad_(False)
+        for parameter in trained:
+            parameter.requires_grad_(True)
+        # The frozen encoder always says the same: ask it once.
+        codes = self._codes(depth - 1) if depth else None
+        try:
+            yield from self._stage(
+                f"pretrain {depth + 1}",
+                self.config.pretrain_epochs,
+                trained,
+                self.data.train,
+                self.data.validation,
+                depth,
+                codes,
+            )
+        finally:
+            self.network.requires_grad_(True)
+        if self.stopped:
+            raise StoppedTooEarly
+
+    def train(self) -> Iterator[Report]:
+        """Train all layers."""
+        yield from self._keep_best("train", self.config.max_epochs, self.data.train)
+
+    def merge(self) -> Iterator[Report]:
+        """Train on with the validation rows among the training rows."""
+        everything = torch.cat([self.data.train, self.data.validation])
+        yield from self._keep_best("merge", self.config.merge_epochs, everything)
+
+    def _keep_best(self, stage: str, n_epochs: int, train: Tensor) -> Iterator[Report]:
+        """Run a stage on all layers and leave the network with the stage's best weights."""
+        validation = self.data.validation if stage == "train" else train[:0]
+        best_loss, since_best, best = math.inf, 0, None
+        parameters = list(self.network.parameters())
+        depth = self.network.n_stages - 1
+        try:
+            for report in self._stage(stage, n_epochs, parameters, train, validation, depth):
+                # Without validation rows the latest epoch is the best.
+                if not report.validation_loss >= best_loss:
+                    if len(validation):
+                        best_loss = report.validation_loss
+                    best = [parameter.detach().clone() for parameter in parameters]
+                    since_best = 0
+                else:
+                    since_best += 1
+                yield report
+                if since_best == self.config.patience:
+                    break
+        except KeyboardInterrupt:
+            if best is None and stage == "train":
+                raise
+            self.stopped = self.interrupted = True
+        if best is None:
+            if stage == "train":
+                raise StoppedTooEarly
+            return
+        with torch.no_grad():
+            for parameter, value in zip(parameters, best, strict=True):
+                parameter.copy_(value)
+
+    def _stage(
+        self,
+        name: str,
+        n_epochs: int,
+        parameters: list[torch.nn.Parameter],
+        train: Tensor,
+        validation: Tensor,
+        depth: int,
+        codes: Tensor | None = None,
+    ) -> Iterator[Report]:
+        """Minimise the objective over `parameters` with encoder and decoder meeting at `depth`."""
+        optimizer = _optimizer(parameters, self.config)
+        for epoch in range(n_epochs):
+            with suitable_numerics(self.network, self.batch_size):
+                loss = self._epoch(optimizer, epoch / n_epochs, n_epochs, train, depth, codes)
+                if self.stopped:
+                    return
+                validation_loss, validation_error = self._validate(validation, depth)
+                embed = depth == self.network.n_stages - 1 and self.snapshot()
+                embedding = self._codes(depth).cpu().numpy() if embed else None
+            report = Report(
+                stage=name,
+                epoch=epoch + 1,
+                n_epochs=n_epochs,
+                step=len(self.reports) + 1,
+                n_steps=self.n_steps,
+                loss=loss,
+                validation_loss=validation_loss,
+                validation_error=validation_error,
+                batch_size=self.batch_size,
+            )
+            self.reports.append(report)
+            yield replace(report, embedding=embedding) if embed else report
+
+    def _epoch(
+        self,
+        optimizer: torch.optim.Optimizer,
+        progress: float,
+        n_epochs: int,
+        train: Tensor,
+        depth: int,
+        codes: Tensor | None,
+    ) -> float:
+        """One pass over the rows `train` in random order; return the mean loss."""
+        order = train[torch.randperm(len(train), generator=self.generator).to(train.device)]
+        total = torch.zeros((), device=train.device)
+        done = 0
+        while done < len(order):
+            if self.stop():
+                self.stopped = True
+                break
+            # Batches of nearly equal size: a last batch of one row would shake the weights.
+            n_left = len(order) - done
+            batch = order[done : done + math.ceil(n_left / math.ceil(n_left / self.batch_size))]
+            share = _schedule(progress + done / len(order) / n_epochs, self.config.schedule)
+            for group in optimizer.param_groups:
+                group["lr"] = self.config.learning_rate * share
+            try:
+                loss = self._loss(batch, depth, codes)
+                optimizer.zero_grad()
+                loss.backward()  # type: ignore[no-untyped-call]
+            except torch.OutOfMemoryError:
+                if len(batch) == 1:
+                    raise
+                self.batch_size = len(batch) // 2
+                continue
+            optimizer.step()
+            total += loss.detach() * len(batch)
+            done += len(batch)
+        return float(total) / max(done, 1)
+
+    def _loss(self, rows: Tensor, depth: int, codes: Tensor | None) -> Tensor:
+        if codes is None:
+            code = self.network.encode(self._drop(self.data.rows[rows]), depth=depth)
+        else:
+            code = self.network.encode(codes[rows], first=depth, depth=depth)
+        return self.objective.loss(self._batch(rows, code, depth))
+
+    def _batch(self, rows: Tensor, code: Tensor, depth: int) -> Batch:
+        labels = self.data.labels[rows]
+        weights = None if self.data.weights is None else self.data.weights[labels]
+        return Batch(rows, labels, weights, code, self.network.decode(code, depth=depth))
+
+    def _drop(self, x: Tensor) -> Tensor:
+        """Input dropout, with the probability rounded to a multiple of 1/256."""
+        threshold = round(256 * self.config.dropout)
+        if not threshold:
+            return x
+        # Eight bytes of noise per random number: several times faster than Bernoulli draws.
+        n_words = math.ceil(x.numel() / 8)
+        words = torch.empty(n_words, dtype=torch.int64, device=x.device)
+        words.random_(-(2**63), None, generator=self.noise)
+        noise = words.view(torch.uint8)[: x.numel()].view_as(x)
+        return x.masked_fill(noise < threshold, 0.0).mul_(256 / (256 - threshold))
+
+    @torch.no_grad()
+    def _validate(self, rows: Tensor, depth: int) -> tuple[float, float]:
+        """Loss and share of rows that are nearest to another class's centroid."""
+        if not len(rows):
+            return math.nan, math.nan
+        loss, wrong, decided = 0.0, 0, True
+        for chunk in rows.split(CHUNK):
+            code = self.network.encode(self.data.rows[chunk], depth=depth)
+            batch = self._batch(chunk, code, depth)
+            loss += float(self.objective.loss(batch)) * len(chunk)
+            distances = self.objective.distances(batch.output)
+            if distances is None:
+                decided = False
+            else:
+                wrong += int((distances.argmin(dim=1) != batch.labels).sum())
+        return loss / len(rows), wrong / len(rows) if decided else math.nan
+
+    @torch.no_grad()
+    def _codes(self, depth: int) -> Tensor:
+        """Encoder output at `depth` for all rows, without input noise."""
+        everything = torch.arange(self.data.rows.n_rows, device=self.data.rows.device)
+        chunks = everything.split(CHUNK)
+        return torch.cat([self.network.encode(self.data.rows[c], depth=depth) for c in chunks])
+
+
+def _optimizer(
+    parameters: list[torch.nn.Parameter], config: TrainingConfig
+) -> torch.optim.Optimizer:
+    if config.optimizer == "adamw":
+        return torch.optim.AdamW(
+            parameters, config.learning_rate, weight_decay=config.weight_decay, fused=True
+        )
+    # Adam's own weight decay is the paper program's penalty ½·λ·Σ‖θ‖² on the loss.
+    return torch.optim.Adam(
+        parameters,
+        config.learning_rate,
+        weight_decay=config.weight_decay,
+        amsgrad=config.optimizer == "amsgrad",
+        fused=True,
+    )
+
+
+def _schedule(progress: float, schedule: Schedule) -> float:
+    """Share of the peak learning rate when `progress` ∈ [0, 1) of a stage is over.
+
+    ``"one_cycle"`` rises and falls along half cosines (Smith & Topin 2019).
+    """
+    if schedule == "constant":
+        return 1.0
+    if progress < WARMUP:
+        return 0.04 + 0.96 * (1 - math.cos(math.pi * progress / WARMUP)) / 2
+    return (1 + math.cos(math.pi * (progress - WARMUP) / (1 - WARMUP))) / 2
+
+
+@contextmanager
+def suitable_numerics(network: Network, batch_size: int) -> Iterator[None]:
+    """Set torch's threads to suit the problem and flush denormals; restore both afterwards.
+
+    Small networks run several times slower on many threads than on one, and moments of the
+    optimiser that decay into denormal numbers slow the arithmetic down on some processors.
+    """
+    n_weights = sum(parameter.numel() for parameter in network.parameters())
+    n_threads = torch.get_num_threads()
+    # A multiply and an add per weight: forward, and backward for inputs and for weights.
+    wanted = int(6 * n_weights * batch_size / MIN_FLOPS_PER_THREAD)
+    tiny = torch.tensor(torch.finfo(torch.float32).tiny)
+    flushed = float(tiny * 0.5) == 0
+    torch.set_num_threads(max(1, min(n_threads, wanted)))
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(flushed)
+        torch.set_num_threads(n_threads)

@@ -1,0 +1,741 @@
+"""`CentroidEncoder`: the scikit-learn face of the core."""
+
+from __future__ import annotations
+
+import numbers
+import os
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Literal, Self, TypeGuard, cast, get_args
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+
+from centroid_encoder.core import state
+from centroid_encoder.core.batches import Matrix, Rows, Scale, Standardizer, class_means
+from centroid_encoder.core.network import Activation, Network
+from centroid_encoder.core.objective import CentroidTargets, Output
+from centroid_encoder.core.quality import class_centers, nearest_center
+from centroid_encoder.core.splits import stratified_holdout
+from centroid_encoder.core.state import Architecture, Arrays, FittedMap, InvalidStateError
+from centroid_encoder.core.training import (
+    Optimizer,
+    Report,
+    Schedule,
+    TrainingConfig,
+    TrainingData,
+    never,
+    train,
+)
+from centroid_encoder.recipes import RECIPES
+
+HISTORY = ("stage", "epoch", "loss", "validation_loss", "validation_error")
+SAMPLES_SEEN = 300_000
+"""Training samples that ``max_epochs="auto"`` wants the network to see."""
+STEPS_PER_EPOCH = 60
+"""Optimiser steps that ``batch_size="auto"`` wants to make of one epoch."""
+
+RandomState = int | np.random.Generator | np.random.RandomState | None
+
+
+class CentroidEncoder(
+    ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator
+):
+    """Supervised, parametric embedding that maps every sample to the centroid of its class.
+
+    An autoencoder-shaped network with a linear bottleneck is trained to map each sample to the mean
+    of its class in input space; the bottleneck is the embedding [1]_. The map takes new samples,
+    and its decoder decides to which class they belong.
+
+    Parameters
+    ----------
+    n_components : int, default=2
+        Dimension m of the embedding.
+    hidden : sequence of int, default=(500, 250, 125)
+        Widths of the encoder's hidden layers; the decoder mirrors them.
+    activation : {"relu", "leaky_relu", "tanh", "sigmoid"}, default="relu"
+        Non-linearity of the hidden layers. Bottleneck and output are linear.
+    output : {"span", "full"}, default="span"
+        Coordinates of the decoder's output: an orthonormal basis of the centroids' affine span (at
+        most n_classes − 1 numbers, the same minimum at a fraction of the cost), or the paper's
+        n_features numbers.
+    scale : {"feature", "global", "none"}, default="feature"
+        Standardisation: each feature by its own standard deviation, all features by one (pixels),
+        or not at all. It is part of the fitted map.
+    clip : float or None, default=10.0
+        Largest absolute z-score. Keeps nearly constant features from exploding on new data.
+    dropout : float, default=0.3
+        Share of input values set to zero in each training step, in [0, 1).
+    class_weight : "balanced", dict or None, default=None
+        Weight of each class's samples in the loss, as in scikit-learn.
+    pretrain_epochs : int, default=0
+        Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it.
+    max_epochs : int or "auto", default="auto"
+        Epochs of training. ``"auto"`` takes as many as make 300,000 samples seen, between 20 and
+        100.
+    validation_fraction : float, default=0.0
+        Share of each class's samples that only watches, in [0, 1); the weights with the smallest
+        loss on it are kept. 0 trains on everything for `max_epochs`.
+    patience : int or None, default=None
+        Stop when the validation loss has not fallen for that many epochs; None never does.
+    merge_epochs : int, default=0
+        Epochs of training on with the validation samples merged back (the paper's last step).
+    batch_size : int or "auto", default="auto"
+        Samples per step. ``"auto"`` makes about 60 steps an epoch, between 32 and 256 samples.
+    optimizer : {"adamw", "adam", "amsgrad"}, default="adamw"
+        AdamW, or Adam with its weight decay on the loss, without and with amsgrad.
+    learning_rate : float, default=1e-3
+        Peak (``"one_cycle"``) or constant learning rate.
+    weight_decay : float, default=0.01
+        Weight decay, in the sense of the optimiser.
+    schedule : {"one_cycle", "constant"}, default="one_cycle"
+        Course of the learning rate over each stage.
+    device : str, default="auto"
+        ``"auto"`` takes CUDA, MPS or the CPU, the first there is; else a torch device.
+    random_state : int, Generator, RandomState or None, default=None
+        Source of all randomness. An int gives the same bits on the same machine each time; None
+        differs between calls. No global random state is read or changed.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Class labels.
+    centroids_ : ndarray of shape (n_classes, n_features), float32
+        Targets of the training: class means in input space, in the units of X.
+    centers_ : ndarray of shape (n_classes, n_components), float64
+        Class means of the embedded training samples.
+    history_ : dict of str to list
+        One entry an epoch: ``stage``, ``epoch``, ``loss``, ``validation_loss``,
+        ``validation_error``.
+    n_epochs_ : int
+        Epochs run after pre-training, merging included.
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features,)
+        Feature names, where X had some.
+
+    References
+    ----------
+    .. [1] T. Ghosh and M. Kirby, "Supervised Dimensionality Reduction and Visualization using
+       Centroid-Encoder", Journal of Machine Learning Research 23(20), 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from centroid_encoder import CentroidEncoder
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = CentroidEncoder(random_state=0).fit(X, y)
+    >>> model.transform(X).shape
+    (150, 2)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        hidden: Sequence[int] = (500, 250, 125),
+        activation: Activation = "relu",
+        output: Output = "span",
+        scale: Scale = "feature",
+        clip: float | None = 10.0,
+        dropout: float = 0.3,
+        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+        pretrain_epochs: int = 0,
+        max_epochs: int | Literal["auto"] = "auto",
+        validation_fraction: float = 0.0,
+        patience: int | None = None,
+        merge_epochs: int = 0,
+        batch_size: int | Literal["auto"] = "auto",
+        optimizer: Optimizer = "adamw",
+        learning_rate: float = 1e-3,
+        weight_decay: float = 0.01,
+        schedule: Schedule = "one_cycle",
+        device: str = "auto",
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_components = n_components
+        self.hidden = hidden
+        self.activation = activation
+        self.output = output
+        self.scale = scale
+        self.clip = clip
+        self.dropout = dropout
+        self.class_weight = class_weight
+        self.pretrain_epochs = pretrain_epochs
+        self.max_epochs = max_epochs
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.merge_epochs = merge_epochs
+        self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.schedule = schedule
+        self.device = device
+        self.random_state = random_state
+
+    @classmethod
+    def from_recipe(cls, name: str, **overrides: Any) -> Self:
+        """Return an unfitted estimator with the paper's network and settings for one experiment.
+
+        Parameters
+        ----------
+        name
+            ``"paper-mnist"``, ``"paper-usps"``, ``"paper-letter"``, ``"paper-landsat"``,
+            ``"paper-phoneme"``, ``"paper-iris"`` or ``"paper-sonar"``.
+        overrides
+            Parameters to set differently.
+
+        Raises
+        ------
+        ValueError
+            If there is no such recipe.
+        """
+        if name not in RECIPES:
+            raise ValueError(f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
+        return cls(**(RECIPES[name] | overrides))
+
+    def fit(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
+        """Train the network.
+
+        Ctrl-C during training keeps the best state so far, with a warning; before the first epoch
+        is over, and wherever else, it leaves the estimator as it was.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Training data. Sparse data stay sparse.
+        y : array-like of shape (n_samples,)
+            Class labels; at least two classes.
+
+        Raises
+        ------
+        ValueError
+            If the data hold NaN or inf, if there is only one class, or if a parameter is not valid.
+        """
+        for _ in self.fit_reports(X, y):
+            pass
+        return self
+
+    def fit_reports(
+        self,
+        X: ArrayLike | Matrix,
+        y: ArrayLike,
+        *,
+        subset: NDArray[np.bool_] | None = None,
+        stop: Callable[[], bool] = never,
+        snapshot: Callable[[], bool] = never,
+    ) -> Generator[Report, None, None]:
+        """Train the network step by step: `fit` as a generator with a report for every epoch.
+
+        The estimator is fitted when the generator is exhausted. If it is closed earlier, or if
+        anything fails, the estimator stays as it was.
+
+        Parameters
+        ----------
+        X, y
+            As in `fit`.
+        subset
+            (n_samples,) mask of the samples to train on; the others need no label and are only
+            embedded in the reports. Default: all.
+        stop
+            Asked before every batch; True ends the training and keeps the best state so far.
+        snapshot
+            Asked after every epoch; True puts the embedding of all of X into the report.
+
+        Yields
+        ------
+        Report
+            Stage, epoch, loss, validation error and, if asked for, the embedding.
+
+        Raises
+        ------
+        StoppedTooEarly
+            If `stop` said so before the first epoch was over.
+        """
+        before = dict(vars(self))
+        try:
+            yield from self._fit_reports(X, y, subset, stop, snapshot)
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    def _fit_reports(
+        self,
+        X: ArrayLike | Matrix,
+        y: ArrayLike,
+        subset: NDArray[np.bool_] | None,
+        stop: Callable[[], bool],
+        snapshot: Callable[[], bool],
+    ) -> Generator[Report, None, None]:
+        self._check_parameters()
+        X = self._checked(X, reset=True)
+        y = column_or_1d(y, warn=True)
+        if len(y) != X.shape[0]:
+            raise ValueError(f"X has {X.shape[0]} samples, but y has {len(y)} labels")
+        index = np.arange(len(y)) if subset is None else np.flatnonzero(subset)
+        check_classification_targets(y[index])
+        classes, codes = np.unique(y[index], return_inverse=True)
+        if len(classes) < 2:
+            found = f"one class ({classes[0]!r})" if len(classes) else "no samples"
+            raise ValueError(f"training needs at least two classes, but got {found}")
+
+        seed = _draw_seed(self.random_state)
+        generator = torch.Generator().manual_seed(seed)
+        device = resolve_device(self.device)
+        standardizer = Standardizer.fit(
+            X, index, self.scale, np.inf if self.clip is None else self.clip
+        )
+        rows = Rows(X, standardizer, device)
+        data = self._training_data(rows, index, classes, codes, seed)
+        centroids = class_means(rows, data.train, data.labels, len(classes))
+        targets = CentroidTargets.fit(centroids, self.output, device)
+        architecture = Architecture(
+            n_features=X.shape[1],
+            hidden=tuple(int(width) for width in self.hidden),
+            n_components=int(self.n_components),
+            n_outputs=targets.n_outputs,
+            activation=self.activation,
+            output=self.output,
+        )
+        network = Network(
+            architecture.n_features,
+            architecture.hidden,
+            architecture.n_components,
+            architecture.n_outputs,
+            architecture.activation,
+            generator,
+        ).to(device)
+        config = self._training_config(len(data.train))
+
+        outcome = yield from train(
+            network, targets, data, config, generator, stop=stop, snapshot=snapshot
+        )
+        last = outcome.reports[-1]
+        if outcome.interrupted:
+            warnings.warn(
+                f"training was interrupted after {last.step} of {last.n_steps} epochs; "
+                "the best state so far is kept",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        if last.batch_size < config.batch_size:
+            warnings.warn(
+                f"the device ran out of memory: trained with a batch size of {last.batch_size} "
+                f"instead of {config.batch_size}",
+                ResourceWarning,
+                stacklevel=4,
+            )
+
+        nowhere = np.full((len(classes), architecture.n_components), np.nan)
+        fitted = FittedMap(architecture, standardizer, network, targets, nowhere)
+        fitted.centers = class_centers(fitted.embed(X[index]), codes, len(classes))
+        self.history_ = _history(outcome.reports)
+        self._set_fitted(classes, fitted)
+
+    def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
+        """Embed samples.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Data, in the units of the training data.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components), float32
+        """
+        return self._embedded(X)
+
+    def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Map points of the embedding through the decoder.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Points of the embedding.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features), float32, in the units of the training data
+        """
+        check_is_fitted(self)
+        return self._map.decode(self._checked_embedding(X))
+
+    def decoder_distances(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Distances of the decoder's output to the centroids, for points of the embedding.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_components)
+            Points of the embedding.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), float32
+            Proportional to ‖h(z) − c_j‖ in the standardised input space. The smallest is the
+            model's decision; over the plane, it draws the decoder regions.
+        """
+        check_is_fitted(self)
+        return self._map.distances(self._checked_embedding(X))
+
+    def predict(self, X: ArrayLike | Matrix) -> NDArray[Any]:
+        """Predict the class whose centroid is nearest to the decoder's output.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Data, in the units of the training data.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), with values of `classes_`
+        """
+        nearest = self.decoder_distances(self._embedded(X)).argmin(axis=1)
+        return cast(NDArray[Any], self.classes_[nearest])
+
+    def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
+        """Predict the class in whose Voronoi cell a sample lands: the class of the nearest center.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Data, in the units of the training data.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), with values of `classes_`
+        """
+        nearest = nearest_center(self._embedded(X), self.centers_)
+        return cast(NDArray[Any], self.classes_[nearest])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted map to a ``.safetensors`` file; `load` reads it.
+
+        The file holds arrays and JSON, nothing that can run. It is written beside the target and
+        then renamed, so that a failure leaves the old file as it was.
+
+        Parameters
+        ----------
+        path
+            File to write; its folder must exist.
+        """
+        state.save(path, *self.to_state())
+
+    def to_state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return the fitted map as a JSON-able config and plain arrays."""
+        check_is_fitted(self)
+        config, arrays = state.to_arrays(self._map)
+        params = self.get_params(deep=False)
+        names = getattr(self, "feature_names_in_", None)
+        config["estimator"] = {
+            "params": {name: _jsonable(value) for name, value in params.items()},
+            "classes": self.classes_.tolist(),
+            "classes_dtype": self.classes_.dtype.str,
+            "feature_names": None if names is None else names.tolist(),
+            "history": {
+                name: [None if value != value else value for value in values]
+                for name, values in self.history_.items()
+            },
+        }
+        return config, arrays
+
+    @classmethod
+    def from_state(
+        cls,
+        config: Mapping[str, Any],
+        arrays: Mapping[str, NDArray[Any]],
+        *,
+        device: str = "auto",
+    ) -> Self:
+        """Return a fitted estimator; the inverse of `to_state`.
+
+        Raises
+        ------
+        InvalidStateError
+            If config and arrays are not those of a fitted map.
+        """
+        fitted = state.from_arrays(config, arrays, resolve_device(device))
+        stored = config.get("estimator")
+        if not isinstance(stored, dict):
+            raise InvalidStateError("the model's config lacks 'estimator'")
+        self = cls(**_stored_params(stored.get("params"), set(cls().get_params())))
+        classes = _stored_classes(stored, len(fitted.centers))
+        names = stored.get("feature_names")
+        n_features = fitted.architecture.n_features
+        if names is not None:
+            if not _is_list_of(names, str) or len(names) != n_features:
+                raise InvalidStateError("'feature_names' must be one string for each feature")
+            self.feature_names_in_ = np.array(names, dtype=object)
+        self.n_features_in_ = n_features
+        self.history_ = _stored_history(stored.get("history"))
+        self._set_fitted(classes, fitted)
+        return self
+
+    def _set_fitted(self, classes: NDArray[Any], fitted: FittedMap) -> None:
+        self._map = fitted
+        self.classes_ = classes
+        self.centroids_ = fitted.centroids()
+        self.centers_ = fitted.centers
+        self.n_epochs_ = sum(not stage.startswith("pretrain") for stage in self.history_["stage"])
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._map.architecture.n_components
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_map")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        # The embedding is float32 whatever comes in.
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    def _checked(self, X: ArrayLike | Matrix, *, reset: bool) -> Matrix:
+        return cast(Matrix, validate_data(self, X, reset=reset, accept_sparse="csr"))
+
+    def _embedded(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
+        check_is_fitted(self)
+        return self._map.embed(self._checked(X, reset=False))
+
+    def _checked_embedding(self, X: ArrayLike) -> NDArray[np.floating]:
+        Z = cast(NDArray[np.floating], check_array(X, dtype=[np.float32, np.float64]))
+        n_components = self._map.architecture.n_components
+        if Z.shape[1] != n_components:
+            raise ValueError(f"X has {Z.shape[1]} columns, but the embedding has {n_components}")
+        return Z
+
+    def _training_data(
+        self,
+        rows: Rows,
+        index: NDArray[np.intp],
+        classes: NDArray[Any],
+        codes: NDArray[np.intp],
+        seed: int,
+    ) -> TrainingData:
+        validates = np.zeros(len(index), dtype=bool)
+        if self.validation_fraction:
+            validates = stratified_holdout(codes, self.validation_fraction, seed)
+            if not validates.any():
+                raise ValueError(
+                    f"no class has the {np.ceil(1 / self.validation_fraction):.0f} samples that "
+                    f"validation_fraction={self.validation_fraction} needs"
+                )
+        labels = np.full(rows.n_rows, -1)
+        labels[index] = codes
+        weights = None
+        if self.class_weight is not None:
+            per_class = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
+            per_class = per_class / per_class[codes[~validates]].mean()
+            weights = torch.from_numpy(per_class.astype(np.float32)).to(rows.device)
+        return TrainingData(
+            rows,
+            torch.from_numpy(labels).to(rows.device),
+            torch.from_numpy(index[~validates]).to(rows.device),
+            torch.from_numpy(index[validates]).to(rows.device),
+            weights,
+        )
+
+    def _training_config(self, n_train: int) -> TrainingConfig:
+        batch_size, max_epochs = self.batch_size, self.max_epochs
+        if batch_size == "auto":
+            batch_size = int(np.clip(n_train // STEPS_PER_EPOCH, 32, 256))
+        if max_epochs == "auto":
+            max_epochs = int(np.clip(SAMPLES_SEEN // n_train, 20, 100))
+        return TrainingConfig(
+            batch_size=int(batch_size),
+            max_epochs=int(max_epochs),
+            pretrain_epochs=self.pretrain_epochs,
+            merge_epochs=self.merge_epochs,
+            patience=self.patience,
+            optimizer=self.optimizer,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            schedule=self.schedule,
+            dropout=self.dropout,
+        )
+
+    def _check_parameters(self) -> None:
+        for name, choices in (
+            ("activation", get_args(Activation)),
+            ("output", get_args(Output)),
+            ("scale", get_args(Scale)),
+            ("optimizer", get_args(Optimizer)),
+            ("schedule", get_args(Schedule)),
+        ):
+            value = getattr(self, name)
+            if value not in choices:
+                raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+        if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence | np.ndarray):
+            raise ValueError(f"hidden must be a sequence of widths; got {self.hidden!r}")
+        for i, width in enumerate(self.hidden):
+            _check_number(f"hidden[{i}]", width, 1, integer=True)
+        for name, least in (
+            ("n_components", 1),
+            ("pretrain_epochs", 0),
+            ("max_epochs", 1),
+            ("patience", 1),
+            ("merge_epochs", 0),
+            ("batch_size", 1),
+        ):
+            value = getattr(self, name)
+            if (value == "auto" and name in ("max_epochs", "batch_size")) or (
+                value is None and name == "patience"
+            ):
+                continue
+            _check_number(name, value, least, integer=True)
+        _check_number("learning_rate", self.learning_rate, 0, open_=True)
+        _check_number("weight_decay", self.weight_decay, 0)
+        _check_number("dropout", self.dropout, 0, below=1)
+        _check_number("validation_fraction", self.validation_fraction, 0, below=1)
+        if self.clip is not None:
+            _check_number("clip", self.clip, 0, open_=True)
+        if not self.validation_fraction and (self.patience or self.merge_epochs):
+            raise ValueError("patience and merge_epochs need a validation_fraction above 0")
+
+
+def load(path: str | os.PathLike[str], *, device: str = "auto") -> CentroidEncoder:
+    """Read a fitted `CentroidEncoder` from a ``.safetensors`` file.
+
+    Parameters
+    ----------
+    path
+        File written by `CentroidEncoder.save`. Nothing in it is executed, whoever wrote it.
+    device
+        Where to put the network: ``"auto"`` or a torch device.
+
+    Returns
+    -------
+    CentroidEncoder
+        Fitted; its `transform` gives the same bits as before on the same machine.
+
+    Raises
+    ------
+    InvalidStateError
+        If the file is truncated, of another kind, or of an unknown format version.
+    FileNotFoundError
+        If there is no such file.
+    """
+    return CentroidEncoder.from_state(*state.load(path), device=device)
+
+
+def resolve_device(device: str) -> torch.device:
+    """Return the torch device that a name stands for; ``"auto"`` is CUDA, MPS or the CPU."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+        torch.empty(0, device=resolved)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device {device!r} is not available here: {error}") from error
+    return resolved
+
+
+def _draw_seed(random_state: RandomState) -> int:
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**32))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**32))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**32, dtype=np.int64))
+    if isinstance(random_state, numbers.Integral) and 0 <= random_state < 2**32:
+        return int(random_state)
+    raise ValueError(
+        f"random_state must be an int in [0, 2**32), a numpy Generator, a RandomState or None; "
+        f"got {random_state!r}"
+    )
+
+
+def _history(reports: Sequence[Report]) -> dict[str, list[Any]]:
+    return {name: [getattr(report, name) for report in reports] for name in HISTORY}
+
+
+def _check_number(
+    name: str,
+    value: object,
+    least: float,
+    *,
+    integer: bool = False,
+    open_: bool = False,
+    below: float = np.inf,
+) -> None:
+    kind = numbers.Integral if integer else numbers.Real
+    if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be {'an integer' if integer else 'a number'}; got {value!r}")
+    number = float(cast(float, value))
+    if not (least < number if open_ else least <= number) or not number < below:
+        upper = "" if below == np.inf else f" and below {below:g}"
+        bound = f"{'above' if open_ else 'at least'} {least:g}{upper}"
+        raise ValueError(f"{name} must be {bound}; got {value!r}")
+
+
+def _jsonable(value: object) -> object:
+    """Return a parameter as JSON knows it; sources of randomness other than an int are dropped."""
+    if isinstance(value, np.random.Generator | np.random.RandomState):
+        return None
+    if isinstance(value, Mapping):
+        # JSON's keys are strings; class labels need not be.
+        return {"weights": [[_jsonable(key), float(weight)] for key, weight in value.items()]}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        return [int(width) for width in value]
+    return value
+
+
+def _stored_params(params: object, known: set[str]) -> dict[str, Any]:
+    if not isinstance(params, dict) or set(params) != known:
+        raise InvalidStateError("the model's config lacks a complete 'params'")
+    params = dict(params)
+    if isinstance(params["hidden"], list):
+        params["hidden"] = tuple(params["hidden"])
+    if isinstance(params["class_weight"], dict):
+        try:
+            params["class_weight"] = dict(params["class_weight"]["weights"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidStateError("'class_weight' is not readable") from error
+    return params
+
+
+def _stored_classes(stored: Mapping[str, Any], n_classes: int) -> NDArray[Any]:
+    values, dtype = stored.get("classes"), stored.get("classes_dtype")
+    allowed = {"O": str, "U": str, "i": int, "u": int, "b": bool, "f": float}
+    kind = dtype[1:2] if isinstance(dtype, str) else ""
+    if kind not in allowed or not _is_list_of(values, allowed[kind]) or len(values) != n_classes:
+        raise InvalidStateError("'classes' must hold one label of one type for each class")
+    try:
+        return np.array(values, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidStateError(f"'classes' are not readable: {error}") from error
+
+
+def _stored_history(history: object) -> dict[str, list[Any]]:
+    if not isinstance(history, dict) or set(history) != set(HISTORY):
+        raise InvalidStateError("the model's config lacks a complete 'history'")
+    columns = list(history.values())
+    if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
+        raise InvalidStateError("'history' must be lists of one length")
+    if not _is_list_of(history["stage"], str):
+        raise InvalidStateError("'history' must name the stage of every epoch")
+    return {
+        name: [np.nan if value is None else value for value in history[name]] for name in HISTORY
+    }
+
+
+def _is_list_of(values: object, kind: type) -> TypeGuard[list[Any]]:
+    return isinstance(values, list) and all(type(value) is kind for value in values)
