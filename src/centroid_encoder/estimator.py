@@ -291,7 +291,7 @@ class CentroidEncoder(
             found = f"one class ({classes[0]!r})" if len(classes) else "no samples"
             raise ValueError(f"training needs at least two classes, but got {found}")
 
-        seed = _draw_seed(self.random_state)
+        seed = draw_seed(self.random_state)
         generator = torch.Generator().manual_seed(seed)
         device = resolve_device(self.device)
         standardizer = Standardizer.fit(
@@ -646,7 +646,8 @@ def resolve_device(device: str) -> torch.device:
     return resolved
 
 
-def _draw_seed(random_state: RandomState) -> int:
+def draw_seed(random_state: RandomState) -> int:
+    """Return a seed in [0, 2**32); None draws fresh entropy, not the global random state."""
     if random_state is None:
         return int(np.random.default_rng().integers(2**32))
     if isinstance(random_state, np.random.Generator):

@@ -88,9 +88,7 @@ class Network(nn.Module):
                 if activation in ("tanh", "sigmoid"):
                     nn.init.xavier_uniform_(layer.weight, generator=generator)
                 else:
-                    nn.init.kaiming_uniform_(
-                        layer.weight, nonlinearity="relu", generator=generator
-                    )
+                    nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu", generator=generator)
                 nn.init.zeros_(layer.bias)
 
     def encode(self, x: Tensor, *, first: int = 0, depth: int | None = None) -> Tensor:
@@ -122,6 +120,5 @@ class Network(nn.Module):
 def _linear_layers(widths: Sequence[int]) -> nn.ModuleList:
     # skip_init: nn.Linear's own initialisation would draw from the global random state.
     return nn.ModuleList(
-        nn.utils.skip_init(nn.Linear, n_in, n_out)
-        for n_in, n_out in pairwise(widths)
+        nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairwise(widths)
     )

@@ -12,9 +12,7 @@ N_CANDIDATES = 100
 """Random choices of groups among which the best is taken."""
 
 
-def stratified_holdout(
-    labels: NDArray[np.integer], share: float, seed: int
-) -> NDArray[np.bool_]:
+def stratified_holdout(labels: NDArray[np.integer], share: float, seed: int) -> NDArray[np.bool_]:
     """Choose which samples to hold out, the same share of every class.
 
     A class with fewer than 1 / share samples is too small to split and is kept whole, out of the

@@ -173,9 +173,7 @@ def from_arrays(
         for name in network.state_dict()
     }
     network.load_state_dict(weights)
-    targets = CentroidTargets(
-        own["targets"], own.get("origin"), own.get("basis"), device
-    )
+    targets = CentroidTargets(own["targets"], own.get("origin"), own.get("basis"), device)
     standardizer = Standardizer(own["mean"], own["scale"], np.inf if clip is None else float(clip))
     return FittedMap(architecture, standardizer, network.to(device), targets, own["centers"])
 
@@ -265,9 +263,7 @@ def _shapes(architecture: Architecture, n_classes: int) -> dict[str, tuple[int, 
     return shapes
 
 
-def _checked(
-    name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ...]
-) -> NDArray[Any]:
+def _checked(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
     if name not in arrays:
         raise InvalidStateError(f"array {name!r} is missing")
     array = np.asarray(arrays[name])

@@ -1,0 +1,45 @@
+"""The map that an AnnData carries."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from centroid_encoder.core.state import parse_config
+from centroid_encoder.estimator import CentroidEncoder
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+
+def fitted_model(adata: AnnData, key: str = "ce", *, device: str = "auto") -> CentroidEncoder:
+    """Return the fitted estimator that `centroid_encoder` stored in an AnnData.
+
+    Parameters
+    ----------
+    adata
+        Annotated data, fresh or read from disk.
+    key
+        Key of ``adata.uns``.
+    device
+        Where to put the network: ``"auto"`` or a torch device.
+
+    Returns
+    -------
+    CentroidEncoder
+        Its ``transform`` gives the same bits as at training time on the same machine.
+
+    Raises
+    ------
+    KeyError
+        If there is no map under that key.
+    InvalidStateError
+        If what is stored there is not a complete map.
+    """
+    stored = adata.uns.get(key)
+    if stored is None or "model" not in stored:
+        raise KeyError(
+            f"uns has no map {key!r}; run ce.tl.centroid_encoder first, or name the key it was "
+            "stored under"
+        )
+    model = stored["model"]
+    return CentroidEncoder.from_state(parse_config(model["config"]), model["arrays"], device=device)

@@ -1,0 +1,307 @@
+"""What is read from an AnnData, checked before anything is computed."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from centroid_encoder.core.batches import Matrix
+
+Missing = Literal["error", "drop", "mean"]
+
+logger = logging.getLogger("centroid_encoder")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A label column as class indices."""
+
+    codes: NDArray[np.intp]
+    """(n_obs,) index into `classes`; −1 for unlabeled cells."""
+    classes: pd.Index
+    """Classes with at least one cell, in category order."""
+    categories: pd.Index
+    """All categories of the column, empty ones included."""
+
+
+@dataclass(frozen=True)
+class Features:
+    """The matrix to learn from."""
+
+    X: Matrix
+    """(n_obs, d), dense or CSR, as it is in the AnnData."""
+    names: NDArray[np.object_] | None
+    """(d,) names of the variables; None for a representation in `obsm`."""
+    left_out: NDArray[np.bool_]
+    """(n_obs,) cells to leave out, since they have missing values."""
+
+
+def read_labels(adata: AnnData, label_key: str, unlabeled_category: str | None) -> Labels:
+    """Read an `obs` column as classes.
+
+    Raises
+    ------
+    KeyError
+        If there is no such column; near matches are named.
+    TypeError
+        If the column holds measurements rather than classes.
+    ValueError
+        If fewer than two classes have cells, or if `unlabeled_category` does not occur.
+    """
+    column = obs_column(adata, label_key)
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        values = column.dropna()
+        if pd.api.types.is_float_dtype(column.dtype) and (values % 1 != 0).any():
+            raise TypeError(
+                f"obs[{label_key!r}] holds fractional numbers ({values.nunique()} different "
+                "ones), not classes; to use bins of it, cut it first, e.g. with pandas.cut"
+            )
+        if pd.api.types.is_numeric_dtype(column.dtype) and values.nunique() > max(
+            10, len(values) / 2
+        ):
+            raise TypeError(
+                f"obs[{label_key!r}] has {values.nunique()} different numbers in {len(values)} "
+                "cells; this looks like a measurement or an identifier, not like classes"
+            )
+        if pd.api.types.is_float_dtype(column.dtype):
+            column = column.astype("Int64")
+        column = column.astype("category")
+    categories = column.cat.categories
+    if unlabeled_category is not None:
+        if unlabeled_category not in categories:
+            raise ValueError(
+                f"unlabeled_category {unlabeled_category!r} does not occur in obs[{label_key!r}]"
+                + _near(unlabeled_category, map(str, categories))
+            )
+        column = column.cat.remove_categories([unlabeled_category])
+    used = column.cat.remove_unused_categories()
+    if not len(used.cat.categories):
+        raise ValueError(f"no cell has a label in obs[{label_key!r}]")
+    if len(used.cat.categories) == 1:
+        raise ValueError(
+            f"obs[{label_key!r}] has one class only ({used.cat.categories[0]!r}); "
+            "a supervised embedding needs two or more"
+        )
+    kinds = {type(name) for name in used.cat.categories.tolist()}
+    if len(kinds) > 1 or not kinds <= {str, int, bool}:
+        raise TypeError(
+            f"the classes in obs[{label_key!r}] are of type "
+            f"{' and '.join(sorted(kind.__name__ for kind in kinds))}; make them strings, e.g. "
+            f"adata.obs[{label_key!r}].astype(str)"
+        )
+    codes = used.cat.codes.to_numpy().astype(np.intp)
+    return Labels(codes, used.cat.categories, categories)
+
+
+def read_groups(adata: AnnData, group_key: str, labeled: NDArray[np.bool_]) -> NDArray[np.intp]:
+    """Read an `obs` column as (n_obs,) group indices.
+
+    Raises
+    ------
+    KeyError
+        If there is no such column.
+    ValueError
+        If a labeled cell has no group, or if there is only one group.
+    """
+    codes, _ = pd.factorize(obs_column(adata, group_key))
+    n_missing = int((codes[labeled] < 0).sum())
+    if n_missing:
+        raise ValueError(f"{n_missing} labeled cells have no value in obs[{group_key!r}]")
+    if len(np.unique(codes[labeled])) < 2:
+        raise ValueError(
+            f"all labeled cells are in one group of obs[{group_key!r}]: none can be held out"
+        )
+    return codes.astype(np.intp)
+
+
+def read_features(
+    adata: AnnData,
+    *,
+    use_rep: str | None,
+    layer: str | None,
+    mask_var: NDArray[np.bool_] | str | None,
+    missing: Missing,
+) -> Features:
+    """Read the matrix to learn from; `adata` and its arrays stay as they are.
+
+    Raises
+    ------
+    KeyError
+        If a key does not exist; near matches are named.
+    ValueError
+        If there are no cells or features, if names are not unique, or if values are missing and
+        `missing` is ``"error"``.
+    """
+    if missing not in get_args(Missing):
+        raise ValueError(f"missing must be 'error', 'drop' or 'mean'; got {missing!r}")
+    if not adata.n_obs:
+        raise ValueError("adata has no cells")
+    if not adata.obs_names.is_unique:
+        raise ValueError("obs_names are not unique; call adata.obs_names_make_unique() first")
+    names: NDArray[np.object_] | None = None
+    if use_rep is not None and use_rep != "X":
+        if layer is not None or isinstance(mask_var, np.ndarray):
+            raise ValueError("use_rep excludes layer and mask_var: a representation has neither")
+        X = _entry(adata.obsm, use_rep, "obsm")
+        where = f"obsm[{use_rep!r}]"
+    else:
+        if not adata.var_names.is_unique:
+            raise ValueError("var_names are not unique; call adata.var_names_make_unique() first")
+        X = adata.X if layer is None else _entry(adata.layers, layer, "layers")
+        where = "X" if layer is None else f"layers[{layer!r}]"
+        if X is None:
+            raise ValueError("adata.X is empty; name a layer or use_rep")
+        mask = _read_mask(adata, mask_var)
+        names = adata.var_names.to_numpy().astype(object)
+        if mask is not None:
+            X, names = X[:, mask], names[mask]
+    X = _in_memory(X, where)
+    if not X.shape[1]:
+        raise ValueError(f"{where} has no features")
+    if X.dtype.kind not in "biuf":
+        raise TypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
+    left_out = _find_missing(X, where, missing, adata.obs_names, names)
+    if names is not None and _looks_like_counts(X):
+        logger.warning(
+            "%s looks like raw counts; log-normalise first "
+            "(sc.pp.normalize_total, sc.pp.log1p) unless you mean it",
+            where,
+        )
+    return Features(X, names, left_out)
+
+
+def obs_column(adata: AnnData, key: str) -> pd.Series:
+    """Return ``adata.obs[key]``, or raise a KeyError that names near matches."""
+    if key not in adata.obs:
+        raise KeyError(f"obs has no column {key!r}" + _near(key, map(str, adata.obs.columns)))
+    return adata.obs[key]
+
+
+def _entry(mapping: object, key: str, name: str) -> object:
+    if key not in mapping:  # type: ignore[operator]
+        raise KeyError(f"{name} has no {key!r}" + _near(key, mapping))  # type: ignore[arg-type]
+    return mapping[key]  # type: ignore[index]
+
+
+def _near(word: str, others: Iterable[str]) -> str:
+    others = list(others)
+    near = difflib.get_close_matches(word, others, n=3, cutoff=0.5)
+    if near:
+        return "; did you mean " + " or ".join(map(repr, near)) + "?"
+    if not others:
+        return "; there are none"
+    return "; there are " + ", ".join(others[:10]) + (" …" if len(others) > 10 else "")
+
+
+def _read_mask(
+    adata: AnnData, mask_var: NDArray[np.bool_] | str | None
+) -> NDArray[np.bool_] | None:
+    if mask_var is None:
+        return None
+    if isinstance(mask_var, str):
+        if mask_var == "auto":
+            if "highly_variable" not in adata.var:
+                return None
+            mask_var = "highly_variable"
+            logger.info(
+                "    on the %d genes of var['highly_variable'] (mask_var=None takes all)",
+                adata.var[mask_var].sum(),
+            )
+        values = _entry(adata.var, mask_var, "var")
+        mask = np.asarray(values)
+        name = f"var[{mask_var!r}]"
+    else:
+        mask, name = np.asarray(mask_var), "mask_var"
+    if mask.dtype != bool or mask.shape != (adata.n_vars,):
+        raise ValueError(f"{name} must hold one bool for each of the {adata.n_vars} variables")
+    return mask
+
+
+def _in_memory(X: object, where: str) -> Matrix:
+    """Return a dense or CSR matrix, whatever AnnData holds: views, backed, dask, frames."""
+    if isinstance(X, pd.DataFrame):
+        return X.to_numpy()
+    if hasattr(X, "compute"):
+        logger.info("    loading %s into memory", where)
+        X = X.compute()
+    elif hasattr(X, "to_memory"):
+        logger.info("    loading %s into memory", where)
+        X = X.to_memory()
+    if sparse.issparse(X):
+        return X.tocsr()
+    if isinstance(X, np.ma.MaskedArray):
+        return np.ma.filled(X.astype(np.float64), np.nan)
+    return np.asarray(X)
+
+
+def _find_missing(
+    X: Matrix,
+    where: str,
+    missing: Missing,
+    obs_names: pd.Index,
+    names: NDArray[np.object_] | None,
+) -> NDArray[np.bool_]:
+    """(n_obs,) mask of the cells to leave out; an error that names the first bad value."""
+    left_out = np.zeros(X.shape[0], dtype=bool)
+    values = X.data if sparse.issparse(X) else X
+    if missing == "mean" or values.dtype.kind != "f" or np.isfinite(values).all():
+        return left_out
+    rows, columns = _not_finite(X)
+    left_out[rows] = True
+    if missing == "drop":
+        logger.info("    leaving out %d cells with NaN or inf", left_out.sum())
+        return left_out
+    n_nan = int(np.isnan(values).sum())
+    feature = repr(names[columns[0]]) if names is not None else f"column {columns[0]}"
+    raise ValueError(
+        f"{where} has {n_nan} NaN and {len(rows) - n_nan} infinite values in "
+        f"{left_out.sum()} of {X.shape[0]} cells; the first is {feature} of cell "
+        f"{obs_names[rows[0]]!r}. Pass missing='drop' to leave these cells out or missing='mean' "
+        "to put the feature's mean in their place"
+    )
+
+
+def fill_missing(X: Matrix, train: NDArray[np.bool_]) -> Matrix:
+    """Put the mean of the feature's finite training values in place of NaN and inf.
+
+    A copy is made only if there is something to fill. A feature without any finite training value
+    becomes 0.
+    """
+    values = X.data if sparse.issparse(X) else X
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return X
+    X = X.copy()
+    rows, columns = _not_finite(X)
+    for column in np.unique(columns):
+        known = X[train, column]
+        known = known.toarray() if sparse.issparse(known) else known
+        known = known[np.isfinite(known)]
+        mean = known.mean(dtype=np.float64) if len(known) else 0.0
+        X[rows[columns == column], column] = mean
+    return X
+
+
+def _not_finite(X: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows and columns of the values that are NaN or inf, in row order."""
+    if not sparse.issparse(X):
+        return np.nonzero(~np.isfinite(X))  # type: ignore[return-value]
+    stored = np.flatnonzero(~np.isfinite(X.data))
+    return np.searchsorted(X.indptr, stored, side="right") - 1, X.indices[stored]
+
+
+def _looks_like_counts(X: Matrix) -> bool:
+    values = (X.data if sparse.issparse(X) else X.ravel())[:100_000]
+    return bool(len(values)) and bool(
+        (values >= 0).all() and (values % 1 == 0).all() and values.max() > 20
+    )
