@@ -8,7 +8,7 @@ ENV := .venv/.up-to-date
 .PHONY: help env demo test lint format docs constraints clean
 
 help:  ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: $(ENV)  ## Build .venv; nothing to do when it is up to date
 

@@ -14,8 +14,9 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
+default_role = "py:obj"
 templates_path = ["_templates"]
-exclude_patterns = ["_build", "generated/*.ipynb"]
+exclude_patterns = ["_build"]
 
 html_theme = "sphinx_book_theme"
 html_title = project
@@ -24,12 +25,16 @@ html_theme_options = {
     "use_repository_button": True,
 }
 
-# README.md is written for GitHub: math between dollars, <img>, links to headings.
+# README.md is written for GitHub: math between dollars, links to headings. With html_image, a
+# picture given as <img> and not found is a warning, not a hole in the page.
 myst_enable_extensions = ["dollarmath", "html_image"]
 myst_heading_anchors = 3
 
-# Types stand in the signatures' annotations alone; the pages show them beside each parameter.
+# A parameter's type is that of its docstring, or else its annotation.
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
+autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+# scikit-learn's metadata requests, whose docstrings link into its own manual.
+autodoc_default_options = {"exclude-members": "set_fit_request, set_score_request"}
 napoleon_google_docstring = False

@@ -11,6 +11,7 @@ from typing import Any, Literal, Self, TypeGuard, cast, get_args
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
@@ -70,9 +71,14 @@ class CentroidEncoder(
         Coordinates of the decoder's output: an orthonormal basis of the centroids' affine span (at
         most n_classes − 1 numbers, the same minimum at a fraction of the cost), or the paper's
         n_features numbers.
-    scale : {"feature", "global", "none"}, default="feature"
-        Standardisation: each feature by its own standard deviation, all features by one (pixels),
-        or not at all. It is part of the fitted map.
+    scale : {"supervised", "feature", "global", "none"}, default="supervised"
+        Standardisation: each feature by its own standard deviation and times its correlation ratio
+        with the classes (``"supervised"``, so that features which say nothing do not drown those
+        which do), by its own standard deviation alone, all features by one (pixels), or not at all.
+        It is learned from the training samples and part of the fitted map.
+    max_features : int or None, default=4000
+        With ``scale="supervised"``, how many features of largest weight to learn from, at most;
+        None keeps all. Bounds the cost of whole transcriptomes.
     clip : float or None, default=10.0
         Largest absolute z-score. Keeps nearly constant features from exploding on new data.
     dropout : float, default=0.3
@@ -115,6 +121,9 @@ class CentroidEncoder(
         Targets of the training: class means in input space, in the units of X.
     centers_ : ndarray of shape (n_classes, n_components), float64
         Class means of the embedded training samples.
+    feature_weights_ : ndarray of shape (n_features,), float64
+        What each feature's z-score is multiplied by: 1 on root mean square average, 0 for features
+        left out.
     history_ : dict of str to list
         One entry an epoch: ``stage``, ``epoch``, ``loss``, ``validation_loss``,
         ``validation_error``.
@@ -140,6 +149,13 @@ class CentroidEncoder(
     (150, 2)
     """
 
+    classes_: NDArray[Any]
+    centroids_: NDArray[np.float32]
+    centers_: NDArray[np.float64]
+    feature_weights_: NDArray[np.float64]
+    history_: dict[str, list[Any]]
+    n_epochs_: int
+
     def __init__(
         self,
         n_components: int = 2,
@@ -147,7 +163,8 @@ class CentroidEncoder(
         hidden: Sequence[int] = (500, 250, 125),
         activation: Activation = "relu",
         output: Output = "span",
-        scale: Scale = "feature",
+        scale: Scale = "supervised",
+        max_features: int | None = 4000,
         clip: float | None = 10.0,
         dropout: float = 0.3,
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
@@ -169,6 +186,7 @@ class CentroidEncoder(
         self.activation = activation
         self.output = output
         self.scale = scale
+        self.max_features = max_features
         self.clip = clip
         self.dropout = dropout
         self.class_weight = class_weight
@@ -281,7 +299,7 @@ class CentroidEncoder(
     ) -> Generator[Report, None, None]:
         self._check_parameters()
         X = self._checked(X, reset=True)
-        y = column_or_1d(y, warn=True)
+        y = cast(NDArray[Any], column_or_1d(y, warn=True))
         if len(y) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} samples, but y has {len(y)} labels")
         index = np.arange(len(y)) if subset is None else np.flatnonzero(subset)
@@ -295,7 +313,12 @@ class CentroidEncoder(
         generator = torch.Generator().manual_seed(seed)
         device = resolve_device(self.device)
         standardizer = Standardizer.fit(
-            X, index, self.scale, np.inf if self.clip is None else self.clip
+            X,
+            index,
+            codes,
+            self.scale,
+            np.inf if self.clip is None else self.clip,
+            self.max_features,
         )
         rows = Rows(X, standardizer, device)
         data = self._training_data(rows, index, classes, codes, seed)
@@ -303,6 +326,7 @@ class CentroidEncoder(
         targets = CentroidTargets.fit(centroids, self.output, device)
         architecture = Architecture(
             n_features=X.shape[1],
+            n_inputs=rows.n_inputs,
             hidden=tuple(int(width) for width in self.hidden),
             n_components=int(self.n_components),
             n_outputs=targets.n_outputs,
@@ -310,7 +334,7 @@ class CentroidEncoder(
             output=self.output,
         )
         network = Network(
-            architecture.n_features,
+            architecture.n_inputs,
             architecture.hidden,
             architecture.n_components,
             architecture.n_outputs,
@@ -403,7 +427,7 @@ class CentroidEncoder(
         ndarray of shape (n_samples,), with values of `classes_`
         """
         nearest = self.decoder_distances(self._embedded(X)).argmin(axis=1)
-        return cast(NDArray[Any], self.classes_[nearest])
+        return self.classes_[nearest]
 
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class in whose Voronoi cell a sample lands: the class of the nearest center.
@@ -418,7 +442,7 @@ class CentroidEncoder(
         ndarray of shape (n_samples,), with values of `classes_`
         """
         nearest = nearest_center(self._embedded(X), self.centers_)
-        return cast(NDArray[Any], self.classes_[nearest])
+        return self.classes_[nearest]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted map to a ``.safetensors`` file; `load` reads it.
@@ -488,6 +512,7 @@ class CentroidEncoder(
         self.classes_ = classes
         self.centroids_ = fitted.centroids()
         self.centers_ = fitted.centers
+        self.feature_weights_ = fitted.standardizer.weight
         self.n_epochs_ = sum(not stage.startswith("pretrain") for stage in self.history_["stage"])
 
     @property
@@ -505,7 +530,11 @@ class CentroidEncoder(
         return tags
 
     def _checked(self, X: ArrayLike | Matrix, *, reset: bool) -> Matrix:
-        return cast(Matrix, validate_data(self, X, reset=reset, accept_sparse="csr"))
+        X = validate_data(self, X, reset=reset, accept_sparse="csr")
+        if sparse.issparse(X) and not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        return cast(Matrix, X)
 
     def _embedded(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         check_is_fitted(self)
@@ -585,6 +614,7 @@ class CentroidEncoder(
             _check_number(f"hidden[{i}]", width, 1, integer=True)
         for name, least in (
             ("n_components", 1),
+            ("max_features", 1),
             ("pretrain_epochs", 0),
             ("max_epochs", 1),
             ("patience", 1),
@@ -593,7 +623,7 @@ class CentroidEncoder(
         ):
             value = getattr(self, name)
             if (value == "auto" and name in ("max_epochs", "batch_size")) or (
-                value is None and name == "patience"
+                value is None and name in ("patience", "max_features")
             ):
                 continue
             _check_number(name, value, least, integer=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from functools import cached_property
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -12,8 +13,9 @@ from scipy import sparse
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
-Scale = Literal["feature", "global", "none"]
-Matrix = NDArray[np.generic] | sparse.csr_matrix | sparse.csr_array
+Scale = Literal["supervised", "feature", "global", "none"]
+CSR: TypeAlias = sparse.csr_matrix[Any] | sparse.csr_array[Any]
+Matrix: TypeAlias = NDArray[Any] | CSR
 
 CHUNK = 4096
 """Rows that pass through the network at once when no gradient is needed."""
@@ -21,7 +23,7 @@ CHUNK = 4096
 
 @dataclass(frozen=True)
 class Standardizer:
-    """z-scores: ``clip((x − mean) / scale)``, fitted on the training rows.
+    """z-scores with weights, ``clip((x − mean) / scale) · weight``, fitted on the training rows.
 
     New data can lie far outside the training range of a nearly constant feature; the clip keeps
     such a value from dominating the map.
@@ -31,11 +33,26 @@ class Standardizer:
     """(d,) what is subtracted."""
     scale: NDArray[np.float64]
     """(d,) what is divided by; 1 for constant features."""
+    weight: NDArray[np.float64]
+    """(d,) what the z-score is multiplied by; 0 leaves the feature out altogether."""
     clip: float
     """Largest absolute z-score; inf for none."""
 
+    @cached_property
+    def kept(self) -> NDArray[np.intp]:
+        """(k,) features with a weight: the inputs of the network."""
+        return np.flatnonzero(self.weight)
+
     @classmethod
-    def fit(cls, X: Matrix, index: NDArray[np.integer], scale: Scale, clip: float) -> Standardizer:
+    def fit(
+        cls,
+        X: Matrix,
+        index: NDArray[np.integer],
+        codes: NDArray[np.integer],
+        scale: Scale,
+        clip: float,
+        max_features: int | None,
+    ) -> Standardizer:
         """Learn from the rows `index` of (n, d) data.
 
         Parameters
@@ -43,69 +60,132 @@ class Standardizer:
         X
             Data, dense or CSR.
         index
-            Rows that count.
+            (n_train,) rows that count.
+        codes
+            (n_train,) their class indices.
         scale
-            ``"feature"`` divides each feature by its own (population) standard deviation,
-            ``"global"`` all features by their root mean square deviation, for features that share
-            a unit, such as pixels; ``"none"`` leaves the data as they are.
+            ``"feature"`` divides each feature by its own (population) standard deviation;
+            ``"supervised"`` also multiplies it by its correlation ratio with the classes;
+            ``"global"`` divides all features by their root mean square deviation, for features
+            that share a unit, such as pixels; ``"none"`` leaves the data as they are.
         clip
             Largest absolute z-score.
+        max_features
+            With ``"supervised"``, how many features of largest weight to keep; None keeps all.
         """
+        ones = np.ones(X.shape[1])
         if scale == "none":
-            return cls(np.zeros(X.shape[1]), np.ones(X.shape[1]), np.inf)
+            return cls(np.zeros(X.shape[1]), ones, ones, np.inf)
         # scikit-learn accumulates in float64, reads CSR as it is and tells constant features from
         # rounding noise. In chunks, so that no second copy of the data is needed.
         scaler = StandardScaler(with_mean=not sparse.issparse(X))
-        for chunk in np.array_split(index, -(-len(index) // CHUNK)):
-            scaler.partial_fit(X[chunk])
-        deviation = scaler.scale_
+        for chunk in _chunks(index):
+            scaler.partial_fit(_without_duplicates(X[chunk]))
+        deviation, weight = scaler.scale_, ones
         if scale == "global":
             rms = float(np.sqrt(scaler.var_.mean()))
             deviation = np.full(X.shape[1], rms if rms > 0 else 1.0)
-        return cls(scaler.mean_, deviation, clip)
+        if scale == "supervised":
+            ratio = _correlation_ratio(X, index, codes, scaler.mean_, np.square(deviation))
+            # Where nothing is related to the classes, all features count the same.
+            weight = ratio if ratio.any() else ones
+            if max_features is not None and max_features < len(weight):
+                weight[np.argsort(-weight, kind="stable")[max_features:]] = 0
+            # Unit mean square over the features kept, as z-scores have.
+            weight = weight / np.sqrt(np.square(weight).sum() / np.count_nonzero(weight))
+        return cls(scaler.mean_, deviation, weight, clip)
 
-    def __call__(self, X: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Standardise dense (n, d) data; differences are taken in float64."""
-        z = (X - self.mean) / self.scale
-        return np.clip(z, -self.clip, self.clip, out=z).astype(np.float32)
+    def __call__(self, X: NDArray[Any]) -> NDArray[np.float32]:
+        """Standardise dense (n, d) data to (n, k) inputs; differences are taken in float64."""
+        if len(self.kept) < X.shape[1]:
+            X = X[:, self.kept]
+        z: NDArray[np.float64] = (X - self.mean[self.kept]) / self.scale[self.kept]
+        np.clip(z, -self.clip, self.clip, out=z)
+        z *= self.weight[self.kept]
+        return z.astype(np.float32)
 
-    def inverse(self, z: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Map (n, d) z-scores back to the units of the data."""
-        return (z * self.scale + self.mean).astype(np.float32)
+    def inverse(self, inputs: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Map (n, k) inputs back to (n, d) data; a feature left out gets its mean."""
+        X = np.broadcast_to(self.mean, (len(inputs), len(self.mean))).astype(np.float32)
+        z = inputs / self.weight[self.kept]
+        X[:, self.kept] = z * self.scale[self.kept] + self.mean[self.kept]
+        return X
+
+
+def _correlation_ratio(
+    X: Matrix,
+    index: NDArray[np.integer],
+    codes: NDArray[np.integer],
+    mean: NDArray[np.float64],
+    variance: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """(d,) correlation ratio of each feature with the classes, adjusted for chance.
+
+    The square root of Kelley's (1935) ε², the share of a feature's variance that lies between the
+    classes, less what as many random classes would be expected to show; 0 where that is negative.
+    """
+    n_classes = int(codes.max()) + 1
+    counts = np.bincount(codes)
+    sums = np.zeros((n_classes, X.shape[1]))
+    for chunk, chunk_codes in zip(_chunks(index), _chunks(codes), strict=True):
+        n = len(chunk)
+        one_hot = sparse.csr_array(
+            (np.ones(n), chunk_codes, np.arange(n + 1)), shape=(n, n_classes)
+        )
+        part = one_hot.T @ X[chunk]
+        sums += part.toarray() if sparse.issparse(part) else part
+    n = len(index)
+    between = counts @ np.square(sums / counts[:, None] - mean) / n
+    within = np.maximum(variance - between, 0) / max(n - n_classes, 1)
+    return np.sqrt(np.clip((between - (n_classes - 1) * within) / variance, 0, 1))
+
+
+def _chunks(index: NDArray[np.integer]) -> list[NDArray[np.integer]]:
+    return np.array_split(index, max(1, -(-len(index) // CHUNK)))
 
 
 class Rows:
     """Random access to the standardised rows of a matrix, as float32 tensors on a device.
 
     Dense data are standardised once and stay on the device as one tensor. CSR data stay CSR there,
-    and only the rows asked for become dense.
+    and only the rows asked for become dense; on the CPU and CUDA, to the same bits.
     """
 
     def __init__(self, X: Matrix, standardizer: Standardizer, device: torch.device) -> None:
-        self.n_rows, self.n_features = X.shape
+        self.n_rows = X.shape[0]
+        kept = standardizer.kept
+        self.n_inputs = len(kept)
         self.device = device
         self._dense: Tensor | None = None
         if not sparse.issparse(X):
-            dense = np.empty(X.shape, np.float32)
+            dense = np.empty((self.n_rows, self.n_inputs), np.float32)
             for start in range(0, self.n_rows, CHUNK):
                 dense[start : start + CHUNK] = standardizer(X[start : start + CHUNK])
             self._dense = torch.from_numpy(dense).to(device)
             return
-        self._mean = torch.from_numpy(standardizer.mean.astype(np.float32)).to(device)
-        self._scale = torch.from_numpy(standardizer.scale.astype(np.float32)).to(device)
+        csr: CSR = _without_duplicates(X)
+        self._indptr = torch.from_numpy(csr.indptr.astype(np.int64)).to(device)
+        self._indices = _to_tensor(csr.indices, device)
+        # Differences in float64, as for dense data; MPS has none.
+        dtype = torch.float32 if device.type == "mps" else torch.float64
+        narrow = np.can_cast(csr.dtype, np.float32) or dtype == torch.float32
+        data = csr.data.astype(np.float32 if narrow else np.float64, copy=False)
+        self._data = _to_tensor(data, device)
+        # Features left out are skipped on the fly: selecting columns would copy the matrix.
+        column = np.full(X.shape[1], -1)
+        column[kept] = np.arange(self.n_inputs)
+        self._column = torch.from_numpy(column).to(device)
+        self._mean, self._scale, self._weight = (
+            torch.from_numpy(values[kept]).to(dtype).to(device)
+            for values in (standardizer.mean, standardizer.scale, standardizer.weight)
+        )
         self._clip = standardizer.clip
-        self._indptr = torch.from_numpy(X.indptr.astype(np.int64)).to(device)
-        self._indices = _to_tensor(X.indices, device)
-        self._data = _to_tensor(X.data.astype(np.float32, copy=False), device)
+        self._zero = torch.from_numpy(standardizer(np.zeros((1, X.shape[1])))).to(device)
 
     def __getitem__(self, rows: Tensor) -> Tensor:
-        """Return (b, d) standardised rows for (b,) int64 indices on the same device."""
+        """Return (b, n_inputs) standardised rows for (b,) int64 indices on the same device."""
         if self._dense is not None:
             return self._dense[rows]
-        x = self._densify(rows).sub_(self._mean).div_(self._scale)
-        return x.clamp_(-self._clip, self._clip)
-
-    def _densify(self, rows: Tensor) -> Tensor:
         starts = self._indptr[rows]
         counts = self._indptr[rows + 1] - starts
         ends = counts.cumsum(0)
@@ -113,11 +193,27 @@ class Rows:
         # Position of every stored value of these rows, in row order.
         positions = torch.arange(n_values, device=self.device)
         positions += torch.repeat_interleave(starts - ends + counts, counts, output_size=n_values)
-        offsets = torch.arange(len(rows), device=self.device) * self.n_features
-        cells = torch.repeat_interleave(offsets, counts, output_size=n_values)
-        cells += self._indices[positions]
-        dense = torch.zeros(len(rows) * self.n_features, device=self.device)
-        return dense.scatter_(0, cells, self._data[positions]).view(len(rows), self.n_features)
+        columns = self._column[self._indices[positions]]
+        cells = torch.arange(len(rows), device=self.device) * self.n_inputs
+        cells = torch.repeat_interleave(cells, counts, output_size=n_values) + columns
+        values = self._data[positions]
+        if self.n_inputs < len(self._column):
+            found = columns >= 0
+            cells, columns, values = cells[found], columns[found], values[found]
+        # Only stored values need arithmetic: all zeros of a feature standardise to the same.
+        z = (values - self._mean[columns]).div_(self._scale[columns])
+        z.clamp_(-self._clip, self._clip).mul_(self._weight[columns])
+        dense = self._zero.repeat(len(rows), 1)
+        return dense.view(-1).scatter_(0, cells, z.float()).view_as(dense)
+
+
+def _without_duplicates(X: Matrix) -> Any:
+    # CSR may hold several entries for one cell, which stand for their sum.
+    if isinstance(X, np.ndarray) or X.has_canonical_format:
+        return X
+    X = X.copy()
+    X.sum_duplicates()
+    return X
 
 
 def _to_tensor(array: NDArray[np.generic], device: torch.device) -> Tensor:
@@ -141,9 +237,9 @@ def class_means(rows: Rows, index: Tensor, labels: Tensor, n_classes: int) -> ND
 
     Returns
     -------
-    (M, d) means, summed in float64.
+    (M, n_inputs) means, summed in float64.
     """
-    sums = torch.zeros(n_classes, rows.n_features, dtype=torch.float64)
+    sums = torch.zeros(n_classes, rows.n_inputs, dtype=torch.float64)
     for chunk in index.split(CHUNK):
         sums.index_add_(0, labels[chunk].cpu(), rows[chunk].cpu().double())
     counts = torch.bincount(labels[index].cpu(), minlength=n_classes)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,7 @@ class Network(nn.Module):
     Parameters
     ----------
     n_inputs
-        Number of features d.
+        Number of inputs: the features that are not left out.
     hidden
         Widths of the encoder's hidden layers; may be empty (a linear map).
     n_components
@@ -79,7 +79,7 @@ class Network(nn.Module):
         # As in the authors' program: Xavier for saturating units, Kaiming for rectifying ones,
         # zero biases; the two linear layers (bottleneck, output) keep the framework's default.
         for layers in (self.encoder, self.decoder):
-            for i, layer in enumerate(layers):
+            for i, layer in enumerate(cast(Iterable[nn.Linear], layers)):
                 if i == len(layers) - 1:
                     bound = 1 / math.sqrt(layer.in_features)
                     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
@@ -101,9 +101,12 @@ class Network(nn.Module):
         return x
 
     def decode(self, code: Tensor, *, depth: int | None = None) -> Tensor:
-        """Apply the decoder from the layer that mirrors encoder layer `depth` to the output."""
+        """Apply the decoder from the layer that mirrors encoder layer `depth` to the output.
+
+        Without a decoder the code is the output.
+        """
         last = len(self.decoder) - 1
-        for i in range(0 if depth is None else last - depth, last + 1):
+        for i in range(0 if depth is None else max(0, last - depth), last + 1):
             code = self.decoder[i](code)
             if i < last:
                 code = self.activation(code)

@@ -64,7 +64,7 @@ class CentroidTargets:
     coordinates
         (M, r) targets in output coordinates.
     origin, basis
-        (d,) and (r, d): an output o stands for ``o @ basis + origin`` in the standardised input
+        (k,) and (r, k): an output o stands for ``o @ basis + origin`` in the standardised input
         space. None where the output is the input space.
     device
         Where the targets live.
@@ -86,17 +86,21 @@ class CentroidTargets:
     def fit(
         cls, centroids: NDArray[np.floating], output: Output, device: torch.device
     ) -> CentroidTargets:
-        """Make targets of the (M, d) class means in the standardised input space."""
+        """Make targets of the (M, k) class means in the standardised input space."""
         if output == "full":
             return cls(centroids, None, None, device)
         centroids = centroids.astype(np.float64)
         origin = centroids.mean(axis=0)
         _, singular_values, directions = np.linalg.svd(centroids - origin, full_matrices=False)
-        tolerance = singular_values[0] * max(centroids.shape) * np.finfo(np.float32).eps
+        epsilon = np.finfo(np.float32).eps
+        tolerance = singular_values[0] * max(centroids.shape) * epsilon
         # Coincident centroids span a point; one output keeps the network well formed.
         rank = max(1, int((singular_values > tolerance).sum()))
-        # One factor for all coordinates, so that distances keep their proportions.
-        scale = np.sqrt(np.square(singular_values).sum() / (len(centroids) * rank)) or 1.0
+        # One factor for all coordinates, so that distances keep their proportions; none where
+        # there is nothing but rounding errors to blow up.
+        scale = 1.0
+        if singular_values[0] > np.abs(centroids).max() * epsilon:
+            scale = np.sqrt(np.square(singular_values).sum() / (len(centroids) * rank))
         directions = directions[:rank]
         coordinates = (centroids - origin) @ directions.T / scale
         return cls(coordinates, origin, directions * scale, device)
@@ -111,7 +115,7 @@ class CentroidTargets:
         return torch.cdist(output, self.coordinates, compute_mode="donot_use_mm_for_euclid_dist")
 
     def to_input(self, output: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Map (n, n_outputs) decoder outputs to the (n, d) standardised input space."""
+        """Map (n, n_outputs) decoder outputs to the (n, k) standardised input space."""
         if self.basis is None or self.origin is None:
             return np.asarray(output, dtype=np.float32)
         return np.asarray(output @ self.basis + self.origin, dtype=np.float32)

@@ -36,11 +36,11 @@ class Errors:
     balanced_voronoi: float
     balanced_decoder: float
     chance: float
-    """Error of always naming the training rows' largest class."""
+    """Error of always naming the training samples' largest class."""
     class_n: NDArray[np.intp]
     """(M,) samples of each class."""
     class_knn: NDArray[np.float64]
-    """(M,) error of each class."""
+    """(M,) error of each class; NaN for a class without samples."""
     class_voronoi: NDArray[np.float64]
     class_decoder: NDArray[np.float64]
 
@@ -57,25 +57,33 @@ class Errors:
     ) -> Errors:
         """Compare (n,) labels with the three kinds of prediction."""
         class_n = np.bincount(labels, minlength=n_classes)
-        overall, per_class = {}, {}
-        for name, predicted in (("knn", knn), ("voronoi", voronoi), ("decoder", decoder)):
+        present = class_n > 0
+
+        def shares(predicted: Labels) -> tuple[float, float, NDArray[np.float64]]:
             wrong = np.bincount(labels[predicted != labels], minlength=n_classes)
-            overall[name] = _share(wrong.sum(), len(labels))
-            per_class[f"class_{name}"] = np.array(
-                [_share(*counts) for counts in zip(wrong, class_n, strict=True)]
-            )
+            per_class = np.full(n_classes, np.nan)
+            per_class[present] = wrong[present] / class_n[present]
+            if not len(labels):
+                return np.nan, np.nan, per_class
+            return wrong.sum() / len(labels), float(per_class[present].mean()), per_class
+
+        knn_error, balanced_knn, class_knn = shares(knn)
+        voronoi_error, balanced_voronoi, class_voronoi = shares(voronoi)
+        decoder_error, balanced_decoder, class_decoder = shares(decoder)
+        chance, _, _ = shares(np.full_like(labels, largest_class))
         return cls(
             n=len(labels),
-            **overall,
-            **{
-                name.replace("class", "balanced"): float(errors[class_n > 0].mean())
-                if len(labels)
-                else np.nan
-                for name, errors in per_class.items()
-            },
-            chance=_share((labels != largest_class).sum(), len(labels)),
+            knn=knn_error,
+            voronoi=voronoi_error,
+            decoder=decoder_error,
+            balanced_knn=balanced_knn,
+            balanced_voronoi=balanced_voronoi,
+            balanced_decoder=balanced_decoder,
+            chance=chance,
             class_n=class_n,
-            **per_class,
+            class_knn=class_knn,
+            class_voronoi=class_voronoi,
+            class_decoder=class_decoder,
         )
 
     def at_chance(self) -> bool:
@@ -85,10 +93,6 @@ class Errors:
         """
         noise = np.sqrt(self.chance * (1 - self.chance) / self.n) if self.n else np.nan
         return not self.knn < self.chance - 1.64 * noise
-
-
-def _share(count: int, total: int) -> float:
-    return float(count / total) if total else np.nan
 
 
 def knn_predict(

@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import GroupShuffleSplit, train_test_split
+from sklearn.model_selection import train_test_split
 
-N_CANDIDATES = 100
-"""Random choices of groups among which the best is taken."""
+N_CONSIDERED = 10_000
+"""How many times a group is considered, in all choices of groups together."""
 
 
 def stratified_holdout(labels: NDArray[np.integer], share: float, seed: int) -> NDArray[np.bool_]:
@@ -46,8 +46,9 @@ def grouped_holdout(
 ) -> NDArray[np.bool_]:
     """Hold out whole groups (donors, batches), about `share` of every class.
 
-    Of many random choices of groups, the one that leaves the most classes with training samples,
-    then the one that comes nearest to the share in every class.
+    Of many random choices of groups, the one that comes nearest to the share in every class. No
+    class loses all its training samples while some choice of groups can prevent it, and at least
+    one group is held out.
 
     Parameters
     ----------
@@ -62,14 +63,25 @@ def grouped_holdout(
     -------
     (n,) mask, True for held-out samples.
     """
-    n_classes = labels.max() + 1
-    wanted = share * np.bincount(labels, minlength=n_classes)
-    splits = GroupShuffleSplit(N_CANDIDATES, test_size=share, random_state=seed)
-    best, best_merit = np.zeros(len(labels), dtype=bool), (0, -np.inf)
-    for train, test in splits.split(labels, groups=groups):
-        deviation = np.abs(np.bincount(labels[test], minlength=n_classes) - wanted).sum()
-        merit = (len(np.unique(labels[train])), -deviation)
-        if merit > best_merit:
-            best_merit = merit
-            best = np.isin(np.arange(len(labels)), test)
-    return best
+    _, groups = np.unique(groups, return_inverse=True)
+    table = np.zeros((groups.max() + 1, labels.max() + 1), dtype=np.intp)
+    np.add.at(table, (groups, labels), 1)
+    totals = table.sum(axis=0)
+    # A class can be spared unless each group alone has the whole of some class.
+    n_lost = int(min(((row == totals) & (totals > 0)).sum() for row in table))
+
+    rng = np.random.default_rng(seed)
+    best: list[int] = []
+    best_deviation = np.inf
+    for _ in range(math.ceil(N_CONSIDERED / len(table))):
+        chosen: list[int] = []
+        held_out, deviation = np.zeros_like(totals), np.inf
+        for group in rng.permutation(len(table)):
+            more = held_out + table[group]
+            nearer = float(np.abs(more - share * totals).sum())
+            if nearer < deviation and ((more == totals) & (totals > 0)).sum() <= n_lost:
+                chosen.append(group)
+                held_out, deviation = more, nearer
+        if deviation < best_deviation:
+            best, best_deviation = chosen, deviation
+    return np.isin(groups, best)

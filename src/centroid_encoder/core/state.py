@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
+import secrets
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -37,6 +38,7 @@ class Architecture:
     """What has to be known before the arrays of a network make sense."""
 
     n_features: int
+    n_inputs: int
     hidden: tuple[int, ...]
     n_components: int
     n_outputs: int
@@ -113,11 +115,12 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
         "version": VERSION,
         # Spelled out, since JSON knows neither tuples nor infinity.
         "architecture": vars(architecture) | {"hidden": list(architecture.hidden)},
-        "clip": standardizer.clip if np.isfinite(standardizer.clip) else None,
+        "clip": float(standardizer.clip) if np.isfinite(standardizer.clip) else None,
     }
     arrays: Arrays = {
         "mean": standardizer.mean,
         "scale": standardizer.scale,
+        "weight": standardizer.weight,
         "centers": fitted.centers,
         "targets": targets.coordinates.cpu().numpy(),
     }
@@ -125,8 +128,9 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
         arrays |= {"origin": targets.origin, "basis": targets.basis}
     for name, value in fitted.network.state_dict().items():
         # h5ad and zarr read "/" as nesting and a "." invites the same; "_" is safe everywhere.
-        arrays[name.replace(".", "_")] = value.cpu().numpy().copy()
-    return config, arrays
+        arrays[name.replace(".", "_")] = value.cpu().numpy()
+    # Copies: whoever changes an array must not change the map.
+    return config, {name: array.copy() for name, array in arrays.items()}
 
 
 def from_arrays(
@@ -137,8 +141,9 @@ def from_arrays(
     Raises
     ------
     InvalidStateError
-        If the format or version is unknown, or if an array is missing, has a wrong shape or holds
-        values that are not finite. Nothing is allocated before the shapes are known to fit.
+        If the format or version is unknown, or if an array is missing, is not known, has a wrong
+        shape or holds values that are not finite. Nothing is allocated before the shapes are known
+        to fit.
     """
     if config.get("format") != FORMAT:
         raise InvalidStateError("these are not the contents of a centroid-encoder model")
@@ -149,46 +154,49 @@ def from_arrays(
         )
     architecture = _architecture(config.get("architecture"))
     clip = config.get("clip")
-    if clip is not None and not (_is_number(clip) and clip > 0):
+    if clip is not None and not (_is_number(clip) and 0 < clip <= sys.float_info.max):
         raise InvalidStateError(f"clip must be a positive number, not {clip!r}")
     n_classes = len(np.atleast_1d(arrays["targets"])) if "targets" in arrays else 0
     if n_classes < 1:
         raise InvalidStateError("array 'targets' is missing or empty")
-    own = {
-        name: _checked(name, arrays, shape)
-        for name, shape in _shapes(architecture, n_classes).items()
-    }
-    if not (own["scale"] > 0).all():
-        raise InvalidStateError("array 'scale' must be positive")
+    shapes = _shapes(architecture, n_classes)
+    unknown = sorted(set(arrays) - set(shapes))
+    if unknown:
+        raise InvalidStateError(f"array {unknown[0]!r} does not belong to this network")
+    own = {name: _checked(name, arrays, shape) for name, shape in shapes.items()}
+    if not ((own["scale"] > 0).all() and (own["weight"] >= 0).all()):
+        raise InvalidStateError("'scale' must be positive, and 'weight' must not be negative")
+    if np.count_nonzero(own["weight"]) != architecture.n_inputs:
+        raise InvalidStateError("'n_inputs' is not the number of features that have a weight")
 
     network = Network(
-        architecture.n_features,
+        architecture.n_inputs,
         architecture.hidden,
         architecture.n_components,
         architecture.n_outputs,
         architecture.activation,
     )
-    weights = {
-        name: torch.from_numpy(own[name.replace(".", "_")].astype(np.float32))
-        for name in network.state_dict()
-    }
-    network.load_state_dict(weights)
+    network.load_state_dict(
+        {name: torch.from_numpy(own[name.replace(".", "_")]) for name in network.state_dict()}
+    )
     targets = CentroidTargets(own["targets"], own.get("origin"), own.get("basis"), device)
-    standardizer = Standardizer(own["mean"], own["scale"], np.inf if clip is None else float(clip))
+    standardizer = Standardizer(
+        own["mean"], own["scale"], own["weight"], np.inf if clip is None else float(clip)
+    )
     return FittedMap(architecture, standardizer, network.to(device), targets, own["centers"])
 
 
 def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays) -> None:
     """Write a ``.safetensors`` file, beside the target first: no half a file is ever left."""
     path = Path(path)
-    descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(descriptor)
+    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    beside.touch(exist_ok=False)  # the permissions of any new file, and Python's own errors
     try:
         contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         save_file(contiguous, beside, metadata={FORMAT: json.dumps(config)})
         os.replace(beside, path)
     except BaseException:
-        os.unlink(beside)
+        beside.unlink()
         raise
 
 
@@ -232,7 +240,7 @@ def _architecture(config: object) -> Architecture:
     if not isinstance(config, dict) or set(config) != set(Architecture.__annotations__):
         raise InvalidStateError("the model's config lacks a complete 'architecture'")
     hidden = config["hidden"]
-    widths = [config["n_features"], config["n_components"], config["n_outputs"]]
+    widths = [config[name] for name in ("n_features", "n_inputs", "n_components", "n_outputs")]
     if not isinstance(hidden, list) or not all(
         type(width) is int and 1 <= width <= 2**31 for width in widths + hidden
     ):
@@ -245,17 +253,19 @@ def _architecture(config: object) -> Architecture:
 
 
 def _shapes(architecture: Architecture, n_classes: int) -> dict[str, tuple[int, ...]]:
-    d, m, r = architecture.n_features, architecture.n_components, architecture.n_outputs
+    d, k = architecture.n_features, architecture.n_inputs
+    m, r = architecture.n_components, architecture.n_outputs
     shapes: dict[str, tuple[int, ...]] = {
         "mean": (d,),
         "scale": (d,),
+        "weight": (d,),
         "centers": (n_classes, m),
         "targets": (n_classes, r),
     }
     if architecture.output == "span":
-        shapes |= {"origin": (d,), "basis": (r, d)}
+        shapes |= {"origin": (k,), "basis": (r, k)}
     for side, widths in (
-        ("encoder", [d, *architecture.hidden, m]),
+        ("encoder", [k, *architecture.hidden, m]),
         ("decoder", [m, *reversed(architecture.hidden), r]),
     ):
         for i, (n_in, n_out) in enumerate(pairwise(widths)):
@@ -269,9 +279,19 @@ def _checked(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ..
     array = np.asarray(arrays[name])
     if array.shape != shape:
         raise InvalidStateError(f"array {name!r} has shape {array.shape}, not {shape}")
-    if array.dtype.kind != "f" or not np.isfinite(array).all():
+    floats = array.dtype.kind == "f"
+    if floats:
+        # A copy, in the machine's byte order. A float64 may be infinite as a float32.
+        with np.errstate(over="ignore"):
+            array = np.array(array, dtype=_dtype(name))
+    if not floats or not np.isfinite(array).all():
         raise InvalidStateError(f"array {name!r} holds values that are not finite floats")
     return array
+
+
+def _dtype(name: str) -> type[np.floating]:
+    on_device = name == "targets" or name.startswith(("encoder", "decoder"))
+    return np.float32 if on_device else np.float64
 
 
 def _is_number(value: object) -> bool:

@@ -132,7 +132,8 @@ def train(
     stop
         Asked before every batch; True ends the training and keeps the best state.
     snapshot
-        Asked after every epoch of training and merge; True puts the embedding into the report.
+        Asked after every epoch in which there is an embedding: of training, merge and the last
+        stage of pre-training. True puts it into the report.
 
     Returns
     -------
@@ -145,6 +146,8 @@ def train(
         `stop` said so before the first training epoch was over.
     KeyboardInterrupt
         If it arrived before the first training epoch was over.
+    FloatingPointError
+        If the loss is not finite: training diverged.
     """
     loop = _Loop(network, objective, data, config, generator, stop, snapshot)
     if config.pretrain_epochs:
@@ -221,30 +224,28 @@ class _Loop:
     def _keep_best(self, stage: str, n_epochs: int, train: Tensor) -> Iterator[Report]:
         """Run a stage on all layers and leave the network with the stage's best weights."""
         validation = self.data.validation if stage == "train" else train[:0]
-        best_loss, since_best, best = math.inf, 0, None
         parameters = list(self.network.parameters())
+        best_loss, since_best = math.inf, 0
+        # What a merge that is cut short in its first epoch goes back to.
+        best = None if stage == "train" else _copied(parameters)
         depth = self.network.n_stages - 1
         try:
             for report in self._stage(stage, n_epochs, parameters, train, validation, depth):
                 # Without validation rows the latest epoch is the best.
-                if not report.validation_loss >= best_loss:
-                    if len(validation):
-                        best_loss = report.validation_loss
-                    best = [parameter.detach().clone() for parameter in parameters]
-                    since_best = 0
+                if not len(validation) or report.validation_loss < best_loss:
+                    best_loss, since_best = report.validation_loss, 0
+                    best = _copied(parameters)
                 else:
                     since_best += 1
                 yield report
                 if since_best == self.config.patience:
                     break
         except KeyboardInterrupt:
-            if best is None and stage == "train":
+            if best is None:
                 raise
             self.stopped = self.interrupted = True
         if best is None:
-            if stage == "train":
-                raise StoppedTooEarly
-            return
+            raise StoppedTooEarly
         with torch.no_grad():
             for parameter, value in zip(parameters, best, strict=True):
                 parameter.copy_(value)
@@ -267,6 +268,11 @@ class _Loop:
                 if self.stopped:
                     return
                 validation_loss, validation_error = self._validate(validation, depth)
+                if not math.isfinite(loss + (validation_loss if len(validation) else 0)):
+                    raise FloatingPointError(
+                        f"training diverged in epoch {epoch + 1} of {name!r}: the loss is not "
+                        "finite; a smaller learning_rate helps"
+                    )
                 embed = depth == self.network.n_stages - 1 and self.snapshot()
                 embedding = self._codes(depth).cpu().numpy() if embed else None
             report = Report(
@@ -307,25 +313,32 @@ class _Loop:
             for group in optimizer.param_groups:
                 group["lr"] = self.config.learning_rate * share
             try:
-                loss = self._loss(batch, depth, codes)
-                optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss = self._gradients(optimizer, batch, depth, codes)
             except torch.OutOfMemoryError:
                 if len(batch) == 1:
                     raise
                 self.batch_size = len(batch) // 2
                 continue
             optimizer.step()
-            total += loss.detach() * len(batch)
+            total += loss * len(batch)
             done += len(batch)
         return float(total) / max(done, 1)
 
-    def _loss(self, rows: Tensor, depth: int, codes: Tensor | None) -> Tensor:
+    def _gradients(
+        self, optimizer: torch.optim.Optimizer, rows: Tensor, depth: int, codes: Tensor | None
+    ) -> Tensor:
+        """Leave the batch's gradients with the parameters and return its loss.
+
+        A method of its own, so that a batch that ran out of memory leaves no graph behind.
+        """
+        optimizer.zero_grad()
         if codes is None:
             code = self.network.encode(self._drop(self.data.rows[rows]), depth=depth)
         else:
             code = self.network.encode(codes[rows], first=depth, depth=depth)
-        return self.objective.loss(self._batch(rows, code, depth))
+        loss = self.objective.loss(self._batch(rows, code, depth))
+        loss.backward()
+        return loss.detach()
 
     def _batch(self, rows: Tensor, code: Tensor, depth: int) -> Batch:
         labels = self.data.labels[rows]
@@ -334,7 +347,8 @@ class _Loop:
 
     def _drop(self, x: Tensor) -> Tensor:
         """Input dropout, with the probability rounded to a multiple of 1/256."""
-        threshold = round(256 * self.config.dropout)
+        # At most 255: something has to pass.
+        threshold = min(255, round(256 * self.config.dropout))
         if not threshold:
             return x
         # Eight bytes of noise per random number: several times faster than Bernoulli draws.
@@ -367,6 +381,10 @@ class _Loop:
         everything = torch.arange(self.data.rows.n_rows, device=self.data.rows.device)
         chunks = everything.split(CHUNK)
         return torch.cat([self.network.encode(self.data.rows[c], depth=depth) for c in chunks])
+
+
+def _copied(parameters: list[torch.nn.Parameter]) -> list[Tensor]:
+    return [parameter.detach().clone() for parameter in parameters]
 
 
 def _optimizer(

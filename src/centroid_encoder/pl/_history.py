@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from centroid_encoder.pl._output import save_or_show
 
@@ -44,46 +46,60 @@ def history(
     KeyError
         If there is no result under that key.
     """
-    if key not in adata.uns or "history" not in adata.uns[key]:
+    stored = adata.uns.get(key)
+    if not isinstance(stored, Mapping) or "history" not in stored:
         raise KeyError(f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) first")
-    table = adata.uns[key]["history"]
-    if ax is None:
+    table = stored["history"]
+    target: Any = ax
+    if target is None:
         _, target = plt.subplots(figsize=(6, 3.6), layout="constrained")
-    else:
-        target = ax
     epoch = np.arange(1, len(table) + 1)
     target.plot(epoch, table["loss"], color="C0", label="training loss")
     if table["validation_loss"].notna().any():
         target.plot(epoch, table["validation_loss"], color="C1", label="validation loss")
     target.set_yscale("log")
+    target.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    target.yaxis.set_major_formatter("{x:g}")
+    target.yaxis.set_minor_formatter(NullFormatter())
+    target.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     target.set_xlabel("epoch")
     target.set_ylabel("loss")
     handles, _ = target.get_legend_handles_labels()
+    top = target
     if table["validation_error"].notna().any():
-        right = target.twinx()
-        right.plot(
+        top = target.twinx()
+        top.plot(
             epoch, 100 * table["validation_error"], color="C2", ls=":", label="validation error"
         )
-        right.set_ylabel("validation error (%)")
-        right.set_ylim(bottom=0)
-        handles += right.get_legend_handles_labels()[0]
-    _mark_stages(target, table["stage"].to_numpy())
-    target.legend(handles=handles, frameon=False, fontsize="small")
-    shown = save_or_show("history", target.figure, show=show, save=save)
+        top.set_ylabel("validation error (%)")
+        top.set_ylim(bottom=0)
+        handles += top.get_legend_handles_labels()[0]
+    _mark_stages(target, [str(stage) for stage in table["stage"]])
+    # On the upper of the two axes, so that no curve runs through it.
+    top.legend(handles=handles, loc="upper right", fontsize="small")
+    shown = save_or_show("history", target.figure, show=show, save=save, own=ax is None)
     return None if shown else target
 
 
-def _mark_stages(ax: Any, stages: Any) -> None:
-    starts = np.flatnonzero(np.append(True, stages[1:] != stages[:-1]))
+def _mark_stages(ax: Any, stages: list[str]) -> None:
+    """Part the stages by lines and name them, the steps of pre-training under one name."""
+    starts = [i for i, stage in enumerate(stages) if i == 0 or stage != stages[i - 1]]
     if len(starts) == 1:
         return
+    for start in starts[1:]:
+        ax.axvline(start + 0.5, color="0.6", linewidth=0.8)
+    n_steps = sum(stages[start].startswith("pretrain") for start in starts)
     for start in starts:
-        if start:
-            ax.axvline(start + 0.5, color="0.6", linewidth=0.8)
+        name = stages[start]
+        if name.startswith("pretrain"):
+            if start:
+                continue
+            name += f"–{n_steps}" if n_steps > 1 else ""
         ax.annotate(
-            f" {stages[start]}",
+            name,
             (start + 0.5, 1),
+            (2, 2),
             xycoords=("data", "axes fraction"),
-            va="bottom",
+            textcoords="offset points",
             fontsize="small",
         )

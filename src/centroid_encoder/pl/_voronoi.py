@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Outline
-from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 from centroid_encoder.core.regions import (
-    Box,
     Region,
     bounding_box,
     decoder_regions,
     voronoi_regions,
 )
-from centroid_encoder.pl._colors import Palette, class_colors
+from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unlabeled_color
+from centroid_encoder.pl._legend import legend_beside, legend_on_data, widen
 from centroid_encoder.pl._output import save_or_show
 from centroid_encoder.pl._result import Result, read_result
 from centroid_encoder.tl import fitted_model
@@ -34,11 +32,8 @@ Regions = Literal["voronoi", "decoder"]
 Split = Literal["train", "test"]
 LegendLoc = Literal["right margin", "on data"]
 
-UNLABELED = "lightgray"
 PANEL = 4.2
 """Side of a panel in inches."""
-TITLE = 0.4
-"""Height above a panel in inches, enough for two lines."""
 REGION_ALPHA = 0.22
 
 
@@ -103,44 +98,45 @@ def voronoi(
     Raises
     ------
     KeyError
-        If there is no result under that key.
+        If there is no result under that key, or if a column that belongs to it is gone.
     ValueError
-        If the embedding has more than three components, or if an argument is not valid.
+        If the embedding has more than three components, if the labels are no longer those it was
+        made with, or if an argument is not valid.
     """
     result = read_result(adata, key)
     _check(result, regions, split, legend_loc)
     panels = [split] if split else [p for p in ("train", "test") if (result.split == p).any()]
-    colors = class_colors(adata, result.label_key, result.categories, palette)
-    axes = _axes(ax, len(panels), result.embedding.shape[1])
-
-    points = _plane(result.embedding)
-    box = _square(bounding_box(points)) if result.embedding.shape[1] == 2 else None
-    outlines: list[Region] = []
-    if regions and result.embedding.shape[1] < 3:
-        box = box or bounding_box(points)
-        outlines = _outlines(adata, result, regions, box)
     titles = [title] if isinstance(title, str) else title
-    if titles is not None and len(titles) != len(panels):
+    if titles is None:
+        titles = [_title(result, panel) for panel in panels]
+    if len(titles) != len(panels):
         raise ValueError(f"title must have one entry for each of the {len(panels)} panels")
+    colors = class_colors(adata, result, palette)
+    points = _points(result.embedding)
+    limits = _limits(points, equal=result.embedding.shape[1] > 1)
+    outlines = _outlines(adata, result, regions, limits)
 
-    for i, (panel, target) in enumerate(zip(panels, axes, strict=True)):
+    axes = _axes(ax, len(panels), result.embedding.shape[1])
+    area = size or np.clip(12_000 / len(points), 2, 40)
+    for target, panel, text in zip(axes, panels, titles, strict=True):
+        _decorate(target, result, limits, text)
         for name, outline in zip(result.classes, outlines, strict=bool(outlines)):
             _fill(target, outline, colors[name])
-        _draw_cells(target, points, result, panel, colors, size)
+        _draw_cells(target, points, result, panel, colors, area)
         if mark_misplaced:
-            _mark(target, points[result.misplaced(regions or "decoder") & (result.split == panel)])
-        _decorate(target, result, box, titles[i] if titles else _title(result, panel))
+            misplaced = result.misplaced(regions or "decoder") & (result.split == panel)
+            _circle(target, points[misplaced], area)
         if legend_loc == "on data":
-            _label_centers(target, result)
+            legend_on_data(target, list(map(str, result.classes)), _middles(result.centers))
     if legend_loc == "right margin":
-        _legend(axes[-1], result, colors, marked=mark_misplaced, widen=ax is None)
-    shown = save_or_show(
-        "voronoi",
-        axes[0].figure,
-        show=False if ax is not None and show is None else show,
-        save=save,
-    )
-    if shown:
+        entries = {str(name): colors[name] for name in result.classes}
+        if (result.split == "unlabeled").any():
+            entries["unlabeled"] = unlabeled_color(axes[-1])
+        legend = legend_beside(axes[-1], result.label_key, entries, marked=mark_misplaced)
+        if ax is None:
+            widen(axes[-1].figure, legend)
+    store_colors(adata, result, colors)
+    if save_or_show("voronoi", axes[0].figure, show=show, save=save, own=ax is None):
         return None
     return axes if len(axes) > 1 else axes[0]
 
@@ -164,11 +160,7 @@ def _check(result: Result, regions: str | None, split: str | None, legend_loc: s
 
 def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_components: int) -> list[Any]:
     if ax is None:
-        figure = plt.figure(figsize=(PANEL * n_panels, PANEL + TITLE), layout="constrained")
-        projection = "3d" if n_components == 3 else None
-        return [
-            figure.add_subplot(1, n_panels, i + 1, projection=projection) for i in range(n_panels)
-        ]
+        return _new_axes(n_panels, "3d" if n_components == 3 else None)
     axes = list(ax) if isinstance(ax, Sequence | np.ndarray) else [ax]
     if len(axes) != n_panels:
         raise ValueError(
@@ -180,7 +172,27 @@ def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_components: int) ->
     return axes
 
 
-def _plane(embedding: NDArray[np.floating]) -> NDArray[np.floating]:
+def _new_axes(n_panels: int, projection: str | None) -> list[Any]:
+    # Placed in inches: panels are of one size and aligned, whatever is written around them.
+    line = plt.rcParams["font.size"] / 72
+    left, bottom, top = 2.2 * line, 2.2 * line, 3.5 * line
+    width, height = n_panels * (left + PANEL) + line, bottom + PANEL + top
+    figure = plt.figure(figsize=(width, height))
+    return [
+        figure.add_axes(
+            (
+                ((i + 1) * left + i * PANEL) / width,
+                bottom / height,
+                PANEL / width,
+                PANEL / height,
+            ),
+            projection=projection,
+        )
+        for i in range(n_panels)
+    ]
+
+
+def _points(embedding: NDArray[np.floating]) -> NDArray[np.floating]:
     """Give a one-dimensional embedding a second coordinate, for legibility only."""
     if embedding.shape[1] > 1:
         return embedding
@@ -188,20 +200,36 @@ def _plane(embedding: NDArray[np.floating]) -> NDArray[np.floating]:
     return np.column_stack([embedding[:, 0], jitter])
 
 
-def _square(box: Box) -> Box:
-    """Widen the shorter side: nearness must look the same in all directions."""
-    x_min, y_min, x_max, y_max = box
-    half = max(x_max - x_min, y_max - y_min) / 2
-    x, y = (x_min + x_max) / 2, (y_min + y_max) / 2
-    return x - half, y - half, x + half, y + half
+def _middles(centers: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Give one-dimensional centers a second coordinate, half-way up."""
+    return centers if centers.shape[1] > 1 else np.pad(centers, ((0, 0), (0, 1)))
 
 
-def _outlines(adata: AnnData, result: Result, regions: Regions, box: Box) -> list[Region]:
+def _limits(points: NDArray[np.floating], *, equal: bool) -> NDArray[np.floating]:
+    """(2, 2) or (2, 3) limits of all panels.
+
+    Where all axes are components of the embedding, they are equally long: nearness must look the
+    same in all directions.
+    """
+    limits = np.reshape(bounding_box(points[:, :2]), (2, 2))
+    if points.shape[1] == 3:
+        limits = np.column_stack([limits, np.reshape(bounding_box(points[:, 1:]), (2, 2))[:, 1]])
+    if equal:
+        half = (limits[1] - limits[0]).max() / 2
+        limits = limits.mean(axis=0) + np.array([[-half], [half]])
+    return limits
+
+
+def _outlines(
+    adata: AnnData, result: Result, regions: Regions | None, limits: NDArray[np.floating]
+) -> list[Region]:
     n_components = result.embedding.shape[1]
+    if regions is None or n_components > 2:
+        return []
+    (x_min, y_min), (x_max, y_max) = limits.tolist()
+    box = (x_min, y_min, x_max, y_max)
     if regions == "voronoi":
-        centers = np.zeros((len(result.centers), 2))
-        centers[:, :n_components] = result.centers
-        return voronoi_regions(centers, box)
+        return voronoi_regions(_middles(result.centers), box)
     model = fitted_model(adata, result.key)
     order = result.classes.get_indexer(model.classes_)
 
@@ -230,11 +258,9 @@ def _draw_cells(
     result: Result,
     panel: str,
     colors: dict[object, str],
-    size: float | None,
+    area: float,
 ) -> None:
     shown = (result.split == panel).to_numpy()
-    # The same size in all panels, whatever their share of the cells.
-    area = size or np.clip(12_000 / len(points), 2, 40)
     style = {
         "linestyle": "none",
         "marker": "o",
@@ -243,7 +269,7 @@ def _draw_cells(
         "rasterized": True,
     }
     unlabeled = (result.split == "unlabeled").to_numpy()
-    ax.plot(*points[unlabeled].T, color=UNLABELED, zorder=1.5, **style)
+    ax.plot(*points[unlabeled].T, color=unlabeled_color(ax), zorder=1.5, **style)
     # One Line2D a class is by far the fastest way to draw many points; the smallest class on top.
     counts = np.bincount(result.codes[shown], minlength=len(result.classes))
     for code in np.argsort(-counts, kind="stable"):
@@ -251,16 +277,30 @@ def _draw_cells(
         ax.plot(*members.T, color=colors[result.classes[code]], zorder=2, **style)
 
 
-def _mark(ax: Any, points: NDArray[np.floating]) -> None:
-    color = plt.rcParams["text.color"]
-    ax.plot(*points.T, "o", markersize=7, color="none", markeredgecolor=color, rasterized=True)
+def _circle(ax: Any, points: NDArray[np.floating], area: float) -> None:
+    ax.plot(
+        *points.T,
+        linestyle="none",
+        marker="o",
+        markersize=np.sqrt(area) + 2.5,
+        markeredgewidth=0.8,
+        color="none",
+        markeredgecolor=plt.rcParams["text.color"],
+        rasterized=True,
+        zorder=2.5,
+    )
 
 
 def _title(result: Result, panel: str) -> str:
     errors = result.stored["quality"][panel]
+    n = f"n = {errors['n']:,}"
+    shown = int((result.split == panel).sum())
+    if shown != errors["n"]:
+        # A selection of cells; what was counted on all of them still stands.
+        n += f", {shown:,} shown"
     if panel == "train":
-        return f"training cells (n = {errors['n']:,})"
-    text = f"held-out 5-NN error {_percent(errors['knn_error'])} (n = {errors['n']:,})"
+        return f"training cells ({n})"
+    text = f"held-out 5-NN error {_percent(errors['knn_error'])} ({n})"
     if errors["at_chance"]:
         text += f"\nno better than chance ({_percent(errors['chance_error'])})"
     return text
@@ -270,68 +310,18 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _decorate(ax: Any, result: Result, box: Box | None, title: str) -> None:
+def _decorate(ax: Any, result: Result, limits: NDArray[np.floating], title: str) -> None:
     ax.set_title(title, fontsize="medium")
-    if box is not None:
-        ax.set_xlim(box[0], box[2])
-        ax.set_ylim(box[1], box[3])
-    name = result.key.upper() if result.key == "ce" else result.key
+    name = "CE" if result.key == "ce" else result.key
     n_components = result.embedding.shape[1]
-    ax.set_xlabel(f"{name}1")
-    ax.set_xticks([])
-    ax.set_yticks([])
-    if n_components > 1:
-        ax.set_ylabel(f"{name}2")
+    for i, (axis, (low, high)) in enumerate(zip("xyz", limits.T, strict=False)):
+        ax.set(**{f"{axis}lim": (low, high), f"{axis}ticks": []})
+        if i < n_components:
+            ax.set(**{f"{axis}label": f"{name}{i + 1}"})
     if n_components == 2:
         ax.set_aspect("equal")
     if n_components == 3:
-        ax.set_zlabel(f"{name}3")
-        ax.set_zticks([])
-
-
-def _label_centers(ax: Any, result: Result) -> None:
-    outline = withStroke(linewidth=2.5, foreground=ax.get_facecolor())
-    for name, center in zip(result.classes, _plane(result.centers), strict=True):
-        position = center if result.embedding.shape[1] > 1 else [center[0], 0]
-        ax.text(
-            *position,
-            str(name),
-            ha="center",
-            va="center",
-            fontsize="small" if len(result.classes) <= 12 else "x-small",
-            fontweight="bold",
-            path_effects=[outline],
-            clip_on=True,
-            in_layout=False,
-        )
-
-
-def _legend(
-    ax: Axes, result: Result, colors: dict[object, str], *, marked: bool, widen: bool
-) -> None:
-    def dot(color: Any, label: str, edge: Any = "none") -> Line2D:
-        style = {"linestyle": "none", "marker": "o", "markersize": 6}
-        return Line2D([], [], color=color, markeredgecolor=edge, label=label, **style)
-
-    handles = [dot(colors[name], str(name)) for name in result.classes]
-    if (result.split == "unlabeled").any():
-        handles.append(dot(UNLABELED, "unlabeled"))
-    if marked:
-        handles.append(dot("none", "misplaced", plt.rcParams["text.color"]))
-    legend = ax.legend(
-        handles=handles,
-        title=result.label_key,
-        loc="center left",
-        bbox_to_anchor=(1.02, 0.5),
-        ncols=-(-len(handles) // 16),
-        frameon=False,
-        fontsize="small",
-        title_fontsize="small",
-        alignment="left",
-        handletextpad=0.3,
-    )
-    if widen:
-        figure: Any = ax.figure
-        width, height = figure.get_size_inches()
-        extent = legend.get_window_extent(figure.canvas.get_renderer())
-        figure.set_size_inches(width + extent.width / figure.dpi + 0.2, height)
+        # Without numbers on the axes, their names may come closer.
+        for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
+            axis.labelpad = -10
+        ax.set_box_aspect((1, 1, 1))

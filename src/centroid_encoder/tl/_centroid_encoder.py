@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import numbers
 import time
 from collections.abc import Generator
 from contextlib import suppress
@@ -150,8 +151,16 @@ def centroid_encoder(
     (700, 2)
     """
     start = time.perf_counter()
-    if not isinstance(test_size, int | float) or not 0 <= test_size < 1:
+    if not isinstance(test_size, numbers.Real) or not 0 <= test_size < 1:
         raise ValueError(f"test_size must be a share in [0, 1); got {test_size!r}")
+    test_size = float(test_size)
+    if key_added is not None and "/" in key_added:
+        raise ValueError(f"key_added must not hold '/', which means nesting on disk: {key_added!r}")
+    if adata.is_view and adata.isbacked and not copy:
+        raise ValueError(
+            "adata is a view of a file on disk, which cannot take results; pass "
+            "adata.to_memory(), or copy=True for a copy in memory"
+        )
     labels = read_labels(adata, label_key, unlabeled_category)
     logger.info("computing centroid-encoder of %r", label_key)
     features = read_features(
@@ -204,7 +213,7 @@ def centroid_encoder(
         "missing": missing,
         "test_size": test_size,
         "group_key": group_key,
-        "random_state": random_state if isinstance(random_state, int) else None,
+        "random_state": int(random_state) if isinstance(random_state, numbers.Integral) else None,
     }
     config, arrays = estimator.to_state()
     if features.names is not None:
@@ -219,7 +228,8 @@ def centroid_encoder(
         "model": {"config": json.dumps(config), "arrays": arrays},
     }
 
-    adata = adata.copy() if copy else adata
+    if copy:
+        adata = adata.to_memory() if adata.isbacked else adata.copy()
     obsm_key = key_added or "X_ce"
     _write(adata, obs, {obsm_key: embedding}, {key: uns})
     logger.info(
@@ -341,11 +351,24 @@ def _quality(
 
 
 def _write(adata: AnnData, obs: dict[str, Any], obsm: dict[str, Any], uns: dict[str, Any]) -> None:
-    """Write all results or none."""
-    entries = [
-        (mapping, name, value)
-        for mapping, values in ((adata.obs, obs), (adata.obsm, obsm), (adata.uns, uns))
-        for name, value in values.items()
-    ]
-    for mapping, name, value in entries:
-        mapping[name] = value
+    """Write all results, or leave `adata` as it was."""
+    if adata.is_view:
+        # A view becomes a copy when it is written to; here only once the copy is complete.
+        actual = adata.copy()
+        _write(actual, obs, obsm, uns)
+        adata._init_as_actual(actual)
+        return
+    absent = object()
+    written: list[tuple[Any, str, Any]] = []
+    try:
+        for mapping, values in ((adata.obs, obs), (adata.obsm, obsm), (adata.uns, uns)):
+            for name, value in values.items():
+                written.append((mapping, name, mapping.get(name, absent)))
+                mapping[name] = value
+    except BaseException:
+        for mapping, name, before in reversed(written):
+            if before is not absent:
+                mapping[name] = before
+            elif name in mapping:
+                del mapping[name]
+        raise

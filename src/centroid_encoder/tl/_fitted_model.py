@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from centroid_encoder.core.state import parse_config
+from centroid_encoder.core.state import InvalidStateError, parse_config
 from centroid_encoder.estimator import CentroidEncoder
 
 if TYPE_CHECKING:
@@ -36,10 +37,12 @@ def fitted_model(adata: AnnData, key: str = "ce", *, device: str = "auto") -> Ce
         If what is stored there is not a complete map.
     """
     stored = adata.uns.get(key)
-    if stored is None or "model" not in stored:
+    if not isinstance(stored, Mapping) or "model" not in stored:
         raise KeyError(
             f"uns has no map {key!r}; run ce.tl.centroid_encoder first, or name the key it was "
             "stored under"
         )
     model = stored["model"]
+    if not isinstance(model, Mapping) or not {"config", "arrays"} <= set(model):
+        raise InvalidStateError(f"uns[{key!r}]['model'] lacks 'config' or 'arrays'")
     return CentroidEncoder.from_state(parse_config(model["config"]), model["arrays"], device=device)

@@ -6,7 +6,7 @@ import difflib
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -57,8 +57,11 @@ def read_labels(adata: AnnData, label_key: str, unlabeled_category: str | None) 
     TypeError
         If the column holds measurements rather than classes.
     ValueError
-        If fewer than two classes have cells, or if `unlabeled_category` does not occur.
+        If there are no cells, if fewer than two classes have some, or if `unlabeled_category` does
+        not occur.
     """
+    if not adata.n_obs:
+        raise ValueError("adata has no cells")
     column = obs_column(adata, label_key)
     if not isinstance(column.dtype, pd.CategoricalDtype):
         values = column.dropna()
@@ -93,7 +96,11 @@ def read_labels(adata: AnnData, label_key: str, unlabeled_category: str | None) 
             f"obs[{label_key!r}] has one class only ({used.cat.categories[0]!r}); "
             "a supervised embedding needs two or more"
         )
-    kinds = {type(name) for name in used.cat.categories.tolist()}
+    # The subclass np.str_ is a string as well, and a bool is an int.
+    kinds = {
+        next((kind for kind in (str, bool, int) if isinstance(name, kind)), type(name))
+        for name in used.cat.categories.tolist()
+    }
     if len(kinds) > 1 or not kinds <= {str, int, bool}:
         raise TypeError(
             f"the classes in obs[{label_key!r}] are of type "
@@ -122,7 +129,7 @@ def read_groups(adata: AnnData, group_key: str, labeled: NDArray[np.bool_]) -> N
         raise ValueError(
             f"all labeled cells are in one group of obs[{group_key!r}]: none can be held out"
         )
-    return codes.astype(np.intp)
+    return np.asarray(codes, dtype=np.intp)
 
 
 def read_features(
@@ -140,18 +147,16 @@ def read_features(
     KeyError
         If a key does not exist; near matches are named.
     ValueError
-        If there are no cells or features, if names are not unique, or if values are missing and
-        `missing` is ``"error"``.
+        If there are no features, if names are not unique, or if values are missing and `missing`
+        is ``"error"``.
     """
     if missing not in get_args(Missing):
         raise ValueError(f"missing must be 'error', 'drop' or 'mean'; got {missing!r}")
-    if not adata.n_obs:
-        raise ValueError("adata has no cells")
     if not adata.obs_names.is_unique:
         raise ValueError("obs_names are not unique; call adata.obs_names_make_unique() first")
     names: NDArray[np.object_] | None = None
     if use_rep is not None and use_rep != "X":
-        if layer is not None or isinstance(mask_var, np.ndarray):
+        if layer is not None or not (mask_var is None or _is_auto(mask_var)):
             raise ValueError("use_rep excludes layer and mask_var: a representation has neither")
         X = _entry(adata.obsm, use_rep, "obsm")
         where = f"obsm[{use_rep!r}]"
@@ -188,15 +193,15 @@ def obs_column(adata: AnnData, key: str) -> pd.Series:
     return adata.obs[key]
 
 
-def _entry(mapping: object, key: str, name: str) -> object:
-    if key not in mapping:  # type: ignore[operator]
-        raise KeyError(f"{name} has no {key!r}" + _near(key, mapping))  # type: ignore[arg-type]
-    return mapping[key]  # type: ignore[index]
+def _entry(mapping: Any, key: str, name: str) -> Any:
+    if key not in mapping:
+        raise KeyError(f"{name} has no {key!r}" + _near(key, mapping))
+    return mapping[key]
 
 
-def _near(word: str, others: Iterable[str]) -> str:
+def _near(word: object, others: Iterable[str]) -> str:
     others = list(others)
-    near = difflib.get_close_matches(word, others, n=3, cutoff=0.5)
+    near = difflib.get_close_matches(str(word), others, n=3, cutoff=0.5)
     if near:
         return "; did you mean " + " or ".join(map(repr, near)) + "?"
     if not others:
@@ -210,7 +215,7 @@ def _read_mask(
     if mask_var is None:
         return None
     if isinstance(mask_var, str):
-        if mask_var == "auto":
+        if _is_auto(mask_var):
             if "highly_variable" not in adata.var:
                 return None
             mask_var = "highly_variable"
@@ -218,20 +223,23 @@ def _read_mask(
                 "    on the %d genes of var['highly_variable'] (mask_var=None takes all)",
                 adata.var[mask_var].sum(),
             )
-        values = _entry(adata.var, mask_var, "var")
-        mask = np.asarray(values)
+        mask = np.asarray(_entry(adata.var, mask_var, "var"))
         name = f"var[{mask_var!r}]"
     else:
         mask, name = np.asarray(mask_var), "mask_var"
     if mask.dtype != bool or mask.shape != (adata.n_vars,):
         raise ValueError(f"{name} must hold one bool for each of the {adata.n_vars} variables")
+    if adata.n_vars and not mask.any():
+        raise ValueError(f"{name} selects none of the {adata.n_vars} variables")
     return mask
 
 
-def _in_memory(X: object, where: str) -> Matrix:
+def _is_auto(mask_var: object) -> bool:
+    return isinstance(mask_var, str) and mask_var == "auto"
+
+
+def _in_memory(X: Any, where: str) -> Matrix:
     """Return a dense or CSR matrix, whatever AnnData holds: views, backed, dask, frames."""
-    if isinstance(X, pd.DataFrame):
-        return X.to_numpy()
     if hasattr(X, "compute"):
         logger.info("    loading %s into memory", where)
         X = X.compute()
@@ -239,7 +247,12 @@ def _in_memory(X: object, where: str) -> Matrix:
         logger.info("    loading %s into memory", where)
         X = X.to_memory()
     if sparse.issparse(X):
-        return X.tocsr()
+        csr = cast(sparse.csr_array[Any], cast(Any, X).tocsr())
+        if not csr.has_canonical_format:
+            # Some programs leave several entries for one value, to be added up.
+            csr = csr.copy()
+            csr.sum_duplicates()
+        return csr
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.float64), np.nan)
     return np.asarray(X)
@@ -284,8 +297,8 @@ def fill_missing(X: Matrix, train: NDArray[np.bool_]) -> Matrix:
     X = X.copy()
     rows, columns = _not_finite(X)
     for column in np.unique(columns):
-        known = X[train, column]
-        known = known.toarray() if sparse.issparse(known) else known
+        known: Any = X[train, column]
+        known = known.toarray() if sparse.issparse(X) else known
         known = known[np.isfinite(known)]
         mean = known.mean(dtype=np.float64) if len(known) else 0.0
         X[rows[columns == column], column] = mean
@@ -295,13 +308,16 @@ def fill_missing(X: Matrix, train: NDArray[np.bool_]) -> Matrix:
 def _not_finite(X: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows and columns of the values that are NaN or inf, in row order."""
     if not sparse.issparse(X):
-        return np.nonzero(~np.isfinite(X))  # type: ignore[return-value]
+        return cast(tuple[NDArray[np.intp], NDArray[np.intp]], np.nonzero(~np.isfinite(X)))
     stored = np.flatnonzero(~np.isfinite(X.data))
-    return np.searchsorted(X.indptr, stored, side="right") - 1, X.indices[stored]
+    rows = np.searchsorted(X.indptr, stored, side="right") - 1
+    return rows, X.indices[stored].astype(np.intp)
 
 
 def _looks_like_counts(X: Matrix) -> bool:
-    values = (X.data if sparse.issparse(X) else X.ravel())[:100_000]
+    # Enough to tell, and no copy of all.
+    values = (X.data if sparse.issparse(X) else X[: 100_000 // X.shape[1] + 1].ravel())[:100_000]
+    values = values[np.isfinite(values)]
     return bool(len(values)) and bool(
         (values >= 0).all() and (values % 1 == 0).all() and values.max() > 20
     )

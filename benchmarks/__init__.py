@@ -1,0 +1,1 @@
+"""The paper's experiments, and what the README and the docs claim."""

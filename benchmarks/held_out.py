@@ -1,0 +1,132 @@
+"""Held-out errors of `CentroidEncoder` under the paper's protocols.
+
+    python -m benchmarks.held_out usps mnist --seeds 3
+    python -m benchmarks.held_out letter phoneme --recipe paper
+
+prints mean and spread of the k-NN (k = 5), decoder and Voronoi error in two dimensions, in percent,
+and the seconds that fitting took. Without `--recipe paper`, the default estimator is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.datasets import load_iris
+
+from benchmarks import datasets
+from centroid_encoder import CentroidEncoder
+from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
+
+Split = tuple[NDArray, NDArray, NDArray, NDArray]
+"""Training data and labels, test data and labels."""
+
+
+def mnist(n_seeds: int) -> Iterator[Split]:
+    """Yield the published split once for each seed."""
+    (X, y), (X_test, y_test) = datasets.mnist()
+    for _ in range(n_seeds):
+        yield X, y, X_test, y_test
+
+
+def usps(n_seeds: int) -> Iterator[Split]:
+    """Yield random splits into 8,000 and 3,000."""
+    X, y = datasets.usps()
+    for seed in range(n_seeds):
+        order = np.random.default_rng(seed).permutation(len(y))
+        train, test = order[:8000], order[8000:]
+        yield X[train], y[train], X[test], y[test]
+
+
+def ten_folds(load: Callable[[], datasets.Data]) -> Callable[[int], Iterator[Split]]:
+    """Yield the folds of 1,500 samples at random, for each seed."""
+
+    def splits(n_seeds: int) -> Iterator[Split]:
+        X, y = load()
+        for seed in range(n_seeds):
+            chosen = np.random.default_rng(seed).permutation(len(y))[:1500]
+            folds = StratifiedKFold(10, shuffle=True, random_state=seed)
+            for train, test in folds.split(X[chosen], y[chosen]):
+                yield X[chosen[train]], y[chosen[train]], X[chosen[test]], y[chosen[test]]
+
+    return splits
+
+
+def seventy_thirty(load: Callable[[], datasets.Data]) -> Callable[[int], Iterator[Split]]:
+    """Yield random 70/30 splits, one for each seed."""
+
+    def splits(n_seeds: int) -> Iterator[Split]:
+        X, y = load()
+        for seed in range(n_seeds):
+            X_train, X_test, y_train, y_test = train_test_split(
+                X, y, test_size=0.3, random_state=seed
+            )
+            yield X_train, y_train, X_test, y_test
+
+    return splits
+
+
+EXPERIMENTS: dict[str, Callable[[int], Iterator[Split]]] = {
+    "mnist": mnist,
+    "usps": usps,
+    "letter": ten_folds(datasets.letter),
+    "landsat": ten_folds(datasets.landsat),
+    "phoneme": ten_folds(datasets.phoneme),
+    "iris": seventy_thirty(lambda: load_iris(return_X_y=True)),
+    "sonar": seventy_thirty(datasets.sonar),
+}
+
+
+def evaluate(model: CentroidEncoder, split: Split) -> tuple[Errors, float]:
+    """Fit on the training part; return the errors on the test part and the seconds of fitting."""
+    X, y, X_test, y_test = split
+    start = time.perf_counter()
+    model.fit(X, y)
+    seconds = time.perf_counter() - start
+    codes = np.searchsorted(model.classes_, y)
+    embedding = model.transform(X_test)
+    errors = Errors.count(
+        np.searchsorted(model.classes_, y_test),
+        knn=knn_predict(model.transform(X), codes, embedding),
+        voronoi=nearest_center(embedding, model.centers_),
+        decoder=model.decoder_distances(embedding).argmin(axis=1),
+        largest_class=int(np.bincount(codes).argmax()),
+        n_classes=len(model.classes_),
+    )
+    return errors, seconds
+
+
+def main() -> None:
+    """Run the experiments named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("experiments", nargs="+", choices=EXPERIMENTS)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--recipe", choices=["default", "paper"], default="default")
+    arguments = parser.parse_args()
+    for name in arguments.experiments:
+        rows = []
+        for seed, split in enumerate(EXPERIMENTS[name](arguments.seeds)):
+            model = CentroidEncoder(random_state=seed)
+            if arguments.recipe == "paper":
+                model = CentroidEncoder.from_recipe(f"paper-{name}", random_state=seed)
+            errors, seconds = evaluate(model, split)
+            rows.append((errors.knn, errors.decoder, errors.voronoi, seconds))
+        table = np.array(rows)
+        mean, spread = table.mean(axis=0), table.std(axis=0, ddof=min(1, len(rows) - 1))
+        cells = [
+            f"{rule} {100 * mean[i]:.2f} ± {100 * spread[i]:.2f} %"
+            for i, rule in enumerate(("5-NN", "decoder", "Voronoi"))
+        ]
+        print(
+            f"{name}, {arguments.recipe} recipe, {len(rows)} fits: {', '.join(cells)}; "
+            f"{mean[3]:.1f} s a fit",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""What the tests share: one thread, no display, small data sets, and a bit-for-bit comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import matplotlib
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import scanpy as sc
+import torch
+from scipy import sparse
+
+import centroid_encoder as ce
+
+matplotlib.use("Agg")
+# The workers of pytest-xdist share the cores; nets this small are fastest on one thread anyway.
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _close_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def fast() -> ce.CentroidEncoder:
+    """Model for tests that are not about accuracy."""
+    return ce.CentroidEncoder(hidden=(16,), max_epochs=5)
+
+
+MakeCells = Callable[..., ad.AnnData]
+
+
+@pytest.fixture
+def make_cells() -> MakeCells:
+    """Factory of cells in noisy groups, labeled by group in ``obs["cell_type"]``."""
+
+    def make(
+        n_classes: int = 3,
+        n_obs: int = 120,
+        n_vars: int = 8,
+        *,
+        names: list[str] | None = None,
+        distance: float = 3.0,
+    ) -> ad.AnnData:
+        rng = np.random.default_rng(0)
+        codes = np.arange(n_obs) % n_classes
+        means = distance * rng.normal(size=(n_classes, n_vars))
+        X = (means[codes] + rng.normal(size=(n_obs, n_vars))).astype(np.float32)
+        labels = pd.Categorical.from_codes(codes, names or [f"type {i}" for i in range(n_classes)])
+        return ad.AnnData(
+            X,
+            obs=pd.DataFrame({"cell_type": labels}, index=[f"cell{i}" for i in range(n_obs)]),
+            var=pd.DataFrame(index=[f"gene{i}" for i in range(n_vars)]),
+        )
+
+    return make
+
+
+@pytest.fixture
+def cells(make_cells: MakeCells) -> ad.AnnData:
+    return make_cells()
+
+
+@pytest.fixture(scope="session")
+def _pbmc() -> ad.AnnData:
+    return sc.datasets.pbmc68k_reduced()
+
+
+@pytest.fixture
+def pbmc(_pbmc: ad.AnnData) -> ad.AnnData:
+    """700 real cells that scanpy ships, ten types in ``obs["bulk_labels"]``."""
+    return _pbmc.copy()
+
+
+Unchanged = Callable[[ad.AnnData], AbstractContextManager[None]]
+
+
+@pytest.fixture
+def unchanged() -> Unchanged:
+    """Context manager that asserts that an AnnData comes out as it went in, bit for bit."""
+
+    @contextmanager
+    def check(adata: ad.AnnData) -> Iterator[None]:
+        before = frozen(adata)
+        yield
+        after = frozen(adata)
+        # Part by part: a difference between two wholes would be unreadable.
+        assert after.keys() == before.keys()
+        for part, value in before.items():
+            assert after[part] == value, f"{part} has changed"
+
+    return check
+
+
+def frozen(value: Any) -> Any:
+    """Return a deep copy made of plain values, which compare with ``==`` bit for bit."""
+    if isinstance(value, ad.AnnData):
+        parts = ("obs", "var", "obsm", "varm", "layers", "obsp", "varp", "uns")
+        X = value.X
+        return {
+            "state": (value.shape, value.is_view, value.isbacked, value.raw is None),
+            # Of a matrix on disk, the file must stay as it is.
+            "X": Path(value.filename).read_bytes() if value.isbacked else frozen(X),
+            **{part: frozen(getattr(value, part)) for part in parts},
+        }
+    if isinstance(value, pd.DataFrame):
+        return frozen(value.index), [(name, frozen(value[name])) for name in value]
+    if isinstance(value, pd.Series | pd.Index):
+        array = value.array
+        if isinstance(array, pd.Categorical):
+            return frozen(array.codes), frozen(array.categories), array.ordered
+        return str(array.dtype), frozen(np.asarray(array))
+    if sparse.issparse(value):
+        arrays = [value.data, value.indices, value.indptr]
+        return value.format, value.shape, [frozen(array) for array in arrays]
+    if isinstance(value, np.ma.MaskedArray):
+        return frozen(value.data), frozen(np.ma.getmaskarray(value))
+    if isinstance(value, np.ndarray):
+        if value.dtype == object:
+            return value.shape, [frozen(item) for item in value.ravel()]
+        layout = value.flags.writeable, value.flags.f_contiguous
+        return value.dtype.str, value.shape, layout, np.asarray(value).tobytes()
+    if isinstance(value, Mapping):
+        return [(name, frozen(item)) for name, item in value.items()]
+    if isinstance(value, list | tuple):
+        return type(value), [frozen(item) for item in value]
+    return type(value), repr(value)

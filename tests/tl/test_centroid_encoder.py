@@ -1,0 +1,783 @@
+"""What `tl.centroid_encoder` writes, and what it must not be influenced by."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import scanpy as sc
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from scipy.spatial.distance import cdist
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neighbors import KNeighborsClassifier
+
+import centroid_encoder as ce
+
+
+def embed(
+    adata: ad.AnnData, model: ce.CentroidEncoder, label_key: str = "cell_type", **kwargs: Any
+) -> ad.AnnData:
+    """Train, and return `adata` or, for ``copy=True``, the copy."""
+    returned = ce.tl.centroid_encoder(adata, label_key, model=model, progress=False, **kwargs)
+    return adata if returned is None else returned
+
+
+def arrays(adata: ad.AnnData, key: str = "ce") -> dict[str, np.ndarray]:
+    """Everything that was fitted."""
+    stored = adata.uns[key]
+    return {**stored["model"]["arrays"], "class centers": stored["centers"]}
+
+
+def assert_same_bits(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        assert_array_equal(one[name], other[name], err_msg=name)
+
+
+def members(adata: ad.AnnData, split: str) -> np.ndarray:
+    return (adata.obs["ce_split"] == split).to_numpy()
+
+
+class TestSlots:
+    def test_are_those_of_the_docstring(self, cells, fast):
+        labels = cells.obs["cell_type"].cat.add_categories(["nobody"])
+        cells.obs["cell_type"] = labels.where(np.arange(cells.n_obs) >= 10)
+        assert ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False) is None
+
+        embedding = cells.obsm["X_ce"]
+        assert type(embedding) is np.ndarray
+        assert (embedding.dtype, embedding.shape) == (np.float32, (120, 2))
+        assert np.isfinite(embedding).all()
+
+        split, label = cells.obs["ce_split"], cells.obs["ce_label"]
+        assert list(split.cat.categories) == ["train", "test", "unlabeled"]
+        assert split.notna().all()
+        assert_array_equal(split == "unlabeled", labels.isna() | (np.arange(120) < 10))
+        assert list(label.cat.categories) == ["type 0", "type 1", "type 2", "nobody"]
+        assert label.notna().all()
+
+        stored = cells.uns["ce"]
+        assert set(stored) == {"params", "classes", "centers", "history", "quality", "model"}
+        assert stored["params"] == {
+            "label_key": "cell_type",
+            "mask_var": "auto",
+            "missing": "error",
+            "test_size": 0.2,
+            "random_state": 0,
+        }
+        assert list(stored["classes"]) == ["type 0", "type 1", "type 2"]
+        assert (stored["centers"].dtype, stored["centers"].shape) == (np.float64, (3, 2))
+        history = stored["history"]
+        assert list(history) == ["stage", "epoch", "loss", "validation_loss", "validation_error"]
+        assert list(history["epoch"]) == [1, 2, 3, 4, 5]
+        assert set(stored["model"]) == {"config", "arrays"}
+        assert type(stored["model"]["config"]) is str
+
+    def test_errors_are_documented_shares(self, cells, fast):
+        quality = embed(cells, fast).uns["ce"]["quality"]
+        assert set(quality) == {"train", "test", "per_class"}
+        rules = ("knn", "voronoi", "decoder")
+        names = {"chance_error", *(f"{r}_error" for r in rules)}
+        names |= {f"balanced_{rule}_error" for rule in rules}
+        for part, n in (("train", 96), ("test", 24)):
+            assert quality[part]["n"] == n
+            assert set(quality[part]) == names | {"n", "at_chance"}
+            assert all(0 <= quality[part][name] <= 1 for name in names)
+        table = quality["per_class"]
+        assert list(table) == [
+            "class",
+            *("n_train", *(f"train_{rule}_error" for rule in rules)),
+            *("n_test", *(f"test_{rule}_error" for rule in rules)),
+        ]
+        assert list(table["n_train"]) == [32, 32, 32]
+        assert list(table["n_test"]) == [8, 8, 8]
+
+    def test_count_what_the_other_slots_show(self, make_cells, fast):
+        adata = embed(make_cells(distance=1.0), fast)
+        stored, embedding = adata.uns["ce"], adata.obsm["X_ce"]
+        y = adata.obs["cell_type"].to_numpy()
+        classes = stored["classes"]
+        train, test = members(adata, "train"), members(adata, "test")
+
+        centers = [embedding[train & (y == name)].mean(axis=0) for name in classes]
+        assert_allclose(stored["centers"], centers, rtol=1e-5)
+        nearest = classes[cdist(embedding, stored["centers"]).argmin(axis=1)]
+        knn = KNeighborsClassifier(5).fit(embedding[train], y[train])
+        expected = {
+            "voronoi": (nearest != y)[test],
+            "decoder": (adata.obs["ce_label"].to_numpy() != y)[test],
+            "knn": knn.predict(embedding[test]) != y[test],
+        }
+        assert 0 < expected["knn"].mean() < 1, "the case is too easy to tell anything"
+        for rule, wrong in expected.items():
+            assert stored["quality"]["test"][f"{rule}_error"] == pytest.approx(wrong.mean())
+            per_class = [wrong[y[test] == name].mean() for name in classes]
+            assert_allclose(stored["quality"]["per_class"][f"test_{rule}_error"], per_class)
+        # Its own neighbourhood must not let a training cell vote for itself.
+        assert stored["quality"]["train"]["knn_error"] == pytest.approx(
+            np.mean(knn.predict(None) != y[train])
+        )
+
+    def test_label_is_the_decision_of_the_map(self, make_cells, fast):
+        adata = embed(make_cells(distance=1.0), fast)
+        frame = adata.to_df()
+        assert_array_equal(adata.obs["ce_label"], ce.tl.fitted_model(adata).predict(frame))
+
+    def test_take_their_names_from_key_added(self, cells, fast, unchanged):
+        embed(cells, fast, key_added="second")
+        assert set(cells.obsm) == {"second"}
+        assert set(cells.uns) == {"second"}
+        assert set(cells.obs) == {"cell_type", "second_split", "second_label"}
+        # A result beside it stays as it is, and so does what was there before it.
+        first = cells.copy()
+        embed(cells, fast, random_state=1)
+        with unchanged(first):
+            for key in ("obsm", "uns"):
+                getattr(first, key)["second"] = getattr(cells, key)["second"]
+
+    def test_are_replaced_by_a_second_run(self, cells, fast):
+        embed(cells, fast, n_components=3)
+        embed(cells, fast, n_components=1, test_size=0)
+        assert cells.obsm["X_ce"].shape == (120, 1)
+        assert not members(cells, "test").any()
+        assert list(cells.obs) == ["cell_type", "ce_split", "ce_label"]
+
+    def test_go_into_a_copy_on_request(self, cells, fast, unchanged):
+        with unchanged(cells):
+            copy = embed(cells, fast, copy=True)
+        assert copy is not cells
+        assert_array_equal(copy.obsm["X_ce"], embed(cells, fast).obsm["X_ce"])
+
+    def test_replace_a_view_by_a_copy_without_a_warning(self, cells, fast, unchanged):
+        view = cells[::2]
+        with unchanged(cells):
+            embed(view, fast)
+        assert not view.is_view
+        assert view.obsm["X_ce"].shape == (60, 2)
+
+
+class TestHoldOut:
+    def test_takes_the_same_share_of_every_class(self, make_cells, fast):
+        adata = make_cells()[np.r_[:120:3, 1:60:3, 2:30:3]].copy()  # 40, 20 and 10 cells
+        embed(adata, fast, test_size=0.3)
+        held_out = adata.obs["cell_type"][members(adata, "test")].value_counts()
+        assert held_out.to_dict() == {"type 0": 12, "type 1": 6, "type 2": 3}
+
+    def test_can_be_nothing(self, cells, fast):
+        embed(cells, fast, test_size=0)
+        assert (cells.obs["ce_split"] == "train").all()
+        quality = cells.uns["ce"]["quality"]
+        assert quality["train"]["n"] == 120
+        assert quality["test"]["n"] == 0
+        assert np.isnan(quality["test"]["knn_error"])
+
+    def test_leaves_small_classes_in_training_and_names_them(self, make_cells, fast, caplog):
+        # 40, 4, 3, 2 and 1 cells; with a share of 0.2 a class needs five.
+        codes = np.repeat(np.arange(5), [40, 4, 3, 2, 1])
+        adata = make_cells(5, 300)[np.arange(50) * 5 + codes].copy()
+        embed(adata, fast)
+        small = adata.obs["cell_type"] != "type 0"
+        assert (adata.obs["ce_split"][small] == "train").all()
+        (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
+        assert warning.message == (
+            "no cell of 'type 1', 'type 2', 'type 3', 'type 4' is held out: too few cells to split"
+        )
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_never_splits_a_group(self, cells, fast, seed):
+        cells.obs["donor"] = pd.Categorical([f"d{i % 7}" for i in range(120)])
+        embed(cells, fast, group_key="donor", random_state=seed)
+        sides = cells.obs.groupby("donor", observed=True)["ce_split"].nunique()
+        assert (sides == 1).all()
+        assert members(cells, "test").any()
+        assert cells.uns["ce"]["params"]["group_key"] == "donor"
+
+    def test_says_which_class_has_no_group_to_spare(self, cells, fast, caplog):
+        donor = np.arange(120) // 3 % 5
+        cells.obs["donor"] = np.where(cells.obs["cell_type"] == "type 2", 0, donor)
+        embed(cells, fast, group_key="donor")
+        assert "no cell of 'type 2' is held out: too few cells to split by obs['donor']" in (
+            caplog.messages
+        )
+        assert not (members(cells, "test") & (cells.obs["cell_type"] == "type 2")).any()
+
+    @pytest.mark.parametrize("group_key", [None, "donor"])
+    def test_does_not_shape_anything_that_is_fitted(self, cells, fast, group_key):
+        cells.obs["donor"] = [f"d{i % 5}" for i in range(120)]
+        cells.X[2, 3] = np.nan  # so that imputation takes part
+        kwargs = {"group_key": group_key, "missing": "mean"}
+        embed(cells, fast, **kwargs)
+        test = members(cells, "test")
+
+        other = cells.copy()
+        other.X[test] = 1e6 * np.random.default_rng(1).normal(size=(test.sum(), 8))
+        embed(other, fast, **kwargs)
+        assert_array_equal(members(other, "test"), test)
+        assert_same_bits(arrays(cells), arrays(other))
+        assert cells.uns["ce"]["model"]["config"] == other.uns["ce"]["model"]["config"]
+        assert_array_equal(cells.obsm["X_ce"][~test], other.obsm["X_ce"][~test])
+        assert (cells.obsm["X_ce"][test] != other.obsm["X_ce"][test]).any()
+
+    def test_shows_that_random_labels_mean_nothing(self, pbmc):
+        shuffled = np.random.default_rng(0).permutation(pbmc.obs["bulk_labels"])
+        pbmc.obs["bulk_labels"] = pd.Categorical(shuffled)
+        # As flexible as the default, and long enough to learn the training cells by heart.
+        model = ce.CentroidEncoder(hidden=(250, 125), max_epochs=100, dropout=0.0)
+        embed(pbmc, model, "bulk_labels")
+        quality = pbmc.uns["ce"]["quality"]
+        assert quality["train"]["knn_error"] < 0.3, "not tempting enough to be a test"
+        assert quality["test"]["knn_error"] > 0.6
+        assert quality["test"]["at_chance"]
+        chance = 1 - pbmc.obs["bulk_labels"][members(pbmc, "test")].value_counts(
+            normalize=True
+        ).get(pbmc.obs["bulk_labels"][members(pbmc, "train")].mode()[0])
+        assert quality["test"]["chance_error"] == pytest.approx(chance)
+
+        _, held_out = ce.pl.voronoi(pbmc, show=False)
+        assert "no better than chance" in held_out.get_title()
+
+    def test_shows_that_real_labels_mean_something(self, pbmc):
+        model = ce.CentroidEncoder(hidden=(64,), max_epochs=20)
+        quality = embed(pbmc, model, "bulk_labels").uns["ce"]["quality"]["test"]
+        assert quality["knn_error"] < 0.35 < quality["chance_error"]
+        assert not quality["at_chance"]
+
+
+class TestUnlabeledCells:
+    @pytest.fixture
+    def partly(self, cells):
+        labels = cells.obs["cell_type"].astype(str)
+        labels[::4] = "unknown"
+        cells.obs["cell_type"] = labels.astype("category")
+        return cells
+
+    @pytest.mark.parametrize("how", ["category", "NaN"])
+    def test_are_embedded_but_not_trained_on(self, partly, fast, how):
+        kwargs = {"unlabeled_category": "unknown"}
+        if how == "NaN":
+            kwargs = {}
+            partly.obs["cell_type"] = partly.obs["cell_type"].cat.remove_categories("unknown")
+        embed(partly, fast, **kwargs)
+        unlabeled = members(partly, "unlabeled")
+        assert_array_equal(unlabeled, np.arange(120) % 4 == 0)
+        assert list(partly.uns["ce"]["classes"]) == ["type 0", "type 1", "type 2"]
+        assert np.isfinite(partly.obsm["X_ce"]).all()
+        assert set(partly.obs["ce_label"][unlabeled]) <= {"type 0", "type 1", "type 2"}
+
+        other = partly.copy()
+        other.X[unlabeled] += 1000
+        embed(other, fast, **kwargs)
+        assert_same_bits(arrays(partly), arrays(other))
+        assert (other.obsm["X_ce"][unlabeled] != partly.obsm["X_ce"][unlabeled]).any()
+
+    def test_keep_all_categories_in_the_prediction(self, partly, fast):
+        embed(partly, fast, unlabeled_category="unknown")
+        assert_array_equal(
+            partly.obs["ce_label"].cat.categories, partly.obs["cell_type"].cat.categories
+        )
+        assert "unknown" not in set(partly.obs["ce_label"])
+
+
+class TestFeatures:
+    def test_are_the_highly_variable_genes_where_marked(self, pbmc, fast, caplog):
+        caplog.set_level(logging.INFO, "centroid_encoder")
+        embed(pbmc, fast, "bulk_labels")
+        n = pbmc.var["highly_variable"].sum()
+        assert f"    on the {n} genes of var['highly_variable'] (mask_var=None takes all)" in (
+            caplog.messages
+        )
+        names = ce.tl.fitted_model(pbmc).feature_names_in_
+        assert_array_equal(names, pbmc.var_names[pbmc.var["highly_variable"]])
+        assert pbmc.uns["ce"]["params"]["mask_var"] == "auto"
+
+    def test_are_all_without_a_mask(self, pbmc, fast, caplog):
+        caplog.set_level(logging.INFO, "centroid_encoder")
+        embed(pbmc, fast, "bulk_labels", mask_var=None)
+        assert_array_equal(ce.tl.fitted_model(pbmc).feature_names_in_, pbmc.var_names)
+        assert "highly_variable" not in caplog.text
+
+    def test_are_all_where_nothing_is_marked(self, cells, fast, caplog):
+        caplog.set_level(logging.INFO, "centroid_encoder")
+        embed(cells, fast)
+        assert_array_equal(ce.tl.fitted_model(cells).feature_names_in_, cells.var_names)
+        assert "highly_variable" not in caplog.text
+
+    @pytest.mark.parametrize("kind", ["column", "array", "list", "Series"])
+    def test_are_those_of_a_given_mask(self, cells, fast, kind):
+        cells.var["highly_variable"] = True
+        cells.var["marker"] = np.arange(8) % 2 == 0
+        mask = cells.var["marker"]
+        mask_var = {"column": "marker", "array": mask.to_numpy(), "list": list(mask)}.get(kind)
+        embed(cells, fast, mask_var=mask if mask_var is None else mask_var)
+        assert_array_equal(ce.tl.fitted_model(cells).feature_names_in_, cells.var_names[::2])
+
+        other = cells.copy()
+        other.X[:, 1::2] = 0
+        embed(other, fast, mask_var="marker")
+        assert_same_bits(arrays(cells), arrays(other))
+
+    def test_come_from_a_layer(self, cells, fast, unchanged):
+        expected = embed(cells, fast, copy=True).obsm["X_ce"]
+        cells.layers["scaled"] = cells.X
+        cells.X = np.zeros_like(cells.X)
+        embed(cells, fast, layer="scaled")
+        assert_array_equal(cells.obsm["X_ce"], expected)
+        assert cells.uns["ce"]["params"]["layer"] == "scaled"
+
+    def test_come_from_a_layer_without_X(self, cells, fast):
+        bare = ad.AnnData(obs=cells.obs, var=cells.var, layers={"scaled": cells.X})
+        assert_array_equal(
+            embed(bare, fast, layer="scaled").obsm["X_ce"], embed(cells, fast).obsm["X_ce"]
+        )
+
+    @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix, "frame"])
+    def test_come_from_a_representation(self, cells, fast, convert):
+        expected = embed(cells, fast, copy=True).obsm["X_ce"]
+        values = cells.to_df() if convert == "frame" else convert(cells.X)
+        other = ad.AnnData(obs=cells.obs, obsm={"X_pca": values})
+        embed(other, fast, use_rep="X_pca")
+        assert_allclose(other.obsm["X_ce"], expected, rtol=1e-4, atol=1e-4)
+        assert other.uns["ce"]["params"]["use_rep"] == "X_pca"
+
+    def test_of_X_can_be_named_as_in_scanpy(self, cells, fast):
+        expected = embed(cells, fast, copy=True).obsm["X_ce"]
+        assert_array_equal(embed(cells, fast, use_rep="X").obsm["X_ce"], expected)
+
+    @pytest.mark.parametrize(
+        "convert",
+        [sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array, np.asfortranarray, np.float64],
+    )
+    def test_give_the_same_picture_in_any_format(self, make_cells, fast, convert):
+        adata = make_cells()
+        adata.X[adata.X < 0] = 0
+        expected = embed(adata, fast, copy=True)
+        adata.X = convert(adata.X)
+        embed(adata, fast)
+        assert_allclose(adata.obsm["X_ce"], expected.obsm["X_ce"], rtol=1e-3, atol=1e-3)
+        assert_array_equal(adata.obs["ce_label"], expected.obs["ce_label"])
+
+    def test_stored_twice_are_added_up(self, cells, fast):
+        # Two entries for each value: legal, and several programs leave it so.
+        expected = embed(cells, fast, copy=True).obsm["X_ce"]
+        csr = sparse.csr_matrix(cells.X)
+        cells.X = sparse.csr_matrix(
+            (np.repeat(csr.data / 2, 2), np.repeat(csr.indices, 2), 2 * csr.indptr), csr.shape
+        )
+        embed(cells, fast)
+        assert_allclose(cells.obsm["X_ce"], expected, rtol=1e-3, atol=1e-3)
+        assert cells.X.nnz == 2 * csr.nnz
+
+    @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
+    def test_are_read_from_a_file_on_disk(self, cells, fast, tmp_path, convert, caplog):
+        caplog.set_level(logging.INFO, "centroid_encoder")
+        cells.var["highly_variable"] = np.arange(8) < 6
+        expected = embed(cells, fast, copy=True).obsm["X_ce"]
+        cells.X = convert(cells.X)
+        cells.write_h5ad(tmp_path / "cells.h5ad")
+        before = (tmp_path / "cells.h5ad").read_bytes()
+        backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+        copy = embed(backed, fast, copy=True)
+        assert not copy.isbacked
+        assert "X_ce" not in backed.obsm
+        embed(backed, fast)
+        assert backed.isbacked
+        for adata in (copy, backed):
+            assert_allclose(adata.obsm["X_ce"], expected, rtol=1e-3, atol=1e-3)
+        backed.file.close()
+        assert (tmp_path / "cells.h5ad").read_bytes() == before
+
+
+class TestMissingValues:
+    @pytest.fixture
+    def gaps(self, cells):
+        cells.X[0, 0], cells.X[3, 1], cells.X[3, 2] = np.nan, np.inf, -np.inf
+        return cells
+
+    @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
+    def test_leave_their_cells_out_with_drop(self, gaps, fast, convert, unchanged, caplog):
+        caplog.set_level(logging.INFO, "centroid_encoder")
+        gaps.X = convert(gaps.X)
+        embed(gaps, fast, missing="drop")
+        left_out = np.isin(np.arange(120), [0, 3])
+        assert_array_equal(np.isnan(gaps.obsm["X_ce"]).all(axis=1), left_out)
+        assert np.isfinite(gaps.obsm["X_ce"][~left_out]).all()
+        for column in ("ce_split", "ce_label"):
+            assert_array_equal(gaps.obs[column].isna(), left_out)
+        assert "    leaving out 2 cells with NaN or inf" in caplog.messages
+
+        complete = gaps[~left_out].copy()
+        assert_same_bits(arrays(gaps), arrays(embed(complete, fast)))
+
+    @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
+    def test_become_the_mean_of_the_training_cells_with_mean(self, gaps, fast, convert, unchanged):
+        filled = gaps.copy()
+        gaps.X = convert(gaps.X)
+        before = gaps.X.copy()
+        embed(gaps, fast, missing="mean")
+        # The user's matrix keeps its gaps.
+        assert_array_equal(*((x.toarray() if sparse.issparse(x) else x) for x in (gaps.X, before)))
+        finite = np.where(np.isfinite(filled.X), filled.X, np.nan)
+        means = np.nanmean(finite[members(gaps, "train")], axis=0)
+        filled.X = np.where(np.isfinite(filled.X), filled.X, means)
+        embed(filled, fast)
+        assert_array_equal(members(gaps, "train"), members(filled, "train"))
+        assert_allclose(gaps.obsm["X_ce"], filled.obsm["X_ce"], rtol=1e-3, atol=1e-3)
+
+    def test_everywhere_make_a_feature_that_says_nothing(self, cells, fast):
+        cells.X[:, 4] = np.nan
+        embed(cells, fast, missing="mean")
+        assert np.isfinite(cells.obsm["X_ce"]).all()
+
+
+class TestModel:
+    def test_is_not_changed(self, cells):
+        model = ce.CentroidEncoder(hidden=(16,), max_epochs=2, random_state=None)
+        before = model.get_params()
+        embed(cells, model, n_components=3, device="cpu")
+        assert model.get_params() == before
+        assert not hasattr(model, "classes_")
+
+    def test_gives_way_to_the_arguments(self, cells):
+        model = ce.CentroidEncoder(3, hidden=(16,), max_epochs=2, device="no such device")
+        embed(cells, model, n_components=1, device="cpu")
+        assert cells.obsm["X_ce"].shape == (120, 1)
+        assert cells.uns["ce"]["centers"].shape == (3, 1)
+
+    def test_decides_what_no_argument_says(self, cells):
+        embed(cells, ce.CentroidEncoder(3, hidden=(7,), max_epochs=2))
+        fitted = ce.tl.fitted_model(cells)
+        assert cells.obsm["X_ce"].shape == (120, 3)
+        assert fitted.hidden == (7,)
+        assert fitted.n_epochs_ == 2
+
+    def test_may_be_fitted_already(self, cells, fast):
+        X, y = cells.X, cells.obs["cell_type"].to_numpy()
+        fast.fit(X, y)
+        before = fast.transform(X)
+        embed(cells, fast)
+        assert_array_equal(fast.transform(X), before)
+
+    def test_takes_class_weights_by_name(self, make_cells):
+        adata = make_cells(distance=0.5)
+        wrong = {}
+        for name in adata.obs["cell_type"].cat.categories:
+            weights = {"type 0": 1, "type 1": 1, "type 2": 1} | {name: 50}
+            model = ce.CentroidEncoder(hidden=(16,), max_epochs=20, class_weight=weights)
+            table = embed(adata, model).uns["ce"]["quality"]["per_class"]
+            wrong[name] = table.set_index("class")["train_decoder_error"]
+            assert ce.tl.fitted_model(adata).class_weight == weights
+        for name, errors in wrong.items():
+            assert errors[name] < min(other[name] for key, other in wrong.items() if key != name)
+
+    def test_may_balance_the_classes(self, make_cells):
+        adata = make_cells(2, distance=0.3)[np.r_[:120:2, 1:30:2]].copy()
+        errors = {}
+        for weight in (None, "balanced"):
+            model = ce.CentroidEncoder(hidden=(16,), max_epochs=20, class_weight=weight)
+            quality = embed(adata, model).uns["ce"]["quality"]
+            errors[weight] = quality["per_class"]["train_decoder_error"][1]
+        assert errors["balanced"] < errors[None]
+
+    @pytest.mark.parametrize("recipe", ["paper-sonar", "paper-usps"])
+    def test_may_be_a_recipe_of_the_paper(self, cells, recipe):
+        model = ce.CentroidEncoder.from_recipe(
+            recipe, hidden=(16, 8), max_epochs=3, pretrain_epochs=2
+        )
+        stages = embed(cells, model).uns["ce"]["history"]["stage"]
+        assert list(dict.fromkeys(stages))[:3] == ["pretrain 1", "pretrain 2", "pretrain 3"]
+
+
+class TestRandomness:
+    def test_comes_from_the_seed_alone(self, cells, fast):
+        first, second = (embed(cells, fast, random_state=7, copy=True) for _ in range(2))
+        assert_same_bits(arrays(first), arrays(second))
+        assert_array_equal(first.obsm["X_ce"], second.obsm["X_ce"])
+        assert first.obs.equals(second.obs)
+
+        other = embed(cells, fast, random_state=8, copy=True)
+        assert (members(other, "test") != members(first, "test")).any()
+        assert (other.obsm["X_ce"] != first.obsm["X_ce"]).all()
+
+    def test_is_fixed_by_default(self, cells, fast):
+        first, second = (embed(cells, fast, copy=True) for _ in range(2))
+        assert_array_equal(first.obsm["X_ce"], second.obsm["X_ce"])
+
+    def test_may_come_from_a_generator(self, cells, fast):
+        rng, same = np.random.default_rng(3), np.random.default_rng(3)
+        first, second = (embed(cells, fast, random_state=rng, copy=True) for _ in range(2))
+        again = embed(cells, fast, random_state=same, copy=True)
+        assert_array_equal(first.obsm["X_ce"], again.obsm["X_ce"])
+        assert (first.obsm["X_ce"] != second.obsm["X_ce"]).any(), "the generator must move on"
+        assert "random_state" not in first.uns["ce"]["params"]
+
+    def test_of_a_configured_model_is_its_own(self, cells):
+        one, two = (
+            embed(
+                cells,
+                ce.CentroidEncoder(hidden=(16,), max_epochs=2, random_state=seed),
+                copy=True,
+            )
+            for seed in (0, 1)
+        )
+        assert_array_equal(members(one, "test"), members(two, "test"))
+        assert (one.obsm["X_ce"] != two.obsm["X_ce"]).any()
+
+
+LABELS = {
+    "strings": (list("cab"), object),
+    "strings of numpy": ([np.str_(name) for name in "cab"], object),
+    "nullable strings": (list("cab"), "string"),
+    "integers": ([10, -1, 3], int),
+    "integers as floats": ([10.0, -1.0, 3.0], float),
+    "nullable integers": ([10, -1, 3], "Int64"),
+    "small integers": ([10, 1, 3], np.uint8),
+    "booleans": ([True, False], bool),
+    "nullable booleans": ([True, False], "boolean"),
+    "ordered categories": (list("cab"), pd.CategoricalDtype(list("bca"), ordered=True)),
+    "unsorted categories": (list("cab"), pd.CategoricalDtype(list("bca"))),
+    "integer categories": ([10, -1, 3], pd.CategoricalDtype([3, 10, -1])),
+    "boolean categories": ([True, False], pd.CategoricalDtype([True, False])),
+    "empty categories": (list("cab"), pd.CategoricalDtype(list("xbyca"))),
+    "names with / and $": (["a/b", "c$d$", "_e"], object),
+}
+
+
+class TestLabels:
+    @pytest.mark.parametrize("kind", LABELS)
+    def test_of_any_kind_keep_their_order(self, make_cells, fast, kind):
+        values, dtype = LABELS[kind]
+        adata = make_cells(len(values))
+        codes = adata.obs["cell_type"].cat.codes.to_numpy()
+        column = pd.Series([values[code] for code in codes], adata.obs_names, dtype)
+        adata.obs["cell_type"] = column
+        embed(adata, fast)
+
+        categories = list(column.astype("category").cat.categories)
+        used = [name for name in categories if name in values]
+        stored = adata.uns["ce"]
+        assert list(stored["classes"]) == used
+        assert list(adata.obs["ce_label"].cat.categories) == categories
+        assert list(stored["quality"]["per_class"]["class"]) == [
+            str(int(name)) if isinstance(name, float) else str(name) for name in used
+        ]
+        train = members(adata, "train")
+        for name, center in zip(used, stored["centers"], strict=True):
+            own = train & (column == name).to_numpy(bool)
+            assert_allclose(center, adata.obsm["X_ce"][own].mean(axis=0), rtol=1e-4)
+        # The classes are far apart: a prediction in a wrong order would show.
+        assert (adata.obs["ce_label"] == column).mean() > 0.8
+        # The column itself stays as it was.
+        pd.testing.assert_series_equal(adata.obs["cell_type"], column, check_names=False)
+
+    def test_change_no_weight_by_the_order_of_their_categories(self, cells, fast):
+        one = embed(cells, fast, copy=True)
+        cells.obs["cell_type"] = cells.obs["cell_type"].cat.reorder_categories(
+            ["type 2", "type 0", "type 1"]
+        )
+        other = embed(cells, fast, copy=True)
+        assert_array_equal(one.uns["ce"]["centers"], other.uns["ce"]["centers"][[1, 2, 0]])
+        assert_array_equal(one.obsm["X_ce"], other.obsm["X_ce"])
+
+
+def assert_equal_values(read: Any, written: Any, where: str = "uns") -> None:
+    """Compare what was read from disk with what was written, by value."""
+    if isinstance(written, pd.DataFrame):
+        # Text becomes categories and the index becomes text on some paths.
+        assert list(read) == list(written), where
+        for name in written:
+            assert_equal_values(read[name].to_numpy(), written[name].to_numpy(), f"{where}.{name}")
+    elif isinstance(written, dict):
+        assert set(read) == set(written), where
+        for name in written:
+            assert_equal_values(read[name], written[name], f"{where}.{name}")
+    elif isinstance(written, np.ndarray):
+        assert_array_equal(read, written, err_msg=where)
+        if written.dtype.kind in "fiub":
+            assert read.dtype == written.dtype, where
+    else:
+        assert read == written or (read != read and written != written), where
+
+
+@pytest.mark.parametrize("file_format", ["h5ad", "zarr"])
+class TestOnDisk:
+    def write_and_read(self, adata: ad.AnnData, folder: Path, file_format: str) -> ad.AnnData:
+        path = folder / f"cells.{file_format}"
+        getattr(adata, f"write_{file_format}")(path)
+        return ad.read_h5ad(path) if file_format == "h5ad" else ad.read_zarr(path)
+
+    @pytest.mark.parametrize("kind", ["strings", "integers", "booleans", "names with / and $"])
+    def test_everything_comes_back(self, make_cells, tmp_path, file_format, kind):
+        values, dtype = LABELS[kind]
+        adata = make_cells(len(values))
+        column = adata.obs["cell_type"].cat.codes.map(lambda code: values[code]).astype(dtype)
+        adata.obs["cell_type"] = column.where(np.arange(120) > 5) if kind == "strings" else column
+        adata.obs["donor"] = [f"d{i % 5}" for i in range(120)]
+        adata.X[0, 0] = np.nan
+        model = ce.CentroidEncoder(
+            hidden=(16, 8),
+            max_epochs=3,
+            pretrain_epochs=1,
+            validation_fraction=0.2,
+            class_weight="balanced",
+        )
+        embed(adata, model, missing="drop", group_key="donor")
+        read = self.write_and_read(adata, tmp_path, file_format)
+
+        assert_array_equal(read.obsm["X_ce"], adata.obsm["X_ce"])
+        assert read.obsm["X_ce"].dtype == np.float32
+        for column in ("ce_split", "ce_label"):
+            assert list(read.obs[column].cat.categories) == list(adata.obs[column].cat.categories)
+            assert_array_equal(read.obs[column].cat.codes, adata.obs[column].cat.codes)
+        assert_equal_values(read.uns["ce"], adata.uns["ce"])
+        stored = read.uns["ce"]
+        assert isinstance(stored["history"], pd.DataFrame)
+        assert isinstance(stored["quality"]["per_class"], pd.DataFrame)
+        assert isinstance(stored["params"]["label_key"], str)
+        assert isinstance(stored["quality"]["test"]["at_chance"], bool | np.bool_)
+        assert isinstance(json.loads(stored["model"]["config"]), dict)
+
+        # What was read does everything that what was written did, and can be written again.
+        assert_array_equal(
+            ce.tl.fitted_model(read).transform(adata.to_df()[1:]), adata.obsm["X_ce"][1:]
+        )
+        ce.pl.voronoi(read, show=False, regions="decoder", mark_misplaced=True)
+        ce.pl.history(read, show=False)
+        self.write_and_read(read, tmp_path, file_format)
+
+    def test_results_without_hold_out_come_back(self, cells, fast, tmp_path, file_format):
+        embed(cells, fast, test_size=0, random_state=np.random.default_rng(0))
+        read = self.write_and_read(cells, tmp_path, file_format)
+        assert_equal_values(read.uns["ce"], cells.uns["ce"])
+
+
+class TestInterruption:
+    """Ctrl-C, wherever it strikes."""
+
+    CONSTANT = ce.CentroidEncoder(hidden=(16,), max_epochs=20, schedule="constant")
+
+    @pytest.fixture
+    def after(self, monkeypatch):
+        """Factory: strike at the n-th step of the optimiser."""
+
+        def strike(n_steps: int) -> None:
+            step, count = torch.optim.AdamW.step, 0
+
+            def counted(self: Any, *args: Any) -> Any:
+                nonlocal count
+                count += 1
+                if count > n_steps:
+                    raise KeyboardInterrupt
+                return step(self, *args)
+
+            monkeypatch.setattr(torch.optim.AdamW, "step", counted)
+
+        return strike
+
+    def expect_state_after(self, adata: ad.AnnData, epochs: int) -> None:
+        assert len(adata.uns["ce"]["history"]) == epochs
+        short = ce.CentroidEncoder(hidden=(16,), max_epochs=epochs, schedule="constant")
+        assert_same_bits(arrays(adata), arrays(embed(adata, short, copy=True)))
+
+    # 96 training cells in batches of 32: three steps an epoch.
+    @pytest.mark.parametrize(("n_steps", "epochs"), [(3, 1), (7, 2), (11, 3)])
+    def test_in_an_epoch_keeps_the_epochs_before(self, cells, after, monkeypatch, n_steps, epochs):
+        after(n_steps)
+        with pytest.warns(ConvergenceWarning, match=rf"interrupted after {epochs} of 20 epochs"):
+            embed(cells, self.CONSTANT)
+        monkeypatch.undo()
+        self.expect_state_after(cells, epochs)
+        assert np.isfinite(cells.obsm["X_ce"]).all()
+
+    def test_between_epochs_keeps_them(self, cells, monkeypatch):
+        from tqdm.auto import tqdm
+
+        count = 0
+
+        def update(self: Any, n: int = 1) -> None:
+            nonlocal count
+            count += 1
+            if count == 4:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(tqdm, "update", update)
+        with pytest.warns(ConvergenceWarning, match="interrupted after 4 of 20 epochs"):
+            embed(cells, self.CONSTANT)
+        monkeypatch.undo()
+        self.expect_state_after(cells, 4)
+
+    @pytest.mark.parametrize("n_steps", [0, 2])
+    def test_before_an_epoch_is_over_changes_nothing(self, cells, after, unchanged, n_steps):
+        after(n_steps)
+        with unchanged(cells), pytest.raises(KeyboardInterrupt):
+            embed(cells, self.CONSTANT)
+
+    def test_in_pretraining_changes_nothing(self, cells, after, unchanged):
+        after(4)
+        model = ce.CentroidEncoder(hidden=(16, 8), max_epochs=5, pretrain_epochs=3)
+        with unchanged(cells), pytest.raises(KeyboardInterrupt):
+            embed(cells, model)
+
+    def test_after_training_changes_nothing(self, cells, fast, unchanged, monkeypatch):
+        def strike(*args: Any, **kwargs: Any) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("centroid_encoder.tl._centroid_encoder.knn_predict", strike)
+        with unchanged(cells), pytest.raises(KeyboardInterrupt):
+            embed(cells, fast)
+
+
+class TestWords:
+    def test_progress_goes_to_stderr_alone(self, cells, fast, capfd):
+        ce.tl.centroid_encoder(cells, "cell_type", model=fast)
+        out, err = capfd.readouterr()
+        assert out == ""
+        assert "5/5" in err
+        assert "loss=" in err
+
+    def test_nothing_is_printed_without_progress(self, cells, fast, capfd):
+        embed(cells, fast)
+        assert capfd.readouterr() == ("", "")
+
+    def test_log_reads_like_scanpys(self, cells, fast, caplog):
+        caplog.set_level(logging.INFO, "centroid_encoder")
+        cells.obs.loc[cells.obs_names[:20], "cell_type"] = np.nan
+        embed(cells, fast)
+        first, second, last = caplog.messages
+        assert first == "computing centroid-encoder of 'cell_type'"
+        assert second == "    3 classes; 80 training, 20 held-out, 20 unlabeled cells"
+        head, *rest = last.split("\n")
+        assert head.startswith("    finished (")
+        assert head.endswith(" s): added")
+        assert rest == [
+            "    'X_ce', embedding (adata.obsm)",
+            "    'ce_split' and 'ce_label' (adata.obs)",
+            "    'ce', errors and map (adata.uns)",
+        ]
+
+    def test_log_names_the_keys_asked_for(self, cells, fast, caplog):
+        caplog.set_level(logging.INFO, "centroid_encoder")
+        embed(cells, fast, key_added="second")
+        assert "'second_split' and 'second_label' (adata.obs)" in caplog.messages[-1]
+
+
+def test_scanpy_plots_the_result(pbmc, fast):
+    embed(pbmc, fast, "bulk_labels")
+    colors = ["bulk_labels", "ce_label", "ce_split"]
+    axes = sc.pl.embedding(pbmc, "ce", color=colors, show=False)
+    assert [ax.get_title() for ax in axes] == colors
+    assert axes[0].get_xlabel() == "ce1"
+    plt.close("all")
+
+
+def test_default_call_is_accurate_on_real_cells(pbmc):
+    ce.tl.centroid_encoder(pbmc, "bulk_labels", progress=False)
+    assert pbmc.uns["ce"]["quality"]["test"]["knn_error"] < 0.3
