@@ -10,7 +10,9 @@ import gzip
 import os
 from pathlib import Path
 
+import anndata
 import numpy as np
+from anndata import AnnData
 from numpy.typing import NDArray
 
 Data = tuple[NDArray[np.generic], NDArray[np.generic]]
@@ -29,6 +31,11 @@ def data_path(name: str) -> Path:
     if folder is None:
         raise FileNotFoundError("no data folder: set CE_DATA to where the data sets lie")
     return folder / name
+
+
+def read_h5ad(name: str) -> AnnData:
+    """Read an AnnData of the data folder."""
+    return anndata.read_h5ad(data_path(name))
 
 
 def mnist() -> tuple[Data, Data]:

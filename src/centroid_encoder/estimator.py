@@ -44,7 +44,7 @@ from centroid_encoder.recipes import RECIPES
 HISTORY = ("stage", "epoch", "loss", "validation_loss", "validation_error")
 SAMPLES_SEEN = 300_000
 """Training samples that ``max_epochs="auto"`` wants the network to see."""
-STEPS_PER_EPOCH = 60
+STEPS_PER_EPOCH = 32
 """Optimiser steps that ``batch_size="auto"`` wants to make of one epoch."""
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
@@ -76,20 +76,22 @@ class CentroidEncoder(
         with the classes (``"supervised"``, so that features which say nothing do not drown those
         which do), by its own standard deviation alone, all features by one (pixels), or not at all.
         It is learned from the training samples and part of the fitted map.
-    max_features : int or None, default=4000
+    max_features : int or None, default=2000
         With ``scale="supervised"``, how many features of largest weight to learn from, at most;
         None keeps all. Bounds the cost of whole transcriptomes.
     clip : float or None, default=10.0
         Largest absolute z-score. Keeps nearly constant features from exploding on new data.
-    dropout : float, default=0.3
-        Share of input values set to zero in each training step, in [0, 1).
+    dropout : float or "auto", default="auto"
+        Share of input values set to zero in each training step, in [0, 1). ``"auto"`` grows with
+        the number k of features learned from, k / (2 k + 200): few features cannot spare any, of
+        thousands one half will do.
     class_weight : "balanced", dict or None, default=None
         Weight of each class's samples in the loss, as in scikit-learn.
     pretrain_epochs : int, default=0
         Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it.
     max_epochs : int or "auto", default="auto"
         Epochs of training. ``"auto"`` takes as many as make 300,000 samples seen, between 20 and
-        100.
+        60.
     validation_fraction : float, default=0.0
         Share of each class's samples that only watches, in [0, 1); the weights with the smallest
         loss on it are kept. 0 trains on everything for `max_epochs`.
@@ -98,12 +100,12 @@ class CentroidEncoder(
     merge_epochs : int, default=0
         Epochs of training on with the validation samples merged back (the paper's last step).
     batch_size : int or "auto", default="auto"
-        Samples per step. ``"auto"`` makes about 60 steps an epoch, between 32 and 256 samples.
+        Samples per step. ``"auto"`` makes about 32 steps of an epoch, of 16 to 256 samples.
     optimizer : {"adamw", "adam", "amsgrad"}, default="adamw"
         AdamW, or Adam with its weight decay on the loss, without and with amsgrad.
-    learning_rate : float, default=1e-3
+    learning_rate : float, default=3e-3
         Peak (``"one_cycle"``) or constant learning rate.
-    weight_decay : float, default=0.01
+    weight_decay : float, default=1.0
         Weight decay, in the sense of the optimiser.
     schedule : {"one_cycle", "constant"}, default="one_cycle"
         Course of the learning rate over each stage.
@@ -164,9 +166,9 @@ class CentroidEncoder(
         activation: Activation = "relu",
         output: Output = "span",
         scale: Scale = "supervised",
-        max_features: int | None = 4000,
+        max_features: int | None = 2000,
         clip: float | None = 10.0,
-        dropout: float = 0.3,
+        dropout: float | Literal["auto"] = "auto",
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
         pretrain_epochs: int = 0,
         max_epochs: int | Literal["auto"] = "auto",
@@ -175,8 +177,8 @@ class CentroidEncoder(
         merge_epochs: int = 0,
         batch_size: int | Literal["auto"] = "auto",
         optimizer: Optimizer = "adamw",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 0.01,
+        learning_rate: float = 3e-3,
+        weight_decay: float = 1.0,
         schedule: Schedule = "one_cycle",
         device: str = "auto",
         random_state: RandomState = None,
@@ -341,7 +343,7 @@ class CentroidEncoder(
             architecture.activation,
             generator,
         ).to(device)
-        config = self._training_config(len(data.train))
+        config = self._training_config(len(data.train), rows.n_inputs)
 
         outcome = yield from train(
             network, targets, data, config, generator, stop=stop, snapshot=snapshot
@@ -426,8 +428,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples,), with values of `classes_`
         """
-        nearest = self.decoder_distances(self._embedded(X)).argmin(axis=1)
-        return self.classes_[nearest]
+        return self.classes_[self.decoder_distances(self._embedded(X)).argmin(axis=1)]
 
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class in whose Voronoi cell a sample lands: the class of the nearest center.
@@ -441,8 +442,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples,), with values of `classes_`
         """
-        nearest = nearest_center(self._embedded(X), self.centers_)
-        return self.classes_[nearest]
+        return self.classes_[nearest_center(self._embedded(X), self.centers_)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted map to a ``.safetensors`` file; `load` reads it.
@@ -578,12 +578,14 @@ class CentroidEncoder(
             weights,
         )
 
-    def _training_config(self, n_train: int) -> TrainingConfig:
-        batch_size, max_epochs = self.batch_size, self.max_epochs
+    def _training_config(self, n_train: int, n_inputs: int) -> TrainingConfig:
+        batch_size, max_epochs, dropout = self.batch_size, self.max_epochs, self.dropout
         if batch_size == "auto":
-            batch_size = int(np.clip(n_train // STEPS_PER_EPOCH, 32, 256))
+            batch_size = int(np.clip(n_train // STEPS_PER_EPOCH, 16, 256))
         if max_epochs == "auto":
-            max_epochs = int(np.clip(SAMPLES_SEEN // n_train, 20, 100))
+            max_epochs = int(np.clip(SAMPLES_SEEN // n_train, 20, 60))
+        if dropout == "auto":
+            dropout = n_inputs / (2 * n_inputs + 200)
         return TrainingConfig(
             batch_size=int(batch_size),
             max_epochs=int(max_epochs),
@@ -594,7 +596,7 @@ class CentroidEncoder(
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
             schedule=self.schedule,
-            dropout=self.dropout,
+            dropout=dropout,
         )
 
     def _check_parameters(self) -> None:
@@ -629,7 +631,8 @@ class CentroidEncoder(
             _check_number(name, value, least, integer=True)
         _check_number("learning_rate", self.learning_rate, 0, open_=True)
         _check_number("weight_decay", self.weight_decay, 0)
-        _check_number("dropout", self.dropout, 0, below=1)
+        if self.dropout != "auto":
+            _check_number("dropout", self.dropout, 0, below=1)
         _check_number("validation_fraction", self.validation_fraction, 0, below=1)
         if self.clip is not None:
             _check_number("clip", self.clip, 0, open_=True)

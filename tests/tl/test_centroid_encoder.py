@@ -132,17 +132,18 @@ class TestSlots:
         frame = adata.to_df()
         assert_array_equal(adata.obs["ce_label"], ce.tl.fitted_model(adata).predict(frame))
 
-    def test_take_their_names_from_key_added(self, cells, fast, unchanged):
+    def test_take_their_names_from_key_added(self, cells, fast):
         embed(cells, fast, key_added="second")
         assert set(cells.obsm) == {"second"}
         assert set(cells.uns) == {"second"}
         assert set(cells.obs) == {"cell_type", "second_split", "second_label"}
-        # A result beside it stays as it is, and so does what was there before it.
-        first = cells.copy()
+        # A further result stands beside it.
+        before = cells.copy()
         embed(cells, fast, random_state=1)
-        with unchanged(first):
-            for key in ("obsm", "uns"):
-                getattr(first, key)["second"] = getattr(cells, key)["second"]
+        assert set(cells.obsm) == {"second", "X_ce"}
+        assert_array_equal(cells.obsm["second"], before.obsm["second"])
+        assert_same_bits(arrays(cells, "second"), arrays(before, "second"))
+        assert cells.obs[list(before.obs)].equals(before.obs)
 
     def test_are_replaced_by_a_second_run(self, cells, fast):
         embed(cells, fast, n_components=3)
@@ -467,11 +468,11 @@ class TestModel:
         assert_array_equal(fast.transform(X), before)
 
     def test_takes_class_weights_by_name(self, make_cells):
-        adata = make_cells(distance=0.5)
+        adata = make_cells(distance=1.0)
         wrong = {}
         for name in adata.obs["cell_type"].cat.categories:
             weights = {"type 0": 1, "type 1": 1, "type 2": 1} | {name: 50}
-            model = ce.CentroidEncoder(hidden=(16,), max_epochs=20, class_weight=weights)
+            model = ce.CentroidEncoder(hidden=(16,), max_epochs=100, class_weight=weights)
             table = embed(adata, model).uns["ce"]["quality"]["per_class"]
             wrong[name] = table.set_index("class")["train_decoder_error"]
             assert ce.tl.fitted_model(adata).class_weight == weights
@@ -553,13 +554,13 @@ LABELS = {
 
 class TestLabels:
     @pytest.mark.parametrize("kind", LABELS)
-    def test_of_any_kind_keep_their_order(self, make_cells, fast, kind):
+    def test_of_any_kind_keep_their_order(self, make_cells, kind):
         values, dtype = LABELS[kind]
         adata = make_cells(len(values))
         codes = adata.obs["cell_type"].cat.codes.to_numpy()
         column = pd.Series([values[code] for code in codes], adata.obs_names, dtype)
         adata.obs["cell_type"] = column
-        embed(adata, fast)
+        embed(adata, ce.CentroidEncoder(hidden=(32,), max_epochs=20, learning_rate=0.01))
 
         categories = list(column.astype("category").cat.categories)
         used = [name for name in categories if name in values]
@@ -574,16 +575,16 @@ class TestLabels:
             own = train & (column == name).to_numpy(bool)
             assert_allclose(center, adata.obsm["X_ce"][own].mean(axis=0), rtol=1e-4)
         # The classes are far apart: a prediction in a wrong order would show.
-        assert (adata.obs["ce_label"] == column).mean() > 0.8
+        assert np.mean(adata.obs["ce_label"].astype(object) == column.astype(object)) > 0.9
         # The column itself stays as it was.
         pd.testing.assert_series_equal(adata.obs["cell_type"], column, check_names=False)
 
     def test_change_no_weight_by_the_order_of_their_categories(self, cells, fast):
-        one = embed(cells, fast, copy=True)
+        one = embed(cells, fast, test_size=0, copy=True)
         cells.obs["cell_type"] = cells.obs["cell_type"].cat.reorder_categories(
             ["type 2", "type 0", "type 1"]
         )
-        other = embed(cells, fast, copy=True)
+        other = embed(cells, fast, test_size=0, copy=True)
         assert_array_equal(one.uns["ce"]["centers"], other.uns["ce"]["centers"][[1, 2, 0]])
         assert_array_equal(one.obsm["X_ce"], other.obsm["X_ce"])
 
@@ -607,14 +608,23 @@ def assert_equal_values(read: Any, written: Any, where: str = "uns") -> None:
         assert read == written or (read != read and written != written), where
 
 
-@pytest.mark.parametrize("file_format", ["h5ad", "zarr"])
 class TestOnDisk:
     def write_and_read(self, adata: ad.AnnData, folder: Path, file_format: str) -> ad.AnnData:
         path = folder / f"cells.{file_format}"
         getattr(adata, f"write_{file_format}")(path)
         return ad.read_h5ad(path) if file_format == "h5ad" else ad.read_zarr(path)
 
-    @pytest.mark.parametrize("kind", ["strings", "integers", "booleans", "names with / and $"])
+    # Zarr writes a file for each of many small arrays, and takes its time.
+    @pytest.mark.parametrize(
+        ("file_format", "kind"),
+        [
+            ("h5ad", "strings"),
+            ("h5ad", "integers"),
+            ("h5ad", "booleans"),
+            ("h5ad", "names with / and $"),
+            ("zarr", "strings"),
+        ],
+    )
     def test_everything_comes_back(self, make_cells, tmp_path, file_format, kind):
         values, dtype = LABELS[kind]
         adata = make_cells(len(values))
@@ -623,7 +633,7 @@ class TestOnDisk:
         adata.obs["donor"] = [f"d{i % 5}" for i in range(120)]
         adata.X[0, 0] = np.nan
         model = ce.CentroidEncoder(
-            hidden=(16, 8),
+            hidden=(16,),
             max_epochs=3,
             pretrain_epochs=1,
             validation_fraction=0.2,
@@ -651,18 +661,30 @@ class TestOnDisk:
         )
         ce.pl.voronoi(read, show=False, regions="decoder", mark_misplaced=True)
         ce.pl.history(read, show=False)
-        self.write_and_read(read, tmp_path, file_format)
+        again = self.write_and_read(read, tmp_path, "h5ad")
+        assert_equal_values(again.uns["ce"], adata.uns["ce"])
 
-    def test_results_without_hold_out_come_back(self, cells, fast, tmp_path, file_format):
+    def test_results_without_hold_out_come_back(self, cells, fast, tmp_path):
         embed(cells, fast, test_size=0, random_state=np.random.default_rng(0))
-        read = self.write_and_read(cells, tmp_path, file_format)
+        read = self.write_and_read(cells, tmp_path, "h5ad")
         assert_equal_values(read.uns["ce"], cells.uns["ce"])
 
 
 class TestInterruption:
     """Ctrl-C, wherever it strikes."""
 
-    CONSTANT = ce.CentroidEncoder(hidden=(16,), max_epochs=20, schedule="constant")
+    @staticmethod
+    def model(max_epochs: int = 20, **params: Any) -> ce.CentroidEncoder:
+        # 96 training cells in batches of 32: three steps an epoch. With a constant schedule, an
+        # epoch does not depend on how many there will be.
+        settings = {"hidden": (16,), "batch_size": 32, "schedule": "constant"} | params
+        return ce.CentroidEncoder(max_epochs=max_epochs, **settings)
+
+    def keep(self, adata: ad.AnnData) -> None:
+        try:
+            embed(adata, self.model())
+        except KeyboardInterrupt:  # it would end the whole test run
+            pytest.fail("nothing was kept")
 
     @pytest.fixture
     def after(self, monkeypatch):
@@ -684,15 +706,14 @@ class TestInterruption:
 
     def expect_state_after(self, adata: ad.AnnData, epochs: int) -> None:
         assert len(adata.uns["ce"]["history"]) == epochs
-        short = ce.CentroidEncoder(hidden=(16,), max_epochs=epochs, schedule="constant")
-        assert_same_bits(arrays(adata), arrays(embed(adata, short, copy=True)))
+        short = embed(adata, self.model(epochs), copy=True)
+        assert_same_bits(arrays(adata), arrays(short))
 
-    # 96 training cells in batches of 32: three steps an epoch.
     @pytest.mark.parametrize(("n_steps", "epochs"), [(3, 1), (7, 2), (11, 3)])
     def test_in_an_epoch_keeps_the_epochs_before(self, cells, after, monkeypatch, n_steps, epochs):
         after(n_steps)
         with pytest.warns(ConvergenceWarning, match=rf"interrupted after {epochs} of 20 epochs"):
-            embed(cells, self.CONSTANT)
+            self.keep(cells)
         monkeypatch.undo()
         self.expect_state_after(cells, epochs)
         assert np.isfinite(cells.obsm["X_ce"]).all()
@@ -710,7 +731,7 @@ class TestInterruption:
 
         monkeypatch.setattr(tqdm, "update", update)
         with pytest.warns(ConvergenceWarning, match="interrupted after 4 of 20 epochs"):
-            embed(cells, self.CONSTANT)
+            self.keep(cells)
         monkeypatch.undo()
         self.expect_state_after(cells, 4)
 
@@ -718,11 +739,11 @@ class TestInterruption:
     def test_before_an_epoch_is_over_changes_nothing(self, cells, after, unchanged, n_steps):
         after(n_steps)
         with unchanged(cells), pytest.raises(KeyboardInterrupt):
-            embed(cells, self.CONSTANT)
+            embed(cells, self.model())
 
     def test_in_pretraining_changes_nothing(self, cells, after, unchanged):
         after(4)
-        model = ce.CentroidEncoder(hidden=(16, 8), max_epochs=5, pretrain_epochs=3)
+        model = self.model(hidden=(16, 8), pretrain_epochs=3)
         with unchanged(cells), pytest.raises(KeyboardInterrupt):
             embed(cells, model)
 

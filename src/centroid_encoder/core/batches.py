@@ -132,7 +132,7 @@ def _correlation_ratio(
         one_hot = sparse.csr_array(
             (np.ones(n), chunk_codes, np.arange(n + 1)), shape=(n, n_classes)
         )
-        part = one_hot.T @ X[chunk]
+        part: Any = one_hot.T @ X[chunk]
         sums += part.toarray() if sparse.issparse(part) else part
     n = len(index)
     between = counts @ np.square(sums / counts[:, None] - mean) / n

@@ -249,6 +249,8 @@ def _architecture(config: object) -> Architecture:
         raise InvalidStateError(f"unknown activation {config['activation']!r}")
     if config["output"] not in get_args(Output):
         raise InvalidStateError(f"unknown output {config['output']!r}")
+    if config["output"] == "full" and config["n_outputs"] != config["n_inputs"]:
+        raise InvalidStateError("'n_outputs' of a full output must be 'n_inputs'")
     return Architecture(**{**config, "hidden": tuple(hidden)})
 
 

@@ -247,12 +247,7 @@ def _in_memory(X: Any, where: str) -> Matrix:
         logger.info("    loading %s into memory", where)
         X = X.to_memory()
     if sparse.issparse(X):
-        csr = cast(sparse.csr_array[Any], cast(Any, X).tocsr())
-        if not csr.has_canonical_format:
-            # Some programs leave several entries for one value, to be added up.
-            csr = csr.copy()
-            csr.sum_duplicates()
-        return csr
+        return cast(sparse.csr_array[Any], cast(Any, X).tocsr())
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.float64), np.nan)
     return np.asarray(X)

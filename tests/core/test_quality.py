@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from sklearn.metrics import balanced_accuracy_score, zero_one_loss
+from sklearn.neighbors import KNeighborsClassifier
+
+from centroid_encoder.core.quality import (
+    N_NEIGHBORS,
+    Errors,
+    class_centers,
+    knn_predict,
+    nearest_center,
+)
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.integer]
+
+
+def errors_of(
+    labels: Labels, predicted: Labels, n_classes: int | None = None, **changes: Any
+) -> Errors:
+    """All three predictions the same, unless told otherwise."""
+    kinds = dict.fromkeys(("knn", "voronoi", "decoder"), predicted)
+    return Errors.count(
+        labels,
+        **(kinds | {"largest_class": 0} | changes),
+        n_classes=int(labels.max()) + 1 if n_classes is None else n_classes,
+    )
+
+
+def majority_of_the_nearest(distances: Array, labels: Labels, k: int) -> Labels:
+    """Brute force; of classes with equal votes, the first."""
+    nearest = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    n_classes = labels.max() + 1
+    return np.array([np.bincount(labels[row], minlength=n_classes).argmax() for row in nearest])
+
+
+@st.composite
+def embeddings(draw: st.DrawFn) -> tuple[Array, Labels, Array]:
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n, q = draw(st.integers(2, 40)), draw(st.integers(1, 20))
+    m, n_classes = draw(st.integers(1, 3)), draw(st.integers(1, 5))
+    points = rng.normal(size=(n + q, m))
+    return points[:n], rng.integers(0, n_classes, n), points[n:]
+
+
+@given(embeddings())
+@settings(deadline=None)
+def test_knn_is_the_majority_of_the_five_nearest_or_of_as_many_as_there_are(
+    case: tuple[Array, Labels, Array],
+) -> None:
+    reference, labels, queries = case
+    k = min(5, len(reference))
+
+    predicted = knn_predict(reference, labels, queries)
+
+    brute = majority_of_the_nearest(cdist(queries, reference), labels, k)
+    np.testing.assert_array_equal(predicted, brute)
+    sklearn = KNeighborsClassifier(k).fit(reference, labels).predict(queries)
+    np.testing.assert_array_equal(predicted, sklearn)
+
+
+@given(embeddings())
+@settings(deadline=None)
+def test_a_reference_point_is_not_its_own_neighbour(case: tuple[Array, Labels, Array]) -> None:
+    reference, labels, _ = case
+    k = min(5, len(reference) - 1)
+
+    predicted = knn_predict(reference, labels)
+
+    one_left_out = [
+        KNeighborsClassifier(k)
+        .fit(np.delete(reference, i, axis=0), np.delete(labels, i))
+        .predict(reference[i : i + 1])[0]
+        for i in range(len(reference))
+    ]
+    np.testing.assert_array_equal(predicted, one_left_out)
+
+
+def test_five_neighbours_as_in_the_paper() -> None:
+    assert N_NEIGHBORS == 5
+
+
+def test_a_duplicate_of_a_reference_point_is_its_neighbour() -> None:
+    # Two far pairs of duplicates and each pair of one class: with one neighbour, all are right.
+    reference = np.repeat([[0.0, 0], [9, 0]], 6, axis=0)
+    labels = np.repeat([0, 1], 6)
+
+    np.testing.assert_array_equal(knn_predict(reference, labels), labels)
+
+
+def test_knn_of_no_points_is_empty() -> None:
+    predicted = knn_predict(np.zeros((6, 2)), np.zeros(6, dtype=int), np.zeros((0, 2)))
+
+    assert predicted.shape == (0,)
+    assert predicted.dtype == np.intp
+
+
+@given(embeddings())
+def test_voronoi_prediction_is_the_nearest_center(case: tuple[Array, Labels, Array]) -> None:
+    centers, _, queries = case
+
+    expected = [np.square(centers - query).sum(axis=1).argmin() for query in queries]
+
+    np.testing.assert_array_equal(nearest_center(queries, centers), expected)
+
+
+def test_class_centers_are_means_in_float64() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(np.arange(3000) % 7)
+    embedding = (rng.normal(size=(3000, 3)) + 1000).astype(np.float32)
+
+    centers = class_centers(embedding, labels, 7)
+
+    assert centers.dtype == np.float64
+    expected = [embedding[labels == code].astype(float).mean(axis=0) for code in range(7)]
+    np.testing.assert_allclose(centers, expected, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true:UserWarning")
+@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(2, 6))
+def test_errors_are_those_of_scikit_learn(seed: int, n: int, n_classes: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels = rng.choice(n_classes, n, p=rng.dirichlet(np.ones(n_classes)))
+    predictions = {
+        name: np.where(rng.uniform(size=n) < p, rng.integers(0, n_classes, n), labels)
+        for name, p in (("knn", 0.2), ("voronoi", 0.5), ("decoder", 0.9))
+    }
+    largest = int(rng.integers(n_classes))
+
+    errors = errors_of(labels, labels, n_classes, **predictions, largest_class=largest)
+
+    assert errors.n == n
+    np.testing.assert_array_equal(errors.class_n, np.bincount(labels, minlength=n_classes))
+    for name, predicted in predictions.items():
+        assert getattr(errors, name) == pytest.approx(zero_one_loss(labels, predicted))
+        balanced = 1 - balanced_accuracy_score(labels, predicted)
+        assert getattr(errors, f"balanced_{name}") == pytest.approx(balanced)
+        per_class = [
+            zero_one_loss(labels[labels == code], predicted[labels == code])
+            if (labels == code).any()
+            else np.nan
+            for code in range(n_classes)
+        ]
+        np.testing.assert_allclose(getattr(errors, f"class_{name}"), per_class)
+    assert errors.chance == pytest.approx(np.mean(labels != largest))
+
+
+def test_without_samples_there_are_no_errors() -> None:
+    none = np.zeros(0, dtype=np.intp)
+
+    errors = errors_of(none, none, 3)
+
+    assert errors.n == 0
+    for name in ("knn", "voronoi", "decoder", "chance"):
+        assert np.isnan(getattr(errors, name))
+    for name in ("knn", "voronoi", "decoder"):
+        assert np.isnan(getattr(errors, f"balanced_{name}"))
+        np.testing.assert_array_equal(getattr(errors, f"class_{name}"), [np.nan] * 3)
+    np.testing.assert_array_equal(errors.class_n, [0, 0, 0])
+    assert errors.at_chance()
+
+
+@pytest.mark.parametrize("proportions", [[0.5, 0.5], [0.25] * 4, [0.7, 0.2, 0.1]])
+@pytest.mark.parametrize("leave_one_out", [False, True])
+def test_random_labels_are_found_at_chance(proportions: list[float], leave_one_out: bool) -> None:
+    rng = np.random.default_rng(0)
+
+    def draw() -> bool:
+        labels = rng.choice(len(proportions), 300, p=proportions)
+        points = rng.normal(size=(300, 2))
+        if leave_one_out:
+            held_out, predicted = labels, knn_predict(points, labels)
+        else:
+            held_out, predicted = (
+                labels[200:],
+                knn_predict(points[:200], labels[:200], points[200:]),
+            )
+        return errors_of(held_out, predicted, len(proportions)).at_chance()
+
+    assert sum(draw() for _ in range(100)) >= 90
+
+
+@pytest.mark.parametrize("distance", [1.5, 6.0])
+def test_classes_that_do_separate_are_not_at_chance(distance: float) -> None:
+    # 1.5: the classes overlap, yet there is something to see.
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, 300)
+    points = rng.normal(size=(300, 2)) + distance * np.array([[0, 0], [1, 0], [0, 1]])[labels]
+
+    predicted = knn_predict(points[:200], labels[:200], points[200:])
+
+    assert not errors_of(labels[200:], predicted).at_chance()
+
+
+def test_naming_the_largest_class_is_no_better_than_chance() -> None:
+    labels = np.repeat([0, 1], [950, 50])
+
+    assert errors_of(labels, np.zeros_like(labels)).at_chance()
+    assert not errors_of(labels, labels).at_chance()

@@ -1,0 +1,392 @@
+"""`CentroidEncoder`: scikit-learn's conventions, state on disk, interruption."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_iris
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import centroid_encoder as ce
+from centroid_encoder.core.objective import CentroidTargets
+from centroid_encoder.core.state import InvalidStateError
+from centroid_encoder.core.training import StoppedTooEarly
+from centroid_encoder.recipes import RECIPES
+
+
+def quick(**params: object) -> ce.CentroidEncoder:
+    return ce.CentroidEncoder(
+        **({"hidden": (32, 16), "max_epochs": 15, "random_state": 0} | params)
+    )
+
+
+@pytest.fixture(scope="module")
+def iris() -> tuple[np.ndarray, np.ndarray]:
+    X, y = load_iris(return_X_y=True)
+    return X, np.array(["setosa", "versicolor", "virginica"])[y]
+
+
+@parametrize_with_checks([ce.CentroidEncoder(hidden=(64, 32), max_epochs=40)])
+def test_scikit_learn_checks(estimator: ce.CentroidEncoder, check: object) -> None:
+    with warnings.catch_warnings():
+        # Some checks pass column vectors, single features or unseen names, and expect a warning.
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+def test_default_learns_digits_it_has_not_seen() -> None:
+    X, y = load_digits(return_X_y=True)
+    X_train, X_test, y_train, y_test = train_test_split(
+        X, y, test_size=0.3, random_state=0, stratify=y
+    )
+    model = ce.CentroidEncoder(random_state=0).fit(X_train, y_train)
+    # 10 classes on 64 pixels in the plane; a linear map reaches about 40 %, chance is 10 %.
+    assert model.score(X_test, y_test) > 0.93
+    assert np.mean(model.predict_voronoi(X_test) == y_test) > 0.90
+
+
+def test_attributes_after_fit(iris: tuple) -> None:
+    X, y = iris
+    model = quick(scale="feature").fit(X, y)
+    assert_array_equal(model.classes_, ["setosa", "versicolor", "virginica"])
+    assert_allclose(
+        model.centroids_, [X[y == name].mean(axis=0) for name in model.classes_], rtol=1e-5
+    )
+    embedding = model.transform(X)
+    assert embedding.shape == (150, 2)
+    assert embedding.dtype == np.float32
+    assert_allclose(
+        model.centers_, [embedding[y == name].mean(axis=0) for name in model.classes_], rtol=1e-5
+    )
+    assert model.n_epochs_ == 15 == len(pd.DataFrame(model.history_))
+    assert model.history_["loss"][-1] < model.history_["loss"][0]
+    assert_array_equal(model.get_feature_names_out(), ["centroidencoder0", "centroidencoder1"])
+
+
+def test_predict_is_the_nearest_centroid_of_the_reconstruction(iris: tuple) -> None:
+    X, y = iris
+    model = quick(scale="feature", clip=None).fit(X, y)
+    reconstruction = model.inverse_transform(model.transform(X))
+    z = (reconstruction - X.mean(axis=0)) / X.std(axis=0)
+    centroids = (model.centroids_ - X.mean(axis=0)) / X.std(axis=0)
+    distances = np.linalg.norm(z[:, None] - centroids, axis=2)
+    assert_array_equal(model.predict(X), model.classes_[distances.argmin(axis=1)])
+    # The reported distances are these up to one factor.
+    ratio = model.decoder_distances(model.transform(X)) / distances
+    assert_allclose(ratio, ratio[0, 0], rtol=1e-3)
+
+
+def test_features_without_relation_to_the_classes_get_little_weight() -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 200)
+    noise = rng.normal(size=(600, 50))
+    X = np.column_stack([noise, 3.0 * y + rng.normal(size=600)])
+    weights = quick().fit(X, y).feature_weights_
+    assert weights[-1] > 5 * weights[:-1].max()
+    assert (weights[:-1] == 0).mean() > 0.3  # ε² is negative for about half the noise
+    one = quick(max_features=1).fit(X, y)
+    assert_array_equal(np.flatnonzero(one.feature_weights_), [50])
+    # A feature left out cannot change anything, and comes back as its mean.
+    changed = X.copy()
+    changed[:, :50] = 1e3
+    assert_array_equal(one.transform(changed), one.transform(X))
+    back = one.inverse_transform(one.transform(X))
+    assert_allclose(back[:, :50], np.broadcast_to(X[:, :50].mean(axis=0), (600, 50)), atol=1e-5)
+
+
+def test_supervised_scale_does_not_depend_on_units(iris: tuple) -> None:
+    X, y = iris
+    units = np.array([1.0, 1e-6, 1e4, 30.0])
+    assert_allclose(
+        quick().fit(X, y).transform(X), quick().fit(X * units, y).transform(X * units), atol=1e-3
+    )
+
+
+@pytest.mark.parametrize("container", [sparse.csr_matrix, sparse.csc_array, pd.DataFrame])
+@pytest.mark.parametrize("max_features", [None, 20])
+def test_same_map_from_any_container(container: type, max_features: int | None) -> None:
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300], y[:300]
+    dense = quick(max_features=max_features).fit(X, y)
+    columns = [f"pixel {i}" for i in range(64)] if container is pd.DataFrame else None
+    held = container(X) if columns is None else container(X, columns=columns)
+    other = quick(max_features=max_features).fit(held, y)
+    assert_allclose(other.transform(held), dense.transform(X), atol=2e-3)
+
+
+def test_works_in_pipeline_grid_search_and_cross_validation(iris: tuple) -> None:
+    X, y = iris
+    pipeline = make_pipeline(FunctionTransformer(np.log1p), quick(max_epochs=60))
+    assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.85
+    search = GridSearchCV(quick(), {"n_components": [1, 3]}, cv=2).fit(X, y)
+    assert search.best_estimator_.transform(X).shape[1] in (1, 3)
+    frame = quick().set_output(transform="pandas").fit_transform(X, y)
+    assert list(frame.columns) == ["centroidencoder0", "centroidencoder1"]
+    wrapped = quick().set_output(transform="pandas").fit(X, y)
+    assert_array_equal(wrapped.predict(X), quick().fit(X, y).predict(X))
+
+
+@pytest.mark.parametrize("labels", [[3, 7], [False, True], ["b", "a"]])
+def test_classes_keep_their_type(labels: list) -> None:
+    rng = np.random.default_rng(0)
+    y = np.repeat(labels, 30)
+    X = rng.normal(size=(60, 4)) + 4 * np.repeat([0, 1], 30)[:, None]
+    predicted = quick(max_epochs=40).fit(X, y).predict(X)
+    assert predicted.dtype == y.dtype
+    assert np.mean(predicted == y) > 0.95
+
+
+def test_class_weights_by_label(iris: tuple) -> None:
+    X, y = iris
+    rare = np.concatenate([np.arange(100), np.arange(100, 110)])
+
+    def recall(class_weight: object) -> float:
+        model = quick(class_weight=class_weight, batch_size=16, max_epochs=40)
+        predicted = model.fit(X[rare], y[rare]).predict(X[y == "virginica"])
+        return float(np.mean(predicted == "virginica"))
+
+    assert recall({"virginica": 30.0}) > recall(None)
+    assert recall("balanced") > recall(None)
+
+
+def test_same_seed_same_bits_and_other_seed_other_bits(iris: tuple) -> None:
+    X, y = iris
+    embeddings = [quick(random_state=seed).fit_transform(X, y) for seed in (1, 1, 2)]
+    assert_array_equal(embeddings[0], embeddings[1])
+    assert not np.array_equal(embeddings[0], embeddings[2])
+    by_generator = quick(random_state=np.random.default_rng(1))
+    assert not np.array_equal(by_generator.fit_transform(X, y), by_generator.fit_transform(X, y))
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_are_valid_and_carry_the_papers_constants(name: str, iris: tuple) -> None:
+    X, y = iris
+    model = ce.CentroidEncoder.from_recipe(
+        name, hidden=(8,), pretrain_epochs=1, max_epochs=2, random_state=0
+    ).fit(X, y)
+    assert model.transform(X).shape == (150, 2)
+    full = ce.CentroidEncoder.from_recipe(name)
+    assert full.output == "full"
+    assert full.scale == "feature"
+    assert full.clip is None
+    assert full.optimizer == "amsgrad"
+    assert full.pretrain_epochs == 25
+    assert full.weight_decay == 2e-5
+
+
+def test_unknown_recipe_names_the_known_ones() -> None:
+    with pytest.raises(ValueError, match="paper-mnist, paper-usps"):
+        ce.CentroidEncoder.from_recipe("paper-cifar")
+
+
+def test_paper_recipe_stages(iris: tuple) -> None:
+    X, y = iris
+    model = ce.CentroidEncoder.from_recipe(
+        "paper-iris", pretrain_epochs=2, max_epochs=6, patience=None, merge_epochs=3, random_state=0
+    ).fit(X, y)
+    stages = pd.Series(model.history_["stage"]).value_counts(sort=False).to_dict()
+    assert stages == {"pretrain 1": 2, "pretrain 2": 2, "train": 6, "merge": 3}
+    assert model.n_epochs_ == 9
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"output": "full", "scale": "global", "activation": "tanh"},
+        {"n_components": 3, "hidden": (), "scale": "none"},
+        {"max_features": 2, "class_weight": {"setosa": 2.0}},
+    ],
+)
+def test_saved_map_gives_the_same_bits(params: dict, iris: tuple, tmp_path: object) -> None:
+    X, y = iris
+    model = quick(**params).fit(pd.DataFrame(X, columns=list("abcd")), y)
+    model.save(tmp_path / "map.safetensors")
+    loaded = ce.load(tmp_path / "map.safetensors")
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    embedding = model.transform(frame)
+    assert_array_equal(loaded.transform(frame), embedding)
+    assert_array_equal(loaded.predict(frame), model.predict(frame))
+    assert_array_equal(loaded.inverse_transform(embedding), model.inverse_transform(embedding))
+    assert_array_equal(loaded.predict_voronoi(frame), model.predict_voronoi(frame))
+    assert_array_equal(loaded.classes_, model.classes_)
+    assert loaded.classes_.dtype == model.classes_.dtype
+    assert loaded.get_params() == model.get_params()
+    assert_array_equal(loaded.feature_names_in_, list("abcd"))
+    assert loaded.n_epochs_ == model.n_epochs_
+    assert loaded.history_["loss"] == model.history_["loss"]
+    assert clone(loaded).get_params() == model.get_params()
+
+
+def test_config_of_a_saved_map_is_strict_json(iris: tuple) -> None:
+    config, _ = quick().fit(*iris).to_state()
+    json.dumps(config, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda config: config.pop("estimator"), "estimator"),
+        (lambda config: config["estimator"]["params"].pop("hidden"), "params"),
+        (lambda config: config["estimator"].update(classes=["a"]), "classes"),
+        (lambda config: config["estimator"].update(classes=["a", 1, "c"]), "classes"),
+        (lambda config: config["estimator"].update(classes_dtype="|V8"), "classes"),
+        (lambda config: config["estimator"].update(feature_names=["a"]), "feature_names"),
+        (lambda config: config["estimator"]["history"].update(loss=[]), "history"),
+        (lambda config: config["estimator"].update(history=3), "history"),
+    ],
+)
+def test_damaged_config_is_refused(damage: object, words: str, iris: tuple) -> None:
+    config, arrays = quick().fit(*iris).to_state()
+    damage(config)
+    with pytest.raises(InvalidStateError, match=words):
+        ce.CentroidEncoder.from_state(config, arrays)
+
+
+def test_not_fitted(iris: tuple, tmp_path: object) -> None:
+    for use in (
+        lambda: quick().transform(iris[0]),
+        lambda: quick().predict(iris[0]),
+        lambda: quick().save(tmp_path / "map.safetensors"),
+    ):
+        with pytest.raises(NotFittedError):
+            use()
+    assert not any(tmp_path.iterdir())
+
+
+def interrupt_after(n_batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make Ctrl-C arrive in the middle of the arithmetic."""
+    loss, count = CentroidTargets.loss, 0
+
+    def interrupted(self: CentroidTargets, batch: object) -> torch.Tensor:
+        nonlocal count
+        count += 1
+        if count == n_batches:
+            raise KeyboardInterrupt
+        return loss(self, batch)
+
+    monkeypatch.setattr(CentroidTargets, "loss", interrupted)
+
+
+def test_interrupt_keeps_the_best_state_with_a_warning(
+    iris: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = iris
+    interrupt_after(18, monkeypatch)  # 5 batches an epoch: in the fourth epoch
+    with pytest.warns(ConvergenceWarning, match="after 3 of 15 epochs"):
+        model = quick(batch_size=30).fit(X, y)
+    assert model.n_epochs_ == 3
+    assert np.isfinite(model.transform(X)).all()
+
+
+def test_interrupt_in_the_first_epoch_leaves_the_estimator_as_it_was(
+    iris: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = iris
+    fresh, fitted = quick(), quick().fit(X, y)
+    before = fitted.transform(X)
+    interrupt_after(3, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        fresh.fit(X, y)
+    assert not hasattr(fresh, "n_features_in_")
+    with pytest.raises(NotFittedError):
+        fresh.transform(X)
+    monkeypatch.undo()
+    interrupt_after(3, monkeypatch)
+    with pytest.raises(KeyboardInterrupt):
+        fitted.fit(X[:, :3], y)
+    assert_array_equal(fitted.transform(X), before)
+
+
+def test_stop_and_close(iris: tuple) -> None:
+    X, y = iris
+    model, seen = quick(), []
+    seen.extend(model.fit_reports(X, y, stop=lambda: len(seen) == 4))
+    assert model.n_epochs_ == 4 == len(seen)
+    closed = quick()
+    reports = closed.fit_reports(X, y)
+    next(reports)
+    reports.close()
+    with pytest.raises(NotFittedError):
+        closed.transform(X)
+    with pytest.raises(StoppedTooEarly):
+        list(quick().fit_reports(X, y, stop=lambda: True))
+
+
+def test_subset_trains_on_it_alone_and_reports_all(iris: tuple) -> None:
+    X, y = iris
+    subset = np.arange(150) % 3 > 0
+    model = quick()
+    reports = list(model.fit_reports(X, y, subset=subset, snapshot=lambda: True))
+    other = X.copy()
+    other[~subset] += 100
+    labels = np.where(subset, y, "never seen")
+    again = quick()
+    list(again.fit_reports(other, labels, subset=subset))
+    assert_array_equal(again.transform(X), model.transform(X))
+    assert reports[-1].embedding.shape == (150, 2)
+    assert_allclose(reports[-1].embedding, model.transform(X), atol=1e-5)
+
+
+def test_out_of_memory_halves_the_batch_and_says_so(
+    iris: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loss = CentroidTargets.loss
+
+    def greedy(self: CentroidTargets, batch: object) -> torch.Tensor:
+        if len(batch.rows) > 20:
+            raise torch.OutOfMemoryError
+        return loss(self, batch)
+
+    monkeypatch.setattr(CentroidTargets, "loss", greedy)
+    with pytest.warns(ResourceWarning, match="batch size of"):
+        model = quick(batch_size=64).fit(*iris)
+    assert np.isfinite(model.transform(iris[0])).all()
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"n_components": 0}, "n_components must be at least 1; got 0"),
+        ({"n_components": 2.5}, "n_components must be an integer"),
+        ({"hidden": (10, 0)}, r"hidden\[1\] must be at least 1"),
+        ({"hidden": "500"}, "hidden must be a sequence"),
+        ({"activation": "gelu"}, "activation must be one of relu"),
+        ({"scale": "minmax"}, "scale must be one of supervised, feature"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
+        ({"learning_rate": 0}, "learning_rate must be above 0"),
+        ({"clip": -1}, "clip must be above 0"),
+        ({"max_epochs": "many"}, "max_epochs must be an integer"),
+        ({"patience": 3}, "need a validation_fraction"),
+        ({"validation_fraction": 0.001}, "no class has the 1000 samples"),
+        ({"random_state": -1}, "random_state must be"),
+        ({"random_state": "seed"}, "random_state must be"),
+        ({"device": "quantum"}, "device 'quantum' is not available"),
+    ],
+)
+def test_wrong_parameters_are_named(params: dict, words: str, iris: tuple) -> None:
+    with pytest.raises(ValueError, match=words):
+        quick(**params).fit(*iris)
+
+
+def test_default_device_is_the_best_there_is(iris: tuple) -> None:
+    expected = (
+        "cuda"
+        if torch.cuda.is_available()
+        else "mps"
+        if torch.backends.mps.is_available()
+        else "cpu"
+    )
+    assert quick().fit(*iris)._map.device.type == expected
