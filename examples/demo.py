@@ -38,7 +38,7 @@ def main() -> None:
     print(f"\nHeld-out 5-NN error in two dimensions ({test.sum()} cells)")
     for name, embedding in (
         ("Centroid-Encoder", adata.obsm["X_ce"]),
-        ("UMAP (stored, unsupervised)", adata.obsm["X_umap"]),
+        ("UMAP (saw these cells too)", adata.obsm["X_umap"]),
         ("PCA", pca),
     ):
         predicted = knn_predict(embedding[train], labels[train], embedding[test])

@@ -70,6 +70,28 @@ def cells(make_cells: MakeCells) -> ad.AnnData:
     return make_cells()
 
 
+@pytest.fixture
+def embed(make_cells: MakeCells) -> Callable[..., ad.AnnData]:
+    """Factory of cells with an embedding whose classes overlap; takes what either step takes."""
+
+    def make(
+        n_classes: int = 3,
+        *,
+        n_obs: int = 120,
+        names: list[str] | None = None,
+        unlabeled: int = 0,
+        **kwargs: Any,
+    ) -> ad.AnnData:
+        adata = make_cells(n_classes, n_obs, names=names, distance=1.0)
+        adata.obs.iloc[:unlabeled, 0] = np.nan
+        model = ce.CentroidEncoder(hidden=(16,), max_epochs=8, batch_size=32, learning_rate=0.01)
+        kwargs = {"model": model, "progress": False} | kwargs
+        ce.tl.centroid_encoder(adata, "cell_type", **kwargs)
+        return adata
+
+    return make
+
+
 @pytest.fixture(scope="session")
 def _pbmc() -> ad.AnnData:
     return sc.datasets.pbmc68k_reduced()

@@ -428,7 +428,8 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples,), with values of `classes_`
         """
-        return self.classes_[self.decoder_distances(self._embedded(X)).argmin(axis=1)]
+        nearest = self.decoder_distances(self._embedded(X)).argmin(axis=1)
+        return cast(NDArray[Any], self.classes_[nearest])
 
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class in whose Voronoi cell a sample lands: the class of the nearest center.

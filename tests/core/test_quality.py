@@ -52,7 +52,7 @@ def embeddings(draw: st.DrawFn) -> tuple[Array, Labels, Array]:
 
 
 @given(embeddings())
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_knn_is_the_majority_of_the_five_nearest_or_of_as_many_as_there_are(
     case: tuple[Array, Labels, Array],
 ) -> None:
@@ -68,7 +68,7 @@ def test_knn_is_the_majority_of_the_five_nearest_or_of_as_many_as_there_are(
 
 
 @given(embeddings())
-@settings(deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_reference_point_is_not_its_own_neighbour(case: tuple[Array, Labels, Array]) -> None:
     reference, labels, _ = case
     k = min(5, len(reference) - 1)
@@ -124,8 +124,9 @@ def test_class_centers_are_means_in_float64() -> None:
     np.testing.assert_allclose(centers, expected, rtol=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore:y_pred contains classes not in y_true:UserWarning")
+@pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(2, 6))
+@settings(max_examples=50, deadline=None)
 def test_errors_are_those_of_scikit_learn(seed: int, n: int, n_classes: int) -> None:
     rng = np.random.default_rng(seed)
     labels = rng.choice(n_classes, n, p=rng.dirichlet(np.ones(n_classes)))
@@ -169,21 +170,17 @@ def test_without_samples_there_are_no_errors() -> None:
 
 
 @pytest.mark.parametrize("proportions", [[0.5, 0.5], [0.25] * 4, [0.7, 0.2, 0.1]])
-@pytest.mark.parametrize("leave_one_out", [False, True])
-def test_random_labels_are_found_at_chance(proportions: list[float], leave_one_out: bool) -> None:
+def test_random_labels_are_found_at_chance(proportions: list[float]) -> None:
     rng = np.random.default_rng(0)
 
     def draw() -> bool:
         labels = rng.choice(len(proportions), 300, p=proportions)
         points = rng.normal(size=(300, 2))
-        if leave_one_out:
-            held_out, predicted = labels, knn_predict(points, labels)
-        else:
-            held_out, predicted = (
-                labels[200:],
-                knn_predict(points[:200], labels[:200], points[200:]),
-            )
-        return errors_of(held_out, predicted, len(proportions)).at_chance()
+        predicted = knn_predict(points[:200], labels[:200], points[200:])
+        largest = int(np.bincount(labels[:200]).argmax())
+        return errors_of(
+            labels[200:], predicted, len(proportions), largest_class=largest
+        ).at_chance()
 
     assert sum(draw() for _ in range(100)) >= 90
 

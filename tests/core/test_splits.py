@@ -77,6 +77,7 @@ def test_classes_too_small_to_split_leave_nothing_held_out() -> None:
 
 
 @given(groupings(), shares, seeds)
+@settings(max_examples=50, deadline=None)
 def test_groups_are_never_split(pair: tuple[Codes, Codes], share: float, seed: int) -> None:
     labels, groups = pair
 
@@ -89,7 +90,7 @@ def test_groups_are_never_split(pair: tuple[Codes, Codes], share: float, seed: i
 
 
 @given(groupings(), shares, seeds)
-@settings(max_examples=200)
+@settings(max_examples=150, deadline=None)
 def test_classes_stay_in_training_where_any_choice_of_groups_allows(
     pair: tuple[Codes, Codes], share: float, seed: int
 ) -> None:

@@ -231,11 +231,13 @@ class TestHoldOut:
     def test_shows_that_random_labels_mean_nothing(self, pbmc):
         shuffled = np.random.default_rng(0).permutation(pbmc.obs["bulk_labels"])
         pbmc.obs["bulk_labels"] = pd.Categorical(shuffled)
-        # As flexible as the default, and long enough to learn the training cells by heart.
-        model = ce.CentroidEncoder(hidden=(250, 125), max_epochs=100, dropout=0.0)
+        # With everything that keeps it from learning the training cells by heart switched off.
+        model = ce.CentroidEncoder(
+            hidden=(64,), max_epochs=40, learning_rate=0.01, dropout=0.0, weight_decay=0.0
+        )
         embed(pbmc, model, "bulk_labels")
         quality = pbmc.uns["ce"]["quality"]
-        assert quality["train"]["knn_error"] < 0.3, "not tempting enough to be a test"
+        assert quality["train"]["knn_error"] < 0.1, "not tempting enough to be a test"
         assert quality["test"]["knn_error"] > 0.6
         assert quality["test"]["at_chance"]
         chance = 1 - pbmc.obs["bulk_labels"][members(pbmc, "test")].value_counts(

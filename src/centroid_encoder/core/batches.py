@@ -133,7 +133,7 @@ def _correlation_ratio(
             (np.ones(n), chunk_codes, np.arange(n + 1)), shape=(n, n_classes)
         )
         part: Any = one_hot.T @ X[chunk]
-        sums += part.toarray() if sparse.issparse(part) else part
+        sums += part if isinstance(part, np.ndarray) else part.toarray()
     n = len(index)
     between = counts @ np.square(sums / counts[:, None] - mean) / n
     within = np.maximum(variance - between, 0) / max(n - n_classes, 1)

@@ -35,8 +35,10 @@ class Errors:
     """Mean of the classes' errors: every class counts the same, however small."""
     balanced_voronoi: float
     balanced_decoder: float
+    largest_class: int
+    """The largest class of the training samples."""
     chance: float
-    """Error of always naming the training samples' largest class."""
+    """Error of always naming it."""
     class_n: NDArray[np.intp]
     """(M,) samples of each class."""
     class_knn: NDArray[np.float64]
@@ -79,6 +81,7 @@ class Errors:
             balanced_knn=balanced_knn,
             balanced_voronoi=balanced_voronoi,
             balanced_decoder=balanced_decoder,
+            largest_class=largest_class,
             chance=chance,
             class_n=class_n,
             class_knn=class_knn,
@@ -87,12 +90,15 @@ class Errors:
         )
 
     def at_chance(self) -> bool:
-        """Tell whether the k-NN error is not below chance by more than its sampling noise.
+        """Tell whether k-NN beats naming the largest class by no more than sampling noise.
 
-        One-sided at about 5 %, with the normal approximation to the binomial distribution.
+        McNemar's test, one-sided at about 5 %: both are counted on the same samples, so only those
+        on which one is right and the other is wrong tell them apart. The samples must be held out.
         """
-        noise = np.sqrt(self.chance * (1 - self.chance) / self.n) if self.n else np.nan
-        return not self.knn < self.chance - 1.64 * noise
+        right = np.nan_to_num(self.class_n * (1 - self.class_knn))
+        gained = right.sum() - right[self.largest_class]
+        lost = self.class_n[self.largest_class] - right[self.largest_class]
+        return not gained - lost > 1.64 * np.sqrt(gained + lost)
 
 
 def knn_predict(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-N_CONSIDERED = 10_000
+N_CONSIDERED = 2_000
 """How many times a group is considered, in all choices of groups together."""
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save as serialize
 
 from centroid_encoder.core.batches import CHUNK, Matrix, Rows, Standardizer
 from centroid_encoder.core.network import Activation, Network
@@ -190,10 +190,12 @@ def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays
     """Write a ``.safetensors`` file, beside the target first: no half a file is ever left."""
     path = Path(path)
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    beside.touch(exist_ok=False)  # the permissions of any new file, and Python's own errors
+    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    content = serialize(contiguous, metadata={FORMAT: json.dumps(config)})
+    # Python's own errors and the permissions of any new file, which safetensors' writer lacks.
+    beside.touch(exist_ok=False)
     try:
-        contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-        save_file(contiguous, beside, metadata={FORMAT: json.dumps(config)})
+        beside.write_bytes(content)
         os.replace(beside, path)
     except BaseException:
         beside.unlink()
@@ -212,7 +214,8 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, TypeError, ValueError) as error:
+    except (SafetensorError, AttributeError, TypeError, ValueError) as error:
+        # The format has more dtypes than numpy.
         raise InvalidStateError(f"{path} is not a readable .safetensors file: {error}") from error
     if FORMAT not in metadata:
         raise InvalidStateError(f"{path} was not written by centroid-encoder")

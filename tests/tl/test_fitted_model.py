@@ -1,0 +1,152 @@
+"""The map that travels inside an AnnData, and what a broken or hostile one can do: fail."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import sys
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from scipy import sparse
+
+import centroid_encoder as ce
+from centroid_encoder.core.state import InvalidStateError
+
+
+@pytest.fixture
+def trained(cells, fast):
+    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
+    return cells
+
+
+def test_embeds_to_the_bits_that_were_stored(trained):
+    model = ce.tl.fitted_model(trained)
+    assert_array_equal(model.transform(trained.to_df()), trained.obsm["X_ce"])
+    assert_array_equal(model.centers_, trained.uns["ce"]["centers"])
+    assert_array_equal(model.classes_, trained.uns["ce"]["classes"])
+    assert model.history_["loss"] == list(trained.uns["ce"]["history"]["loss"])
+    assert (model.hidden, model.max_epochs) == ((16,), 5)
+
+
+def test_knows_its_genes(trained):
+    model = ce.tl.fitted_model(trained)
+    assert_array_equal(model.feature_names_in_, trained.var_names)
+    with pytest.raises(ValueError, match="feature names"):
+        model.transform(trained.to_df()[trained.var_names[::-1]])
+
+
+def test_of_a_representation_has_no_gene_names(cells, fast):
+    cells.obsm["X_pca"] = cells.X
+    ce.tl.centroid_encoder(cells, "cell_type", use_rep="X_pca", model=fast, progress=False)
+    model = ce.tl.fitted_model(cells)
+    assert not hasattr(model, "feature_names_in_")
+    assert_array_equal(model.transform(cells.obsm["X_pca"]), cells.obsm["X_ce"])
+
+
+def test_is_found_under_its_key(cells, fast):
+    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False, key_added="second")
+    assert_array_equal(
+        ce.tl.fitted_model(cells, "second").transform(cells.to_df()), cells.obsm["second"]
+    )
+
+
+def test_reading_it_changes_nothing(trained, unchanged):
+    with unchanged(trained):
+        ce.tl.fitted_model(trained).transform(trained.to_df())
+    # It is not tied to the AnnData either.
+    model = ce.tl.fitted_model(trained)
+    before = model.transform(trained.to_df())
+    for array in trained.uns["ce"]["model"]["arrays"].values():
+        array[...] = 0
+    assert_array_equal(model.transform(trained.to_df()), before)
+
+
+def test_goes_on_to_a_file_of_its_own(trained, tmp_path):
+    ce.tl.fitted_model(trained).save(tmp_path / "map.safetensors")
+    model = ce.load(tmp_path / "map.safetensors")
+    assert_array_equal(model.transform(trained.to_df()), trained.obsm["X_ce"])
+
+
+ELSEWHERE = """
+import sys, warnings
+import anndata, numpy
+import centroid_encoder as ce
+
+adata = anndata.read_h5ad(sys.argv[1])
+model = ce.tl.fitted_model(adata)
+warnings.filterwarnings("ignore", "X does not have valid feature names")
+embedding = model.transform(adata[:, model.feature_names_in_].X)
+numpy.save(sys.argv[2], embedding)
+"""
+
+
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
+def test_embeds_to_the_same_bits_in_a_new_process(pbmc, fast, tmp_path, convert):
+    pbmc.X = convert(pbmc.X)
+    ce.tl.centroid_encoder(pbmc, "bulk_labels", model=fast, progress=False)
+    pbmc.write_h5ad(tmp_path / "pbmc.h5ad")
+    arguments = [tmp_path / "pbmc.h5ad", tmp_path / "embedding.npy"]
+    subprocess.run([sys.executable, "-W", "error", "-c", ELSEWHERE, *arguments], check=True)
+    assert_array_equal(np.load(tmp_path / "embedding.npy"), pbmc.obsm["X_ce"])
+
+
+@pytest.mark.parametrize(
+    ("stored", "key"),
+    [(None, "ce"), ({"params": {}}, "ce"), ("text of another program", "ce"), (None, "other")],
+)
+def test_that_is_not_there_is_missed_by_name(cells, stored, key):
+    if stored is not None:
+        cells.uns[key] = stored
+    with pytest.raises(KeyError, match=f"uns has no map '{key}'; run ce.tl.centroid_encoder"):
+        ce.tl.fitted_model(cells, key)
+
+
+def config(change: dict[str, Any]) -> Any:
+    def apply(model: dict[str, Any]) -> None:
+        model["config"] = json.dumps(json.loads(model["config"]) | change)
+
+    return apply
+
+
+def array(name: str, change: Any) -> Any:
+    def apply(model: dict[str, Any]) -> None:
+        model["arrays"][name] = change(model["arrays"][name])
+
+    return apply
+
+
+BROKEN = {
+    "no config": (lambda model: model.pop("config"), "lacks 'config' or 'arrays'"),
+    "no arrays": (lambda model: model.pop("arrays"), "lacks 'config' or 'arrays'"),
+    "config of no JSON": (lambda model: model.update(config="{"), "not valid JSON"),
+    "config of a list": (lambda model: model.update(config="[]"), "not a JSON object"),
+    "config nested without end": (lambda model: model.update(config="[" * 10**5), "JSON"),
+    "config of another program": (config({"format": "umap"}), "centroid-encoder"),
+    "config of the future": (config({"version": 99}), "Update centroid-encoder"),
+    "architecture missing": (config({"architecture": None}), "architecture"),
+    "weights missing": (lambda model: model["arrays"].pop("encoder_0_weight"), "is missing"),
+    "weights cut": (array("encoder_0_weight", lambda a: a[:-1]), "has shape"),
+    "weights NaN": (array("encoder_0_weight", lambda a: a * np.nan), "not finite"),
+    "weights of text": (array("encoder_0_weight", lambda a: a.astype(str)), "not finite floats"),
+    "scale 0": (array("scale", lambda a: 0 * a), "positive"),
+    "classes missing": (config({"estimator": {}}), "params"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_that_is_broken_says_how(trained, name):
+    adata = ad.AnnData(obs=trained.obs, uns={"ce": copy.deepcopy(trained.uns["ce"])})
+    change, words = BROKEN[name]
+    change(adata.uns["ce"]["model"])
+    with pytest.raises(InvalidStateError, match=words):
+        ce.tl.fitted_model(adata)
+
+
+def test_goes_where_it_is_asked_to(trained):
+    with pytest.raises(ValueError, match="device 'nowhere' is not available"):
+        ce.tl.fitted_model(trained, device="nowhere")
