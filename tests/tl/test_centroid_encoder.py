@@ -753,7 +753,7 @@ class TestInterruption:
         def strike(*args: Any, **kwargs: Any) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("centroid_encoder.tl._centroid_encoder.knn_predict", strike)
+        monkeypatch.setattr("centroid_encoder.tl._run.knn_predict", strike)
         with unchanged(cells), pytest.raises(KeyboardInterrupt):
             embed(cells, fast)
 
@@ -774,22 +774,21 @@ class TestWords:
         caplog.set_level(logging.INFO, "centroid_encoder")
         cells.obs.loc[cells.obs_names[:20], "cell_type"] = np.nan
         embed(cells, fast)
-        first, second, last = caplog.messages
-        assert first == "computing centroid-encoder of 'cell_type'"
-        assert second == "    3 classes; 80 training, 20 held-out, 20 unlabeled cells"
-        head, *rest = last.split("\n")
-        assert head.startswith("    finished (")
-        assert head.endswith(" s): added")
-        assert rest == [
+        lines = "\n".join(caplog.messages).split("\n")
+        assert lines[0] == "computing centroid-encoder of 'cell_type'"
+        assert lines[1] == "    3 classes; 80 training, 20 held-out, 20 unlabeled cells"
+        assert {
             "    'X_ce', embedding (adata.obsm)",
             "    'ce_split' and 'ce_label' (adata.obs)",
             "    'ce', errors and map (adata.uns)",
-        ]
+        } < set(lines)
+        assert any(line.startswith("    finished (") for line in lines)
+        assert not any(record.levelno > logging.INFO for record in caplog.records)
 
     def test_log_names_the_keys_asked_for(self, cells, fast, caplog):
         caplog.set_level(logging.INFO, "centroid_encoder")
         embed(cells, fast, key_added="second")
-        assert "'second_split' and 'second_label' (adata.obs)" in caplog.messages[-1]
+        assert "'second_split' and 'second_label' (adata.obs)" in caplog.text
 
 
 def test_scanpy_plots_the_result(pbmc, fast):

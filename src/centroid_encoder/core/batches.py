@@ -76,11 +76,15 @@ class Standardizer:
         ones = np.ones(X.shape[1])
         if scale == "none":
             return cls(np.zeros(X.shape[1]), ones, ones, np.inf)
-        # scikit-learn accumulates in float64, reads CSR as it is and tells constant features from
-        # rounding noise. In chunks, so that no second copy of the data is needed.
+        # scikit-learn accumulates in float64 and tells constant features from rounding noise. In
+        # chunks, so that no second copy of the data is needed.
         scaler = StandardScaler(with_mean=not sparse.issparse(X))
         for chunk in _chunks(index):
-            scaler.partial_fit(_without_duplicates(X[chunk]))
+            rows: Any = X[chunk]
+            if sparse.issparse(X):
+                # Of CSR it takes the precision as it is, and each entry for a cell of its own.
+                rows = _without_duplicates(rows.astype(np.float64))
+            scaler.partial_fit(rows)
         deviation, weight = scaler.scale_, ones
         if scale == "global":
             rms = float(np.sqrt(scaler.var_.mean()))
@@ -137,7 +141,9 @@ def _correlation_ratio(
     n = len(index)
     between = counts @ np.square(sums / counts[:, None] - mean) / n
     within = np.maximum(variance - between, 0) / max(n - n_classes, 1)
-    return np.sqrt(np.clip((between - (n_classes - 1) * within) / variance, 0, 1))
+    share = np.minimum((between - (n_classes - 1) * within) / variance, 1)
+    # Rounding errors are no relation.
+    return np.sqrt(np.where(share > 1e-9, share, 0))
 
 
 def _chunks(index: NDArray[np.integer]) -> list[NDArray[np.integer]]:

@@ -50,9 +50,9 @@ def save_or_show(
 
 
 def _path(name: str, save: str | bool, figure: Figure, settings: Any) -> Path:
-    suffix = save if isinstance(save, str) else ""
-    if Path(suffix).suffix[1:] not in figure.canvas.get_supported_filetypes():
-        suffix += f"{settings.plot_suffix}.{settings.file_format_figs}"
+    name += save if isinstance(save, str) else ""
+    if Path(name).suffix[1:] not in figure.canvas.get_supported_filetypes():
+        name += f"{settings.plot_suffix}.{settings.file_format_figs}"
     folder = Path(settings.figdir)
     folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{name}{suffix}"
+    return folder / name

@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import numbers
-import time
 from collections.abc import Generator
 from contextlib import suppress
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import clone
 from tqdm.auto import tqdm
 
-from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
-from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.core.training import Report
-from centroid_encoder.estimator import CentroidEncoder, draw_seed
-from centroid_encoder.tl._input import (
-    Labels,
-    Missing,
-    fill_missing,
-    read_features,
-    read_groups,
-    read_labels,
-)
+from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tl._input import Missing
+from centroid_encoder.tl._run import Run
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-SPLITS = ("train", "test", "unlabeled")
-
-logger = logging.getLogger("centroid_encoder")
 
 
 def centroid_encoder(
@@ -150,150 +131,32 @@ def centroid_encoder(
     >>> adata.obsm["X_ce"].shape
     (700, 2)
     """
-    start = time.perf_counter()
-    if not isinstance(test_size, numbers.Real) or not 0 <= test_size < 1:
-        raise ValueError(f"test_size must be a share in [0, 1); got {test_size!r}")
-    test_size = float(test_size)
-    if key_added is not None and "/" in key_added:
-        raise ValueError(f"key_added must not hold '/', which means nesting on disk: {key_added!r}")
     if adata.is_view and adata.isbacked and not copy:
         raise ValueError(
             "adata is a view of a file on disk, which cannot take results; pass "
             "adata.to_memory(), or copy=True for a copy in memory"
         )
-    labels = read_labels(adata, label_key, unlabeled_category)
-    logger.info("computing centroid-encoder of %r", label_key)
-    features = read_features(
-        adata, use_rep=use_rep, layer=layer, mask_var=mask_var, missing=missing
+    run = Run(
+        adata,
+        label_key,
+        n_components=n_components,
+        use_rep=use_rep,
+        layer=layer,
+        mask_var=mask_var,
+        unlabeled_category=unlabeled_category,
+        missing=missing,
+        test_size=test_size,
+        group_key=group_key,
+        model=model,
+        key_added=key_added,
+        random_state=random_state,
+        device=device,
     )
-    estimator = _configured(model, n_components, device)
-    split_seed = draw_seed(random_state)
-    if model is None or model.random_state is None:
-        estimator.set_params(random_state=draw_seed(random_state))
-
-    codes = np.where(features.left_out, -1, labels.codes)
-    held_out = _hold_out(adata, labels, codes, test_size, group_key, split_seed)
-    train = (codes >= 0) & ~held_out
-    kept = ~features.left_out
-    X = features.X if kept.all() else features.X[kept]
-    X = fill_missing(X, train[kept])
-    logger.info(
-        "    %d classes; %d training, %d held-out, %d unlabeled cells",
-        len(labels.classes),
-        train.sum(),
-        held_out.sum(),
-        (codes < 0).sum(),
-    )
-    y = np.asarray(labels.classes.tolist())[codes[kept]]
-    _drain(estimator.fit_reports(X, y, subset=train[kept]), progress=progress)
-
-    # The estimator sorts its classes; everything stored is in category order.
-    order = labels.classes.get_indexer(estimator.classes_)
-    centers = np.empty_like(estimator.centers_)
-    centers[order] = estimator.centers_
-    embedding = np.full((adata.n_obs, centers.shape[1]), np.nan, dtype=np.float32)
-    embedding[kept] = estimator.transform(X)
-    predicted = np.full(adata.n_obs, -1)
-    predicted[kept] = order[estimator.decoder_distances(embedding[kept]).argmin(axis=1)]
-
-    key = key_added or "ce"
-    split = np.where(held_out, 1, np.where(train, 0, 2))
-    # The last entry serves the cells left out, −1.
-    category_of_class = np.append(labels.categories.get_indexer(labels.classes), -1)
-    obs = {
-        f"{key}_split": pd.Categorical.from_codes(np.where(kept, split, -1), SPLITS),
-        f"{key}_label": pd.Categorical.from_codes(category_of_class[predicted], labels.categories),
-    }
-    params = {
-        "label_key": label_key,
-        "use_rep": use_rep,
-        "layer": layer,
-        "mask_var": mask_var if isinstance(mask_var, str) else None,
-        "unlabeled_category": unlabeled_category,
-        "missing": missing,
-        "test_size": test_size,
-        "group_key": group_key,
-        "random_state": int(random_state) if isinstance(random_state, numbers.Integral) else None,
-    }
-    config, arrays = estimator.to_state()
-    if features.names is not None:
-        config["estimator"]["feature_names"] = [str(name) for name in features.names]
-    uns = {
-        # Not every supported anndata writes None.
-        "params": {name: value for name, value in params.items() if value is not None},
-        "classes": np.asarray(labels.classes.tolist()),
-        "centers": centers,
-        "history": pd.DataFrame(estimator.history_),
-        "quality": _quality(labels.classes, codes, train, held_out, embedding, predicted, centers),
-        "model": {"config": json.dumps(config), "arrays": arrays},
-    }
-
+    _drain(run.reports(), progress=progress)
     if copy:
         adata = adata.to_memory() if adata.isbacked else adata.copy()
-    obsm_key = key_added or "X_ce"
-    _write(adata, obs, {obsm_key: embedding}, {key: uns})
-    logger.info(
-        "    finished (%.1f s): added\n    %r, embedding (adata.obsm)\n    %r and %r (adata.obs)"
-        "\n    %r, errors and map (adata.uns)",
-        time.perf_counter() - start,
-        obsm_key,
-        *obs,
-        key,
-    )
+    run.write(adata)
     return adata if copy else None
-
-
-def _configured(
-    model: CentroidEncoder | None, n_components: int | None, device: str | None
-) -> CentroidEncoder:
-    estimator: CentroidEncoder = CentroidEncoder() if model is None else clone(model)
-    if n_components is not None:
-        estimator.set_params(n_components=n_components)
-    if device is not None:
-        estimator.set_params(device=device)
-    return estimator
-
-
-def _hold_out(
-    adata: AnnData,
-    labels: Labels,
-    codes: NDArray[np.intp],
-    test_size: float,
-    group_key: str | None,
-    seed: int,
-) -> NDArray[np.bool_]:
-    """(n_obs,) mask of the held-out cells."""
-    labeled = codes >= 0
-    held_out = np.zeros(len(codes), dtype=bool)
-    if len(np.unique(codes[labeled])) < len(labels.classes):
-        empty = labels.classes[~np.isin(np.arange(len(labels.classes)), codes)]
-        raise ValueError(f"no cell of {_listed(empty)} is left without missing values")
-    if group_key is not None:
-        groups = read_groups(adata, group_key, labeled)
-        if test_size:
-            held_out[labeled] = grouped_holdout(codes[labeled], groups[labeled], test_size, seed)
-    elif test_size:
-        held_out[labeled] = stratified_holdout(codes[labeled], test_size, seed)
-    n_train = np.bincount(codes[labeled & ~held_out], minlength=len(labels.classes))
-    n_test = np.bincount(codes[held_out], minlength=len(labels.classes))
-    if not n_train.all():
-        raise ValueError(
-            f"every choice of held-out groups of obs[{group_key!r}] takes all cells of a class, "
-            f"here of {_listed(labels.classes[n_train == 0])}; leave out group_key, or mark that "
-            "class as unlabeled"
-        )
-    if test_size and not n_test.all():
-        logger.warning(
-            "no cell of %s is held out: too few cells to split%s",
-            _listed(labels.classes[n_test == 0]),
-            "" if group_key is None else f" by obs[{group_key!r}]",
-        )
-    return held_out
-
-
-def _listed(classes: pd.Index) -> str:
-    names = ", ".join(repr(name) for name in classes[:10])
-    return f"{names} and {len(classes) - 10} more" if len(classes) > 10 else names
 
 
 def _drain(reports: Generator[Report, None, None], *, progress: bool) -> None:
@@ -310,65 +173,3 @@ def _drain(reports: Generator[Report, None, None], *, progress: bool) -> None:
             # there and nothing could be kept, this raises it again.
             with suppress(StopIteration):
                 reports.throw(KeyboardInterrupt())
-
-
-def _quality(
-    classes: pd.Index,
-    codes: NDArray[np.intp],
-    train: NDArray[np.bool_],
-    held_out: NDArray[np.bool_],
-    embedding: NDArray[np.float32],
-    predicted: NDArray[np.intp],
-    centers: NDArray[np.float64],
-) -> dict[str, Any]:
-    n_classes = len(classes)
-    quality: dict[str, Any] = {}
-    per_class: dict[str, object] = {"class": [str(name) for name in classes]}
-    reference = embedding[train]
-    for name, mask in (("train", train), ("test", held_out)):
-        errors = Errors.count(
-            codes[mask],
-            knn=knn_predict(reference, codes[train], None if name == "train" else embedding[mask]),
-            voronoi=nearest_center(embedding[mask], centers),
-            decoder=predicted[mask],
-            largest_class=int(np.bincount(codes[train]).argmax()),
-            n_classes=n_classes,
-        )
-        quality[name] = {
-            "n": errors.n,
-            **{
-                f"{field}_error": value
-                for field, value in asdict(errors).items()
-                if isinstance(value, float)
-            },
-            "at_chance": errors.at_chance(),
-        }
-        per_class[f"n_{name}"] = errors.class_n
-        for rule in ("knn", "voronoi", "decoder"):
-            per_class[f"{name}_{rule}_error"] = getattr(errors, f"class_{rule}")
-    quality["per_class"] = pd.DataFrame(per_class)
-    return quality
-
-
-def _write(adata: AnnData, obs: dict[str, Any], obsm: dict[str, Any], uns: dict[str, Any]) -> None:
-    """Write all results, or leave `adata` as it was."""
-    if adata.is_view:
-        # A view becomes a copy when it is written to; here only once the copy is complete.
-        actual = adata.copy()
-        _write(actual, obs, obsm, uns)
-        adata._init_as_actual(actual)
-        return
-    absent = object()
-    written: list[tuple[Any, str, Any]] = []
-    try:
-        for mapping, values in ((adata.obs, obs), (adata.obsm, obsm), (adata.uns, uns)):
-            for name, value in values.items():
-                written.append((mapping, name, mapping.get(name, absent)))
-                mapping[name] = value
-    except BaseException:
-        for mapping, name, before in reversed(written):
-            if before is not absent:
-                mapping[name] = before
-            elif name in mapping:
-                del mapping[name]
-        raise

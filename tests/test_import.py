@@ -1,0 +1,97 @@
+"""What `import centroid_encoder` does and offers, and the manifest for napari."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import npe2
+import pytest
+
+import centroid_encoder as ce
+
+ROOT = Path(__file__).parents[1]
+HEAVY = (
+    *("torch", "scanpy", "anndata", "matplotlib", "sklearn", "scipy", "pandas", "numpy"),
+    *("napari", "qtpy", "PySide6", "PyQt6", "PyQt5"),
+)
+
+
+def python(code: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], check=True, capture_output=True, text=True
+    )
+    assert result.stderr == ""
+    return result.stdout.strip()
+
+
+def test_loads_nothing_heavy_until_asked():
+    code = f"import sys, centroid_encoder; print(*set({HEAVY}) & set(sys.modules))"
+    assert python(code) == ""
+
+
+def test_looking_around_loads_nothing_heavy():
+    code = f"""
+import sys, centroid_encoder as ce
+dir(ce), ce.__version__, ce.__all__, hasattr(ce, "nonsense")
+print(*set({HEAVY}) & set(sys.modules))
+"""
+    assert python(code) == ""
+
+
+def test_each_part_loads_only_what_it_needs():
+    code = """
+import sys, centroid_encoder as ce
+ce.CentroidEncoder()
+print(*{"anndata", "scanpy", "matplotlib"} & set(sys.modules))
+ce.tl, ce.pl
+print(*{"qtpy", "PySide6", "PyQt6", "PyQt5", "napari"} & set(sys.modules))
+"""
+    assert python(code) == ""
+
+
+def test_names_resolve():
+    assert set(ce.__all__) == {"CentroidEncoder", "load", "pl", "tl"}
+    for name in ce.__all__:
+        assert getattr(ce, name) is not None
+        assert name in dir(ce)
+    for part in (ce.pl, ce.tl):
+        assert part.__all__ == sorted(part.__all__)
+        for name in part.__all__:
+            assert callable(getattr(part, name))
+
+
+def test_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="'centroid_encoder' has no attribute 'umap'"):
+        _ = ce.umap
+    assert not hasattr(ce, "__path_that_is_not_there__")
+
+
+def test_version_is_that_of_the_distribution():
+    assert ce.__version__ == version("centroid-encoder")
+    assert re.match(r"\d+\.\d+\.\d+", ce.__version__)
+
+
+class TestManifest:
+    FILE = ROOT / "src" / "centroid_encoder" / "napari.yaml"
+
+    def test_is_valid(self):
+        manifest = npe2.PluginManifest.from_file(self.FILE)
+        assert manifest.name == "centroid-encoder"
+        assert manifest.display_name == "Centroid-Encoder"
+        manifest.validate_imports()
+
+    def test_is_found_by_napari(self):
+        manifest = npe2.PluginManifest.from_distribution("centroid-encoder")
+        assert manifest.package_version == ce.__version__
+
+    def test_is_linked_from_the_top(self):
+        link = ROOT / "napari.yaml"
+        # Windows checks a link out as a file that holds its target.
+        target = os.readlink(link) if link.is_symlink() else link.read_text().strip()
+        assert (ROOT / target).resolve() == self.FILE.resolve()
+        assert not Path(target).is_absolute()

@@ -1,0 +1,83 @@
+"""Real files with real oddities; skipped, with the reason, where the data folder is not."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import anndata as ad
+import numpy as np
+import pytest
+from scipy import sparse
+
+import centroid_encoder as ce
+from benchmarks.datasets import data_folder
+
+
+@pytest.fixture
+def folder() -> Path:
+    found = data_folder()
+    if found is None:
+        pytest.skip("no folder of data sets: set CE_DATA to where they lie (benchmarks/datasets)")
+    return found
+
+
+@pytest.fixture
+def fast() -> ce.CentroidEncoder:
+    return ce.CentroidEncoder(hidden=(64,), max_epochs=10)
+
+
+# The layout on disk that anndata wrote before 0.8.
+@pytest.mark.filterwarnings("ignore::anndata.OldFormatWarning")
+@pytest.mark.filterwarnings("ignore:Moving element from .uns:FutureWarning")
+def test_old_file_with_classes_of_one_cell(folder, fast, unchanged, caplog, tmp_path):
+    adata = ad.read_h5ad(folder / "scimap_example" / "example_data.h5ad")
+    counts = adata.obs["phenotype"].value_counts()
+    assert counts.min() == 1
+    assert len(counts) == 25
+    with unchanged(adata):
+        result = ce.tl.centroid_encoder(adata, "phenotype", model=fast, progress=False, copy=True)
+    too_small = result.obs["phenotype"].isin(counts.index[counts < 5])
+    assert (result.obs["ce_split"][too_small] == "train").all()
+    assert "too few cells to split" in caplog.text
+    for name in counts.index[counts < 5]:
+        assert repr(name) in caplog.text
+    ce.pl.voronoi(result, show=False, save=tmp_path / "voronoi.png")
+    assert not result.uns["ce"]["quality"]["test"]["at_chance"]
+
+
+def test_imaging_table_with_cells_that_lack_a_compartment(folder, fast):
+    adata = ad.read_h5ad(folder / "vectra_6plex" / "cells.h5ad")
+    with pytest.raises(ValueError, match=r"NaN .* in 17 of 6072 cells; the first is 'Cytoplasm"):
+        ce.tl.centroid_encoder(adata, "phenotype", progress=False)
+    gaps = np.isnan(adata.X).any(axis=1)
+
+    dropped = ce.tl.centroid_encoder(
+        adata, "phenotype", model=fast, missing="drop", progress=False, copy=True
+    )
+    assert (np.isnan(dropped.obsm["X_ce"]).any(axis=1) == gaps).all()
+    ce.tl.centroid_encoder(adata, "phenotype", model=fast, missing="mean", progress=False)
+    assert np.isfinite(adata.obsm["X_ce"]).all()
+    for result in (dropped, adata):
+        assert result.uns["ce"]["quality"]["test"]["knn_error"] < 0.25
+
+
+def test_whole_transcriptome_stays_sparse(folder, fast, unchanged):
+    adata = ad.read_h5ad(folder / "pbmc3k" / "pbmc3k_annotated.h5ad")
+    assert sparse.issparse(adata.X)
+    with unchanged(adata):
+        result = ce.tl.centroid_encoder(adata, "classified", model=fast, progress=False, copy=True)
+    assert ce.tl.fitted_model(result).n_features_in_ == 13_714
+    # Naming the largest class would be wrong for three cells in four.
+    assert result.uns["ce"]["quality"]["test"]["knn_error"] < 0.35
+
+
+def test_donors_stay_whole(folder, fast, caplog):
+    caplog.set_level(logging.INFO, "centroid_encoder")
+    adata = ad.read_h5ad(folder / "pbmc_3tech" / "pbmc_3tech.h5ad")
+    ce.tl.centroid_encoder(adata, "cell_type", group_key="donor", model=fast, progress=False)
+    sides = adata.obs.groupby("donor", observed=True)["ce_split"].unique()
+    assert sorted(map(list, sides)) == [["test"], ["train"], ["train"]]
+    assert adata.uns["ce"]["quality"]["test"]["knn_error"] < 0.35
+    # Every class of the three chemistries can be trained on.
+    assert (adata.uns["ce"]["quality"]["per_class"]["n_train"] > 0).all()

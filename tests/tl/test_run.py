@@ -1,0 +1,96 @@
+"""A training in three steps, as the viewer takes them: read, train in a thread, write."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+import centroid_encoder as ce
+from centroid_encoder.core.training import StoppedTooEarly
+from centroid_encoder.tl._run import Run
+
+
+def test_equals_the_tool(cells, fast):
+    expected = ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False, copy=True)
+    run = Run(cells, "cell_type", model=fast)
+    assert len(list(run.reports())) == 5
+    run.write(cells)
+    assert_array_equal(cells.obsm["X_ce"], expected.obsm["X_ce"])
+    assert cells.obs.equals(expected.obs)
+    assert cells.uns["ce"]["model"]["config"] == expected.uns["ce"]["model"]["config"]
+
+
+def test_touches_no_anndata_before_it_writes(cells, fast, unchanged):
+    with unchanged(cells):
+        run = Run(cells, "cell_type", model=fast)
+        list(run.reports(snapshot=lambda: True))
+    assert list(cells.obsm) == []
+    run.write(cells)
+    assert list(cells.obsm) == ["X_ce"]
+
+
+def test_reports_embed_the_cells_that_take_part(cells, fast):
+    cells.X[[3, 5]] = np.nan
+    run = Run(cells, "cell_type", model=fast, missing="drop")
+    *_, last = run.reports(snapshot=lambda: True)
+    assert last.embedding.shape == (118, 2)
+    assert_array_equal(np.flatnonzero(~run.kept), [3, 5])
+    run.write(cells)
+    assert_array_equal(cells.obsm["X_ce"][run.kept], last.embedding)
+    assert_array_equal(cells.obs["ce_split"] == "test", run.held_out)
+    assert_array_equal(cells.obs["ce_split"] == "train", run.train)
+
+
+def test_says_which_class_a_cell_is_of(cells, fast):
+    cells.obs.iloc[:4, 0] = np.nan
+    run = Run(cells, "cell_type", model=fast)
+    assert_array_equal(run.codes[:4], -1)
+    assert_array_equal(run.classes[run.codes[4:]], cells.obs["cell_type"][4:])
+
+
+@pytest.mark.parametrize("end", ["not begun", "closed", "stopped too early"])
+def test_has_nothing_to_write_before_the_training_has_ended(cells, fast, unchanged, end):
+    run = Run(cells, "cell_type", model=fast)
+    reports = run.reports(stop=lambda: end == "stopped too early")
+    if end == "closed":
+        next(reports)
+        reports.close()
+    if end == "stopped too early":
+        with pytest.raises(StoppedTooEarly):
+            next(reports)
+    with unchanged(cells), pytest.raises(RuntimeError, match="the training has not ended"):
+        run.write(cells)
+
+
+def test_stopped_keeps_the_best_state(cells, fast):
+    run = Run(cells, "cell_type", model=fast)
+    stop = threading.Event()
+    for report in run.reports(stop=stop.is_set):
+        if report.step == 2:
+            stop.set()
+    run.write(cells)
+    assert list(cells.uns["ce"]["history"]["epoch"]) == [1, 2]
+    assert_array_equal(ce.tl.fitted_model(cells).transform(cells.to_df()), cells.obsm["X_ce"])
+
+
+def test_trains_in_a_thread_to_the_same_bits(cells, fast):
+    expected = ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False, copy=True)
+    run = Run(cells, "cell_type", model=fast)
+    failures: list[Any] = []
+
+    def work() -> None:
+        try:
+            list(run.reports())
+        except BaseException as error:  # to be seen outside of the thread
+            failures.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert not failures
+    run.write(cells)
+    assert_array_equal(cells.obsm["X_ce"], expected.obsm["X_ce"])
