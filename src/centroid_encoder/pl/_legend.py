@@ -93,7 +93,7 @@ def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating])
     texts = [
         ax.text(
             *center,
-            textwrap.fill(name, 24, max_lines=4, placeholder=" …"),
+            _wrapped(name),
             ha="center",
             va="center",
             fontsize="small" if len(names) <= 12 else "x-small",
@@ -120,6 +120,12 @@ def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating])
         gap = ax.transData.transform([center, position])
         if np.hypot(*(gap[1] - gap[0])) > size[1] / 2:
             ax.plot(*np.stack([center, position]).T, color=color, linewidth=0.6, zorder=3)
+
+
+def _wrapped(name: str) -> str:
+    """Break a long name into up to four lines of similar length."""
+    n_lines = min(len(name) // 24 + 1, 4)
+    return textwrap.fill(name, len(name) // n_lines + 6, max_lines=4, placeholder=" …")
 
 
 def _apart(
