@@ -381,6 +381,15 @@ def test_wrong_parameters_are_named(params: dict, words: str, iris: tuple) -> No
         quick(**params).fit(*iris)
 
 
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_missing_labels_are_counted(missing: object, iris: tuple) -> None:
+    X, y = iris
+    y = y.astype(object)
+    y[[3, 5]] = missing
+    with pytest.raises(ValueError, match="y has 2 missing labels"):
+        quick().fit(X, y)
+
+
 def test_default_device_is_the_best_there_is(iris: tuple) -> None:
     expected = (
         "cuda"

@@ -305,6 +305,9 @@ class CentroidEncoder(
         if len(y) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} samples, but y has {len(y)} labels")
         index = np.arange(len(y)) if subset is None else np.flatnonzero(subset)
+        unlabeled = sum(label is None or label != label for label in y[index].tolist())
+        if unlabeled:
+            raise ValueError(f"y has {unlabeled} missing labels; leave these samples out")
         check_classification_targets(y[index])
         classes, codes = np.unique(y[index], return_inverse=True)
         if len(classes) < 2:

@@ -128,6 +128,26 @@ def test_features_unrelated_to_the_classes_count_the_same_where_there_are_no_oth
     np.testing.assert_array_equal(standardizer.weight, 1)
 
 
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
+def test_rounding_errors_are_no_relation_to_the_classes(
+    layout: Callable[[Array], Matrix],
+) -> None:
+    # One value in one of six samples: F is 1, the correlation ratio 0 but for rounding.
+    X = np.zeros((6, 1))
+    for value in np.random.default_rng(0).normal(size=50).astype(np.float32):
+        X[0] = value
+        assert fit(layout(np.c_[X, 0 * X]), "supervised").weight.tolist() == [1, 1]
+
+
+def test_float32_csr_is_summed_in_float64() -> None:
+    X = (1000 + np.random.default_rng(0).normal(size=(N_LARGE, 3))).astype(np.float32)
+
+    from_csr, from_dense = fit(sparse.csr_matrix(X)), fit(X)
+
+    np.testing.assert_allclose(from_csr.mean, from_dense.mean, rtol=1e-12)
+    np.testing.assert_allclose(from_csr.scale, from_dense.scale, rtol=1e-8)
+
+
 def test_max_features_keeps_those_of_largest_weight() -> None:
     codes = np.random.default_rng(0).integers(0, 2, 300)
     X = np.random.default_rng(1).normal(size=(300, 6)) + codes[:, None] * [3, 1, 4, 2, 6, 5]

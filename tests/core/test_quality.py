@@ -166,7 +166,7 @@ def test_without_samples_there_are_no_errors() -> None:
         assert np.isnan(getattr(errors, f"balanced_{name}"))
         np.testing.assert_array_equal(getattr(errors, f"class_{name}"), [np.nan] * 3)
     np.testing.assert_array_equal(errors.class_n, [0, 0, 0])
-    assert errors.at_chance()
+    assert not errors.at_chance()
 
 
 @pytest.mark.parametrize("proportions", [[0.5, 0.5], [0.25] * 4, [0.7, 0.2, 0.1]])

@@ -478,10 +478,16 @@ def test_stopped_before_the_first_epoch_of_training_there_is_nothing_to_keep(
     n_batches: int,
 ) -> None:
     problem = make((6, 5), pretrain_epochs=2)
+    asked, enough = [], after(n_batches)
+
+    def stop() -> bool:
+        asked.append(enough())
+        return asked[-1]
 
     with pytest.raises(StoppedTooEarly):
-        drain(problem.train(stop=after(n_batches)))
+        drain(problem.train(stop=stop))
 
+    assert asked == [False] * n_batches + [True]
     assert all(parameter.requires_grad for parameter in problem.network.parameters())
 
 
@@ -507,6 +513,8 @@ def test_a_merge_cut_short_in_its_first_epoch_leaves_no_trace(how: str) -> None:
 @pytest.mark.parametrize("merge_epochs", [0, 2])
 def test_ctrl_c_between_epochs_keeps_the_best_weights(merge_epochs: int) -> None:
     problem = misleading(make(max_epochs=30, learning_rate=0.02, merge_epochs=merge_epochs))
+    seen = Seen()
+    problem.objective = Spy(problem.objective, seen)
     reports = problem.train()
     losses, weights = [], []
     for _ in range(15):
@@ -519,6 +527,7 @@ def test_ctrl_c_between_epochs_keeps_the_best_weights(merge_epochs: int) -> None
     outcome = end.value.value
     assert outcome.interrupted
     assert len(outcome.reports) == 15
+    assert len(seen.batches) == 15 * 5
     assert np.argmin(losses) < 14
     assert same(problem.weights(), weights[int(np.argmin(losses))])
 
@@ -621,7 +630,7 @@ class Scarce:
             self.failed = None
             self.seen(batch)
             return self.objective.loss(batch)
-        self.failed = weakref.ref(batch.output)
+        self.failed = weakref.ref(batch.code)  # which the graph needs for the decoder's gradient
         if not self.backward:
             raise torch.OutOfMemoryError
         loss = self.objective.loss(batch)
@@ -732,7 +741,7 @@ def test_dropout_zeroes_its_share_of_inputs_and_keeps_their_mean(
     problem = make((), n=5000, d=d, m=d, n_outputs=0)
     problem.objective = Codes()
     problem.config = TrainingConfig(
-        batch_size=801, max_epochs=2, dropout=dropout, learning_rate=0.0
+        batch_size=700, max_epochs=2, dropout=dropout, learning_rate=0.0
     )
     with torch.no_grad():
         problem.network.encoder[0].weight.copy_(torch.eye(d))
@@ -801,6 +810,18 @@ def test_every_stage_has_a_learning_rate_course_of_its_own(
         progress = np.arange(n_steps) / n_steps
         expected = [0.02 * training._schedule(p, schedule) for p in progress]
         np.testing.assert_allclose(of_stage, expected, rtol=0.05, atol=1e-4)
+
+
+def test_optimizers_differ() -> None:
+    def weights(optimizer: str) -> Weights:
+        problem = make(max_epochs=20, optimizer=optimizer, weight_decay=0.01)
+        drain(problem.train())
+        return problem.weights()
+
+    adamw, adam, amsgrad = (weights(name) for name in ("adamw", "adam", "amsgrad"))
+
+    assert not same(adamw, adam)
+    assert not same(adam, amsgrad)
 
 
 def test_weight_decay_of_adam_is_a_penalty_on_the_loss() -> None:

@@ -431,7 +431,7 @@ class TestEstimator:
         ("inf", {"X": np.where(X > 2, np.inf, X)}, ValueError, "infinity"),
         ("one class", {"y": np.repeat("a", 30)}, ValueError, "at least two classes"),
         ("continuous labels", {"y": X[:, 0]}, ValueError, "continuous"),
-        ("NaN labels", {"y": np.where(X[:, 0] > 0, np.nan, 1.0)}, ValueError, "NaN"),
+        ("NaN labels", {"y": np.where(X[:, 0] > 0, np.nan, 1.0)}, ValueError, "missing labels"),
         ("lengths differ", {"y": y[:-1]}, ValueError, "30 samples, but y has 29"),
         ("no samples", {"X": X[:0], "y": y[:0]}, ValueError, "0 sample"),
         ("no features", {"X": X[:, :0]}, ValueError, "0 feature"),

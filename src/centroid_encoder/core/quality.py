@@ -93,12 +93,13 @@ class Errors:
         """Tell whether k-NN beats naming the largest class by no more than sampling noise.
 
         McNemar's test, one-sided at about 5 %: both are counted on the same samples, so only those
-        on which one is right and the other is wrong tell them apart. The samples must be held out.
+        on which one is right and the other is wrong tell them apart. The samples must be held out;
+        without any there is nothing to tell.
         """
         right = np.nan_to_num(self.class_n * (1 - self.class_knn))
         gained = right.sum() - right[self.largest_class]
         lost = self.class_n[self.largest_class] - right[self.largest_class]
-        return not gained - lost > 1.64 * np.sqrt(gained + lost)
+        return self.n > 0 and not gained - lost > 1.64 * np.sqrt(gained + lost)
 
 
 def knn_predict(
