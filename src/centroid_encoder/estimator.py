@@ -325,6 +325,8 @@ class CentroidEncoder(
             np.inf if self.clip is None else self.clip,
             self.max_features,
         )
+        if not np.isfinite(standardizer.scale).all():
+            raise ValueError("X holds values too large to be standardised; rescale it")
         rows = Rows(X, standardizer, device)
         data = self._training_data(rows, index, classes, codes, seed)
         centroids = class_means(rows, data.train, data.labels, len(classes))

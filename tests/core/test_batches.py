@@ -312,8 +312,25 @@ def test_csr_rows_never_become_dense_as_a_whole() -> None:
     np.testing.assert_array_equal(x[[0, 2], [d - 1, 7]], [3, 2])
 
 
+@pytest.mark.parametrize("copy_limit", [0, 2**28])
+def test_features_left_out_of_csr_are_skipped(
+    copy_limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("centroid_encoder.core.batches.COPY_LIMIT", copy_limit)
+    X = sparse.random_array((50, 30), density=0.3, format="csr", rng=np.random.default_rng(0))
+    codes = np.arange(50) % 3
+    standardizer = Standardizer.fit(X, np.arange(50), codes, "supervised", 10.0, 7)
+
+    rows = Rows(X, standardizer, CPU)[torch.tensor([4, 0, 4])]
+
+    np.testing.assert_array_equal(rows, standardizer(X.toarray()[[4, 0, 4]]))
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_csr_in_memory_is_not_copied(dtype: DTypeLike) -> None:
+def test_large_csr_in_memory_is_not_copied(
+    dtype: DTypeLike, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("centroid_encoder.core.batches.COPY_LIMIT", 0)
     n, n_values = 20 * CHUNK, 40
     X = sparse.csr_array(
         (

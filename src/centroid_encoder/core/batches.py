@@ -14,9 +14,12 @@ from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 Scale = Literal["supervised", "feature", "global", "none"]
-CSR: TypeAlias = sparse.csr_matrix[Any] | sparse.csr_array[Any]
-Matrix: TypeAlias = NDArray[Any] | CSR
+# As text: scipy's matrices have no parameters at run time before scipy 1.16.
+CSR: TypeAlias = "sparse.csr_matrix[Any] | sparse.csr_array[Any]"
+Matrix: TypeAlias = "NDArray[Any] | CSR"
 
+COPY_LIMIT = 2**28
+"""Bytes of CSR data up to which a copy without the features left out is made."""
 CHUNK = 4096
 """Rows that pass through the network at once when no gradient is needed."""
 
@@ -170,6 +173,13 @@ class Rows:
             self._dense = torch.from_numpy(dense).to(device)
             return
         csr: CSR = _without_duplicates(X)
+        column = np.full(X.shape[1], -1)
+        column[kept] = np.arange(self.n_inputs)
+        if self.n_inputs < X.shape[1] and csr.data.nbytes + csr.indices.nbytes <= COPY_LIMIT:
+            # Without the features left out, each batch is made in a fraction of the time.
+            csr = csr[:, kept]
+            column = np.arange(self.n_inputs)
+        self._column = torch.from_numpy(column).to(device)
         self._indptr = torch.from_numpy(csr.indptr.astype(np.int64)).to(device)
         self._indices = _to_tensor(csr.indices, device)
         # Differences in float64, as for dense data; MPS has none.
@@ -177,10 +187,6 @@ class Rows:
         narrow = np.can_cast(csr.dtype, np.float32) or dtype == torch.float32
         data = csr.data.astype(np.float32 if narrow else np.float64, copy=False)
         self._data = _to_tensor(data, device)
-        # Features left out are skipped on the fly: selecting columns would copy the matrix.
-        column = np.full(X.shape[1], -1)
-        column[kept] = np.arange(self.n_inputs)
-        self._column = torch.from_numpy(column).to(device)
         self._mean, self._scale, self._weight = (
             torch.from_numpy(values[kept]).to(dtype).to(device)
             for values in (standardizer.mean, standardizer.scale, standardizer.weight)

@@ -15,6 +15,8 @@ from sklearn.neighbors import KNeighborsClassifier
 Labels = NDArray[np.integer]
 
 N_NEIGHBORS = 5
+CHUNK = 65_536
+"""Points whose distances to all centers are in memory at once."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,11 @@ def nearest_center(
     embedding: NDArray[np.floating], centers: NDArray[np.floating]
 ) -> NDArray[np.intp]:
     """Class whose center is nearest: the Voronoi cell in which each (n, m) point lies."""
-    return np.asarray(cdist(embedding, centers).argmin(axis=1), dtype=np.intp)
+    parts = [
+        cdist(embedding[start : start + CHUNK], centers).argmin(axis=1)
+        for start in range(0, len(embedding), CHUNK)
+    ]
+    return np.concatenate([np.empty(0, dtype=np.intp), *parts])
 
 
 def class_centers(

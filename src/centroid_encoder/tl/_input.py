@@ -247,7 +247,7 @@ def _in_memory(X: Any, where: str) -> Matrix:
         logger.info("    loading %s into memory", where)
         X = X.to_memory()
     if sparse.issparse(X):
-        return cast(sparse.csr_array[Any], cast(Any, X).tocsr())
+        return cast("sparse.csr_array[Any]", cast(Any, X).tocsr())
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.float64), np.nan)
     return np.asarray(X)

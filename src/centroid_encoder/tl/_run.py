@@ -282,8 +282,9 @@ def _quality(
                 for field, value in asdict(errors).items()
                 if isinstance(value, float)
             },
-            "at_chance": errors.at_chance(),
         }
+        if name == "test":
+            quality[name]["at_chance"] = errors.at_chance()
         per_class[f"n_{name}"] = errors.class_n
         for rule in ("knn", "voronoi", "decoder"):
             per_class[f"{name}_{rule}_error"] = getattr(errors, f"class_{rule}")
