@@ -21,6 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import centroid_encoder as ce
 from centroid_encoder.core.objective import CentroidTargets
+from centroid_encoder.core.splits import stratified_holdout
 from centroid_encoder.core.state import InvalidStateError
 from centroid_encoder.core.training import StoppedTooEarly
 from centroid_encoder.recipes import RECIPES
@@ -338,6 +339,18 @@ def test_subset_trains_on_it_alone_and_reports_all(iris: tuple) -> None:
     assert_array_equal(again.transform(X), model.transform(X))
     assert reports[-1].embedding.shape == (150, 2)
     assert_allclose(reports[-1].embedding, model.transform(X), atol=1e-5)
+
+
+def test_validation_samples_shape_nothing_that_is_fitted(iris: tuple) -> None:
+    X, y = iris
+    validates = stratified_holdout(np.unique(y, return_inverse=True)[1], 0.2, seed=0)
+    changed = X.copy()
+    changed[validates] *= -3
+    one, other = (quick(validation_fraction=0.2).fit(data, y) for data in (X, changed))
+    assert_array_equal(other.feature_weights_, one.feature_weights_)
+    assert_array_equal(other.centroids_, one.centroids_)
+    assert one.history_["loss"] == other.history_["loss"]
+    assert one.history_["validation_loss"] != other.history_["validation_loss"]
 
 
 def test_out_of_memory_halves_the_batch_and_says_so(

@@ -6,7 +6,7 @@ import numbers
 import os
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, Literal, Self, TypeGuard, cast, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 import numpy as np
 import torch
@@ -39,9 +39,16 @@ from centroid_encoder.core.training import (
     never,
     train,
 )
+from centroid_encoder.portable import (
+    HISTORY,
+    classes_from,
+    history_from,
+    is_list_of,
+    jsonable,
+    params_from,
+)
 from centroid_encoder.recipes import RECIPES
 
-HISTORY = ("stage", "epoch", "loss", "validation_loss", "validation_error")
 SAMPLES_SEEN = 300_000
 """Training samples that ``max_epochs="auto"`` wants the network to see."""
 STEPS_PER_EPOCH = 32
@@ -317,10 +324,11 @@ class CentroidEncoder(
         seed = draw_seed(self.random_state)
         generator = torch.Generator().manual_seed(seed)
         device = resolve_device(self.device)
+        validates = self._validation(codes, seed)
         standardizer = Standardizer.fit(
             X,
-            index,
-            codes,
+            index[~validates],
+            codes[~validates],
             self.scale,
             np.inf if self.clip is None else self.clip,
             self.max_features,
@@ -328,7 +336,7 @@ class CentroidEncoder(
         if not np.isfinite(standardizer.scale).all():
             raise ValueError("X holds values too large to be standardised; rescale it")
         rows = Rows(X, standardizer, device)
-        data = self._training_data(rows, index, classes, codes, seed)
+        data = self._training_data(rows, index, classes, codes, validates)
         centroids = class_means(rows, data.train, data.labels, len(classes))
         targets = CentroidTargets.fit(centroids, self.output, device)
         architecture = Architecture(
@@ -372,7 +380,9 @@ class CentroidEncoder(
         nowhere = np.full((len(classes), architecture.n_components), np.nan)
         fitted = FittedMap(architecture, standardizer, network, targets, nowhere)
         fitted.centers = class_centers(fitted.embed(X[index]), codes, len(classes))
-        self.history_ = _history(outcome.reports)
+        self.history_ = {
+            name: [getattr(report, name) for report in outcome.reports] for name in HISTORY
+        }
         self._set_fitted(classes, fitted)
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -470,7 +480,7 @@ class CentroidEncoder(
         params = self.get_params(deep=False)
         names = getattr(self, "feature_names_in_", None)
         config["estimator"] = {
-            "params": {name: _jsonable(value) for name, value in params.items()},
+            "params": {name: jsonable(value) for name, value in params.items()},
             "classes": self.classes_.tolist(),
             "classes_dtype": self.classes_.dtype.str,
             "feature_names": None if names is None else names.tolist(),
@@ -500,16 +510,16 @@ class CentroidEncoder(
         stored = config.get("estimator")
         if not isinstance(stored, dict):
             raise InvalidStateError("the model's config lacks 'estimator'")
-        self = cls(**_stored_params(stored.get("params"), set(cls().get_params())))
-        classes = _stored_classes(stored, len(fitted.centers))
+        self = cls(**params_from(stored.get("params"), set(cls().get_params())))
+        classes = classes_from(stored, len(fitted.centers))
         names = stored.get("feature_names")
         n_features = fitted.architecture.n_features
         if names is not None:
-            if not _is_list_of(names, str) or len(names) != n_features:
+            if not is_list_of(names, str) or len(names) != n_features:
                 raise InvalidStateError("'feature_names' must be one string for each feature")
             self.feature_names_in_ = np.array(names, dtype=object)
         self.n_features_in_ = n_features
-        self.history_ = _stored_history(stored.get("history"))
+        self.history_ = history_from(stored.get("history"))
         self._set_fitted(classes, fitted)
         return self
 
@@ -553,22 +563,26 @@ class CentroidEncoder(
             raise ValueError(f"X has {Z.shape[1]} columns, but the embedding has {n_components}")
         return Z
 
+    def _validation(self, codes: NDArray[np.intp], seed: int) -> NDArray[np.bool_]:
+        """(n_train,) mask of the samples that shape nothing until they are merged back."""
+        if not self.validation_fraction:
+            return np.zeros(len(codes), dtype=bool)
+        validates = stratified_holdout(codes, self.validation_fraction, seed)
+        if not validates.any():
+            raise ValueError(
+                f"no class has the {np.ceil(1 / self.validation_fraction):.0f} samples that "
+                f"validation_fraction={self.validation_fraction} needs"
+            )
+        return validates
+
     def _training_data(
         self,
         rows: Rows,
         index: NDArray[np.intp],
         classes: NDArray[Any],
         codes: NDArray[np.intp],
-        seed: int,
+        validates: NDArray[np.bool_],
     ) -> TrainingData:
-        validates = np.zeros(len(index), dtype=bool)
-        if self.validation_fraction:
-            validates = stratified_holdout(codes, self.validation_fraction, seed)
-            if not validates.any():
-                raise ValueError(
-                    f"no class has the {np.ceil(1 / self.validation_fraction):.0f} samples that "
-                    f"validation_fraction={self.validation_fraction} needs"
-                )
         labels = np.full(rows.n_rows, -1)
         labels[index] = codes
         weights = None
@@ -701,10 +715,6 @@ def draw_seed(random_state: RandomState) -> int:
     )
 
 
-def _history(reports: Sequence[Report]) -> dict[str, list[Any]]:
-    return {name: [getattr(report, name) for report in reports] for name in HISTORY}
-
-
 def _check_number(
     name: str,
     value: object,
@@ -722,60 +732,3 @@ def _check_number(
         upper = "" if below == np.inf else f" and below {below:g}"
         bound = f"{'above' if open_ else 'at least'} {least:g}{upper}"
         raise ValueError(f"{name} must be {bound}; got {value!r}")
-
-
-def _jsonable(value: object) -> object:
-    """Return a parameter as JSON knows it; sources of randomness other than an int are dropped."""
-    if isinstance(value, np.random.Generator | np.random.RandomState):
-        return None
-    if isinstance(value, Mapping):
-        # JSON's keys are strings; class labels need not be.
-        return {"weights": [[_jsonable(key), float(weight)] for key, weight in value.items()]}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-        return [int(width) for width in value]
-    return value
-
-
-def _stored_params(params: object, known: set[str]) -> dict[str, Any]:
-    if not isinstance(params, dict) or set(params) != known:
-        raise InvalidStateError("the model's config lacks a complete 'params'")
-    params = dict(params)
-    if isinstance(params["hidden"], list):
-        params["hidden"] = tuple(params["hidden"])
-    if isinstance(params["class_weight"], dict):
-        try:
-            params["class_weight"] = dict(params["class_weight"]["weights"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidStateError("'class_weight' is not readable") from error
-    return params
-
-
-def _stored_classes(stored: Mapping[str, Any], n_classes: int) -> NDArray[Any]:
-    values, dtype = stored.get("classes"), stored.get("classes_dtype")
-    allowed = {"O": str, "U": str, "i": int, "u": int, "b": bool, "f": float}
-    kind = dtype[1:2] if isinstance(dtype, str) else ""
-    if kind not in allowed or not _is_list_of(values, allowed[kind]) or len(values) != n_classes:
-        raise InvalidStateError("'classes' must hold one label of one type for each class")
-    try:
-        return np.array(values, dtype=dtype)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidStateError(f"'classes' are not readable: {error}") from error
-
-
-def _stored_history(history: object) -> dict[str, list[Any]]:
-    if not isinstance(history, dict) or set(history) != set(HISTORY):
-        raise InvalidStateError("the model's config lacks a complete 'history'")
-    columns = list(history.values())
-    if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
-        raise InvalidStateError("'history' must be lists of one length")
-    if not _is_list_of(history["stage"], str):
-        raise InvalidStateError("'history' must name the stage of every epoch")
-    return {
-        name: [np.nan if value is None else value for value in history[name]] for name in HISTORY
-    }
-
-
-def _is_list_of(values: object, kind: type) -> TypeGuard[list[Any]]:
-    return isinstance(values, list) and all(type(value) is kind for value in values)
