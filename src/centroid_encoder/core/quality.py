@@ -69,7 +69,7 @@ class Errors:
             per_class[present] = wrong[present] / class_n[present]
             if not len(labels):
                 return np.nan, np.nan, per_class
-            return wrong.sum() / len(labels), float(per_class[present].mean()), per_class
+            return float(wrong.sum() / len(labels)), float(per_class[present].mean()), per_class
 
         knn_error, balanced_knn, class_knn = shares(knn)
         voronoi_error, balanced_voronoi, class_voronoi = shares(voronoi)
