@@ -127,6 +127,16 @@ def test_same_map_from_any_container(container: type, max_features: int | None) 
     assert_allclose(other.transform(held), dense.transform(X), atol=2e-3)
 
 
+def test_entries_of_one_sparse_cell_are_summed(iris: tuple) -> None:
+    X, y = sparse.csr_array(iris[0]), iris[1]
+    halves = sparse.csr_array(
+        (np.repeat(X.data / 2, 2), np.repeat(X.indices, 2), X.indptr * 2), shape=X.shape
+    )
+    model = quick().fit(halves, y)
+    assert halves.nnz == 2 * X.nnz
+    assert_array_equal(model.transform(halves), quick().fit(X, y).transform(X))
+
+
 def test_works_in_pipeline_grid_search_and_cross_validation(iris: tuple) -> None:
     X, y = iris
     pipeline = make_pipeline(FunctionTransformer(np.log1p), quick(max_epochs=60))

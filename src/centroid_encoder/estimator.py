@@ -11,7 +11,6 @@ from typing import Any, Literal, Self, cast, get_args
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 from sklearn.base import (
     BaseEstimator,
     ClassifierMixin,
@@ -546,11 +545,7 @@ class CentroidEncoder(
         return tags
 
     def _checked(self, X: ArrayLike | Matrix, *, reset: bool) -> Matrix:
-        X = validate_data(self, X, reset=reset, accept_sparse="csr")
-        if sparse.issparse(X) and not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
-        return cast(Matrix, X)
+        return cast(Matrix, validate_data(self, X, reset=reset, accept_sparse="csr"))
 
     def _embedded(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         check_is_fitted(self)

@@ -26,7 +26,7 @@ class Network(nn.Module):
     """Autoencoder-shaped network f = h∘g with a linear bottleneck and a linear output.
 
     The encoder g has the layers ``n_inputs → hidden[0] → … → hidden[-1] → n_components``; the
-    decoder h mirrors the widths with weights of its own (paper, section 3).
+    decoder h mirrors the widths with weights of its own, as in the paper.
 
     Layer-freeze pre-training needs no surgery on the network: stage *s* trains the sub-network
     that ends at encoder layer *s* and resumes at the decoder layer that mirrors it, so a stage is

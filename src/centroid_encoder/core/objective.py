@@ -51,7 +51,8 @@ class Objective(Protocol):
 class CentroidTargets:
     """Centroid targets: every sample is mapped to the centroid of its class.
 
-    The loss is the paper's equation 1, averaged over samples and output coordinates.
+    The loss is the paper's, ‖c_j − f(x)‖² for a sample x of class j, averaged over samples and
+    output coordinates.
 
     All targets lie in the affine span of the M centroids. With ``output="span"`` the network's
     output is expressed in an orthonormal basis of that span (at most M − 1 coordinates), scaled to

@@ -115,7 +115,7 @@ def train(
     """Train `network` in place, yielding one report per epoch.
 
     Layer-freeze pre-training (if any), training, and training on with the validation rows merged
-    back (if any), as in section 3 of the paper. When the generator returns, the network carries
+    back (if any), as in the paper. When the generator returns, the network carries
     the weights of the epoch with the smallest validation loss, or the last ones where there are no
     validation rows; also when `stop` said so, or when a KeyboardInterrupt arrived.
 
