@@ -5,18 +5,26 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.up-to-date
 
-.PHONY: help env demo test lint format docs constraints clean
+# Tests open their windows on a virtual screen, and so does the demo where there is no real one.
+ifeq ($(shell uname),Linux)
+XVFB := xvfb-run --auto-servernum --server-args='-screen 0 1600x1000x24'
+endif
+HEADLESS := $(if $(DISPLAY)$(WAYLAND_DISPLAY),,$(XVFB))
+
+.PHONY: help env demo test lint format docs constraints screen clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: $(ENV)  ## Build .venv; nothing to do when it is up to date
 
-demo: $(ENV)  ## Train on real cells; write demo/pbmc68k.h5ad and demo/voronoi.png
-	@$(BIN)/python examples/demo.py
+demo: XVFB := $(HEADLESS)
+demo: screen  ## Train on real cells and open napari on them; write demo/
+	@$(if $(HEADLESS),echo 'No screen here: napari opens on a virtual one.')
+	@$(XVFB) $(BIN)/python examples/demo.py $(if $(HEADLESS),--headless)
 
-test: $(ENV)  ## Run the tests; make test ARGS="-k voronoi" picks some
-	@$(BIN)/python -m pytest -n 2 $(ARGS)
+test: screen  ## Run the tests; make test ARGS="-k voronoi" picks some
+	@$(XVFB) $(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(ENV)  ## Check style, types and that imports run one way
 	$(BIN)/ruff check
@@ -36,7 +44,7 @@ constraints:  ## Pin the newest releases anew; PyTorch's pin stays as it is
 	@rm -rf build/env && $(PYTHON) -m venv build/env
 	@build/env/bin/python -m pip install -qq --upgrade pip
 	@build/env/bin/python -m pip install -qq "$$(grep '^torch==' constraints.txt)"
-	@build/env/bin/python -m pip install -qq --editable . --group dev
+	@build/env/bin/python -m pip install -qq --editable '.[napari]' --group dev
 	@{ grep '^#' constraints.txt; \
 	   build/env/bin/python -m pip freeze --all --exclude-editable --exclude setuptools; } \
 	  | sed 's/+cpu$$//' > build/constraints.txt
@@ -56,21 +64,39 @@ $(ENV): pyproject.toml constraints.txt
 	@$(PIP) install -qq --upgrade pip -c constraints.txt
 	@$(PIP) install -qq torch -c constraints.txt
 	@echo 'Installing centroid-encoder and its development tools, a minute or two ...'
-	@$(PIP) install -qq --editable . --group dev -c constraints.txt
+	@$(PIP) install -qq --editable '.[napari]' --group dev -c constraints.txt
 	@touch $@
 	@echo 'Ready: .venv'
+
+# What the system lacks: $(call apt-get,packages,why).
+define apt-get
+if { [ "$$(id -u)" = 0 ] || [ -n "$(SUDO)" ]; } && command -v apt-get >/dev/null; then \
+  echo 'Installing $(strip $(2)) ...'; \
+  $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -qq --no-install-recommends $(1) >/dev/null; \
+else \
+  echo 'This system lacks $(strip $(2)). Run: sudo apt-get install $(1)' >&2; exit 1; \
+fi
+endef
 
 # Debian ships Python without ensurepip, which venv needs; python3.X-venv has it.
 .PHONY: .venv
 .venv: package = $(shell $(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')
 .venv:
-	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    echo 'Installing $(package), which this Python needs to make environments ...'; \
-	    apt-get update -qq && \
-	    DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends $(package) >/dev/null; \
-	  else \
-	    echo 'This Python cannot make environments. Run: sudo apt-get install $(package)' >&2; exit 1; \
-	  fi; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || \
+	  { $(call apt-get,$(package),what this Python needs to make environments); }
 	@echo "Creating .venv with $$($(PYTHON) --version) ..."
 	@$(PYTHON) -m venv --clear .venv
+
+# The plugin with which Qt speaks to X11 is linked to all that Qt needs of the system.
+QT := .venv/lib/python*/site-packages/PySide6/Qt/plugins/platforms/libqxcb.so
+LIBRARIES := libdbus-1-3 libegl1 libfontconfig1 libgl1 libglib2.0-0 libxcb-cursor0 libxcb-icccm4 \
+  libxcb-image0 libxcb-keysyms1 libxcb-randr0 libxcb-render-util0 libxcb-shape0 libxcb-sync1 \
+  libxcb-xfixes0 libxcb-xkb1 libxkbcommon-x11-0
+
+screen: $(ENV)  ## Install what windows need of the system: make screen SUDO=sudo
+ifeq ($(shell uname),Linux)
+	@{ [ -z "$(XVFB)" ] || { command -v xvfb-run && command -v xauth; } >/dev/null; } && \
+	  ! ldd $(QT) | grep -q 'not found' || \
+	  { $(call apt-get,xauth xvfb $(LIBRARIES),a virtual screen or libraries of Qt); }
+endif

@@ -11,11 +11,13 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics import balanced_accuracy_score, zero_one_loss
 from sklearn.neighbors import KNeighborsClassifier
 
+from centroid_encoder.core import quality
 from centroid_encoder.core.quality import (
     N_NEIGHBORS,
     Errors,
     class_centers,
     knn_predict,
+    misplacement_depth,
     nearest_center,
 )
 
@@ -110,6 +112,92 @@ def test_voronoi_prediction_is_the_nearest_center(case: tuple[Array, Labels, Arr
     expected = [np.square(centers - query).sum(axis=1).argmin() for query in queries]
 
     np.testing.assert_array_equal(nearest_center(queries, centers), expected)
+
+
+def test_a_point_on_a_border_lies_in_its_own_cell() -> None:
+    centers = np.array([[0.0, 0], [2, 0], [0, 2]])
+    points = np.array([[1.0, 1]] * 4 + [[1.5, 0], [0.5, 0]])
+
+    # All three are as near to the first four, 1 and 0 are the nearest of the others.
+    found = nearest_center(points, centers, np.array([0, 1, 2, -1, 0, 1]))
+
+    np.testing.assert_array_equal(found, [0, 1, 2, 0, 1, 0])
+    np.testing.assert_array_equal(nearest_center(points, centers), [0, 0, 0, 0, 1, 0])
+
+
+def test_nothing_lies_in_the_cell_of_a_class_without_a_center() -> None:
+    centers = np.array([[np.nan, np.nan], [0, 0], [3, 0]])
+    points = np.array([[0.1, 0], [2.9, 0], [1, 1]])
+
+    found = nearest_center(points, centers, np.array([0, 0, 2]))
+
+    np.testing.assert_array_equal(found, [1, 2, 1])
+
+
+@given(embeddings(), st.integers(1, 7))
+def test_points_are_placed_one_by_one_however_many_there_are(
+    case: tuple[Array, Labels, Array], chunk: int
+) -> None:
+    points, labels, centers = case
+    own = labels % len(centers)
+    distances = cdist(points, centers)
+    points[::2] = centers[own[::2]] / 2 + centers[distances.argmin(axis=1)[::2]] / 2
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quality, "CHUNK", chunk)
+        found = nearest_center(points, centers, own)
+
+    one_by_one = [
+        nearest_center(points[i : i + 1], centers, own[i : i + 1])[0] for i in range(len(points))
+    ]
+    np.testing.assert_array_equal(found, one_by_one)
+
+
+def test_depth_is_a_ratio_of_distances() -> None:
+    depth = misplacement_depth(np.array([0, 1, 3, 2.5], np.float32), np.array([5.0, 4, 4, 10]))
+
+    assert depth.dtype == np.float64
+    np.testing.assert_allclose(depth, [1, 0.75, 0.25, 0.75], rtol=1e-15)
+
+
+def test_depth_on_a_border_is_next_to_nothing_but_never_none() -> None:
+    # As float32 distances can be of cells that a decision in higher precision has misplaced.
+    depth = misplacement_depth(np.array([0.0, 1, 1e-30, 2]), np.array([0.0, 1, 1e-30, 1.9999999]))
+
+    assert ((depth > 0) & (depth < 1e-12)).all()
+    assert misplacement_depth(np.empty(0), np.empty(0)).shape == (0,)
+
+
+@given(embeddings(), st.floats(0, 2 * np.pi), st.floats(-6, 6), st.floats(-100, 100))
+@settings(max_examples=60, deadline=None)
+def test_depth_does_not_depend_on_where_the_axes_lie_and_on_their_unit(
+    case: tuple[Array, Labels, Array], angle: float, exponent: float, shift: float
+) -> None:
+    points, labels, centers = case
+    own = labels % len(centers)
+
+    def placed(points: Array, centers: Array) -> tuple[Labels, Array]:
+        found = nearest_center(points, centers, own)
+        distances, rows = cdist(points, centers), np.flatnonzero(found != own)
+        return found, misplacement_depth(distances[rows, found[rows]], distances[rows, own[rows]])
+
+    rotation = np.eye(points.shape[1])
+    if len(rotation) > 1:
+        rotation[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
+    found, depth = placed(points, centers)
+    moved = [(x @ rotation + shift) * 10**exponent for x in (points, centers)]
+    found_moved, depth_moved = placed(*moved)
+
+    np.testing.assert_array_equal(found_moved, found)
+    np.testing.assert_allclose(depth_moved, depth, atol=1e-9)
+    assert ((depth > 0) & (depth <= 1)).all()
+
+
+def test_a_class_without_points_has_no_center() -> None:
+    centers = class_centers(np.array([[1.0, 2], [3, 4]]), np.array([2, 2]), 4)
+
+    np.testing.assert_array_equal(centers[2], [2, 3])
+    assert np.isnan(centers[[0, 1, 3]]).all()
 
 
 def test_class_centers_are_means_in_float64() -> None:

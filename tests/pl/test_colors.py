@@ -12,6 +12,8 @@ from cycler import cycler
 from matplotlib.colors import to_hex
 
 import centroid_encoder as ce
+from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
+from centroid_encoder.tl._result import read_result
 
 
 def drawn(adata, **kwargs) -> list[str]:
@@ -159,3 +161,129 @@ def test_colours_survive_a_new_order_of_the_categories(three):
     three.uns[KEY] = [colors[name] for name in three.obs["cell_type"].cat.categories]
     # Regions go by the order of the training, colours by that of the column.
     assert drawn(three) == list(colors.values())
+
+
+def labeled(make_cells, kind: str):
+    """Three classes "a", "b", "c", or as near to that as a kind of label comes."""
+    adata = make_cells(3, names=["c", "a", "b"])
+    codes = adata.obs["cell_type"].cat.codes
+    adata.obs["cell_type"] = {
+        "category": adata.obs["cell_type"],
+        "string": adata.obs["cell_type"].astype(object),
+        "integer": codes.astype(int) * 10,
+        "number with gaps": codes.astype(float).where(np.arange(len(codes)) > 5),
+        "boolean": codes == 1,
+    }[kind]
+    return adata
+
+
+KINDS = {
+    "category": ["c", "a", "b"],
+    "string": ["a", "b", "c"],
+    "integer": [0, 10, 20],
+    "number with gaps": [0, 1, 2],
+    "boolean": [False, True],
+}
+
+
+class TestLabelColours:
+    """Colours of a label column, whether there is a result or not."""
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_are_those_of_the_result_to_come(self, make_cells, fast, unchanged, kind):
+        adata = labeled(make_cells, kind)
+        with unchanged(adata):
+            before = label_colors(adata, "cell_type")
+        assert list(before) == KINDS[kind]
+        assert {type(name) for name in before} == {type(name) for name in KINDS[kind]}
+        assert list(before.values()) == [to_hex(f"C{i}") for i in range(len(before))]
+        ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)
+        assert class_colors(adata, read_result(adata, "ce"), None) == before
+        assert drawn(adata) == list(before.values())
+        assert label_colors(adata, "cell_type") == before
+
+    @pytest.mark.parametrize("kind", ["category", "string"])
+    def test_are_scanpys_where_some_cells_count_as_unlabeled(self, make_cells, fast, kind):
+        adata = labeled(make_cells, kind)
+        adata.uns[KEY] = ["#111111", "#222222", "#333333"]
+        colors = label_colors(adata, "cell_type")
+        ce.tl.centroid_encoder(
+            adata, "cell_type", unlabeled_category="a", model=fast, progress=False
+        )
+        # The category has a colour of its own, and the others keep theirs.
+        result = read_result(adata, "ce")
+        assert class_colors(adata, result, None) == colors
+        assert drawn(adata) == [colors[name] for name in result.classes]
+        assert adata.uns[KEY] == ["#111111", "#222222", "#333333"]
+        selection = adata[adata.obs["cell_type"] != "a"].copy()
+        assert drawn(selection) == drawn(adata)
+
+    def test_are_stored_ones_as_hex(self, cells):
+        cells.uns[KEY] = np.array(["#111111", "red", "0.5", "g"], dtype=object)
+        expected = ["#111111", "#ff0000", to_hex("0.5")]
+        assert list(label_colors(cells, "cell_type").values()) == expected
+
+    @pytest.mark.parametrize("stored", [["#111111"], ["#111111", "no colour", "#222222"], []])
+    def test_are_new_where_the_stored_ones_do_not_fit(self, cells, unchanged, stored):
+        cells.uns[KEY] = stored
+        with unchanged(cells):
+            colors = label_colors(cells, "cell_type")
+        assert list(colors.values()) == [to_hex(f"C{i}") for i in range(3)]
+
+    def test_may_come_from_a_palette(self, cells):
+        cells.uns[KEY] = ["#111111", "#222222", "#333333"]
+        assert list(label_colors(cells, "cell_type", ["r", "lime", "b"]).values()) == [
+            "#ff0000",
+            "#00ff00",
+            "#0000ff",
+        ]
+        with pytest.raises(ValueError, match="palette has no colour for type 2"):
+            label_colors(cells, "cell_type", {"type 0": "r", "type 1": "g"})
+
+    def test_need_the_column(self, cells):
+        with pytest.raises(KeyError, match=r"no column 'cell_typ'.*cell_type"):
+            label_colors(cells, "cell_typ")
+
+
+class TestSettingAColour:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_keeps_the_others(self, make_cells, kind):
+        adata = labeled(make_cells, kind)
+        before = label_colors(adata, "cell_type")
+        category = KINDS[kind][1]
+        set_label_color(adata, "cell_type", category, "gold")
+        assert adata.uns[KEY] == list(label_colors(adata, "cell_type").values())
+        assert label_colors(adata, "cell_type") == before | {category: "#ffd700"}
+
+    def test_is_seen_by_the_figure_and_by_scanpy(self, three):
+        set_label_color(three, "cell_type", "type 1", "#123456")
+        assert drawn(three)[1] == "#123456"
+        sc.pl.embedding(three, "ce", color="cell_type", show=False)
+        assert three.uns[KEY][1] == "#123456"
+
+    def test_mends_stored_colours_that_do_not_fit(self, cells):
+        cells.uns[KEY] = ["#111111"]
+        set_label_color(cells, "cell_type", "type 0", "k")
+        assert cells.uns[KEY] == ["#000000", to_hex("C1"), to_hex("C2")]
+
+    def test_makes_a_copy_of_a_view(self, cells, unchanged):
+        view = cells[::2]
+        with unchanged(cells):
+            set_label_color(view, "cell_type", "type 2", "k")
+        assert not view.is_view
+        assert view.n_obs == 60
+        assert label_colors(view, "cell_type")["type 2"] == "#000000"
+
+    @pytest.mark.parametrize(
+        ("label_key", "category", "color", "error"),
+        [
+            ("cell_typ", "type 1", "red", KeyError),
+            ("cell_type", "type 9", "red", KeyError),
+            ("cell_type", "type 1", "no colour", ValueError),
+        ],
+    )
+    def test_changes_nothing_that_is_not_there(
+        self, cells, unchanged, label_key, category, color, error
+    ):
+        with unchanged(cells), pytest.raises(error):
+            set_label_color(cells, label_key, category, color)

@@ -129,20 +129,64 @@ def knn_predict(
 
 
 def nearest_center(
-    embedding: NDArray[np.floating], centers: NDArray[np.floating]
+    embedding: NDArray[np.floating],
+    centers: NDArray[np.floating],
+    labels: Labels | None = None,
 ) -> NDArray[np.intp]:
-    """Class whose center is nearest: the Voronoi cell in which each (n, m) point lies."""
-    parts = [
-        cdist(embedding[start : start + CHUNK], centers).argmin(axis=1)
-        for start in range(0, len(embedding), CHUNK)
-    ]
-    return np.concatenate([np.empty(0, dtype=np.intp), *parts])
+    """Class whose center is nearest: the Voronoi cell in which each (n, m) point lies.
+
+    Parameters
+    ----------
+    embedding
+        (n, m) points.
+    centers
+        (M, m) centers. One that is not finite (of a class without points) is nearest to nothing.
+    labels
+        (n,) own classes, −1 for none. A point that is as near to its own center as to the nearest
+        one lies on a border, and so in its own cell; without `labels` the first of equals has it.
+    """
+    parts = [np.empty(0, dtype=np.intp)]
+    for start in range(0, len(embedding), CHUNK):
+        distances = cdist(embedding[start : start + CHUNK], centers)
+        distances[:, ~np.isfinite(centers).all(axis=1)] = np.inf
+        nearest = distances.argmin(axis=1)
+        if labels is not None:
+            own = labels[start : start + CHUNK]
+            rows = np.arange(len(own))
+            tied = (own >= 0) & (distances[rows, own] == distances[rows, nearest])
+            nearest = np.where(tied, own, nearest)
+        parts.append(nearest)
+    return np.concatenate(parts)
+
+
+def misplacement_depth(
+    to_found: NDArray[np.floating], to_own: NDArray[np.floating]
+) -> NDArray[np.float64]:
+    """How deep points lie inside another class's region, in (0, 1].
+
+    One minus the ratio of the distances to what the two classes gather around: towards 0 at the
+    border between them, 1 at the other class's center. The unit cancels, so that embeddings can be
+    compared.
+
+    Parameters
+    ----------
+    to_found
+        (n,) distances to the center or centroid of the class in whose region each point lies.
+    to_own
+        (n,) distances to that of its own class, which are larger.
+    """
+    found, own = np.asarray(to_found, np.float64), np.asarray(to_own, np.float64)
+    ratio = np.divide(found, own, out=np.ones(len(own)), where=own > 0)
+    # Where distances are of lower precision than the decision, they may be equal.
+    depth: NDArray[np.float64] = np.clip(1 - ratio, np.finfo(np.float64).eps, 1)
+    return depth
 
 
 def class_centers(
     embedding: NDArray[np.floating], labels: Labels, n_classes: int
 ) -> NDArray[np.float64]:
-    """(M, m) mean of each class's embedded points."""
+    """(M, m) mean of each class's embedded points; NaN for a class without any."""
     counts = np.bincount(labels, minlength=n_classes)
     sums = [np.bincount(labels, column, n_classes) for column in embedding.T]
-    return np.stack(sums, axis=1) / counts[:, None]
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.stack(sums, axis=1) / counts[:, None])

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialize
 
+from centroid_encoder.core.atomic import replacing
 from centroid_encoder.core.batches import CHUNK, Matrix, Rows, Standardizer
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.objective import CentroidTargets, Output
@@ -188,18 +187,10 @@ def from_arrays(
 
 def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays) -> None:
     """Write a ``.safetensors`` file, beside the target first: no half a file is ever left."""
-    path = Path(path)
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     content = serialize(contiguous, metadata={FORMAT: json.dumps(config)})
-    # Python's own errors and the permissions of any new file, which safetensors' writer lacks.
-    beside.touch(exist_ok=False)
-    try:
+    with replacing(path) as beside:
         beside.write_bytes(content)
-        os.replace(beside, path)
-    except BaseException:
-        beside.unlink()
-        raise
 
 
 def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:

@@ -2,35 +2,86 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.colors import is_color_like, to_hex, to_rgb
 
+from centroid_encoder.pl._plane_colors import plane_colors as plane_colors
+from centroid_encoder.tl._input import obs_column
+from centroid_encoder.tl._result import label_categories
+
 if TYPE_CHECKING:
+    import pandas as pd
     from anndata import AnnData
     from matplotlib.axes import Axes
 
-    from centroid_encoder.pl._result import Result
+    from centroid_encoder.tl._result import Result
 
 Palette = str | Sequence[str] | Mapping[str, str]
 
 
+def label_colors(
+    adata: AnnData, label_key: str, palette: Palette | None = None
+) -> dict[object, str]:
+    """Return a hex colour for every category of a label column, whether there is a result or not.
+
+    Parameters
+    ----------
+    adata
+        Annotated data; it stays as it is.
+    label_key
+        Column of ``adata.obs`` with classes: categorical, string, integer or boolean.
+    palette
+        As in `voronoi`. Default: the stored colours, or, where they do not fit, scanpy's default.
+
+    Raises
+    ------
+    KeyError
+        If there is no such column.
+    ValueError
+        If the palette has too few colours, or something that is no colour.
+    """
+    column = obs_column(adata, label_key)
+    return _colors(adata, label_key, label_categories(column), column.dropna().unique(), palette)
+
+
 def class_colors(adata: AnnData, result: Result, palette: Palette | None) -> dict[object, str]:
-    """Return the colour of every class: stored, from `palette`, or scanpy's default.
+    """Return a hex colour for every category and class of a result, like `label_colors`.
 
     Raises
     ------
     ValueError
         If the palette has too few colours, or something that is no colour.
     """
-    colors = _stored(adata, result)
-    if palette is not None or colors is None:
-        colors = _new(result, palette)
+    classes = result.classes
+    colors = _colors(adata, result.label_key, result.categories, classes, palette)
     # A class without cells in this selection of cells still has its region.
-    rest = dict(zip(result.classes, _default_palette(len(result.classes)), strict=True))
-    return rest | colors
+    return dict(zip(classes, _default_palette(len(classes)), strict=True)) | colors
+
+
+def set_label_color(adata: AnnData, label_key: str, category: object, color: str) -> None:
+    """Give one category another colour, for scanpy and napari as well.
+
+    A view becomes a copy, as whenever it is written to.
+
+    Raises
+    ------
+    KeyError
+        If there is no such column or category.
+    ValueError
+        If `color` is no colour.
+    """
+    colors = label_colors(adata, label_key)
+    if category not in colors:
+        raise KeyError(f"obs[{label_key!r}] has no category {category!r}")
+    if not is_color_like(color):
+        raise ValueError(f"{color!r} is no colour")
+    colors[category] = to_hex(color)
+    if adata.is_view:
+        adata._init_as_actual(adata.copy())
+    adata.uns[f"{label_key}_colors"] = list(colors.values())
 
 
 def store_colors(adata: AnnData, result: Result, colors: Mapping[object, str]) -> None:
@@ -39,9 +90,8 @@ def store_colors(adata: AnnData, result: Result, colors: Mapping[object, str]) -
     A view stays as it is: it would become a copy.
     """
     new = [colors[name] for name in result.categories]
-    uns_key = f"{result.label_key}_colors"
-    if not adata.is_view and new != list(adata.uns.get(uns_key, []))[: len(new)]:
-        adata.uns[uns_key] = new
+    if not adata.is_view and new != _stored(adata, result.label_key, len(new)):
+        adata.uns[f"{result.label_key}_colors"] = new
 
 
 def unlabeled_color(ax: Axes) -> str:
@@ -49,19 +99,31 @@ def unlabeled_color(ax: Axes) -> str:
     return "lightgray" if sum(to_rgb(ax.get_facecolor())) > 1.5 else "dimgray"
 
 
-def _stored(adata: AnnData, result: Result) -> dict[object, str] | None:
-    stored = [str(color) for color in adata.uns.get(f"{result.label_key}_colors", [])]
-    if len(stored) < len(result.categories) or not all(map(is_color_like, stored)):
+def _colors(
+    adata: AnnData,
+    label_key: str,
+    categories: pd.Index,
+    used: Iterable[object],
+    palette: Palette | None,
+) -> dict[object, str]:
+    """Colours of the categories; those `used` must be in a palette that is a mapping."""
+    colors = None if palette is not None else _stored(adata, label_key, len(categories))
+    return dict(zip(categories, colors or _new(categories, used, palette), strict=True))
+
+
+def _stored(adata: AnnData, label_key: str, n: int) -> list[str] | None:
+    """The n stored colours, or None where they do not fit."""
+    stored = [str(color) for color in adata.uns.get(f"{label_key}_colors", [])]
+    if len(stored) < n or not all(map(is_color_like, stored)):
         return None
-    return dict(zip(result.categories, stored, strict=False))
+    return [to_hex(color) for color in stored[:n]]
 
 
-def _new(result: Result, palette: Palette | None) -> dict[object, str]:
-    categories = result.categories
+def _new(categories: pd.Index, used: Iterable[object], palette: Palette | None) -> list[str]:
     n = len(categories)
     colors: list[object]
     if isinstance(palette, Mapping):
-        absent = [str(name) for name in result.classes if name not in palette]
+        absent = [str(name) for name in used if name not in palette]
         if absent:
             raise ValueError(f"palette has no colour for {', '.join(absent)}")
         colors = [palette.get(name, "lightgray") for name in categories]
@@ -80,7 +142,7 @@ def _new(result: Result, palette: Palette | None) -> dict[object, str]:
     wrong = [color for color in colors if not is_color_like(color)]
     if wrong:
         raise ValueError(f"palette holds {wrong[0]!r}, which is no colour")
-    return dict(zip(categories, map(to_hex, colors), strict=False))  # type: ignore[arg-type]
+    return [to_hex(color) for color in colors[:n]]  # type: ignore[arg-type]
 
 
 def _default_palette(n: int) -> list[str]:

@@ -9,32 +9,31 @@ from typing import TYPE_CHECKING, Any, Literal
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.patches import PathPatch
-from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 
-from centroid_encoder.core.regions import (
-    Region,
-    bounding_box,
-    decoder_regions,
-    voronoi_regions,
-)
+from centroid_encoder.core.regions import Region
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unlabeled_color
 from centroid_encoder.pl._legend import legend_beside, legend_on_data, widen
 from centroid_encoder.pl._output import save_or_show
-from centroid_encoder.pl._result import Result, read_result
-from centroid_encoder.tl import fitted_model
+from centroid_encoder.pl._regions import (
+    REGION_ALPHA,
+    panel_limits,
+    plane_centers,
+    plane_points,
+    region_outlines,
+    region_path,
+)
+from centroid_encoder.tl._result import Regions, Result, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
     from matplotlib.axes import Axes
 
-Regions = Literal["voronoi", "decoder"]
 Split = Literal["train", "test"]
 LegendLoc = Literal["right margin", "on data"]
 
 PANEL = 4.2
 """Side of a panel in inches."""
-REGION_ALPHA = 0.22
 
 
 def voronoi(
@@ -108,13 +107,13 @@ def voronoi(
     panels = [split] if split else [p for p in ("train", "test") if (result.split == p).any()]
     titles = [title] if isinstance(title, str) else title
     if titles is None:
-        titles = [_title(result, panel) for panel in panels]
+        titles = [panel_title(result, panel) for panel in panels]
     if len(titles) != len(panels):
         raise ValueError(f"title must have one entry for each of the {len(panels)} panels")
     colors = class_colors(adata, result, palette)
-    points = _points(result.embedding)
-    limits = _limits(points, equal=result.embedding.shape[1] > 1)
-    outlines = _outlines(adata, result, regions, limits)
+    points = plane_points(result.embedding)
+    limits = panel_limits(points, equal=result.embedding.shape[1] > 1)
+    outlines = region_outlines(adata, result, regions, limits)
 
     axes = _axes(ax, len(panels), result.embedding.shape[1])
     area = size or np.clip(12_000 / len(points), 2, 40)
@@ -127,7 +126,7 @@ def voronoi(
             misplaced = result.misplaced(regions or "decoder") & (result.split == panel)
             _circle(target, points[misplaced], area)
         if legend_loc == "on data":
-            legend_on_data(target, list(map(str, result.classes)), _middles(result.centers))
+            legend_on_data(target, list(map(str, result.classes)), plane_centers(result.centers))
     if legend_loc == "right margin":
         entries = {str(name): colors[name] for name in result.classes}
         if (result.split == "unlabeled").any():
@@ -192,60 +191,10 @@ def _new_axes(n_panels: int, projection: str | None) -> list[Any]:
     ]
 
 
-def _points(embedding: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Give a one-dimensional embedding a second coordinate, for legibility only."""
-    if embedding.shape[1] > 1:
-        return embedding
-    jitter = np.random.default_rng(0).uniform(-1, 1, len(embedding))
-    return np.column_stack([embedding[:, 0], jitter])
-
-
-def _middles(centers: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Give one-dimensional centers a second coordinate, half-way up."""
-    return centers if centers.shape[1] > 1 else np.pad(centers, ((0, 0), (0, 1)))
-
-
-def _limits(points: NDArray[np.floating], *, equal: bool) -> NDArray[np.floating]:
-    """(2, 2) or (2, 3) limits of all panels.
-
-    Where all axes are components of the embedding, they are equally long: nearness must look the
-    same in all directions.
-    """
-    limits = np.reshape(bounding_box(points[:, :2]), (2, 2))
-    if points.shape[1] == 3:
-        limits = np.column_stack([limits, np.reshape(bounding_box(points[:, 1:]), (2, 2))[:, 1]])
-    if equal:
-        half = (limits[1] - limits[0]).max() / 2
-        limits = limits.mean(axis=0) + np.array([[-half], [half]])
-    return limits
-
-
-def _outlines(
-    adata: AnnData, result: Result, regions: Regions | None, limits: NDArray[np.floating]
-) -> list[Region]:
-    n_components = result.embedding.shape[1]
-    if regions is None or n_components > 2:
-        return []
-    (x_min, y_min), (x_max, y_max) = limits.tolist()
-    box = (x_min, y_min, x_max, y_max)
-    if regions == "voronoi":
-        return voronoi_regions(_middles(result.centers), box)
-    model = fitted_model(adata, result.key)
-    order = result.classes.get_indexer(model.classes_)
-
-    def decide(z: NDArray[np.float32]) -> NDArray[np.float32]:
-        distances = np.empty((len(z), len(order)), np.float32)
-        distances[:, order] = model.decoder_distances(z[:, :n_components]) ** 2
-        return distances
-
-    return decoder_regions(decide, box)
-
-
 def _fill(ax: Axes, region: Region, color: str) -> None:
-    if not region:
+    outline = region_path(region)
+    if outline is None:
         return
-    rings = [Outline(np.vstack([ring, ring[:1]]), closed=True) for ring in region]
-    outline = Outline.make_compound_path(*rings)
     ax.add_patch(PathPatch(outline, facecolor=color, alpha=REGION_ALPHA, linewidth=0))
     # Borders in the colour of the page part the regions, in light and in dark figures.
     border = ax.get_facecolor()
@@ -291,7 +240,8 @@ def _circle(ax: Any, points: NDArray[np.floating], area: float) -> None:
     )
 
 
-def _title(result: Result, panel: str) -> str:
+def panel_title(result: Result, panel: str) -> str:
+    """What a panel shows, and for held-out cells how much of it is right."""
     errors = result.stored["quality"][panel]
     n = f"n = {errors['n']:,}"
     shown = int((result.split == panel).sum())

@@ -40,7 +40,7 @@ class Run:
     """One training on an AnnData, in three steps, of which the second may run in a thread.
 
     Making it reads and checks the AnnData; `reports` trains and touches no AnnData; `write` puts
-    the results in. The parameters are those of `tl.centroid_encoder`.
+    the results in. Until `detach` is called, which the thread may do, the matrix is the AnnData's. The parameters are those of `tl.centroid_encoder`.
 
     Attributes
     ----------
@@ -125,6 +125,10 @@ class Run:
             self.held_out.sum(),
             (self.codes < 0).sum(),
         )
+
+    def detach(self) -> None:
+        """Train on a copy of the matrix, so that the AnnData may be changed meanwhile."""
+        self._X = self._X.copy()
 
     def reports(
         self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never

@@ -1,10 +1,10 @@
-"""What the figures read from an AnnData."""
+"""What `centroid_encoder` stored in an AnnData, read back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,9 @@ from centroid_encoder.core.quality import nearest_center
 
 if TYPE_CHECKING:
     from anndata import AnnData
+
+
+Regions = Literal["voronoi", "decoder"]
 
 
 @dataclass(frozen=True)
@@ -38,13 +41,34 @@ class Result:
     stored: Mapping[str, Any]
     """``uns[key]``."""
 
-    def misplaced(self, regions: str) -> NDArray[np.bool_]:
-        """(n_obs,) mask of the labeled cells that lie in another class's region."""
-        found = self.predicted
-        if regions == "voronoi":
-            found = nearest_center(np.nan_to_num(self.embedding), self.centers)
+    def found_in(self, regions: Regions) -> NDArray[np.intp]:
+        """(n_obs,) class in whose region each cell lies; −1 for cells left out.
+
+        Parameters
+        ----------
+        regions
+            ``"voronoi"``: cells of the class centers; ``"decoder"``: what the model predicted.
+
+        Raises
+        ------
+        ValueError
+            If `regions` is neither.
+        """
+        if regions not in get_args(Regions):
+            raise ValueError(f"regions must be one of {get_args(Regions)}; got {regions!r}")
+        if regions == "decoder":
+            return self.predicted
         embedded = ~np.isnan(self.embedding[:, 0])
-        misplaced: NDArray[np.bool_] = embedded & (self.codes >= 0) & (found != self.codes)
+        found = np.full(len(embedded), -1, dtype=np.intp)
+        found[embedded] = nearest_center(
+            self.embedding[embedded], self.centers, self.codes[embedded]
+        )
+        return found
+
+    def misplaced(self, regions: Regions) -> NDArray[np.bool_]:
+        """(n_obs,) mask of the labeled cells that lie in another class's region."""
+        found = self.found_in(regions)
+        misplaced: NDArray[np.bool_] = (self.codes >= 0) & (found >= 0) & (found != self.codes)
         return misplaced
 
 
@@ -87,7 +111,27 @@ def read_result(adata: AnnData, key: str) -> Result:
         predicted=np.append(classes.get_indexer(predicted.categories), -1)[predicted.codes],
         split=split,
         classes=classes,
-        categories=labels.cat.categories if hasattr(labels, "cat") else classes,
+        categories=_categories(labels, classes, stored["params"].get("unlabeled_category")),
         centers=np.asarray(stored["centers"]),
         stored=stored,
     )
+
+
+def label_categories(column: pd.Series) -> pd.Index:
+    """Categories of a label column, or those it would have if it were categorical."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.categories
+    values = column.dropna()
+    if pd.api.types.is_float_dtype(values.dtype) and (values % 1 == 0).all():
+        # Integers, of which NaN has made floats.
+        values = values.astype(np.int64)
+    return values.astype("category").cat.categories
+
+
+def _categories(labels: pd.Series, classes: pd.Index, unlabeled: object) -> pd.Index:
+    found = label_categories(labels)
+    if isinstance(labels.dtype, pd.CategoricalDtype):
+        return found
+    # In a selection of cells some may be missing, and `uns` counts them nevertheless.
+    rest = [] if unlabeled is None else [unlabeled]
+    return pd.Categorical([*found.tolist(), *classes.tolist(), *rest]).categories

@@ -1,0 +1,58 @@
+"""Open napari on a tissue sample, train its map, and link the two.
+
+With ``--screenshot PATH`` the window is saved and closed, for machines without a screen.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import napari
+import numpy as np
+from qtpy.QtCore import QEventLoop, QTimer
+
+import centroid_encoder as ce
+
+SIZE = 1500, 950
+
+
+def main() -> None:
+    """Train, colour the cells by their class, and select the most suspicious ones."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--screenshot", type=Path)
+    path = arguments.parse_args().screenshot
+
+    viewer = napari.Viewer()
+    viewer.window.resize(*SIZE)
+    viewer.open_sample("centroid-encoder", "tissue")
+    widget = ce.viewer.open(viewer=viewer)
+    wait(200)
+    widget.train()
+    while widget.training is not None:
+        wait(50)
+    adata = widget.data.table.adata
+    error = adata.uns["ce"]["quality"]["test"]["knn_error"]
+    print(f"{adata.n_obs} cells; held-out 5-NN error {100 * error:.1f} %")
+    widget.color_box.setCurrentText("label")
+    suspects = ce.tl.misplaced(adata).index[:20]
+    widget.select(np.asarray(adata.obs_names.get_indexer(suspects)))
+    if path is None:
+        napari.run()
+        return
+    wait(1000)
+    path.parent.mkdir(exist_ok=True)
+    viewer.screenshot(str(path), canvas_only=False, flash=False)
+    print(f"Wrote {path}")
+    viewer.close()
+
+
+def wait(milliseconds: int) -> None:
+    """Let napari go on for a while."""
+    loop = QEventLoop()
+    QTimer.singleShot(milliseconds, loop.quit)
+    loop.exec()
+
+
+if __name__ == "__main__":
+    main()

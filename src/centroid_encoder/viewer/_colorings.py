@@ -1,0 +1,99 @@
+"""What the colours of a layer can stand for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from centroid_encoder.pl._colors import label_colors
+from centroid_encoder.pl._plane_colors import plane_colors
+from centroid_encoder.pl._regions import panel_limits
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from centroid_encoder.tl._result import Regions, Result
+
+LABEL = "label"
+PREDICTED = "predicted class"
+MISPLACED = "misplaced cells"
+HELD_OUT = "held-out error"
+POSITION = "position in the map"
+NEED_RESULT = (PREDICTED, MISPLACED, HELD_OUT, POSITION)
+
+GREY = "#6f737c"
+WRONG = "#ff4d6d"
+RIGHT = "#4dc3ff"
+
+
+@dataclass(frozen=True)
+class Coloring:
+    """A colour for every cell."""
+
+    name: str
+    codes: NDArray[np.intp]
+    """(n_obs,) index into `colors`; −1 for cells that are not to be seen."""
+    colors: list[str]
+    meaning: str
+    """What the colours stand for, in a line; may hold HTML."""
+
+
+def coloring(
+    mode: str, adata: AnnData, label_key: str, result: Result | None, regions: Regions
+) -> Coloring:
+    """Return the colours of all cells.
+
+    Parameters
+    ----------
+    mode
+        `LABEL`, `PREDICTED`, `MISPLACED`, `HELD_OUT` or `POSITION`; all but the first need a
+        result.
+    adata
+        Annotated data.
+    label_key
+        Label column.
+    result
+        What was trained on it.
+    regions
+        Kind of regions that make a cell misplaced: ``"voronoi"`` or ``"decoder"``.
+    """
+    if mode == LABEL:
+        colors = label_colors(adata, label_key)
+        codes = pd.Index(colors).get_indexer(adata.obs[label_key].astype(object))
+        return Coloring(mode, codes, list(colors.values()), "")
+    assert result is not None
+    if mode == PREDICTED:
+        of_class = label_colors(adata, result.label_key)
+        return Coloring(
+            mode,
+            result.predicted,
+            [of_class[name] for name in result.classes],
+            "the class that the map's decoder decides for",
+        )
+    embedded = ~np.isnan(result.embedding[:, 0])
+    if mode == MISPLACED:
+        codes = np.where(embedded, result.misplaced(regions).astype(np.intp), -1)
+        return Coloring(
+            mode, codes, [GREY, WRONG], _key((WRONG, "in another class's region"), (GREY, "other"))
+        )
+    if mode == HELD_OUT:
+        held_out = (result.split == "test").to_numpy()
+        wrong = result.predicted != result.codes
+        codes = np.where(embedded, np.where(held_out, 1 + wrong, 0), -1)
+        return Coloring(
+            mode,
+            codes,
+            [GREY, RIGHT, WRONG],
+            _key((WRONG, "held out, wrong class"), (RIGHT, "right class"), (GREY, "not held out")),
+        )
+    limits = panel_limits(result.embedding[embedded])
+    codes, colors_list = plane_colors(result.embedding, limits)
+    return Coloring(mode, codes, colors_list, "cells that are near in the map look alike")
+
+
+def _key(*entries: tuple[str, str]) -> str:
+    return " ".join(f'<span style="color:{color}">●</span> {text}' for color, text in entries)

@@ -1,0 +1,338 @@
+"""The plot as matplotlib artists that are updated, not made anew, from frame to frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from numpy.typing import NDArray
+
+from centroid_encoder.core.regions import Region
+from centroid_encoder.pl._regions import REGION_ALPHA, region_path
+
+DRAFT = 50_000
+"""Points that are drawn while something moves; at rest all are."""
+TITLE = 34
+"""Height in pixels that is kept for a panel's title, at 96 dots per inch."""
+LETTER = 6
+"""Width in pixels of a letter of a title."""
+GAP = 6
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Which cells are drawn side by side, and what is written above them."""
+
+    title: str
+    rows: NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What there is to draw."""
+
+    points: NDArray[np.floating]
+    """(n_obs, 2); NaN for cells that were left out."""
+    codes: NDArray[np.intp]
+    """(n_obs,) class of each cell, −1 for unlabeled ones."""
+    panels: tuple[Panel, ...]
+    outlines: Sequence[Region]
+    """The regions of the classes; empty to draw none."""
+    limits: NDArray[np.floating]
+    """(2, 2) lower left and upper right corner of the panels."""
+    n_classes: int
+
+
+@dataclass(frozen=True)
+class Style:
+    """Colours that follow napari's theme."""
+
+    page: str = "#262930"
+    panel: str = "#1c1e24"
+    ink: str = "#f0f1f2"
+    unlabeled: str = "#7a7d85"
+
+    @property
+    def dark(self) -> bool:
+        """Whether ink is lighter than the page."""
+        return sum(to_rgb(self.ink)) > sum(to_rgb(self.page))
+
+
+@dataclass
+class _Artists:
+    """One panel on the figure."""
+
+    ax: Any
+    fills: list[PathPatch]
+    borders: list[PathPatch]
+    lines: list[Line2D]
+    """One for each class and one for unlabeled cells: by far the fastest way to draw points."""
+    selected: Line2D
+    hovered: Line2D
+    title: str = ""
+    rows: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
+
+    @property
+    def overlays(self) -> tuple[Line2D, Line2D]:
+        return self.selected, self.hovered
+
+
+class MapFigure:
+    """Panels of cells over the regions of their classes.
+
+    Selection and hover are overlays: they change without a redraw of the points (`draw_overlays`).
+    """
+
+    def __init__(self, figure: Figure) -> None:
+        self.figure = figure
+        self.scene: Scene | None = None
+        self._style = Style()
+        self._colors: list[str] = []
+        self._shown = np.empty(0, dtype=bool)
+        self._selected: NDArray[np.bool_] | None = None
+        self._panels: list[_Artists] = []
+        self._beside = True
+        self._detailed = True
+
+    @property
+    def axes(self) -> list[Any]:
+        """The panels' axes."""
+        return [panel.ax for panel in self._panels]
+
+    @property
+    def shown(self) -> NDArray[np.bool_]:
+        """(n_classes,) mask of the classes that are drawn."""
+        return self._shown
+
+    def clear(self) -> None:
+        """Take everything off the figure."""
+        self.figure.clear()
+        self.scene, self._panels, self._selected = None, [], None
+        self._colors, self._shown = [], np.empty(0, dtype=bool)
+
+    def show(self, scene: Scene, colors: Sequence[str], *, keep_view: bool = False) -> None:
+        """Draw a scene.
+
+        Parameters
+        ----------
+        scene
+            What to draw.
+        colors
+            Colour of each class.
+        keep_view
+            Leave the axes where the user has moved them.
+        """
+        before = self.scene
+        self.scene, self._colors = scene, list(colors)
+        if before is None or before.n_classes != scene.n_classes:
+            self._shown = np.ones(scene.n_classes, dtype=bool)
+        if before is None or len(before.points) != len(scene.points):
+            self._selected = None
+        if len(self._panels) != len(scene.panels) or (
+            before is not None and before.n_classes != scene.n_classes
+        ):
+            self._build()
+        for panel, content in zip(self._panels, scene.panels, strict=True):
+            panel.title, panel.rows = content.title, content.rows
+            paths = [region_path(region) for region in scene.outlines]
+            for code, (fill, border) in enumerate(zip(panel.fills, panel.borders, strict=True)):
+                path = paths[code] if code < len(paths) else None
+                for patch in (fill, border):
+                    patch.set_visible(path is not None)
+                    if path is not None:
+                        patch.set_path(path)
+        self._write_titles()
+        if not keep_view:
+            self.home()
+        self._set_points()
+        self._paint()
+
+    def home(self) -> None:
+        """Show all of the map."""
+        if self.scene is not None:
+            (x_min, y_min), (x_max, y_max) = self.scene.limits.tolist()
+            for ax in self.axes:
+                ax.set(xlim=(x_min, x_max), ylim=(y_min, y_max))
+
+    def set_style(self, style: Style) -> None:
+        """Follow a theme."""
+        self._style = style
+        self.figure.set_facecolor(style.page)
+        self._paint()
+
+    def set_colors(self, colors: Sequence[str]) -> None:
+        """Colour the classes."""
+        self._colors = list(colors)
+        self._paint()
+
+    def set_shown(self, shown: NDArray[np.bool_]) -> None:
+        """Show the points of some classes only; all regions stay, as the ground they stand on."""
+        self._shown = shown
+        self._paint()
+        self.select(self._selected)
+
+    def set_detailed(self, detailed: bool) -> bool:
+        """Draw all points, or, for speed, a part of them; tell whether that makes a difference."""
+        n = 0 if self.scene is None else max(len(p.rows) for p in self.scene.panels)
+        if detailed == self._detailed or self.scene is None or n <= DRAFT:
+            self._detailed = detailed
+            return False
+        self._detailed = detailed
+        self._set_points()
+        return True
+
+    def select(self, selected: NDArray[np.bool_] | None) -> None:
+        """Mark the cells of a (n_obs,) mask."""
+        self._selected = selected
+        for panel in self._panels:
+            rows = panel.rows[:0] if selected is None else panel.rows[selected[panel.rows]]
+            rows = self._thinned(rows[self.visible(rows)])
+            assert self.scene is not None
+            panel.selected.set_data(*self.scene.points[rows].T)
+
+    def hover(self, row: int | None) -> None:
+        """Ring one cell, in the panels that show it."""
+        for panel in self._panels:
+            assert self.scene is not None
+            at = [] if row is None or row not in panel.rows else [row]
+            panel.hovered.set_data(*self.scene.points[at].T)
+
+    def visible(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """(k,) mask of the rows that are drawn: embedded, and of a class that is switched on."""
+        assert self.scene is not None
+        shown = np.append(self._shown, True)[self.scene.codes[rows]]
+        return np.asarray(shown & ~np.isnan(self.scene.points[rows, 0]))
+
+    def draw_overlays(self) -> None:
+        """Draw selection and hover on top of what the canvas shows."""
+        for panel in self._panels:
+            for overlay in panel.overlays:
+                panel.ax.draw_artist(overlay)
+
+    def arrange(self, width: float, height: float) -> None:
+        """Place square panels beside or above each other, whichever makes them larger.
+
+        Parameters
+        ----------
+        width, height
+            Size of the figure in pixels.
+        """
+        n = len(self._panels)
+        if not n:
+            return
+        dpi = self.figure.dpi / 96
+        title, gap = TITLE * dpi, GAP * dpi
+
+        def side(columns: int, rows: int) -> float:
+            across = (width - gap * (columns + 1)) / columns
+            return min(across, (height - gap) / rows - title - gap)
+
+        self._beside = side(n, 1) >= side(1, n)
+        columns, rows = (n, 1) if self._beside else (1, n)
+        size = max(side(columns, rows), 1.0)
+        left = (width - columns * size - (columns - 1) * gap) / 2
+        top = (height - rows * (size + title) - (rows - 1) * gap) / 2
+        for i, ax in enumerate(self.axes):
+            column, row = (i, 0) if self._beside else (0, i)
+            x = left + column * (size + gap)
+            y = height - top - (row + 1) * (size + title) - row * gap
+            ax.set_position((x / width, y / height, size / width, size / height))
+        self._write_titles()
+
+    def _write_titles(self) -> None:
+        """Write what is above the panels, in two lines where one would be too long."""
+        for panel in self._panels:
+            width = panel.ax.get_position().width * self.figure.bbox.width
+            narrow = len(panel.title) * LETTER * self.figure.dpi / 96 > width
+            panel.ax.title.set_text(panel.title.replace(" (n", "\n(n") if narrow else panel.title)
+
+    def _build(self) -> None:
+        assert self.scene is not None
+        self.figure.clear()
+        self._panels = []
+        for _ in self.scene.panels:
+            share = self.axes[0] if self._panels else None
+            ax = self.figure.add_axes((0, 0, 1, 1), sharex=share, sharey=share)
+            ax.set(xticks=[], yticks=[], autoscale_on=False)
+            ax.set_aspect("equal")
+            ax.title.set(fontsize=9, parse_math=False)
+            classes = range(self.scene.n_classes)
+            self._panels.append(
+                _Artists(
+                    ax,
+                    fills=[_region(ax, alpha=REGION_ALPHA, linewidth=0) for _ in classes],
+                    borders=[_region(ax, facecolor="none", linewidth=1) for _ in classes],
+                    lines=[_points(ax, zorder=2) for _ in (*classes, None)],
+                    selected=_points(ax, animated=True, markeredgewidth=1.2, zorder=3),
+                    hovered=_points(
+                        ax, animated=True, markeredgewidth=1.6, markersize=10, zorder=4
+                    ),
+                )
+            )
+        self.arrange(*self.figure.get_size_inches() * self.figure.dpi)
+
+    def _thinned(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        if self._detailed or len(rows) <= DRAFT:
+            return rows
+        # Evenly spaced, not drawn by lot: points that stay from frame to frame do not flicker.
+        return rows[:: -(-len(rows) // DRAFT)]
+
+    def _set_points(self) -> None:
+        scene = self.scene
+        assert scene is not None
+        area = np.clip(8_000 / max(len(scene.points), 1), 2, 30)
+        for panel in self._panels:
+            rows = self._thinned(panel.rows)
+            codes = scene.codes[rows]
+            counts = np.bincount(codes + 1, minlength=scene.n_classes + 1)
+            for code, line in enumerate(panel.lines):
+                is_class = code < scene.n_classes
+                members = scene.points[rows[codes == (code if is_class else -1)]]
+                line.set_data(*members.T)
+                line.set_markersize(np.sqrt(area))
+                # The smallest class on top, unlabeled cells beneath all.
+                below = (counts[1:] > counts[code + 1]).sum() if is_class else -1
+                line.set_zorder(2 + below / (scene.n_classes + 1))
+            panel.selected.set_markersize(np.sqrt(area) + 2.5)
+        self.select(self._selected)
+
+    def _paint(self) -> None:
+        """Give every artist its colour."""
+        style = self._style
+        for panel in self._panels:
+            panel.ax.set_facecolor(style.panel)
+            panel.ax.title.set_color(style.ink)
+            panel.ax.spines[:].set_visible(False)
+            for fill, border, color in zip(panel.fills, panel.borders, self._colors, strict=True):
+                fill.set_facecolor(color)
+                fill.set_alpha(REGION_ALPHA + 0.1 * style.dark)
+                border.set_edgecolor(style.panel)
+            for line, color, shown in zip(
+                panel.lines,
+                [*self._colors, style.unlabeled],
+                [*self._shown, True],
+                strict=True,
+            ):
+                line.set_color(color)
+                line.set_visible(shown)
+            for overlay in panel.overlays:
+                overlay.set(markerfacecolor="none", markeredgecolor=style.ink)
+
+
+def _region(ax: Any, **style: Any) -> PathPatch:
+    patch = PathPatch(Path([(0.0, 0.0)]), visible=False, **style)
+    ax.add_patch(patch)
+    return patch
+
+
+def _points(ax: Any, **style: Any) -> Line2D:
+    (line,) = ax.plot([], [], **({"ls": "none", "marker": "o", "markeredgewidth": 0} | style))
+    assert isinstance(line, Line2D)
+    return line

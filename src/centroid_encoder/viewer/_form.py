@@ -1,0 +1,330 @@
+"""What to train on, and how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, LineEdit, SpinBox
+from magicgui.widgets.bases import ValueWidget
+from qtpy.QtCore import Qt, Signal
+from qtpy.QtWidgets import QFormLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from superqt import QCollapsible
+
+from centroid_encoder.estimator import CentroidEncoder
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+MAX_CLASSES = 1000
+"""A column with more different values than that is offered last: it is hardly a label."""
+NONE = "none"
+LONGEST = "Missing values"
+"""Of the names of all fields."""
+FEATURES = {"X": None, "layers": "layer", "obsm": "use_rep"}
+MISSING = {
+    "stop and say so": "error",
+    "leave these cells out": "drop",
+    "take the feature's mean": "mean",
+}
+LIKELY = ("cell_type", "celltype", "phenotype", "annotation", "label", "class", "leiden", "louvain")
+
+
+class TrainingForm(QWidget):
+    """Few visible knobs, the rest folded."""
+
+    label_key_changed = Signal(object)
+    """The label column, or None."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._adata: AnnData | None = None
+        self._filling = False
+        self.label_key = ComboBox(
+            label="Labels",
+            tooltip="Column of obs with the classes. Cells without a label are embedded, "
+            "but not trained on",
+            nullable=True,
+        )
+        self.features = ComboBox(
+            label="Features",
+            tooltip="What to learn from: the expression matrix X, a layer, or a representation "
+            "in obsm",
+        )
+        self.mask_var = ComboBox(
+            label="Genes",
+            tooltip="Learn from all variables, or from those marked in a column of var",
+        )
+        self.missing = ComboBox(
+            label="Missing values",
+            choices=list(MISSING),
+            tooltip="What to do about cells with NaN or infinite values",
+        )
+        self.unlabeled_category = ComboBox(
+            label="Unlabelled is",
+            tooltip="A class that stands for 'no label'; its cells are embedded, "
+            "but not trained on",
+        )
+        self.test_size = FloatSpinBox(
+            label="Held out",
+            value=0.2,
+            min=0,
+            max=0.9,
+            step=0.05,
+            tooltip="Share of the labelled cells that never shape the map; the error counted on "
+            "them says how much of the picture is real",
+        )
+        self.group_key = ComboBox(
+            label="Hold out whole",
+            tooltip="Hold out whole donors, slides or batches: a column of obs that names them",
+        )
+        self.auto_epochs = CheckBox(
+            label="",
+            text="Epochs by the number of cells",
+            value=True,
+            tooltip="Between 20 and 60: as many as show the network 300,000 cells",
+        )
+        self.max_epochs = SpinBox(
+            label="Epochs",
+            value=60,
+            min=1,
+            max=100_000,
+            enabled=False,
+            tooltip="Passes over the training cells",
+        )
+        self.device = ComboBox(
+            label="Device",
+            choices=["auto", "cpu", "cuda", "mps"],
+            tooltip="Where to train: auto takes the first of an NVIDIA GPU (cuda), an Apple GPU "
+            "(mps) and the CPU",
+        )
+        self.random_state = SpinBox(
+            label="Seed",
+            value=0,
+            min=0,
+            max=2**31 - 1,
+            tooltip="The same seed gives the same map on the same machine",
+        )
+        self.key_added = LineEdit(
+            label="Store as",
+            value="ce",
+            tooltip="Name of the result: obsm['X_ce'], obs['ce_label'], uns['ce']; with another "
+            "name, several maps can be kept",
+        )
+        self.advanced = QCollapsible("Advanced", collapsedIcon="▸", expandedIcon="▾")
+        self.advanced.setDuration(0)
+        self.advanced.toggleButton().setFlat(True)
+        self.advanced.toggleButton().setStyleSheet(
+            "QPushButton { text-align: left; background: transparent; border: none; padding: 2px; }"
+        )
+        content = QWidget()
+        content.setLayout(
+            _rows(
+                self.mask_var,
+                self.missing,
+                self.unlabeled_category,
+                self.test_size,
+                self.group_key,
+                self.auto_epochs,
+                self.max_epochs,
+                self.random_state,
+                self.device,
+                self.key_added,
+            )
+        )
+        self.advanced.addWidget(content)
+        for part in (self.advanced, self.advanced.content()):
+            if (inner := part.layout()) is not None:
+                inner.setContentsMargins(0, 0, 0, 0)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setSpacing(4)
+        layout.addLayout(_rows(self.label_key, self.features))
+        layout.addWidget(self.advanced)
+        self.label_key.changed.connect(self._on_label_key)
+        self.auto_epochs.changed.connect(self._on_auto_epochs)
+
+    @property
+    def fields(self) -> dict[str, ValueWidget[Any]]:
+        """The knobs by the name of the parameter of `tl.centroid_encoder` that they set."""
+        return {
+            name: getattr(self, name)
+            for name in (
+                "missing",
+                "group_key",
+                "unlabeled_category",
+                "test_size",
+                "mask_var",
+                "max_epochs",
+                "key_added",
+                "device",
+            )
+        }
+
+    @property
+    def key(self) -> str:
+        """Where the results will be."""
+        return self.key_added.value.strip() or "ce"
+
+    def set_adata(self, adata: AnnData | None, label_key: str | None = None) -> None:
+        """Offer what a table holds; keep what was chosen, where it exists there too."""
+        self._adata = adata
+        before = label_key or self.label_key.value
+        self._filling = True
+        try:
+            labels = [] if adata is None else _label_columns(adata)
+            _offer(self.label_key, labels, before)
+            if adata is not None and before not in labels:
+                self.label_key.value = _likely(labels)
+            features = [] if adata is None else _representations(adata)
+            _offer(self.features, features, self.features.value)
+            columns = [] if adata is None else list(map(str, adata.obs.columns))
+            _offer(self.group_key, [NONE, *columns], self.group_key.value)
+            masks = [] if adata is None else _masks(adata)
+            auto = "highly_variable" if "highly_variable" in masks else "all"
+            before_mask = self.mask_var.value
+            _offer(self.mask_var, ["all", *masks], before_mask if before_mask in masks else auto)
+        finally:
+            self._filling = False
+        self._on_label_key(self.label_key.value)
+
+    def parameters(self) -> dict[str, Any]:
+        """Keyword arguments of `tl.centroid_encoder` that differ from its defaults."""
+        adata, where = self._adata, str(self.features.value)
+        chosen: dict[str, Any] = {}
+        kind, _, name = where.partition(": ")
+        parameter = FEATURES.get(kind)
+        if parameter is not None:
+            chosen[parameter] = name
+        if kind != "obsm" and adata is not None and "highly_variable" in adata.var:
+            if self.mask_var.value != "highly_variable":
+                chosen["mask_var"] = None if self.mask_var.value == "all" else self.mask_var.value
+        elif kind != "obsm" and self.mask_var.value not in (None, "all"):
+            chosen["mask_var"] = self.mask_var.value
+        for key in ("group_key", "unlabeled_category"):
+            value = getattr(self, key).value
+            if value not in (None, NONE):
+                chosen[key] = value
+        if MISSING[self.missing.value] != "error":
+            chosen["missing"] = MISSING[self.missing.value]
+        if self.test_size.value != 0.2:
+            chosen["test_size"] = round(self.test_size.value, 4)
+        if self.random_state.value:
+            chosen["random_state"] = self.random_state.value
+        if self.device.value != "auto":
+            chosen["device"] = self.device.value
+        if self.key != "ce":
+            chosen["key_added"] = self.key
+        if not self.auto_epochs.value:
+            chosen["model"] = CentroidEncoder(max_epochs=self.max_epochs.value)
+        return chosen
+
+    def point_to(self, error: str) -> str:
+        """Unfold the advanced part if an error can be mended there; return where, or nothing."""
+        for name, field in self.fields.items():
+            if name in error:
+                self.advanced.expand(animate=False)
+                field.native.setFocus()
+                return f"Advanced ▸ {field.label}"
+        return ""
+
+    def fold(self) -> None:
+        """Make room for the map."""
+        self.advanced.collapse(animate=False)
+
+    def _on_label_key(self, key: str | None) -> None:
+        if self._filling:
+            return
+        names: list[str] = []
+        if self._adata is not None and key is not None:
+            column = self._adata.obs[key]
+            if isinstance(column.dtype, pd.CategoricalDtype):
+                names = [name for name in column.cat.categories if isinstance(name, str)]
+        _offer(self.unlabeled_category, [NONE, *names], self.unlabeled_category.value)
+        self.label_key_changed.emit(key)
+
+    def _on_auto_epochs(self, auto: bool) -> None:
+        self.max_epochs.enabled = not auto
+
+
+def form_layout() -> QFormLayout:
+    """A form whose fields are in line with those of the other forms of the widget."""
+    form = QFormLayout()
+    form.setContentsMargins(0, 0, 0, 0)
+    form.setVerticalSpacing(4)
+    form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
+    form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+    return form
+
+
+def form_label(text: str) -> QLabel:
+    """The name of a field, as wide as those of all others."""
+    label = QLabel(text)
+    label.setMinimumWidth(label.fontMetrics().horizontalAdvance(LONGEST) + 8)
+    return label
+
+
+def _rows(*widgets: ValueWidget[Any]) -> QFormLayout:
+    form = form_layout()
+    for widget in widgets:
+        label = form_label(widget.label)
+        label.setToolTip(widget.tooltip or "")
+        widget.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        form.addRow(label, widget.native)
+        if isinstance(widget, ComboBox):
+            # Long names of columns must not make the dock wide.
+            box = widget.native
+            box.setSizeAdjustPolicy(box.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+            box.setMinimumContentsLength(8)
+    return form
+
+
+def _offer(box: ComboBox, choices: list[str], value: Any) -> None:
+    with box.changed.blocked():
+        box.choices = choices
+        if value in choices:
+            box.value = value
+
+
+def _label_columns(adata: AnnData) -> list[str]:
+    """Columns of obs that may be labels, the likeliest kind first."""
+
+    def rank(name: str) -> tuple[bool, bool]:
+        column = adata.obs[name]
+        categorical = isinstance(column.dtype, pd.CategoricalDtype)
+        n = len(column.cat.categories) if categorical else 0
+        return n > MAX_CLASSES, not categorical
+
+    names = [
+        str(name)
+        for name in adata.obs.columns
+        if not pd.api.types.is_float_dtype(adata.obs[name].dtype)
+    ]
+    return sorted(names, key=rank)
+
+
+def _likely(labels: list[str]) -> str | None:
+    """The label column by its name, else the first."""
+    for word in LIKELY:
+        for name in labels:
+            if word == name.lower():
+                return name
+    for word in LIKELY:
+        for name in labels:
+            if word in name.lower() and not name.startswith("ce_"):
+                return name
+    return labels[0] if labels else None
+
+
+def _representations(adata: AnnData) -> list[str]:
+    # What `tl.centroid_encoder` itself wrote would be circular, and places are no features.
+    obsm = [name for name in adata.obsm if not (name == "X_ce" or name.startswith("spatial"))]
+    return [
+        *(["X"] if adata.X is not None else []),
+        *(f"layers: {name}" for name in adata.layers),
+        *(f"obsm: {name}" for name in obsm),
+    ]
+
+
+def _masks(adata: AnnData) -> list[str]:
+    return [str(name) for name in adata.var.columns if adata.var[name].dtype == bool]

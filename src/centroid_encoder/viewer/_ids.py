@@ -1,0 +1,108 @@
+"""Ids of cells, as columns of tables and pixels of images hold them."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise, product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from napari.layers import Labels
+from numpy.typing import NDArray
+
+# As people and programs write them, without case and punctuation.
+INSTANCE_KEYS = (
+    "instanceid", "cellid", "label", "labelid", "objectid", "objectnumber", "segmentid",
+    "nucleusid", "id", "cell", "index",
+)  # fmt: skip
+BLOCK = 2**24
+"""Pixels of an image that are looked at together."""
+
+
+def named(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Columns with one of these names, in their order."""
+    plain = {column: re.sub(r"[\W_]", "", str(column)).lower() for column in table}
+    return sorted(
+        (key for key in plain if plain[key] in names), key=lambda k: names.index(plain[k])
+    )
+
+
+def label_ids(layer: Labels) -> NDArray[np.int64]:
+    """Values in an image of labels at full resolution, sorted, without the background."""
+    image = layer.data[0] if layer.multiscale else layer.data
+    found = [np.empty(0, dtype=np.int64)]
+    for block in _blocks(image):
+        values = np.asarray(image[block]).ravel()
+        if not len(values):
+            continue
+        # Labels come in runs, and to find their ends is much faster than to sort all pixels.
+        ends = np.flatnonzero(values[1:] != values[:-1])
+        values = pd.unique(np.append(values[ends], values[-1]))
+        if values.dtype == np.uint64 and values.max() > np.iinfo(np.int64).max:
+            raise ValueError(f"the label {values.max()} is too large; labels must be below 2**63")
+        found.append(values.astype(np.int64))
+    ids = np.unique(np.concatenate(found))
+    labels: NDArray[np.int64] = ids[ids != 0]
+    return labels
+
+
+def _blocks(image: Any) -> Iterator[tuple[slice, ...]]:
+    """Parts of an image that fit into memory: the chunks of dask, else slabs."""
+    chunks = getattr(image, "chunks", None)
+    if not (chunks and isinstance(chunks[0], tuple)):
+        height = max(1, BLOCK // max(1, math.prod(image.shape[1:])))
+        starts = range(0, image.shape[0], height)
+        yield from ((slice(start, start + height),) for start in starts)
+        return
+    edges = [np.cumsum([0, *sizes]).tolist() for sizes in chunks]
+    yield from product(*([slice(*ends) for ends in pairwise(axis)] for axis in edges))
+
+
+def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Values as integers, 0 where there is none, and where there is one."""
+    if column.dtype.kind not in "iuf":
+        codes, uniques = pd.factorize(column)
+        parsed = np.fromiter((_whole_number(value, name) for value in uniques), dtype=np.int64)
+        return np.append(parsed, 0)[codes], codes >= 0
+    there = column.notna().to_numpy(dtype=bool)
+    values = column[there].to_numpy(dtype=getattr(column.dtype, "numpy_dtype", column.dtype))
+    whole = np.ones(len(values), dtype=bool)
+    if values.dtype.kind == "f":
+        whole = np.isfinite(values) & (values == np.rint(values)) & (abs(values) < 2.0**63)
+    elif values.dtype == np.uint64:
+        whole = values <= np.iinfo(np.int64).max
+    if not whole.all():
+        raise ValueError(_no_id(values[~whole][0], name))
+    whole_numbers = np.zeros(len(column), dtype=np.int64)
+    whole_numbers[there] = values.astype(np.int64)
+    return whole_numbers, there
+
+
+def _whole_number(value: object, name: str) -> int:
+    number = value
+    if isinstance(value, str):
+        # What int() takes would make the number 12 of a "1_2".
+        match = re.fullmatch(r"\s*([+-]?\d+)(\.0*)?\s*", value, re.ASCII)
+        number = int(match[1]) if match else None
+    elif isinstance(value, float | np.floating) and float(value).is_integer():
+        number = int(value)
+    if not isinstance(number, numbers.Integral) or isinstance(number, bool):
+        raise ValueError(_no_id(value, name))
+    if not -(2**63) <= int(number) < 2**63:
+        raise ValueError(_no_id(value, name))
+    return int(number)
+
+
+def _no_id(value: object, name: str) -> str:
+    # Numpy's scalars would show their type.
+    shown = value.item() if isinstance(value, np.generic) else value
+    return f"{name} holds {shown!r}, which is no label: labels are whole numbers below 2**63"
+
+
+def texts(column: pd.Series) -> tuple[NDArray[np.object_], NDArray[np.bool_]]:
+    """Values as text, and where there is one."""
+    return column.astype(str).to_numpy(dtype=object), column.notna().to_numpy(dtype=bool)

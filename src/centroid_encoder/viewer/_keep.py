@@ -1,0 +1,187 @@
+"""Keep what was made: as files, or as a script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from qtpy.QtCore import Signal
+from qtpy.QtGui import QGuiApplication
+from qtpy.QtWidgets import (
+    QFileDialog,
+    QHBoxLayout,
+    QMenu,
+    QPushButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from centroid_encoder import pl
+from centroid_encoder.viewer._message import Message
+from centroid_encoder.viewer._save import save_figure, save_h5ad, save_model, save_table
+from centroid_encoder.viewer._script import as_python
+
+if TYPE_CHECKING:
+    from centroid_encoder.tl._result import Regions
+    from centroid_encoder.viewer._tables import Table
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a result was made."""
+
+    label_key: str
+    parameters: dict[str, Any]
+    """Keyword arguments of `tl.centroid_encoder` that are not its defaults."""
+    relabeled: bool = False
+    """Whether the labels were corrected by hand."""
+    stopped_after: int | None = None
+    """Number of epochs after which the training was stopped by hand, if it was."""
+
+
+class KeepRow(QWidget):
+    """Save menu and "Copy as Python"."""
+
+    failed = Signal(object)
+    """The exception that kept something from being saved."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._table: Table | None = None
+        self._key: str | None = None
+        self._regions: Regions | None = "voronoi"
+        self._recipes: dict[tuple[int, str], Recipe] = {}
+        self.message = Message()
+        menu = QMenu(self)
+        self.save_table_action = menu.addAction("Table as .h5ad …", self._ask_table)
+        self.update_action = menu.addAction("Table into its SpatialData", self.update_spatialdata)
+        self.save_model_action = menu.addAction("Model as .safetensors …", self._ask_model)
+        self.save_figure_action = menu.addAction("Figure as .png, .pdf or .svg …", self._ask_figure)
+        self.save_button = QPushButton("Save …")
+        self.save_button.setToolTip("The table with the map, the map alone, or the figure")
+        self.save_button.setMenu(menu)
+        self.copy_button = QPushButton("Copy as Python")
+        self.copy_button.setToolTip("Put a script on the clipboard that makes the same map")
+        self.copy_button.clicked.connect(self.copy_script)
+        row = QHBoxLayout()
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self.save_button)
+        row.addWidget(self.copy_button)
+        row.addStretch()
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(self.message)
+        layout.addLayout(row)
+        self.set_state(None, None)
+
+    def set_state(
+        self, table: Table | None, key: str | None, regions: Regions | None = "voronoi"
+    ) -> None:
+        """Offer what can be saved of a table and its result; figures show these regions."""
+        self._table, self._key, self._regions = table, key, regions
+        self.save_button.setEnabled(table is not None)
+        for widget in (self.save_model_action, self.save_figure_action, self.copy_button):
+            widget.setEnabled(key is not None)
+        self.update_action.setVisible(table is not None and table.origin == "spatialdata")
+
+    def remember(self, table: Table, key: str, recipe: Recipe) -> None:
+        """Know how a result was made."""
+        self._recipes[id(table.adata), key] = recipe
+
+    def save_table(self, path: Path) -> None:
+        """Write the table with its results."""
+        assert self._table is not None
+        table = self._table
+        if self._done(f"Saved {path.name}.", save_h5ad, table.adata, path) and table.path is None:
+            table.path = path
+
+    def save_model(self, path: Path) -> None:
+        """Write the map alone."""
+        assert self._table is not None
+        self._done(f"Saved {path.name}.", save_model, self._table.adata, self._key, path)
+
+    def save_figure(self, path: Path) -> None:
+        """Draw the figure for a paper: `pl.voronoi`."""
+        self._done(f"Saved {path.name}.", self._draw, path)
+
+    def update_spatialdata(self) -> None:
+        """Write the table into the store it came from."""
+        assert self._table is not None
+        self._done(f"Updated {self._table.name}.", save_table, self._table)
+
+    def script(self) -> str:
+        """The script that makes the same map."""
+        assert self._table is not None
+        assert self._key is not None
+        recipe = self._recipes.get((id(self._table.adata), self._key))
+        if recipe is None:
+            recipe = _stored(self._table.adata.uns[self._key]["params"], self._key)
+        return as_python(
+            self._table,
+            recipe.label_key,
+            recipe.parameters,
+            relabeled=recipe.label_key if recipe.relabeled else None,
+            stopped_after=recipe.stopped_after,
+        )
+
+    def copy_script(self) -> None:
+        """Put the script on the clipboard."""
+        QGuiApplication.clipboard().setText(self.script())
+        self.message.say("Copied. Paste it into a file or a notebook.")
+
+    def _draw(self, path: Path) -> None:
+        assert self._table is not None
+        assert self._key is not None
+        axes = pl.voronoi(self._table.adata, key=self._key, regions=self._regions, show=False)
+        figure = np.ravel(axes)[0].figure  # type: ignore[arg-type]
+        try:
+            save_figure(figure, path)
+        finally:
+            plt.close(figure)
+
+    def _done(self, text: str, function: Any, *arguments: Any) -> bool:
+        try:
+            function(*arguments)
+        except Exception as error:
+            self.message.say("")
+            self.failed.emit(error)
+            return False
+        self.message.say(text)
+        return True
+
+    def _ask_table(self) -> None:
+        table = self._table
+        default = "" if table is None else str(table.path or "cells.h5ad")
+        if path := self._ask("Save the table", default, "AnnData (*.h5ad)", ".h5ad"):
+            self.save_table(path)
+
+    def _ask_model(self) -> None:
+        if path := self._ask(
+            "Save the model", "map.safetensors", "Model (*.safetensors)", ".safetensors"
+        ):
+            self.save_model(path)
+
+    def _ask_figure(self) -> None:
+        if path := self._ask(
+            "Save the figure", "voronoi.png", "Figures (*.png *.pdf *.svg)", ".png"
+        ):
+            self.save_figure(path)
+
+    def _ask(self, title: str, default: str, kinds: str, suffix: str) -> Path | None:
+        name, _ = QFileDialog.getSaveFileName(self, title, default, kinds)
+        if not name:
+            return None
+        path = Path(name)
+        return path if path.suffix else path.with_suffix(suffix)
+
+
+def _stored(params: Mapping[str, Any], key: str) -> Recipe:
+    """How a result was made that came with its table: what it says of itself."""
+    parameters = {name: value for name, value in params.items() if name != "label_key"}
+    return Recipe(
+        str(params["label_key"]), parameters | ({} if key == "ce" else {"key_added": key})
+    )

@@ -1,0 +1,46 @@
+"""One line that says what is wrong, at the place where it can be mended."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QLabel, QWidget
+
+Kind = Literal["info", "warning", "error"]
+
+
+class Message(QLabel):
+    """Text below a part of the widget; gone when there is nothing to say."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWordWrap(True)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._kind: Kind = "info"
+        self._colors: dict[str, str] = {}
+        self.hide()
+
+    def say(self, text: str, kind: Kind = "info") -> None:
+        """Show a text, or nothing."""
+        self._kind = kind
+        self.setText(text)
+        self.setVisible(bool(text))
+        self._paint()
+
+    def set_colors(self, colors: dict[str, str]) -> None:
+        """Follow a theme: colours by kind."""
+        self._colors = colors
+        self._paint()
+
+    def _paint(self) -> None:
+        color = self._colors.get(self._kind)
+        self.setStyleSheet(f"color: {color};" if color else "")
+
+
+def sentence(error: Exception) -> str:
+    """What an exception says, as a person would: KeyError quotes its message."""
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    text = text or type(error).__name__
+    return text[0].upper() + text[1:] + ("" if text.endswith((".", "?", "!", "…")) else ".")

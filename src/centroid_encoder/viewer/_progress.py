@@ -1,0 +1,110 @@
+"""How far the training is: in the widget and in napari's activity dock."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from napari.utils import progress
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from centroid_encoder.core.training import Report
+
+
+class ProgressRow(QWidget):
+    """A bar, what it says, and the two ways to end a training early."""
+
+    stop_requested = Signal()
+    cancel_requested = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._bar = QProgressBar()
+        self._bar.setTextVisible(True)
+        self._stop = QPushButton("Stop")
+        self._stop.setToolTip("End the training now and keep the best map so far")
+        self._stop.clicked.connect(self._on_stop)
+        self._cancel = QPushButton("Cancel")
+        self._cancel.setToolTip("End the training now and leave everything as it was")
+        self._cancel.clicked.connect(self.cancel_requested)
+        self._text = QLabel()
+        self._text.setWordWrap(True)
+        row = QHBoxLayout()
+        row.setContentsMargins(0, 0, 0, 0)
+        row.addWidget(self._bar, stretch=1)
+        row.addWidget(self._stop)
+        row.addWidget(self._cancel)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addLayout(row)
+        layout.addWidget(self._text)
+        self._activity: Any = None
+        self._started = 0.0
+        self.hide()
+
+    def begin(self, name: str) -> None:
+        """Show a training that has just begun."""
+        self.end()
+        self._started = time.perf_counter()
+        self._bar.setRange(0, 0)
+        self._stop.setEnabled(False)
+        self._stop.setText("Stop")
+        self._text.setText(f"{name}: reading")
+        self._name = name
+        # Without a total it would count as done from the start.
+        self._activity = progress(total=1, desc=f"Centroid-Encoder: {name}")
+        self.show()
+
+    def report(self, report: Report) -> None:
+        """Show where the training is."""
+        if self._activity is None:
+            return
+        self._bar.setRange(0, report.n_steps)
+        self._bar.setValue(report.step)
+        # Before the first epoch of training there is nothing that could be kept.
+        self._stop.setEnabled(
+            not report.stage.startswith("pretrain") and self._stop.text() == "Stop"
+        )
+        if report.step == report.n_steps:
+            self._text.setText(f"{self._name}: counting errors")
+        elif self._stop.text() == "Stop":
+            self._text.setText(f"{self._name}: {_described(report)}, {self._left(report)}")
+        self._activity.total = report.n_steps
+        self._activity.update(report.step - self._activity.n)
+
+    def end(self) -> None:
+        """Hide."""
+        if self._activity is not None:
+            self._activity.close()
+            self._activity = None
+        self.hide()
+
+    def _on_stop(self) -> None:
+        self._stop.setText("Stopping …")
+        self._stop.setEnabled(False)
+        self._text.setText(f"{self._name}: keeping the best map so far")
+        self.stop_requested.emit()
+
+    def _left(self, report: Report) -> str:
+        elapsed = time.perf_counter() - self._started
+        return f"{_duration(elapsed / report.step * (report.n_steps - report.step))} left"
+
+
+def _described(report: Report) -> str:
+    parts = [
+        f"{report.stage}, epoch {report.epoch} of {report.n_epochs}",
+        f"loss {report.loss:.3f}",
+    ]
+    if not math.isnan(report.validation_error):
+        parts.append(f"validation error {100 * report.validation_error:.1f} %")
+    return ", ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"

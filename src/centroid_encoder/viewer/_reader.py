@@ -1,0 +1,152 @@
+"""Reader for .h5ad files: cells become points, and the AnnData rides along."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from npe2.types import FullLayerData
+
+COLOR = "#8f9aa8"
+"""Shows on napari's dark canvas and on the light one."""
+
+
+def get_reader(path: str | Sequence[str]) -> Callable[..., list[FullLayerData]] | None:
+    """Return `read` if it can take these paths, as napari asks it."""
+    paths = [path] if isinstance(path, str) else path
+    return read if all(str(one).lower().endswith(".h5ad") for one in paths) else None
+
+
+def read(path: str | Sequence[str]) -> list[FullLayerData]:
+    """Read ``.h5ad`` files as one Points layer each.
+
+    Parameters
+    ----------
+    path
+        One path, or several.
+
+    Returns
+    -------
+    list
+        Layers as napari takes them; see `points_layer`.
+
+    Raises
+    ------
+    OSError
+        If a file is not a complete ``.h5ad`` file.
+    ValueError
+        If the cells of a file have no coordinates.
+    """
+    paths = [path] if isinstance(path, str) else path
+    return [_read_one(Path(one)) for one in paths]
+
+
+def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLayerData:
+    """Return cells as a Points layer.
+
+    Cells lie at ``obsm["spatial"]``, or else where scanpy draws them in the first embedding of two
+    dimensions. Cells without coordinates are left out, since napari cannot draw them: which cell a
+    point is, its feature ``"cell"`` says, never its position.
+
+    Parameters
+    ----------
+    adata
+        Cells with unique names. It is attached to the layer as ``metadata["adata"]``.
+    name
+        Name of the layer.
+    path
+        File it came from, attached as ``metadata["path"]``.
+
+    Raises
+    ------
+    ValueError
+        If there is nothing to draw.
+    """
+    coordinates = _coordinates(adata)
+    if coordinates is None:
+        raise ValueError(
+            f"{name} has no coordinates to draw its {adata.n_obs:,} cells at: neither "
+            'obsm["spatial"] nor an embedding of two dimensions. Open it in the Centroid-Encoder '
+            "widget instead, which needs none"
+        )
+    drawn = np.isfinite(coordinates).all(axis=1)
+    points = coordinates[drawn]
+    features = pd.DataFrame({"cell": np.asarray(adata.obs_names)[drawn]})
+    metadata = {"adata": adata} if path is None else {"adata": adata, "path": path}
+    options = {
+        "name": name,
+        "features": features,
+        "metadata": metadata,
+        "size": _point_size(points),
+        "face_color": COLOR,
+        "border_width": 0,
+    }
+    return points, options, "points"
+
+
+def _read_one(path: Path) -> FullLayerData:
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Observation names are not unique")
+            adata = ad.read_h5ad(path)
+    # Whatever a damaged file makes h5py and anndata stumble over, the user can only do one thing.
+    except Exception as error:
+        raise OSError(
+            f"{path.name} cannot be read: it is damaged, incomplete, or no AnnData file ({error})"
+        ) from error
+    repeated = int(adata.obs_names.duplicated().sum())
+    if repeated:
+        warnings.warn(
+            f'Cells of {path.name} share their names; to tell them apart, "-1", "-2", … was '
+            f"appended to {repeated:,} of them",
+            stacklevel=2,
+        )
+        adata.obs_names_make_unique()
+    return points_layer(adata, path.stem, path)
+
+
+def _coordinates(adata: AnnData) -> NDArray[np.floating] | None:
+    """(n_obs, 2 or 3) in napari's order, the last axis first; None if there are none."""
+    spatial = _numbers(adata.obsm.get("spatial"))
+    if spatial is not None and spatial.shape[1] in (2, 3):
+        return spatial[:, ::-1]
+    for key in adata.obsm:
+        embedding = _numbers(adata.obsm[key])
+        if embedding is not None and embedding.shape[1] == 2:
+            # In a plot, the second axis points upwards; in napari, downwards.
+            return embedding[:, ::-1] * [-1, 1]
+    return None
+
+
+def _numbers(value: Any) -> NDArray[np.floating] | None:
+    """Dense table with at least one complete row, or None."""
+    if isinstance(value, pd.DataFrame):
+        named = {str(column).lower(): column for column in value}
+        # Columns that say which is which need not be in order.
+        if set(named) in ({"x", "y"}, {"x", "y", "z"}):
+            value = value[[named[axis] for axis in sorted(named)]]
+        if not all(map(pd.api.types.is_numeric_dtype, value.dtypes)):
+            return None
+        value = value.to_numpy(dtype=float, na_value=np.nan)
+    if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "iuf":
+        return None
+    numbers = value.astype(float)
+    return numbers if np.isfinite(numbers).all(axis=1).any() else None
+
+
+def _point_size(points: NDArray[np.floating]) -> float:
+    """Diameter with which cells of usual closeness just touch."""
+    some = points[:: max(1, len(points) // 2000)]
+    distance = np.asarray(cKDTree(points).query(some, k=[2])[0])
+    apart = distance[(distance > 0) & np.isfinite(distance)]
+    return float(np.median(apart)) if len(apart) else 1.0

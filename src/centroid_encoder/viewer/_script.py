@@ -1,0 +1,164 @@
+"""The training of a table as a script that needs no viewer."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterable, Mapping
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import centroid_encoder as ce
+
+if TYPE_CHECKING:
+    from centroid_encoder.viewer._tables import Table
+
+WIDTH = 88
+"""Columns of a line, where it can be broken."""
+
+
+def as_python(
+    table: Table,
+    label_key: str,
+    arguments: Mapping[str, Any],
+    *,
+    relabeled: str | None = None,
+    stopped_after: int | None = None,
+) -> str:
+    """Return a script that trains, draws and saves what the widget did.
+
+    Parameters
+    ----------
+    table
+        What was trained on. Where it is not in a file, the script says how to get one.
+    label_key
+        Column of the labels.
+    arguments
+        Keyword arguments of `tl.centroid_encoder`; those that are the default are left out. A
+        `model` is written as a call, a feature mask must be the name of a column.
+    relabeled
+        Column with labels that were corrected by hand, which no script can know.
+    stopped_after
+        Number of epochs after which the training was stopped by hand, if it was.
+
+    Raises
+    ------
+    TypeError
+        If an argument is neither a plain value nor a `CentroidEncoder`.
+    """
+    key = arguments.get("key_added") or "ce"
+    read, name = _reading(table)
+    lines = [f"# Made by centroid-encoder {ce.__version__} in napari."]
+    if stopped_after is None:
+        lines += ["# The same version on the same machine gives the same embedding, bit for bit."]
+    else:
+        lines += [
+            f"# The training in napari was stopped by hand after epoch {stopped_after}. This",
+            "# script trains to the end, so its embedding differs from the one seen there.",
+        ]
+    lines += ["import anndata as ad", *read[0], "", "import centroid_encoder as ce", "", *read[1]]
+    if relabeled is not None:
+        lines += [
+            f"# obs[{_literal(relabeled)}] holds labels corrected by hand in napari: save the",
+            "# table there before you run this, or it will not have that column.",
+        ]
+    lines += [
+        "",
+        _call(
+            "ce.tl.centroid_encoder", ["adata", _literal(label_key)], _arguments(arguments).items()
+        ),
+        _call("ce.pl.voronoi", ["adata"], [("key", _literal(key))] if key != "ce" else []),
+        f"adata.write_h5ad({_literal(f'{name}_{key}.h5ad')})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _reading(table: Table) -> tuple[tuple[list[str], list[str]], str]:
+    """Imports and lines that give `adata`, and a file name to build the result's upon."""
+    store = getattr(table.sdata, "path", None)
+    if table.path is not None:
+        lines = [f"adata = ad.read_h5ad({_literal(table.path)})"]
+        return ([], lines), str(Path(table.path).with_suffix(""))
+    if store is not None:
+        lines = [
+            f"sdata = sd.read_zarr({_literal(store)})",
+            f"adata = sdata.tables[{_literal(table.table_name)}]",
+        ]
+        return (["import spatialdata as sd"], lines), str(table.table_name)
+    features = "made of the layer's features and " if table.origin == "features" else ""
+    lines = [
+        f"# The table {_literal(table.name)} was {features}in no file: save it in napari as .h5ad,",
+        "# and put the name of that file here.",
+        'adata = ad.read_h5ad("table.h5ad")',
+    ]
+    return ([], lines), "table"
+
+
+def _arguments(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Arguments that are not the default, as Python."""
+    parameters = inspect.signature(ce.tl.centroid_encoder).parameters
+    return {
+        name: _model(value) if isinstance(value, ce.CentroidEncoder) else _literal(value)
+        for name, value in arguments.items()
+        if name not in ("progress", "copy") and not _same(value, parameters[name].default)
+    }
+
+
+def _model(model: ce.CentroidEncoder) -> str:
+    defaults = ce.CentroidEncoder().get_params(deep=False)
+    params = {
+        name: _literal(value)
+        for name, value in model.get_params(deep=False).items()
+        if not _same(value, defaults[name])
+    }
+    return _call("ce.CentroidEncoder", [], params.items(), indent=4)
+
+
+def _same(value: object, default: object) -> bool:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if type(value) is bool or type(default) is bool:
+        return value is default
+    if isinstance(default, tuple):
+        return isinstance(value, list | tuple | np.ndarray) and tuple(value) == default
+    return isinstance(value, int | float | str | None) and value == default
+
+
+def _call(
+    function: str, positional: list[str], named: Iterable[tuple[str, str]], indent: int = 0
+) -> str:
+    """Return a call, on one line or with an argument on each."""
+    arguments = [*positional, *(f"{name}={value}" for name, value in named)]
+    line = f"{function}({', '.join(arguments)})"
+    if indent + len(line) + len("model=,") <= WIDTH and "\n" not in line:
+        return line
+    inner = " " * (indent + 4)
+    return "\n".join([f"{function}(", *(f"{inner}{a}," for a in arguments), " " * indent + ")"])
+
+
+def _literal(value: object) -> str:
+    """Return a plain value as Python that evaluates to it; a str cannot end its quotes or line."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, PurePath):
+        value = str(value)
+    if isinstance(value, str):
+        text = repr(str(value))
+        # repr changes to double quotes for strings with single ones; formatters want them always.
+        return f'"{text[1:-1]}"' if text[0] == "'" and '"' not in text else text
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{_literal(k)}: {_literal(v)}' for k, v in value.items())}}}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_literal, value))}]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f'float("{value}")'
+    if value is None or isinstance(value, bool | int | float):
+        return repr(value)
+    raise TypeError(
+        f"a {type(value).__name__} cannot be written as Python: give a plain value, or the name of "
+        "a column"
+    )

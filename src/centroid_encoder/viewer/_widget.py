@@ -1,0 +1,641 @@
+"""The dock widget: every part does one job, this one lets them know of each other."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from napari.utils.notifications import show_error
+from napari.utils.theme import get_theme
+from numpy.typing import NDArray
+from qtpy.QtCore import QEvent, Qt
+from qtpy.QtWidgets import (
+    QComboBox,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSplitter,
+    QTabWidget,
+    QVBoxLayout,
+    QWidget,
+)
+
+from centroid_encoder.core.training import Report, StoppedTooEarly
+from centroid_encoder.pl._colors import label_colors, set_label_color
+from centroid_encoder.tl import misplaced
+from centroid_encoder.tl._result import Result, read_result
+from centroid_encoder.tl._run import Run
+from centroid_encoder.viewer import _colorings as colorings
+from centroid_encoder.viewer._classes import ClassRow, ClassTable
+from centroid_encoder.viewer._data_panel import DataPanel
+from centroid_encoder.viewer._figure import Style
+from centroid_encoder.viewer._form import TrainingForm
+from centroid_encoder.viewer._join import Keys
+from centroid_encoder.viewer._keep import KeepRow, Recipe
+from centroid_encoder.viewer._link import LayerLink
+from centroid_encoder.viewer._map_panel import MapPanel
+from centroid_encoder.viewer._message import Message, sentence
+from centroid_encoder.viewer._misplaced import MisplacedTable
+from centroid_encoder.viewer._progress import ProgressRow
+from centroid_encoder.viewer._relabel import Relabeling
+from centroid_encoder.viewer._training import Training
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from napari.layers import Labels, Points
+    from napari.viewer import Viewer
+
+    from centroid_encoder.viewer._tables import Table
+
+NO_TABLE = (
+    "No table yet.\n\nOpen a .h5ad above, or a sample:\nFile ▸ Open Sample ▸ Centroid-Encoder"
+)
+NO_RESULT = "No map yet.\n\nChoose the labels and press Train."
+NO_COLORS = "as it was"
+
+logger = logging.getLogger("centroid_encoder")
+
+
+class CentroidEncoderWidget(QWidget):
+    """Train a map of labelled cells, watch it unfold, and link it to the image.
+
+    Parameters
+    ----------
+    napari_viewer
+        The viewer whose layers hold the cells.
+
+    Attributes
+    ----------
+    viewer
+        That viewer.
+    result
+        What is drawn, or None.
+    training
+        The training that runs, or None.
+    """
+
+    def __init__(self, napari_viewer: Viewer) -> None:
+        super().__init__()
+        # napari hands plugins a proxy, which is not the viewer where identity matters.
+        self.viewer: Viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
+        self.result: Result | None = None
+        self.training: Training | None = None
+        self._trained: Table | None = None
+        self._link: LayerLink | None = None
+        self._selected = np.empty(0, dtype=bool)
+        self._relabelings: dict[tuple[int, str], Relabeling] = {}
+        self._connected = False
+
+        self.data = DataPanel(self.viewer)
+        self.form = TrainingForm()
+        self.train_button = QPushButton("Train")
+        self.progress = ProgressRow()
+        self.message = Message()
+        self.map = MapPanel()
+        self.color_box = QComboBox()
+        self.selection_text = QLabel()
+        self.show_button = QPushButton("Zoom to")
+        self.clear_button = QPushButton("Clear")
+        self.classes = ClassTable()
+        self.misplaced = MisplacedTable()
+        self.keep = KeepRow()
+        self._lay_out()
+        self._wire()
+        self._attach()
+
+    # -- for notebooks ---------------------------------------------------------------------------
+
+    def show_table(
+        self,
+        adata: AnnData,
+        *,
+        name: str = "notebook",
+        layer: Labels | Points | None = None,
+        label_key: str | None = None,
+        instance_key: str | None = None,
+    ) -> None:
+        """Choose an AnnData and, if given, what it is joined to; see `viewer.open`."""
+        for key in (label_key, instance_key):
+            if key is not None and key not in adata.obs:
+                raise KeyError(f"obs has no column {key!r}")
+        self.data.choose(self.data.add(adata, name))
+        if label_key is not None:
+            self.form.set_adata(adata, label_key)
+        if layer is not None:
+            self.data.choose_layer(layer)
+        if instance_key is not None:
+            self.data.choose_keys(Keys(None, None, instance_key))
+
+    def select(self, rows: NDArray[np.intp]) -> None:
+        """Select cells: rows of the AnnData that is chosen."""
+        self._select(rows, "replace")
+
+    # -- training --------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """Train on the table that is chosen; one training at a time."""
+        table, label_key = self.data.table, self.form.label_key.value
+        if self.training is not None:
+            return
+        if table is None or label_key is None:
+            self.message.say(
+                "There is no table to train on." if table is None else "Choose the labels first.",
+                "error",
+            )
+            return
+        self.message.say("")
+        parameters = self.form.parameters()
+        warnings = _Warnings()
+        logger.addHandler(warnings)
+        try:
+            run = Run(table.adata, label_key, **parameters)
+        except Exception as error:
+            self._say_error(error)
+            return
+        finally:
+            logger.removeHandler(warnings)
+        self.message.say(" ".join(warnings.texts), "warning")
+        relabeling = self._relabeling()
+        self._recipe = Recipe(
+            label_key,
+            parameters,
+            relabeled=relabeling is not None and relabeling.column == label_key,
+        )
+        self._trained, self._stopped = table, False
+        self.training = Training(run)
+        self.training.reported.connect(self._on_report)
+        self.training.finished.connect(self._on_finished)
+        self.training.failed.connect(self._on_failed)
+        self.train_button.setEnabled(False)
+        self.form.fold()
+        self.progress.begin(f"{table.name}, {label_key}")
+        self.training.start()
+
+    def stop(self) -> None:
+        """End the training and keep the best map so far."""
+        if self.training is not None:
+            self.training.stop()
+            self._stopped = True
+
+    def cancel(self) -> None:
+        """End the training and leave everything as it was."""
+        if self.training is not None:
+            self.training.cancel()
+            self._end_training()
+            self.message.say("Cancelled; nothing has changed.")
+
+    def _on_report(self, report: Report) -> None:
+        training = self.training
+        if training is None:
+            return
+        self.progress.report(report)
+        if report.embedding is None:
+            return
+        table = self._trained
+        if table is None or table is not self.data.table:
+            training.drawn()
+            return
+        run = training.run
+        colors = label_colors(table.adata, self._recipe.label_key)
+        self.map.show_report(run, report, [colors[name] for name in run.classes])
+
+    def _on_finished(self) -> None:
+        training, table = self.training, self._trained
+        if training is None or table is None:
+            return
+        key = training.run.key
+        try:
+            training.run.write(table.adata)
+            table.publish(key)
+        except Exception as error:
+            self._end_training()
+            self._say_error(error)
+            return
+        recipe = self._recipe
+        if self._stopped:
+            epochs = len(table.adata.uns[key]["history"])
+            recipe = replace(recipe, stopped_after=epochs)
+        self.keep.remember(table, key, recipe)
+        self._end_training()
+        if table is self.data.table:
+            self._offer_columns()
+            self._show_result(key)
+
+    def _on_failed(self, error: Exception) -> None:
+        self._end_training()
+        if isinstance(error, StoppedTooEarly):
+            self.message.say("Stopped before the first epoch was over; nothing has changed.")
+        else:
+            self._say_error(error)
+
+    def _end_training(self) -> None:
+        self.training = self._trained = None
+        self.progress.end()
+        self.train_button.setEnabled(True)
+        # A live frame must not outlive its training.
+        self._show_result()
+
+    def _say_error(self, error: Exception) -> None:
+        logger.debug("training failed", exc_info=error)
+        text = sentence(error)
+        if where := self.form.point_to(text):
+            text += f" ({where})"
+        self.message.say(text, "error")
+        show_error(text)
+
+    # -- what is shown ---------------------------------------------------------------------------
+
+    def _on_table(self) -> None:
+        table = self.data.table
+        self.message.say("")
+        self.form.set_adata(None if table is None else table.adata)
+        self._selected = np.zeros(0 if table is None else table.adata.n_obs, dtype=bool)
+        self.train_button.setEnabled(table is not None and self.training is None)
+        self._show_result()
+
+    def _offer_columns(self) -> None:
+        """Offer the label columns again, of which there may be new ones."""
+        if self.data.table is not None:
+            self.form.set_adata(self.data.table.adata, self.form.label_key.value)
+
+    def _show_result(self, key: str | None = None) -> None:
+        """Show what is stored under a key, or that there is nothing."""
+        table = self.data.table
+        self.result = None
+        if table is None:
+            self.map.clear(NO_TABLE)
+        else:
+            key = key or self.form.key
+            try:
+                self.result = read_result(table.adata, key)
+            except KeyError:
+                self.map.clear(NO_RESULT)
+            except ValueError as error:
+                self.map.clear(NO_RESULT)
+                self.message.say(sentence(error), "warning")
+            if self.result is not None and self.result.embedding.shape[1] != 2:
+                self.map.clear("This map does not have two dimensions.\n\nTrain one that has.")
+                self.result = None
+        if self.result is not None:
+            assert table is not None
+            self.map.show_result(table.adata, self.result, self._class_colors())
+            self.map.canvas.describe = partial(_describe, table.adata, self.result)
+        self._show_classes()
+        self._show_misplaced()
+        key = None if self.result is None else self.result.key
+        self.keep.set_state(table, key, self.map.drawn_regions)
+        self._offer_colorings()
+        self._select(np.empty(0, dtype=np.intp), "replace")
+
+    def _class_colors(self) -> list[str]:
+        assert self.data.table is not None
+        assert self.result is not None
+        colors = label_colors(self.data.table.adata, self.result.label_key)
+        return [colors[name] for name in self.result.classes]
+
+    def _show_classes(self) -> None:
+        table, label_key = self.data.table, self.form.label_key.value
+        if table is None or label_key is None:
+            self.classes.set_classes([])
+            return
+        if self.result is not None:
+            errors = self.result.stored["quality"]["per_class"]
+            rows = [
+                ClassRow(str(name), color, int((self.result.codes == code).sum()), float(error))
+                for code, (name, color, error) in enumerate(
+                    zip(
+                        self.result.classes,
+                        self._class_colors(),
+                        errors["test_knn_error"],
+                        strict=True,
+                    )
+                )
+            ]
+        else:
+            counts = table.adata.obs[label_key].value_counts()
+            colors = label_colors(table.adata, label_key)
+            rows = [
+                ClassRow(str(name), color, int(counts.get(name, 0)), np.nan)
+                for name, color in colors.items()
+            ]
+        self.classes.set_classes(rows)
+
+    def _show_misplaced(self) -> None:
+        table, result = self.data.table, self.result
+        if table is None or result is None:
+            cells = pd.DataFrame(columns=["label", "region", "split", "depth"])
+            text = "Train a map first: cells in another class's region are listed here."
+        else:
+            cells = misplaced(table.adata, key=result.key, regions=self.map.regions)
+            n, labeled = len(cells), int((result.codes >= 0).sum())
+            kind = "Voronoi cell" if self.map.regions == "voronoi" else "decoder region"
+            text = f"{n:,} of {labeled:,} labelled cells lie in another class's {kind}."
+        self.misplaced.summary.setText(text)
+        rows = (
+            np.empty(0, dtype=np.intp)
+            if table is None
+            else table.adata.obs_names.get_indexer(cells.index)
+        )
+        self.misplaced.set_cells(cells, rows)
+        self._show_steps()
+
+    def _on_label_key(self, _: object) -> None:
+        self._show_classes()
+        self._recolor()
+        self._show_steps()
+
+    def _on_color(self, code: int, color: str) -> None:
+        """Colour a class in the map, in the layer and for scanpy."""
+        table = self.data.table
+        if table is None:
+            return
+        label_key = self.form.label_key.value if self.result is None else self.result.label_key
+        name = list(label_colors(table.adata, label_key))
+        classes = name if self.result is None else list(self.result.classes)
+        set_label_color(table.adata, label_key, classes[code], color)
+        self._show_classes()
+        if self.result is not None:
+            self.map.set_colors(self._class_colors())
+        self._recolor()
+
+    # -- selection and link ----------------------------------------------------------------------
+
+    def _select(self, rows: NDArray[np.intp], mode: str) -> None:
+        table = self.data.table
+        n = 0 if table is None else table.adata.n_obs
+        if mode == "replace" or len(self._selected) != n:
+            self._selected = np.zeros(n, dtype=bool)
+        self._selected[rows] = mode != "remove"
+        if self.result is not None and self.training is None:
+            self.map.canvas.select(self._selected)
+        chosen = np.flatnonzero(self._selected)
+        if self._link is not None:
+            self._link.highlight(chosen)
+        some = bool(len(chosen))
+        unit = "cell" if len(chosen) == 1 else "cells"
+        text = f"{len(chosen):,} {unit} selected" if some else "No cell selected"
+        self.selection_text.setText(text)
+        self.clear_button.setEnabled(some)
+        self.show_button.setEnabled(some and self._link is not None)
+        self._show_steps()
+
+    def _on_chosen(self, rows: NDArray[np.intp]) -> None:
+        """Go to cells that were chosen in the table."""
+        self._select(rows, "replace")
+        self._zoom()
+
+    def _zoom(self) -> None:
+        if self._link is not None:
+            self._link.show(np.flatnonzero(self._selected))
+
+    def _on_join(self) -> None:
+        self._unlink()
+        data = self.data
+        if data.layer is not None and data.join is not None:
+            self._link = LayerLink(self.viewer, data.layer, data.join, self._on_picked)
+        self._offer_colorings()
+        self._select(np.empty(0, dtype=np.intp), "add")
+
+    def _on_picked(self, rows: NDArray[np.intp]) -> None:
+        self._select(rows, "replace")
+
+    def _unlink(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def _offer_colorings(self) -> None:
+        before = self.color_box.currentText()
+        modes = [NO_COLORS, colorings.LABEL]
+        modes += colorings.NEED_RESULT if self.result is not None else ()
+        blocked = self.color_box.blockSignals(True)
+        self.color_box.clear()
+        self.color_box.addItems(modes)
+        self.color_box.setCurrentText(before if before in modes else NO_COLORS)
+        self.color_box.blockSignals(blocked)
+        self.color_box.setEnabled(self._link is not None)
+        self._recolor()
+
+    def _recolor(self) -> None:
+        mode, table = self.color_box.currentText(), self.data.table
+        label_key = self.form.label_key.value
+        if self._link is None:
+            self._say_color("")
+            return
+        if mode == NO_COLORS or table is None or label_key is None:
+            self._link.uncolor()
+            self._say_color("")
+            return
+        try:
+            chosen = colorings.coloring(mode, table.adata, label_key, self.result, self.map.regions)
+            self._link.color(chosen.name, chosen.codes, chosen.colors)
+        except Exception as error:
+            self._link.uncolor()
+            self._say_error(error)
+            return
+        self._say_color(chosen.meaning)
+
+    def _say_color(self, meaning: str) -> None:
+        self.color_text.setText(meaning)
+        self.color_text.setVisible(bool(meaning))
+
+    # -- relabelling -----------------------------------------------------------------------------
+
+    def _relabeling(self) -> Relabeling | None:
+        table, label_key = self.data.table, self.form.label_key.value
+        if table is None or label_key is None:
+            return None
+        # Who relabels the relabelled column goes on in it.
+        for (adata_id, _), known in self._relabelings.items():
+            if adata_id == id(table.adata) and label_key in (known.column, known.label_key):
+                return known
+        return self._relabelings.setdefault(
+            (id(table.adata), label_key), Relabeling(table.adata, label_key)
+        )
+
+    def _on_relabel(self, label: str) -> None:
+        relabeling = self._relabeling()
+        rows = np.flatnonzero(self._selected)
+        if relabeling is None or not len(rows):
+            return
+        self._step("relabel", rows, label.strip() or None)
+        self.message.say(
+            f"Written to obs[{relabeling.column!r}]; choose it as labels to train with it."
+        )
+
+    def _step(self, name: str, *arguments: Any) -> None:
+        """Relabel, undo or redo."""
+        try:
+            getattr(self._relabeling(), name)(*arguments)
+        except Exception as error:
+            self._say_error(error)
+        self._offer_columns()
+        self._show_steps()
+
+    def _show_steps(self) -> None:
+        relabeling = self._relabeling()
+        table, label_key = self.data.table, self.form.label_key.value
+        if table is None or label_key is None or relabeling is None:
+            self.misplaced.set_labels([])
+            self.misplaced.set_steps(relabel=False, undo="", redo="")
+            return
+        self.misplaced.set_labels([str(name) for name in label_colors(table.adata, label_key)])
+        stack = relabeling.stack
+        self.misplaced.set_steps(
+            relabel=bool(self._selected.any()),
+            undo=stack.undoText() if stack.canUndo() else "",
+            redo=stack.redoText() if stack.canRedo() else "",
+        )
+
+    # -- coming and going ------------------------------------------------------------------------
+
+    def changeEvent(self, event: QEvent) -> None:
+        """Leave the viewer as it was when the dock is closed; come back when it is docked again."""
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.ParentChange and hasattr(self, "_connected"):
+            if self.parent() is None:
+                self._detach()
+            else:
+                self._attach()
+
+    def _attach(self) -> None:
+        if not self._connected:
+            self._connected = True
+            self.viewer.events.theme.connect(self._on_theme)
+            self._on_theme()
+            self.data.connect_viewer()
+            if self.data.table is None:
+                self._on_table()
+            elif self._link is None:
+                self._on_join()
+
+    def _detach(self) -> None:
+        if self._connected:
+            self._connected = False
+            self.cancel()
+            self._unlink()
+            self.data.disconnect_viewer()
+            self.viewer.events.theme.disconnect(self._on_theme)
+
+    def _on_theme(self, _: Any = None) -> None:
+        theme = get_theme(self.viewer.theme)
+        style = Style(
+            page=theme.background.as_hex("long"),
+            panel=theme.canvas.as_hex("long"),
+            ink=theme.text.as_hex("long"),
+            unlabeled=theme.highlight.as_hex("long"),
+        )
+        self.map.canvas.set_style(style, theme.icon.as_hex("long"))
+        kinds = {
+            "info": theme.text.as_hex("long"),
+            "warning": "#e3b617" if style.dark else "#8a6a00",
+            "error": "#ff6b6b" if style.dark else "#b00020",
+        }
+        for message in (self.message, self.data.message, self.keep.message):
+            message.set_colors(kinds)
+
+    def _lay_out(self) -> None:
+        self.setMinimumWidth(360)
+        self.train_button.setToolTip("Train a map of the cells that keeps their classes together")
+        self.color_box.setToolTip("What the colours of the layer's cells stand for")
+        self.color_text = QLabel()
+        self.color_text.setWordWrap(True)
+        self.show_button.setToolTip("Move the camera to the selected cells")
+        self.clear_button.setToolTip("Select no cells")
+
+        top = QWidget()
+        above = QVBoxLayout(top)
+        above.setContentsMargins(0, 0, 0, 0)
+        above.setSpacing(6)
+        for widget in (self.data, self.form, self.train_button, self.progress, self.message):
+            above.addWidget(widget)
+
+        coloring = QHBoxLayout()
+        coloring.addWidget(QLabel("Colour layer by"))
+        coloring.addWidget(self.color_box, stretch=1)
+        selection = QHBoxLayout()
+        selection.addWidget(self.selection_text, stretch=1)
+        selection.addWidget(self.show_button)
+        selection.addWidget(self.clear_button)
+
+        tabs = QTabWidget()
+        tabs.addTab(self.classes, "Classes")
+        tabs.addTab(self.misplaced, "Misplaced cells")
+        below = QWidget()
+        beneath = QVBoxLayout(below)
+        beneath.setContentsMargins(0, 0, 0, 0)
+        beneath.addLayout(coloring)
+        beneath.addWidget(self.color_text)
+        beneath.addLayout(selection)
+        beneath.addWidget(tabs, stretch=1)
+
+        splitter = QSplitter(Qt.Orientation.Vertical)
+        splitter.addWidget(self.map)
+        splitter.addWidget(below)
+        splitter.setStretchFactor(0, 3)
+        splitter.setStretchFactor(1, 2)
+        splitter.setChildrenCollapsible(False)
+        layout = QVBoxLayout(self)
+        layout.setContentsMargins(8, 4, 8, 4)
+        layout.addWidget(top)
+        layout.addWidget(splitter, stretch=1)
+        layout.addWidget(self.keep)
+
+    def _wire(self) -> None:
+        self.data.table_changed.connect(self._on_table)
+        self.data.join_changed.connect(self._on_join)
+        self.form.label_key_changed.connect(self._on_label_key)
+        self.form.key_added.changed.connect(lambda _: self._show_result())
+        self.train_button.clicked.connect(self.train)
+        self.progress.stop_requested.connect(self.stop)
+        self.progress.cancel_requested.connect(self.cancel)
+        self.map.canvas.selection_made.connect(self._select)
+        self.map.regions_changed.connect(self._on_regions)
+        self.map.canvas.canvas.mpl_connect("draw_event", self._on_drawn)
+        self.color_box.currentIndexChanged.connect(lambda _: self._recolor())
+        self.show_button.clicked.connect(self._zoom)
+        self.clear_button.clicked.connect(lambda: self._select(np.empty(0, np.intp), "replace"))
+        self.classes.shown_changed.connect(self.map.canvas.set_shown)
+        self.classes.color_changed.connect(self._on_color)
+        self.misplaced.cells_chosen.connect(self._on_chosen)
+        self.misplaced.relabel_requested.connect(self._on_relabel)
+        self.misplaced.undo_requested.connect(lambda: self._step("undo"))
+        self.misplaced.redo_requested.connect(lambda: self._step("redo"))
+        self.keep.failed.connect(self._say_error)
+
+    def _on_regions(self) -> None:
+        key = None if self.result is None else self.result.key
+        self.keep.set_state(self.data.table, key, self.map.drawn_regions)
+        self._show_misplaced()
+        self._recolor()
+
+    def _on_drawn(self, _: Any) -> None:
+        if self.training is not None:
+            self.training.drawn()
+
+
+class _Warnings(logging.Handler):
+    """What would only be read in a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        self.texts.append(text[0].upper() + text[1:] + ".")
+
+
+def _describe(adata: AnnData, result: Result, row: int) -> str:
+    """What is said of a cell under the mouse."""
+    lines = [
+        f"cell {adata.obs_names[row]}",
+        f"{result.label_key}: {adata.obs[result.label_key].iloc[row]}",
+    ]
+    code = result.predicted[row]
+    lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
+    return "\n".join(lines)

@@ -1,0 +1,163 @@
+"""What npe2 finds of the plugin where it is installed, from this checkout and from a wheel."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from dataclasses import dataclass
+from email.message import Message
+from email.parser import Parser
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[2]
+NAME = "centroid-encoder"
+PACKAGE = ROOT / "src" / "centroid_encoder"
+BINDINGS = {"pyqt5", "pyqt6", "pyside2", "pyside6", "pyside6-essentials"}
+
+
+def run(*args: Any, **env: str) -> str:
+    result = subprocess.run(
+        [sys.executable, *map(str, args)],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONUTF8": "1"} | env,
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@dataclass
+class Install:
+    package: Path
+    python: Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    run("-m", "hatchling", "build", "--target", "wheel", "--directory", folder)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module", params=["editable", "wheel"])
+def install(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Install:
+    if request.param == "editable":
+        return Install(PACKAGE, run)
+    folder = tmp_path_factory.mktemp("site")
+    wheel = request.getfixturevalue("wheel")
+    run("-m", "pip", "install", "-q", "--no-index", "--no-deps", "--target", folder, wheel)
+    # Without `site`, nothing leads from site-packages, where the dependencies are, to src.
+    path = os.pathsep.join([str(folder), *map(sysconfig.get_path, ("purelib", "platlib"))])
+    return Install(folder / PACKAGE.name, partial(run, "-S", PYTHONPATH=path))
+
+
+FOUND = """
+import json
+from importlib.resources import files
+import centroid_encoder
+from npe2 import PluginManager
+
+manager = PluginManager()
+manager.discover()
+manifest = manager.get_manifest("centroid-encoder")
+package, icon = manifest.icon.split(":")
+mine = {command.id for command in manifest.contributions.commands}
+print(json.dumps({
+    "package": centroid_encoder.__file__,
+    "version": manifest.package_version,
+    "display name": manifest.display_name,
+    "widgets": [w.display_name for w in manager.iter_widgets() if w.command in mine],
+    "readers": [r.command for r in manager.iter_compatible_readers(["a/cells.h5ad"])],
+    "samples": [s.command for s in manifest.contributions.sample_data],
+    "menus": {
+        menu: [item.command for item in manager.iter_menu(f"napari/layers/{menu}")]
+        for menu in ("visualize", "classify")
+    },
+    "icon": files(package).joinpath(icon).read_text()[:4],
+}))
+"""
+
+
+def test_is_found_with_all_it_offers(install: Install):
+    found = json.loads(install.python("-c", FOUND))
+    assert Path(found["package"]).parent == install.package
+    assert found["version"] == version(NAME)
+    assert found["display name"] == "Centroid-Encoder"
+    assert found["widgets"] == ["Centroid-Encoder"]
+    assert found["readers"] == ["centroid-encoder.read_h5ad"]
+    assert found["samples"] == ["centroid-encoder.tissue", "centroid-encoder.pbmc"]
+    for commands in found["menus"].values():
+        assert "centroid-encoder.widget" in commands
+    assert found["icon"] == "<svg"
+
+
+def test_every_name_in_the_manifest_can_be_imported(install: Install):
+    assert "Invalid" not in install.python("-m", "npe2", "validate", "--imports", NAME)
+
+
+def test_looking_at_the_viewer_loads_neither_qt_nor_torch(install: Install):
+    code = """
+import sys
+import centroid_encoder, centroid_encoder.viewer as viewer
+dir(viewer), viewer.__all__, hasattr(viewer, "nonsense")
+print({"torch", "napari", "qtpy", "superqt", "PySide6", "PyQt6", "PyQt5"} & set(sys.modules))
+"""
+    assert install.python("-c", code).strip() == "set()"
+
+
+def test_wheel_holds_what_is_not_code(wheel: Path):
+    files = {"napari.yaml", "py.typed", "viewer/icon.svg"}
+    with ZipFile(wheel) as archive:
+        assert {f"centroid_encoder/{file}" for file in files} <= set(archive.namelist())
+
+
+def test_manifest_is_linked_from_the_top():
+    link = ROOT / "napari.yaml"
+    # Windows checks a link out as a file that holds its target.
+    target = Path(os.readlink(link) if link.is_symlink() else link.read_text().strip())
+    assert not target.is_absolute()
+    assert (ROOT / target).resolve() == PACKAGE / "napari.yaml"
+
+
+class TestMetadata:
+    @pytest.fixture
+    def metadata(self, wheel: Path) -> Message:
+        with ZipFile(wheel) as archive:
+            name = next(name for name in archive.namelist() if name.endswith("/METADATA"))
+            return Parser().parsestr(archive.read(name).decode())
+
+    def test_napari_hub_will_list_it(self, metadata: Message):
+        assert "Framework :: napari" in metadata.get_all("Classifier", [])
+        assert metadata["License-Expression"] == "BSD-3-Clause"
+
+    @pytest.mark.parametrize("extra", ["", "napari"])
+    def test_qt_binding_is_left_to_the_user(self, metadata: Message, extra: str):
+        asked = requirements(metadata, extra)
+        assert BINDINGS.isdisjoint(asked)
+        # An extra of napari's may ask for a binding in our name.
+        assert asked.get("napari", set()) == set()
+        assert ("napari" in asked) == (extra == "napari")
+
+    def test_all_brings_a_qt_binding(self, metadata: Message):
+        assert "all" in requirements(metadata, "all")["napari"]
+
+
+def requirements(metadata: Message, extra: str) -> dict[str, set[str]]:
+    """Return what an install with this extra asks for: names, each with the extras asked of it."""
+    asked: dict[str, set[str]] = {}
+    for requirement in map(Requirement, metadata.get_all("Requires-Dist", [])):
+        if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
+            asked.setdefault(requirement.name.lower(), set()).update(requirement.extras)
+    return asked
