@@ -185,6 +185,12 @@ class TestDecoder:
         assert set(table.index) == set(adata.obs_names[:7])
         assert table["depth"].between(0, 1, inclusive="right").all()
 
+    def test_leaves_out_cells_whose_prediction_was_deleted(self, embed):
+        adata = embed()
+        gone = ce.tl.misplaced(adata, regions="decoder").index[:2]
+        adata.obs.loc[gone, "ce_label"] = np.nan
+        assert not ce.tl.misplaced(adata, regions="decoder").index.isin(gone).any()
+
     def test_needs_the_map(self, embed):
         adata = embed()
         del adata.uns["ce"]["model"]["arrays"]

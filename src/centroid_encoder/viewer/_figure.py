@@ -24,6 +24,8 @@ TITLE = 34
 LETTER = 6
 """Width in pixels of a letter of a title."""
 GAP = 6
+FEW = 200
+"""Selected cells that can be ringed boldly."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,8 @@ class MapFigure:
             rows = self._thinned(rows[self.visible(rows)])
             assert self.scene is not None
             panel.selected.set_data(*self.scene.points[rows].T)
+            # Many thick rings would hide what they mark.
+            panel.selected.set_markeredgewidth(1.2 if len(rows) < FEW else 0.5)
 
     def hover(self, row: int | None) -> None:
         """Ring one cell, in the panels that show it."""

@@ -180,7 +180,7 @@ class LayerLink:
                 dims.set_point(axis, (low[axis - offset] + high[axis - offset]) / 2)
         displayed = [axis - offset for axis in dims.displayed if axis >= offset]
         center, size = (low + high)[displayed] / 2, (high - low)[displayed]
-        camera = self.viewer.camera
+        camera = self.viewer.scene.camera
         camera.center = tuple(np.pad(center, (3 - len(center), 0)))
         canvas = np.array(self.viewer.canvas.size)[-len(size) :]
         # A cell in its neighbourhood, not filling the window.

@@ -122,6 +122,8 @@ class MisplacedTable(QWidget):
     def _on_selection(self, *_: Any) -> None:
         chosen = [index.row() for index in self.view.selectionModel().selectedRows()]
         if chosen:
+            # Where a cell lies is the first guess at what it is.
+            self.label_box.setCurrentText(str(self.model.table["region"].iloc[chosen[0]]))
             self.cells_chosen.emit(self.model.rows[chosen])
 
 

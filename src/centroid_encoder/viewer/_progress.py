@@ -41,13 +41,14 @@ class ProgressRow(QWidget):
         layout.addLayout(row)
         layout.addWidget(self._text)
         self._activity: Any = None
-        self._started = 0.0
+        self._name = ""
+        self._first: tuple[float, int] | None = None
         self.hide()
 
     def begin(self, name: str) -> None:
         """Show a training that has just begun."""
         self.end()
-        self._started = time.perf_counter()
+        self._first = None
         self._bar.setRange(0, 0)
         self._stop.setEnabled(False)
         self._stop.setText("Stop")
@@ -70,7 +71,7 @@ class ProgressRow(QWidget):
         if report.step == report.n_steps:
             self._text.setText(f"{self._name}: counting errors")
         elif self._stop.text() == "Stop":
-            self._text.setText(f"{self._name}: {_described(report)}, {self._left(report)}")
+            self._text.setText(f"{self._name}: {_described(report)}{self._left(report)}")
         self._activity.total = report.n_steps
         self._activity.update(report.step - self._activity.n)
 
@@ -88,8 +89,14 @@ class ProgressRow(QWidget):
         self.stop_requested.emit()
 
     def _left(self, report: Report) -> str:
-        elapsed = time.perf_counter() - self._started
-        return f"{_duration(elapsed / report.step * (report.n_steps - report.step))} left"
+        """Tell how long the rest will take; what came before the first report was no training."""
+        now = time.perf_counter()
+        if self._first is None or report.step <= self._first[1]:
+            self._first = now, report.step
+            return ""
+        since, step = self._first
+        left = (now - since) / (report.step - step) * (report.n_steps - report.step)
+        return f", {_duration(left)} left"
 
 
 def _described(report: Report) -> str:

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import shutil
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,7 +87,10 @@ def save_table(table: Table) -> None:
             return
         before = zarr.open_group(folder, mode="r")
         group = zarr.open_group(beside, mode="w", zarr_format=before.metadata.zarr_format)
-        _write(group, "new", table.adata)
+        with warnings.catch_warnings():
+            # AnnData to its users about zarr; napari would show it to ours.
+            warnings.filterwarnings("ignore", "zarr v3 autosharding|Writing zarr v2", UserWarning)
+            _write(group, "new", table.adata)
         _annotate(group["new"], before.attrs, table.adata)
         for file in new.rglob("*"):
             if file.is_file():

@@ -85,7 +85,7 @@ class _Cells:
 def section(size: int = 1024, seed: int = 0) -> Section:
     """Grow a tissue section: tumour nests in stroma, with vessels and immune infiltrates.
 
-    Types are annotated with about three errors in a hundred cells (``obs["cell_type"]``; the truth
+    Types are annotated with two or three errors in a hundred cells (``obs["cell_type"]``; the truth
     is ``obs["true_type"]``). Cells are measured in the image, so the signal of neighbours spills
     over, and some stain faintly. A few fragments of nuclei have no row in the table, a few rows
     have no nucleus in the label image, rows are in no order, and ids have gaps.

@@ -89,6 +89,9 @@ class CentroidEncoderWidget(QWidget):
         self._selected = np.empty(0, dtype=bool)
         self._relabelings: dict[tuple[int, str], Relabeling] = {}
         self._connected = False
+        # With the window, Qt takes the widget away unasked; a thread must not train on for nobody.
+        self._running: list[Training] = []
+        self.destroyed.connect(partial(_cancel_all, self._running))
 
         self.data = DataPanel(self.viewer)
         self.form = TrainingForm()
@@ -167,6 +170,7 @@ class CentroidEncoderWidget(QWidget):
         )
         self._trained, self._stopped = table, False
         self.training = Training(run)
+        self._running.append(self.training)
         self.training.reported.connect(self._on_report)
         self.training.finished.connect(self._on_finished)
         self.training.failed.connect(self._on_failed)
@@ -234,6 +238,7 @@ class CentroidEncoderWidget(QWidget):
 
     def _end_training(self) -> None:
         self.training = self._trained = None
+        self._running.clear()
         self.progress.end()
         self.train_button.setEnabled(True)
         # A live frame must not outlive its training.
@@ -462,19 +467,23 @@ class CentroidEncoderWidget(QWidget):
         rows = np.flatnonzero(self._selected)
         if relabeling is None or not len(rows):
             return
-        self._step("relabel", rows, label.strip() or None)
-        self.message.say(
-            f"Written to obs[{relabeling.column!r}]; choose it as labels to train with it."
-        )
+        if self._step("relabel", rows, label.strip() or None):
+            self.message.say(
+                f"Written to obs[{relabeling.column!r}]; choose it as labels to train with it."
+            )
 
-    def _step(self, name: str, *arguments: Any) -> None:
-        """Relabel, undo or redo."""
+    def _step(self, name: str, *arguments: Any) -> bool:
+        """Relabel, undo or redo; tell whether it worked."""
+        done = True
         try:
+            self.message.say("")
             getattr(self._relabeling(), name)(*arguments)
         except Exception as error:
+            done = False
             self._say_error(error)
         self._offer_columns()
         self._show_steps()
+        return done
 
     def _show_steps(self) -> None:
         relabeling = self._relabeling()
@@ -616,6 +625,11 @@ class CentroidEncoderWidget(QWidget):
     def _on_drawn(self, _: Any) -> None:
         if self.training is not None:
             self.training.drawn()
+
+
+def _cancel_all(running: list[Training], *_: object) -> None:
+    for training in running:
+        training.cancel()
 
 
 class _Warnings(logging.Handler):
