@@ -55,7 +55,7 @@ print(*{"qtpy", "PySide6", "PyQt6", "PyQt5", "napari"} & set(sys.modules))
 
 
 def test_names_resolve():
-    assert set(ce.__all__) == {"CentroidEncoder", "load", "pl", "tl"}
+    assert set(ce.__all__) == {"CentroidEncoder", "load", "pl", "tl", "viewer"}
     for name in ce.__all__:
         assert getattr(ce, name) is not None
         assert name in dir(ce)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from centroid_encoder._lazy import lazy
 
 if TYPE_CHECKING:
     from centroid_encoder import pl, tl, viewer
@@ -12,16 +13,13 @@ if TYPE_CHECKING:
 
 __version__ = version("centroid-encoder")
 __all__ = ["CentroidEncoder", "load", "pl", "tl", "viewer"]
-
-
-# torch alone takes longer to import than most scripts take to run: nothing heavy until asked.
-def __getattr__(name: str) -> Any:
-    if name in ("pl", "tl", "viewer"):
-        return import_module(f"{__name__}.{name}")
-    if name in ("CentroidEncoder", "load"):
-        return getattr(import_module(f"{__name__}.estimator"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+__getattr__, __dir__ = lazy(
+    __name__,
+    {
+        "CentroidEncoder": "estimator",
+        "load": "estimator",
+        "pl": "pl",
+        "tl": "tl",
+        "viewer": "viewer",
+    },
+)

@@ -264,8 +264,10 @@ class TestTable:
 
     def test_is_found_under_its_key(self, embed):
         adata = embed(key_added="second")
-        expected = ce.tl.misplaced(embed())
-        assert_frame_equal(ce.tl.misplaced(adata, key="second"), expected)
+        first = embed()
+        for regions in ("voronoi", "decoder"):
+            expected = ce.tl.misplaced(first, regions=regions)
+            assert_frame_equal(ce.tl.misplaced(adata, key="second", regions=regions), expected)
 
     def test_survives_a_file(self, embed, tmp_path):
         adata = embed()

@@ -7,10 +7,16 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from anndata import AnnData
     from napari import Viewer
+    from pytestqt.qtbot import QtBot
+
+    from centroid_encoder.viewer import CentroidEncoderWidget
 
 # Before anything imports qtpy or napari. The other binding has a process of its own, in
 # test_pyqt6.py. Without a settings file, napari neither reads nor writes the user's.
@@ -33,3 +39,46 @@ def viewer(make_napari_viewer: Callable[..., Viewer]) -> Viewer:
     Wait for what its event loop has yet to do with ``qtbot.waitUntil``.
     """
     return make_napari_viewer(show=True)
+
+
+@pytest.fixture
+def image_of() -> Callable[..., NDArray[np.int32]]:
+    """Factory of label images of cells, whose ids ``obs["cell_id"]`` have gaps and no order."""
+
+    def make(adata: AnnData, seed: int = 0) -> NDArray[np.int32]:
+        rng = np.random.default_rng(seed)
+        ids = rng.permutation(np.arange(1, 3 * adata.n_obs, dtype=np.int32))[: adata.n_obs]
+        adata.obs["cell_id"] = ids
+        side = int(np.ceil(adata.n_obs**0.5))
+        places = np.zeros(side**2, dtype=np.int32)
+        places[: len(ids)] = rng.permutation(ids)
+        # A border of one pixel around cells of 4 x 4.
+        stamp = np.pad(np.ones((4, 4), dtype=np.int32), (0, 1))
+        return np.kron(places.reshape(side, side), stamp)
+
+    return make
+
+
+@pytest.fixture
+def open_widget(viewer: Viewer) -> Callable[[], CentroidEncoderWidget]:
+    """Open the widget as the menu does, for trainings of three epochs."""
+
+    def open_() -> CentroidEncoderWidget:
+        _, widget = viewer.window.add_plugin_dock_widget("centroid-encoder")
+        widget.form.auto_epochs.value = False
+        widget.form.max_epochs.value = 3
+        return widget
+
+    return open_
+
+
+@pytest.fixture
+def train(qtbot: QtBot) -> Callable[[CentroidEncoderWidget], None]:
+    """Press Train, and wait until it is over."""
+
+    def run(widget: CentroidEncoderWidget) -> None:
+        widget.train_button.click()
+        assert widget.training is not None, widget.message.text()
+        qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+
+    return run

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from sklearn.neighbors import KNeighborsClassifier
 
 Labels = NDArray[np.integer]
 
@@ -124,6 +123,9 @@ def knn_predict(
     available = len(reference) - (embedding is None)
     if available < 1 or (embedding is not None and not len(embedding)):
         return np.zeros(len(reference) if embedding is None else 0, dtype=np.intp)
+    # Slow to import, and not needed to draw or to list.
+    from sklearn.neighbors import KNeighborsClassifier
+
     knn = KNeighborsClassifier(min(N_NEIGHBORS, available)).fit(reference, reference_labels)
     return np.asarray(knn.predict(embedding), dtype=np.intp)
 

@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
+from centroid_encoder import tl
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.regions import (
     Box,
@@ -16,7 +17,6 @@ from centroid_encoder.core.regions import (
     decoder_regions,
     voronoi_regions,
 )
-from centroid_encoder.tl import fitted_model
 from centroid_encoder.tl._result import Regions, Result
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def region_outlines(
         return []
     if regions == "voronoi":
         return voronoi_regions(plane_centers(result.centers), _box(limits))
-    model = fitted_model(adata, result.key)
+    model = tl.fitted_model(adata, result.key)
     order = result.classes.get_indexer(model.classes_)
 
     def decide(z: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -23,6 +23,7 @@ from centroid_encoder.pl._regions import (
     region_outlines,
     region_path,
 )
+from centroid_encoder.pl._title import panel_title
 from centroid_encoder.tl._result import Regions, Result, read_result
 
 if TYPE_CHECKING:
@@ -238,26 +239,6 @@ def _circle(ax: Any, points: NDArray[np.floating], area: float) -> None:
         rasterized=True,
         zorder=2.5,
     )
-
-
-def panel_title(result: Result, panel: str) -> str:
-    """What a panel shows, and for held-out cells how much of it is right."""
-    errors = result.stored["quality"][panel]
-    n = f"n = {errors['n']:,}"
-    shown = int((result.split == panel).sum())
-    if shown != errors["n"]:
-        # A selection of cells; what was counted on all of them still stands.
-        n += f", {shown:,} shown"
-    if panel == "train":
-        return f"training cells ({n})"
-    text = f"held-out 5-NN error {_percent(errors['knn_error'])} ({n})"
-    if errors["at_chance"]:
-        text += f"\nno better than chance ({_percent(errors['chance_error'])})"
-    return text
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _decorate(ax: Any, result: Result, limits: NDArray[np.floating], title: str) -> None:

@@ -40,7 +40,8 @@ class Run:
     """One training on an AnnData, in three steps, of which the second may run in a thread.
 
     Making it reads and checks the AnnData; `reports` trains and touches no AnnData; `write` puts
-    the results in. Until `detach` is called, which the thread may do, the matrix is the AnnData's. The parameters are those of `tl.centroid_encoder`.
+    the results in. Until `detach` is called, which the thread may do, the matrix is the AnnData's.
+    The parameters are those of `tl.centroid_encoder`.
 
     Attributes
     ----------
@@ -98,6 +99,7 @@ class Run:
         self.train = (self.codes >= 0) & ~self.held_out
         self.kept = ~features.left_out
         self._labels = labels
+        self._obs_names = adata.obs_names
         self._names = features.names
         self._X = fill_missing(
             features.X if self.kept.all() else features.X[self.kept], self.train[self.kept]
@@ -147,9 +149,16 @@ class Run:
         ------
         RuntimeError
             If the training has not been run to its end.
+        ValueError
+            If `adata` no longer has the cells that were read.
         """
         if self._results is None:
             raise RuntimeError("nothing to write: the training has not ended")
+        if not adata.obs_names.equals(self._obs_names):
+            raise ValueError(
+                "the cells of adata have changed since the training began: its results, which "
+                "belong to the cells that were there, are not written"
+            )
         obs, obsm, uns = self._results
         _write(adata, obs, obsm, uns)
         logger.info(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from anndata import AnnData
 from numpy.typing import NDArray
 
 from centroid_encoder.viewer._ids import INSTANCE_KEYS, named
+
+if TYPE_CHECKING:
+    from anndata import AnnData
 
 
 def measured(features: pd.DataFrame) -> list[Any]:
@@ -42,6 +44,8 @@ def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
     if "index" in obs and obs["index"].notna().all() and obs["index"].is_unique:
         index = pd.Index(obs["index"]).astype(str).rename(None)
     single = all(features[name].dtype == np.float32 for name in names)
+    from anndata import AnnData
+
     return AnnData(
         features[names].to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan),
         obs=pd.DataFrame(obs, index=features.index).set_axis(index),

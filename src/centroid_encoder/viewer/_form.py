@@ -11,8 +11,6 @@ from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QFormLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 from superqt import QCollapsible
 
-from centroid_encoder.estimator import CentroidEncoder
-
 if TYPE_CHECKING:
     from anndata import AnnData
 
@@ -216,6 +214,9 @@ class TrainingForm(QWidget):
         if self.key != "ce":
             chosen["key_added"] = self.key
         if not self.auto_epochs.value:
+            # Not before it is needed: it brings PyTorch.
+            from centroid_encoder.estimator import CentroidEncoder
+
             chosen["model"] = CentroidEncoder(max_epochs=self.max_epochs.value)
         return chosen
 

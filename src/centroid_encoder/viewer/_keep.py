@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from qtpy.QtCore import Signal
 from qtpy.QtGui import QGuiApplication
@@ -22,8 +21,6 @@ from qtpy.QtWidgets import (
 
 from centroid_encoder import pl
 from centroid_encoder.viewer._message import Message
-from centroid_encoder.viewer._save import save_figure, save_h5ad, save_model, save_table
-from centroid_encoder.viewer._script import as_python
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._result import Regions
@@ -44,7 +41,7 @@ class Recipe:
 
 
 class KeepRow(QWidget):
-    """Save menu and "Copy as Python"."""
+    """Save menu and "Copy as Python"; what writes files is imported when there is one to write."""
 
     failed = Signal(object)
     """The exception that kept something from being saved."""
@@ -94,6 +91,8 @@ class KeepRow(QWidget):
 
     def save_table(self, path: Path) -> None:
         """Write the table with its results."""
+        from centroid_encoder.viewer._save import save_h5ad
+
         assert self._table is not None
         table = self._table
         if self._done(f"Saved {path.name}.", save_h5ad, table.adata, path) and table.path is None:
@@ -101,6 +100,8 @@ class KeepRow(QWidget):
 
     def save_model(self, path: Path) -> None:
         """Write the map alone."""
+        from centroid_encoder.viewer._save import save_model
+
         assert self._table is not None
         self._done(f"Saved {path.name}.", save_model, self._table.adata, self._key, path)
 
@@ -110,11 +111,15 @@ class KeepRow(QWidget):
 
     def update_spatialdata(self) -> None:
         """Write the table into the store it came from."""
+        from centroid_encoder.viewer._save import save_table
+
         assert self._table is not None
         self._done(f"Updated {self._table.name}.", save_table, self._table)
 
     def script(self) -> str:
         """The script that makes the same map."""
+        from centroid_encoder.viewer._script import as_python
+
         assert self._table is not None
         assert self._key is not None
         recipe = self._recipes.get((id(self._table.adata), self._key))
@@ -134,6 +139,10 @@ class KeepRow(QWidget):
         self.message.say("Copied. Paste it into a file or a notebook.")
 
     def _draw(self, path: Path) -> None:
+        import matplotlib.pyplot as plt
+
+        from centroid_encoder.viewer._save import save_figure
+
         assert self._table is not None
         assert self._key is not None
         axes = pl.voronoi(self._table.adata, key=self._key, regions=self._regions, show=False)

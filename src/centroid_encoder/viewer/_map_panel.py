@@ -10,7 +10,7 @@ from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QComboBox, QLabel, QStackedLayout, QVBoxLayout, QWidget
 
 from centroid_encoder.pl._regions import live_outlines, panel_limits, region_outlines
-from centroid_encoder.pl._voronoi import panel_title
+from centroid_encoder.pl._title import panel_title
 from centroid_encoder.tl._result import Regions, Result
 from centroid_encoder.viewer._canvas import MapCanvas
 from centroid_encoder.viewer._figure import Panel, Scene

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from napari.utils import progress
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
 
-from centroid_encoder.core.training import Report
+if TYPE_CHECKING:
+    from centroid_encoder.core.training import Report
 
 
 class ProgressRow(QWidget):

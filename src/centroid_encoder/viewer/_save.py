@@ -57,7 +57,7 @@ def save_h5ad(adata: AnnData, path: StrPath) -> None:
     try:
         with replacing(path) as beside, h5py.File(beside, "w") as file:
             _write(file, "/", adata)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # h5py, closing a file on a full disk
         raise _readable(error, path) from error
 
 
@@ -166,13 +166,13 @@ def _target(path: StrPath, *suffixes: str) -> Path:
     return path
 
 
-def _readable(error: OSError, path: Path) -> OSError:
+def _readable(error: OSError | RuntimeError, path: Path) -> OSError:
     """Say in one line why `path` was not written; HDF5 says it in a page."""
-    in_hdf5 = re.search(r"error message = '([^']+)'", str(error))
-    reason = in_hdf5[1] if in_hdf5 else error.strerror or str(error)
     if isinstance(error, PermissionError):
-        reason = f"{path.parent} may not be written to; choose another folder"
-    return type(error)(f"{path} was not written: {reason}")
+        return PermissionError(f"{path.parent} may not be written to; choose another folder")
+    in_hdf5 = re.search(r"error message = '([^']+)'", str(error))
+    reason = in_hdf5[1] if in_hdf5 else getattr(error, "strerror", None) or str(error)
+    return OSError(f"{path} was not written: {reason}")
 
 
 def _on_disk(table: Table) -> tuple[Path, Path]:
@@ -225,7 +225,7 @@ def _write(store: Any, name: str, adata: AnnData) -> None:
         for part in ("X", "raw"):
             if getattr(adata, part) is not None:
                 write_elem(store, f"{name}/{part}".lstrip("/"), getattr(adata, part))
-    except OSError:
+    except (OSError, RuntimeError):
         raise
     except Exception as error:  # AnnData raises many kinds.
         entries = _entries(shell, adata.raw)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
@@ -13,7 +14,6 @@ from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
 import numpy as np
 import pandas as pd
-from anndata import AnnData
 from napari.layers import Labels, Layer, Points
 from numpy.typing import NDArray
 
@@ -22,6 +22,7 @@ from centroid_encoder.viewer._ids import whole_numbers
 from centroid_encoder.viewer._join import Join, guess_keys
 
 if TYPE_CHECKING:
+    from anndata import AnnData
     from napari.components import LayerList
 
 Origin = Literal["spatialdata", "metadata", "file", "features", "notebook"]
@@ -86,7 +87,7 @@ class Table:
     @property
     def adata(self) -> AnnData:
         """The authoritative AnnData: what is written elsewhere would be lost."""
-        if not isinstance(self._adata, AnnData):
+        if callable(self._adata):
             self._adata = self._adata()
         return self._adata
 
@@ -223,7 +224,7 @@ def _places_attached(layers: list[Layer]) -> Iterator[_Place]:
         adata, path = layer.metadata.get("adata"), layer.metadata.get("path")
         # What napari-spatialdata attaches is a copy, and another one as soon as the user chooses
         # another table there.
-        if not isinstance(adata, AnnData) or _annotating(layer):
+        if not _is_anndata(adata) or _annotating(layer):
             continue
         if isinstance(path, str | Path):
             yield _Place(adata, Path(path).name, layer, "file", Path(path))
@@ -278,9 +279,15 @@ def _assign(layer: Labels | Points, features: pd.DataFrame) -> None:
         table.follow(layer.features)
 
 
+def _is_anndata(value: object) -> TypeGuard[AnnData]:
+    """Tell whether something is an AnnData, without importing what would make one."""
+    anndata = sys.modules.get("anndata")
+    return anndata is not None and isinstance(value, anndata.AnnData)
+
+
 def _is_copy(copy: object, adata: AnnData) -> bool:
     """Tell whether an AnnData is made of rows of another one."""
-    if not isinstance(copy, AnnData) or copy is adata or not adata.obs_names.is_unique:
+    if not _is_anndata(copy) or copy is adata or not adata.obs_names.is_unique:
         return False
     rows = adata.obs_names.get_indexer(copy.obs_names)
     if (rows < 0).any() or not copy.var_names.equals(adata.var_names):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,11 +26,9 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from centroid_encoder.core.training import Report, StoppedTooEarly
+from centroid_encoder import tl
 from centroid_encoder.pl._colors import label_colors, set_label_color
-from centroid_encoder.tl import misplaced
 from centroid_encoder.tl._result import Result, read_result
-from centroid_encoder.tl._run import Run
 from centroid_encoder.viewer import _colorings as colorings
 from centroid_encoder.viewer._classes import ClassRow, ClassTable
 from centroid_encoder.viewer._data_panel import DataPanel
@@ -42,20 +42,22 @@ from centroid_encoder.viewer._message import Message, sentence
 from centroid_encoder.viewer._misplaced import MisplacedTable
 from centroid_encoder.viewer._progress import ProgressRow
 from centroid_encoder.viewer._relabel import Relabeling
-from centroid_encoder.viewer._training import Training
 
 if TYPE_CHECKING:
     from anndata import AnnData
     from napari.layers import Labels, Points
     from napari.viewer import Viewer
 
+    from centroid_encoder.core.training import Report
     from centroid_encoder.viewer._tables import Table
+    from centroid_encoder.viewer._training import Training
 
 NO_TABLE = (
     "No table yet.\n\nOpen a .h5ad above, or a sample:\nFile ▸ Open Sample ▸ Centroid-Encoder"
 )
 NO_RESULT = "No map yet.\n\nChoose the labels and press Train."
 NO_COLORS = "as it was"
+WORKSHOP = "centroid_encoder.viewer._training"
 
 logger = logging.getLogger("centroid_encoder")
 
@@ -141,6 +143,9 @@ class CentroidEncoderWidget(QWidget):
 
     def train(self) -> None:
         """Train on the table that is chosen; one training at a time."""
+        from centroid_encoder.tl._run import Run
+        from centroid_encoder.viewer._training import Training
+
         table, label_key = self.data.table, self.form.label_key.value
         if self.training is not None:
             return
@@ -230,6 +235,8 @@ class CentroidEncoderWidget(QWidget):
             self._show_result(key)
 
     def _on_failed(self, error: Exception) -> None:
+        from centroid_encoder.core.training import StoppedTooEarly
+
         self._end_training()
         if isinstance(error, StoppedTooEarly):
             self.message.say("Stopped before the first epoch was over; nothing has changed.")
@@ -335,7 +342,7 @@ class CentroidEncoderWidget(QWidget):
             cells = pd.DataFrame(columns=["label", "region", "split", "depth"])
             text = "Train a map first: cells in another class's region are listed here."
         else:
-            cells = misplaced(table.adata, key=result.key, regions=self.map.regions)
+            cells = tl.misplaced(table.adata, key=result.key, regions=self.map.regions)
             n, labeled = len(cells), int((result.codes >= 0).sum())
             kind = "Voronoi cell" if self.map.regions == "voronoi" else "decoder region"
             text = f"{n:,} of {labeled:,} labelled cells lie in another class's {kind}."
@@ -517,6 +524,8 @@ class CentroidEncoderWidget(QWidget):
             self.viewer.events.theme.connect(self._on_theme)
             self._on_theme()
             self.data.connect_viewer()
+            # PyTorch, while the user looks around and not when Train is pressed.
+            Thread(target=import_module, args=(WORKSHOP,), daemon=True).start()
             if self.data.table is None:
                 self._on_table()
             elif self._link is None:
