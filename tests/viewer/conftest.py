@@ -29,7 +29,7 @@ def _screen() -> None:
     """Say what is missing; Qt would abort the process, and all its tests with it."""
     variables = "DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"
     if sys.platform == "linux" and not any(map(os.environ.get, variables)):
-        pytest.exit("Viewer tests open windows: use `make test`, or `xvfb-run -a pytest`.", 4)
+        pytest.fail("Viewer tests open windows: use `make test` or `xvfb-run -a pytest`.", False)
 
 
 @pytest.fixture
@@ -60,13 +60,14 @@ def image_of() -> Callable[..., NDArray[np.int32]]:
 
 
 @pytest.fixture
-def open_widget(viewer: Viewer) -> Callable[[], CentroidEncoderWidget]:
+def open_widget(viewer: Viewer, qtbot: QtBot) -> Callable[[], CentroidEncoderWidget]:
     """Open the widget as the menu does, for trainings of three epochs."""
 
     def open_() -> CentroidEncoderWidget:
         _, widget = viewer.window.add_plugin_dock_widget("centroid-encoder")
         widget.form.auto_epochs.value = False
         widget.form.max_epochs.value = 3
+        qtbot.waitUntil(widget.isVisible)
         return widget
 
     return open_

@@ -18,6 +18,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import centroid_encoder as ce
+from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.viewer._relabel import Relabeling
 from centroid_encoder.viewer._save import save_h5ad
 
@@ -158,7 +159,7 @@ def test_the_color_of_a_new_label_is_not_one_of_those_in_use() -> None:
     adata.uns["kind_colors"] = ["C0", "tab:orange", "#2ca02c"]
     relabeling = Relabeling(adata, "kind")
     relabeling.relabel([0], "new")
-    assert adata.uns["kind_relabeled_colors"] == ["C0", "tab:orange", "#2ca02c", "#d62728"]
+    assert adata.uns["kind_relabeled_colors"] == ["#1f77b4", "#ff7f0e", "#2ca02c", "#d62728"]
 
 
 def test_colors_follow_those_of_the_labels_and_keep_that_of_a_new_one() -> None:
@@ -174,13 +175,19 @@ def test_colors_follow_those_of_the_labels_and_keep_that_of_a_new_one() -> None:
 
 
 @pytest.mark.parametrize("stored", [None, ["#ff0000"], ["no color"] * 3])
-def test_without_colors_that_fit_none_are_written(stored: list[str] | None) -> None:
+def test_without_colors_that_fit_they_are_those_that_are_drawn(stored: list[str] | None) -> None:
     adata = table()
     del adata.uns["kind_colors"]
     if stored is not None:
         adata.uns["kind_colors"] = stored
-    Relabeling(adata, "kind").relabel([0], "b")
-    assert "kind_relabeled_colors" not in adata.uns
+    drawn = label_colors(adata, "kind")
+
+    Relabeling(adata, "kind").relabel([0], "new")
+
+    colors = adata.uns["kind_relabeled_colors"]
+    assert colors[:3] == list(drawn.values())
+    assert len(set(colors)) == 4
+    assert adata.uns.get("kind_colors") == stored
 
 
 def test_order_and_unused_categories_are_kept() -> None:

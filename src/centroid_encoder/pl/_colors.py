@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.colors import is_color_like, to_hex, to_rgb
 
-from centroid_encoder.pl._plane_colors import plane_colors as plane_colors
 from centroid_encoder.tl._input import obs_column
 from centroid_encoder.tl._result import label_categories
 
@@ -44,7 +43,9 @@ def label_colors(
         If the palette has too few colours, or something that is no colour.
     """
     column = obs_column(adata, label_key)
-    return _colors(adata, label_key, label_categories(column), column.dropna().unique(), palette)
+    # Among a million cells this takes a while, and only a mapping is asked for.
+    used = column.dropna().unique() if isinstance(palette, Mapping) else ()
+    return _colors(adata, label_key, label_categories(column), used, palette)
 
 
 def class_colors(adata: AnnData, result: Result, palette: Palette | None) -> dict[object, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.colors import to_hex
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 GRID = 24
 """Steps along each side: neighbours can just be told apart, and a layer's colours stay few."""
@@ -59,6 +60,16 @@ def plane_colors(
     steps = ((points[placed, :2] - low) / (high - low) * GRID).clip(0, GRID - 1).astype(np.intp)
     codes[placed] = steps[:, 1] * GRID + steps[:, 0]
     return codes, _colors()
+
+
+def spread_out(points: NDArray[np.floating]) -> NDArray[np.float64]:
+    """Spread points over the unit square, each coordinate by rank; NaN stays NaN.
+
+    Where most points huddle in the middle of the map, position alone would give them all one
+    colour.
+    """
+    ranks = rankdata(points[:, :2], axis=0, nan_policy="omit")
+    return np.asarray((ranks - 1) / max(len(points) - 1, 1))
 
 
 def _colors() -> list[str]:

@@ -87,7 +87,9 @@ def read_labels(adata: AnnData, label_key: str, unlabeled_category: str | None) 
                 f"unlabeled_category {unlabeled_category!r} does not occur in obs[{label_key!r}]"
                 + _near(unlabeled_category, map(str, categories))
             )
-        column = column.cat.remove_categories([unlabeled_category])
+        # remove_categories would sort those that stay.
+        labels = [name for name in categories if name != unlabeled_category]
+        column = column.cat.set_categories(labels)
     used = column.cat.remove_unused_categories()
     if not len(used.cat.categories):
         raise ValueError(f"no cell has a label in obs[{label_key!r}]")
@@ -221,7 +223,7 @@ def _read_mask(
             mask_var = "highly_variable"
             logger.info(
                 "    on the %d genes of var['highly_variable'] (mask_var=None takes all)",
-                adata.var[mask_var].sum(),
+                int(adata.var[mask_var].sum()),
             )
         mask = np.asarray(_entry(adata.var, mask_var, "var"))
         name = f"var[{mask_var!r}]"
@@ -268,7 +270,7 @@ def _find_missing(
     rows, columns = _not_finite(X)
     left_out[rows] = True
     if missing == "drop":
-        logger.info("    leaving out %d cells with NaN or inf", left_out.sum())
+        logger.info("    leaving out %d cells with NaN or inf", int(left_out.sum()))
         return left_out
     n_nan = int(np.isnan(values).sum())
     feature = repr(names[columns[0]]) if names is not None else f"column {columns[0]}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -56,20 +57,22 @@ class Result:
         """
         if regions not in get_args(Regions):
             raise ValueError(f"regions must be one of {get_args(Regions)}; got {regions!r}")
-        if regions == "decoder":
-            return self.predicted
-        embedded = ~np.isnan(self.embedding[:, 0])
-        found = np.full(len(embedded), -1, dtype=np.intp)
-        found[embedded] = nearest_center(
-            self.embedding[embedded], self.centers, self.codes[embedded]
-        )
-        return found
+        return self.predicted if regions == "decoder" else self._nearest
 
     def misplaced(self, regions: Regions) -> NDArray[np.bool_]:
         """(n_obs,) mask of the labeled cells that lie in another class's region."""
         found = self.found_in(regions)
         misplaced: NDArray[np.bool_] = (self.codes >= 0) & (found >= 0) & (found != self.codes)
         return misplaced
+
+    @cached_property
+    def _nearest(self) -> NDArray[np.intp]:
+        embedded = ~np.isnan(self.embedding[:, 0])
+        found = np.full(len(embedded), -1, dtype=np.intp)
+        found[embedded] = nearest_center(
+            self.embedding[embedded], self.centers, self.codes[embedded]
+        )
+        return found
 
 
 def read_result(adata: AnnData, key: str) -> Result:

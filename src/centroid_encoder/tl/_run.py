@@ -123,9 +123,9 @@ class Run:
         logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),
-            self.train.sum(),
-            self.held_out.sum(),
-            (self.codes < 0).sum(),
+            int(self.train.sum()),
+            int(self.held_out.sum()),
+            int((self.codes < 0).sum()),
         )
 
     def detach(self) -> None:

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.pl._plane_colors import plane_colors
-from centroid_encoder.pl._regions import panel_limits
+from centroid_encoder.pl._colors import class_colors, label_colors
+from centroid_encoder.pl._plane_colors import plane_colors, spread_out
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -41,6 +40,14 @@ class Coloring:
     meaning: str
     """What the colours stand for, in a line; may hold HTML."""
 
+    def looks_like(self, other: Coloring | None) -> bool:
+        """Tell whether a layer would look the same."""
+        return (
+            other is not None
+            and (self.name, self.colors) == (other.name, other.colors)
+            and np.array_equal(self.codes, other.codes)
+        )
+
 
 def coloring(
     mode: str, adata: AnnData, label_key: str, result: Result | None, regions: Regions
@@ -67,7 +74,7 @@ def coloring(
         return Coloring(mode, codes, list(colors.values()), "")
     assert result is not None
     if mode == PREDICTED:
-        of_class = label_colors(adata, result.label_key)
+        of_class = class_colors(adata, result, None)
         return Coloring(
             mode,
             result.predicted,
@@ -90,8 +97,7 @@ def coloring(
             [GREY, RIGHT, WRONG],
             _key((WRONG, "held out, wrong class"), (RIGHT, "right class"), (GREY, "not held out")),
         )
-    limits = panel_limits(result.embedding[embedded])
-    codes, colors_list = plane_colors(result.embedding, limits)
+    codes, colors_list = plane_colors(spread_out(result.embedding), np.array([[0, 0], [1, 1]]))
     return Coloring(mode, codes, colors_list, "cells that are near in the map look alike")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -223,7 +224,9 @@ class TrainingForm(QWidget):
     def point_to(self, error: str) -> str:
         """Unfold the advanced part if an error can be mended there; return where, or nothing."""
         for name, field in self.fields.items():
-            if name in error:
+            # By the parameter's name, or by the column that was chosen with it.
+            chosen = name == "group_key" and f"obs[{field.value!r}]" in error
+            if chosen or re.search(rf"\b{name}\b", error):
                 self.advanced.expand(animate=False)
                 field.native.setFocus()
                 return f"Advanced ▸ {field.label}"
@@ -237,7 +240,7 @@ class TrainingForm(QWidget):
         if self._filling:
             return
         names: list[str] = []
-        if self._adata is not None and key is not None:
+        if self._adata is not None and key in self._adata.obs:
             column = self._adata.obs[key]
             if isinstance(column.dtype, pd.CategoricalDtype):
                 names = [name for name in column.cat.categories if isinstance(name, str)]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from qtpy.QtCore import Signal
+from napari.utils.notifications import show_error
 from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import (
     QFileDialog,
@@ -20,7 +20,7 @@ from qtpy.QtWidgets import (
 )
 
 from centroid_encoder import pl
-from centroid_encoder.viewer._message import Message
+from centroid_encoder.viewer._message import Message, sentence
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._result import Regions
@@ -42,9 +42,6 @@ class Recipe:
 
 class KeepRow(QWidget):
     """Save menu and "Copy as Python"; what writes files is imported when there is one to write."""
-
-    failed = Signal(object)
-    """The exception that kept something from being saved."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -135,8 +132,10 @@ class KeepRow(QWidget):
 
     def copy_script(self) -> None:
         """Put the script on the clipboard."""
-        QGuiApplication.clipboard().setText(self.script())
-        self.message.say("Copied. Paste it into a file or a notebook.")
+        self._done(
+            "Copied. Paste it into a file or a notebook.",
+            lambda: QGuiApplication.clipboard().setText(self.script()),
+        )
 
     def _draw(self, path: Path) -> None:
         import matplotlib.pyplot as plt
@@ -156,8 +155,8 @@ class KeepRow(QWidget):
         try:
             function(*arguments)
         except Exception as error:
-            self.message.say("")
-            self.failed.emit(error)
+            self.message.say(sentence(error), "error")
+            show_error(sentence(error))
             return False
         self.message.say(text)
         return True

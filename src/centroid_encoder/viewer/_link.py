@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from matplotlib.colors import to_rgba
@@ -14,16 +14,15 @@ from napari.utils.colormaps import DirectLabelColormap
 from numpy.typing import NDArray
 
 from centroid_encoder.viewer._join import Join
+from centroid_encoder.viewer._lent_colors import lend, take_back
 
 DIRECT = 20_000
 """Labels above which a colour for each makes napari slow; an image of the classes does not."""
 HIGHLIGHT = "selected cells"
+OTHER_BUTTONS = (2, 3)
+"""The right and the middle one."""
 DRAWN = "centroid_encoder_drawn"
 TRANSPARENT = (0.0, 0.0, 0.0, 0.0)
-
-_ORIGINALS: WeakKeyDictionary[Layer, Any] = WeakKeyDictionary()
-"""Colours of the layers that are coloured now, shared by all widgets: what one of them finds may be
-what another has put there."""
 
 
 def is_drawn(layer: Layer) -> bool:
@@ -58,17 +57,23 @@ class LayerLink:
         self.join = join
         self._picked = picked
         self._quiet = False
-        self._ours: Any = None
+        self._lent: Any = None
+        self._open = True
         self._classes: Labels | None = None
         self._highlight: Labels | None = None
         viewer.mouse_drag_callbacks.append(self._on_press)
+        viewer.layers.events.removed.connect(self._on_removed)
         if isinstance(layer, Points):
             layer.selected_data.events.items_changed.connect(self._on_points_selected)
 
     def close(self) -> None:
         """Leave the layer and the viewer as they were before."""
+        if not self._open:
+            return
+        self._open = False
         if self._on_press in self.viewer.mouse_drag_callbacks:
             self.viewer.mouse_drag_callbacks.remove(self._on_press)
+        self.viewer.layers.events.removed.disconnect(self._on_removed)
         if isinstance(self.layer, Points):
             self.layer.selected_data.events.items_changed.disconnect(self._on_points_selected)
         self.uncolor()
@@ -88,6 +93,8 @@ class LayerLink:
         colors
             The colours.
         """
+        if not self._is_here(self.layer):
+            return
         if isinstance(self.layer, Points):
             self._color_points(codes, colors)
         elif self.join.joined.sum() <= DIRECT:
@@ -98,53 +105,43 @@ class LayerLink:
 
     def uncolor(self) -> None:
         """Give the layer its own colours back."""
-        ours, self._ours = self._ours, None
-        if ours is not None and self.layer in _ORIGINALS:
-            original = _ORIGINALS.pop(self.layer)
-            if isinstance(self.layer, Points):
-                _restore_points(self.layer, original)
-            # A colour map that the user has chosen meanwhile stays.
-            elif isinstance(self.layer.colormap, DirectLabelColormap):
-                self.layer.colormap = original
+        take_back(self.layer, self._lent)
+        self._lent = None
         self._drop("_classes")
 
     def _color_labels(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
-        _ORIGINALS.setdefault(self.layer, self.layer.colormap)
         palette = [*map(to_rgba, colors), TRANSPARENT]
         joined = self.join.joined
         known = zip(self.join.ids[joined].tolist(), codes[joined].tolist(), strict=True)
-        table: dict[int | None, Any] = {label: palette[code] for label, code in known}
-        self._ours = DirectLabelColormap(color_dict=table | {None: TRANSPARENT, 0: TRANSPARENT})
-        self.layer.colormap = self._ours
+        self._lent = lend(self.layer, _colormap({label: palette[code] for label, code in known}))
 
     def _color_above(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
-        """Put an image of the classes above the labels."""
+        """Put an image of the classes above the labels, whose own colours would shine through."""
         painted = self._painted(codes + 1)
-        table: dict[int | None, Any] = {i + 1: to_rgba(color) for i, color in enumerate(colors)}
-        colormap = DirectLabelColormap(color_dict=table | {None: TRANSPARENT, 0: TRANSPARENT})
+        colormap = _colormap({i + 1: to_rgba(color) for i, color in enumerate(colors)})
         if self._is_here(self._classes):
             assert self._classes is not None
             self._classes.data = painted
             self._classes.colormap = colormap
             self._classes.name = f"{self.layer.name} · {name}"
         else:
-            self._classes = self._add(painted, f"{self.layer.name} · {name}", colormap, opacity=0.7)
+            self._classes = self._add(
+                painted, f"{self.layer.name} · {name}", colormap, self.layer.opacity
+            )
+        self._lent = lend(self.layer, _colormap({}))
 
     def _color_points(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
-        layer = self.layer
-        if layer not in _ORIGINALS:
-            _ORIGINALS[layer] = _points_colors(layer)
         palette = np.array([*map(to_rgba, colors), TRANSPARENT])
-        face = np.zeros((len(layer.data), 4))
-        joined = self.join.joined
-        face[self.join.ids[joined]] = palette[codes[joined]]
-        layer.face_color = self._ours = face
+        face = np.zeros((len(self.layer.data), 4))
+        rows = self._present(np.flatnonzero(self.join.joined))
+        face[self.join.ids[rows]] = palette[codes[rows]]
+        self._lent = lend(self.layer, face)
 
     # -- selection -------------------------------------------------------------------------------
 
     def highlight(self, rows: NDArray[np.intp]) -> None:
         """Mark cells in the layer; none takes the marks away."""
-        rows = rows[self.join.joined[rows]]
+        rows = self._present(rows)
         if isinstance(self.layer, Points):
             self._quiet = True
             try:
@@ -152,7 +149,7 @@ class LayerLink:
             finally:
                 self._quiet = False
             return
-        if not len(rows):
+        if not len(rows) or not self._is_here(self.layer):
             self._drop("_highlight")
             return
         selected = np.zeros(len(self.join.joined), dtype=np.intp)
@@ -162,29 +159,30 @@ class LayerLink:
             assert self._highlight is not None
             self._highlight.data = painted
         else:
-            colormap = DirectLabelColormap(color_dict={None: TRANSPARENT, 0: TRANSPARENT, 1: "w"})
-            self._highlight = self._add(painted, HIGHLIGHT, colormap, opacity=1.0)
+            self._highlight = self._add(painted, HIGHLIGHT, _colormap({1: to_rgba("w")}), 1.0)
 
     def show(self, rows: NDArray[np.intp]) -> None:
         """Move the camera to cells."""
-        rows = rows[self.join.joined[rows]]
+        rows = self._present(rows)
         if not len(rows):
             return
-        low, high = self._extent(rows)
-        world = [np.asarray(self.layer.data_to_world(corner)) for corner in (low, high)]
-        low, high = np.min(world, axis=0), np.max(world, axis=0)
+        (low, middle, high), cell = self._extent(rows)
+        ends = zip(low, high, strict=True)
+        corners = [self.layer.data_to_world(corner) for corner in product(*ends)]
+        low, high = np.min(corners, axis=0), np.max(corners, axis=0)
+        middle = self.layer.data_to_world(middle)
         dims = self.viewer.dims
         offset = dims.ndim - len(low)
         for axis in dims.not_displayed:
             if axis >= offset:
-                dims.set_point(axis, (low[axis - offset] + high[axis - offset]) / 2)
+                dims.set_point(axis, middle[axis - offset])
         displayed = [axis - offset for axis in dims.displayed if axis >= offset]
         center, size = (low + high)[displayed] / 2, (high - low)[displayed]
         camera = self.viewer.scene.camera
         camera.center = tuple(np.pad(center, (3 - len(center), 0)))
         canvas = np.array(self.viewer.canvas.size)[-len(size) :]
         # A cell in its neighbourhood, not filling the window.
-        room = np.maximum(size * 1.5, 12 * np.median(self._cell_size(rows)))
+        room = np.maximum(size * 1.5, 12 * cell * np.max(self.layer.scale))
         camera.zoom = (
             float(canvas.min() / room.max()) if len(size) > 2 else float((canvas / room).min())
         )
@@ -193,6 +191,8 @@ class LayerLink:
 
     def _on_press(self, viewer: ViewerModel, event: Any) -> Iterator[None]:
         """Pick the cell on which the mouse was clicked, not dragged."""
+        if not isinstance(self.layer, Labels) or event.button in OTHER_BUTTONS:
+            return
         start = np.asarray(event.pos if hasattr(event, "pos") else event.position)
         dragged = False
         yield
@@ -200,9 +200,11 @@ class LayerLink:
             here = np.asarray(event.pos if hasattr(event, "pos") else event.position)
             dragged = dragged or bool(np.abs(here - start).max() > 3)
             yield
-        if dragged or not isinstance(self.layer, Labels) or self.layer not in viewer.layers:
+        if dragged or not self._open or not self._is_here(self.layer) or not self.layer.visible:
             return
-        if str(self.layer.mode) not in ("pan_zoom", "pick") or not self.layer.visible:
+        # Who paints or draws, in whatever layer, is not picking.
+        tools = {str(layer.mode) for layer in (self.layer, viewer.layers.selection.active) if layer}
+        if not tools <= {"pan_zoom", "pick"}:
             return
         value = self.layer.get_value(
             event.position,
@@ -222,6 +224,13 @@ class LayerLink:
             points = np.fromiter(self.layer.selected_data, dtype=np.intp)
             rows = self.join.rows(points)
             self._picked(rows[rows >= 0])
+
+    def _present(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of the rows that are in the layer, from which points may have been removed."""
+        rows = rows[self.join.joined[rows]]
+        if isinstance(self.layer, Points):
+            rows = rows[self.join.ids[rows] < len(self.layer.data)]
+        return rows
 
     # -- layers of our own -----------------------------------------------------------------------
 
@@ -256,10 +265,16 @@ class LayerLink:
         layers = self.viewer.layers
         # The user's choice of layers stays as it is.
         selection, active = set(layers.selection), layers.selection.active
-        layers.insert(layers.index(self.layer) + 1, layer)
+        # Marks are above the classes.
+        below = self._classes if self._is_here(self._classes) else self.layer
+        layers.insert(layers.index(below) + 1, layer)
         layers.selection = selection
         layers.selection.active = active
         return layer
+
+    def _on_removed(self, event: Any) -> None:
+        if event.value is self._classes:
+            self.uncolor()
 
     def _is_here(self, layer: Layer | None) -> bool:
         return layer is not None and layer in self.viewer.layers
@@ -270,25 +285,34 @@ class LayerLink:
         if self._is_here(layer):
             self.viewer.layers.remove(layer)
 
-    def _extent(self, rows: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Lowest and highest corner of cells, in pixels of the layer."""
-        if isinstance(self.layer, Points):
-            points = self.layer.data[self.join.ids[rows]]
-            return points.min(axis=0), points.max(axis=0)
-        selected = np.zeros(len(self.join.joined), dtype=np.intp)
-        selected[rows] = 1
-        painted = self._painted(selected)
-        image = np.asarray(painted[0] if self.layer.multiscale else painted)
-        found = [np.flatnonzero(image.any(axis=_others(image.ndim, i))) for i in range(image.ndim)]
-        return np.array([f[0] for f in found]), np.array([f[-1] for f in found])
+    def _extent(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.floating], float]:
+        """Where cells are and how large one is, in pixels of the layer.
 
-    def _cell_size(self, rows: NDArray[np.intp]) -> float:
-        """Size of a cell in world units, roughly."""
+        Returns
+        -------
+        where
+            (3, ndim) lowest corner, a place in their midst, highest corner. Along each axis the
+            place in their midst is one where there is a cell.
+        cell
+            Width of a cell, roughly.
+        """
         if isinstance(self.layer, Points):
-            return float(np.median(self.layer.size) * np.max(self.layer.scale))
-        data = self.layer.data[0] if self.layer.multiscale else self.layer.data
-        n_pixels = float(np.prod(data.shape)) / max(len(self.join.joined), 1)
-        return float(n_pixels ** (1 / data.ndim) * np.max(self.layer.scale))
+            found = list(np.sort(self.layer.data[self.join.ids[rows]], axis=0).T)
+            cell = float(np.median(self.layer.size))
+        else:
+            selected = np.zeros(len(self.join.joined), dtype=np.intp)
+            selected[rows] = 1
+            painted = self._painted(selected)
+            image = np.asarray(painted[0] if self.layer.multiscale else painted)
+            axes = range(image.ndim)
+            found = [np.flatnonzero(image.any(axis=_others(image.ndim, i))) for i in axes]
+            cell = float((np.count_nonzero(image) / len(rows)) ** (1 / image.ndim))
+        return np.array([(f[0], f[len(f) // 2], f[-1]) for f in found], dtype=float).T, cell
+
+
+def _colormap(colors: dict[int | None, Any]) -> DirectLabelColormap:
+    """Colours of some labels; all others cannot be seen."""
+    return DirectLabelColormap(color_dict=colors | {None: TRANSPARENT, 0: TRANSPARENT})
 
 
 def _others(ndim: int, axis: int) -> tuple[int, ...]:
@@ -313,22 +337,7 @@ def _looked_up(
         table[ids] = values
         painted: NDArray[np.integer] = table[np.clip(block, -1, len(table) - 1).astype(np.intp)]
         return painted
+    # With uint64, NumPy would compare floats.
+    block = block.astype(np.int64)
     at = np.minimum(np.searchsorted(ids, block), len(ids) - 1)
     return np.where(ids[at] == block, values[at], 0).astype(values.dtype)
-
-
-def _points_colors(layer: Points) -> dict[str, Any]:
-    face = layer._face
-    return {
-        "mode": str(layer.face_color_mode),
-        "colors": layer.face_color.copy(),
-        "property": face.color_properties.name if face.color_properties is not None else None,
-    }
-
-
-def _restore_points(layer: Points, before: dict[str, Any]) -> None:
-    if before["property"] is not None and before["property"] in layer.features:
-        layer.face_color = before["property"]
-        layer.face_color_mode = before["mode"]
-    elif len(before["colors"]) == len(layer.data):
-        layer.face_color = before["colors"]

@@ -46,6 +46,11 @@ class ProgressRow(QWidget):
         self._first: tuple[float, int] | None = None
         self.hide()
 
+    @property
+    def can_stop(self) -> bool:
+        """Whether there is something that could be kept."""
+        return self._stop.isEnabled()
+
     def begin(self, name: str) -> None:
         """Show a training that has just begun."""
         self.end()

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from matplotlib.colors import is_color_like, to_hex
 from numpy.typing import ArrayLike, NDArray
 from qtpy.QtGui import QUndoCommand, QUndoStack
 
-from centroid_encoder.pl._colors import _default_palette
+from centroid_encoder.pl._colors import _default_palette, label_colors
 from centroid_encoder.tl._input import obs_column
 
 if TYPE_CHECKING:
@@ -214,8 +213,7 @@ class Relabeling:
         colors = self._colors(labels.categories)
         adata.obs[self.column] = labels
         self._there = adata.obs[self.column].copy()
-        if colors is not None:
-            adata.uns[f"{self.column}_colors"] = colors
+        adata.uns[f"{self.column}_colors"] = colors
 
     def _restore(self) -> None:
         """Leave the column and its colours as they were before the first step."""
@@ -230,28 +228,17 @@ class Relabeling:
         else:
             uns.pop(colors_key, None)
 
-    def _colors(self, categories: pd.Index) -> list[str] | None:
-        """Colours of the labels, and others for new ones; None where the labels have none."""
-        known = self._stored_colors(self.label_key)
-        if not known:
-            return None
-        known = self._stored_colors(self.column) | known
-        colors: list[str] = []
-        for name in categories:
-            used = {to_hex(color) for color in [*known.values(), *colors]}
-            free = (c for c in _default_palette(len(used) + 1) if c not in used)
-            colors.append(known[name] if name in known else next(free, NEW_COLOR))
-        return colors
-
-    def _stored_colors(self, column: str) -> dict[object, str]:
-        """``uns[f"{column}_colors"]`` by category, if it fits."""
-        if column not in self.adata.obs:
-            return {}
-        categories = self.adata.obs[column].astype("category").cat.categories
-        colors = [str(color) for color in self.adata.uns.get(f"{column}_colors", [])]
-        if len(colors) < len(categories) or not all(map(is_color_like, colors)):
-            return {}
-        return dict(zip(categories, colors, strict=False))
+    def _colors(self, categories: pd.Index) -> list[str]:
+        """Colours of the labels, and others for new ones."""
+        known: dict[object, str] = {}
+        for column in (self.column, self.label_key):
+            if column in self.adata.obs:
+                known |= label_colors(self.adata, column)
+        for name in categories.difference(list(known), sort=False):
+            used = set(known.values())
+            free = (color for color in _default_palette(len(used) + 1) if color not in used)
+            known[name] = next(free, NEW_COLOR)
+        return [known[name] for name in categories]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,9 +69,12 @@ def as_python(
         _call(
             "ce.tl.centroid_encoder", ["adata", _literal(label_key)], _arguments(arguments).items()
         ),
-        _call("ce.pl.voronoi", ["adata"], [("key", _literal(key))] if key != "ce" else []),
-        f"adata.write_h5ad({_literal(f'{name}_{key}.h5ad')})",
     ]
+    model = arguments.get("model") or ce.CentroidEncoder()
+    if (arguments.get("n_components") or model.n_components) <= 3:
+        named = [("key", _literal(key))] if key != "ce" else []
+        lines.append(_call("ce.pl.voronoi", ["adata"], named))
+    lines += [f"adata.write_h5ad({_literal(f'{name}_{key}.h5ad')})"]
     return "\n".join(lines) + "\n"
 
 
@@ -80,7 +83,7 @@ def _reading(table: Table) -> tuple[tuple[list[str], list[str]], str]:
     store = getattr(table.sdata, "path", None)
     if table.path is not None:
         lines = [f"adata = ad.read_h5ad({_literal(table.path)})"]
-        return ([], lines), str(Path(table.path).with_suffix(""))
+        return ([], lines), str(table.path.with_suffix(""))
     if store is not None:
         lines = [
             f"sdata = sd.read_zarr({_literal(store)})",

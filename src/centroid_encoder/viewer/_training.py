@@ -57,6 +57,11 @@ class Training(QObject):
         worker.errored.connect(self._fail)
         self._worker = worker
 
+    @property
+    def alive(self) -> bool:
+        """Whether the thread is still at work, be it unheard."""
+        return bool(self._worker.is_running)
+
     def start(self) -> None:
         """Begin."""
         self._worker.start()

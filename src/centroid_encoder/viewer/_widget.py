@@ -6,7 +6,6 @@ import logging
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import pandas as pd
 from napari.utils.notifications import show_error
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
-from qtpy.QtCore import QEvent, Qt
+from qtpy.QtCore import QEvent, Qt, QTimer
 from qtpy.QtWidgets import (
     QComboBox,
     QHBoxLayout,
@@ -27,7 +26,7 @@ from qtpy.QtWidgets import (
 )
 
 from centroid_encoder import tl
-from centroid_encoder.pl._colors import label_colors, set_label_color
+from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
 from centroid_encoder.tl._result import Result, read_result
 from centroid_encoder.viewer import _colorings as colorings
 from centroid_encoder.viewer._classes import ClassRow, ClassTable
@@ -58,6 +57,8 @@ NO_TABLE = (
 NO_RESULT = "No map yet.\n\nChoose the labels and press Train."
 NO_COLORS = "as it was"
 WORKSHOP = "centroid_encoder.viewer._training"
+SETTLED = 200
+"""Milliseconds after which the widget is on the screen."""
 
 logger = logging.getLogger("centroid_encoder")
 
@@ -87,7 +88,9 @@ class CentroidEncoderWidget(QWidget):
         self.result: Result | None = None
         self.training: Training | None = None
         self._trained: Table | None = None
+        self._frame_colors: list[str] | None = None
         self._link: LayerLink | None = None
+        self._colored: colorings.Coloring | None = None
         self._selected = np.empty(0, dtype=bool)
         self._relabelings: dict[tuple[int, str], Relabeling] = {}
         self._connected = False
@@ -208,9 +211,15 @@ class CentroidEncoderWidget(QWidget):
         if table is None or table is not self.data.table:
             training.drawn()
             return
-        run = training.run
-        colors = label_colors(table.adata, self._recipe.label_key)
-        self.map.show_report(run, report, [colors[name] for name in run.classes])
+        self.map.show_report(training.run, report, self._live_colors(table))
+
+    def _live_colors(self, table: Table) -> list[str]:
+        """Return the colours of the classes that are trained on, found once for all frames."""
+        if self._frame_colors is None:
+            assert self.training is not None
+            colors = label_colors(table.adata, self._recipe.label_key)
+            self._frame_colors = [colors[name] for name in self.training.run.classes]
+        return self._frame_colors
 
     def _on_finished(self) -> None:
         training, table = self.training, self._trained
@@ -232,7 +241,6 @@ class CentroidEncoderWidget(QWidget):
         self._end_training()
         if table is self.data.table:
             self._offer_columns()
-            self._show_result(key)
 
     def _on_failed(self, error: Exception) -> None:
         from centroid_encoder.core.training import StoppedTooEarly
@@ -246,6 +254,7 @@ class CentroidEncoderWidget(QWidget):
     def _end_training(self) -> None:
         self.training = self._trained = None
         self._running.clear()
+        self._frame_colors = None
         self.progress.end()
         self.train_button.setEnabled(True)
         # A live frame must not outlive its training.
@@ -274,16 +283,15 @@ class CentroidEncoderWidget(QWidget):
         if self.data.table is not None:
             self.form.set_adata(self.data.table.adata, self.form.label_key.value)
 
-    def _show_result(self, key: str | None = None) -> None:
-        """Show what is stored under a key, or that there is nothing."""
+    def _show_result(self) -> None:
+        """Show what is stored under the key that the form says, or that there is nothing."""
         table = self.data.table
         self.result = None
         if table is None:
             self.map.clear(NO_TABLE)
         else:
-            key = key or self.form.key
             try:
-                self.result = read_result(table.adata, key)
+                self.result = read_result(table.adata, self.form.key)
             except KeyError:
                 self.map.clear(NO_RESULT)
             except ValueError as error:
@@ -306,7 +314,7 @@ class CentroidEncoderWidget(QWidget):
     def _class_colors(self) -> list[str]:
         assert self.data.table is not None
         assert self.result is not None
-        colors = label_colors(self.data.table.adata, self.result.label_key)
+        colors = class_colors(self.data.table.adata, self.result, None)
         return [colors[name] for name in self.result.classes]
 
     def _show_classes(self) -> None:
@@ -369,6 +377,7 @@ class CentroidEncoderWidget(QWidget):
         name = list(label_colors(table.adata, label_key))
         classes = name if self.result is None else list(self.result.classes)
         set_label_color(table.adata, label_key, classes[code], color)
+        self._frame_colors = None
         self._show_classes()
         if self.result is not None:
             self.map.set_colors(self._class_colors())
@@ -416,6 +425,7 @@ class CentroidEncoderWidget(QWidget):
         self._select(rows, "replace")
 
     def _unlink(self) -> None:
+        self._colored = None
         if self._link is not None:
             self._link.close()
             self._link = None
@@ -439,17 +449,24 @@ class CentroidEncoderWidget(QWidget):
             self._say_color("")
             return
         if mode == NO_COLORS or table is None or label_key is None:
-            self._link.uncolor()
+            self._uncolor()
             self._say_color("")
             return
         try:
             chosen = colorings.coloring(mode, table.adata, label_key, self.result, self.map.regions)
-            self._link.color(chosen.name, chosen.codes, chosen.colors)
+            if not chosen.looks_like(self._colored):
+                self._link.color(chosen.name, chosen.codes, chosen.colors)
+            self._colored = chosen
         except Exception as error:
-            self._link.uncolor()
+            self._uncolor()
             self._say_error(error)
             return
         self._say_color(chosen.meaning)
+
+    def _uncolor(self) -> None:
+        self._colored = None
+        if self._link is not None:
+            self._link.uncolor()
 
     def _say_color(self, meaning: str) -> None:
         self.color_text.setText(meaning)
@@ -524,8 +541,9 @@ class CentroidEncoderWidget(QWidget):
             self.viewer.events.theme.connect(self._on_theme)
             self._on_theme()
             self.data.connect_viewer()
-            # PyTorch, while the user looks around and not when Train is pressed.
-            Thread(target=import_module, args=(WORKSHOP,), daemon=True).start()
+            # PyTorch, before Train is pressed, once the widget is on the screen. Not in a thread:
+            # two threads that import scikit-learn at once find each other's half of it.
+            QTimer.singleShot(SETTLED, partial(import_module, WORKSHOP))
             if self.data.table is None:
                 self._on_table()
             elif self._link is None:
@@ -623,7 +641,6 @@ class CentroidEncoderWidget(QWidget):
         self.misplaced.relabel_requested.connect(self._on_relabel)
         self.misplaced.undo_requested.connect(lambda: self._step("undo"))
         self.misplaced.redo_requested.connect(lambda: self._step("redo"))
-        self.keep.failed.connect(self._say_error)
 
     def _on_regions(self) -> None:
         key = None if self.result is None else self.result.key

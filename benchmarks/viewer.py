@@ -1,0 +1,168 @@
+"""How long the napari plugin keeps the user waiting.
+
+``python -m benchmarks.viewer`` opens a window, so it needs a screen (``xvfb-run -a`` makes one).
+Latency is by how much a Qt timer of 5 ms comes late, on the Vectra field where it is at hand, else
+on the sample tissue.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import TYPE_CHECKING
+
+import napari
+import numpy as np
+from qtpy.QtCore import QEventLoop, Qt, QTimer
+
+import centroid_encoder as ce
+from benchmarks.datasets import data_folder
+from centroid_encoder.core.regions import voronoi_regions
+from centroid_encoder.viewer._canvas import MapCanvas
+from centroid_encoder.viewer._figure import Panel, Scene
+
+if TYPE_CHECKING:
+    from centroid_encoder.viewer import CentroidEncoderWidget
+
+TICK = 5
+"""Milliseconds between two ticks of the timer."""
+N_CLASSES = 20
+SIZE = 700
+
+
+def main() -> None:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("--points", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
+    points = arguments.parse_args().points
+    viewer = napari.Viewer()
+    started = time.perf_counter()
+    widget = ce.viewer.open(viewer=viewer)
+    wait(0)
+    print(f"widget open after {time.perf_counter() - started:.2f} s")
+    load(widget)
+    # PyTorch is imported in the background.
+    wait(5000)
+    latency(widget, "at rest", lambda: wait(3000))
+    latency(widget, "training", lambda: train(widget))
+    ending(widget)
+    for n in points:
+        redraw(n)
+    viewer.close()
+
+
+def wait(milliseconds: int) -> None:
+    """Let Qt run for a while."""
+    loop = QEventLoop()
+    QTimer.singleShot(milliseconds, loop.quit)
+    loop.exec()
+
+
+def load(widget: CentroidEncoderWidget) -> None:
+    """Open image, labels and table."""
+    folder = data_folder() / "vectra_6plex"
+    if folder.is_dir():
+        from skimage.io import imread
+
+        widget.viewer.add_image(imread(folder / "composite_image.jpg"), rgb=True)
+        widget.viewer.add_labels(imread(folder / "labels_nucleus.tif"), name="labels_nucleus")
+        widget.data.open_file(folder / "cells.h5ad")
+        widget.form.missing.value = "take the feature's mean"
+    else:
+        widget.viewer.open_sample("centroid-encoder", "tissue")
+    wait(1000)
+    assert widget.data.table is not None
+    print(f"{widget.data.table.name}: {widget.data.joined_text.text()}")
+
+
+def train(widget: CentroidEncoderWidget) -> None:
+    """Train to the end."""
+    widget.train()
+    while widget.training is not None:
+        wait(10)
+
+
+def latency(widget: CentroidEncoderWidget, name: str, act: object) -> None:
+    """Print by how much a timer is late while something goes on."""
+    ticks: list[float] = []
+    timer = QTimer(widget)
+    timer.setTimerType(Qt.TimerType.PreciseTimer)
+    timer.timeout.connect(lambda: ticks.append(time.perf_counter()))
+    timer.start(TICK)
+    started = time.perf_counter()
+    act()  # type: ignore[operator]
+    seconds = time.perf_counter() - started
+    timer.stop()
+    late = 1000 * np.diff(ticks) - TICK
+    quantiles = ", ".join(f"{q} % {np.percentile(late, q):.1f}" for q in (50, 99, 99.9))
+    print(
+        f"{name}: {seconds:.1f} s, {len(late)} ticks, late by {quantiles}, "
+        f"at most {late.max():.1f} ms; {int((late > 50).sum())} above 50 ms"
+    )
+
+
+def ending(widget: CentroidEncoderWidget) -> None:
+    """Print how soon Stop and Cancel are answered."""
+    for name in ("cancel", "stop"):
+        seconds = []
+        for _ in range(5):
+            widget.train()
+            training = widget.training
+            assert training is not None
+            while not widget.progress.can_stop:
+                wait(5)
+            started = time.perf_counter()
+            getattr(widget, name)()
+            while widget.training is not None or training.alive:
+                wait(1)
+            seconds.append(time.perf_counter() - started)
+        print(f"{name}: thread and widget at rest after {max(seconds):.2f} s at most (5 times)")
+
+
+def redraw(n: int) -> None:
+    """Print how long one panel takes to be drawn."""
+    rng = np.random.default_rng(0)
+    centers = rng.uniform(-8, 8, (N_CLASSES, 2))
+    codes = rng.integers(N_CLASSES, size=n)
+    points = (centers[codes] + rng.normal(size=(n, 2))).astype(np.float32)
+    box = (-12.0, -12.0, 12.0, 12.0)
+    scene = Scene(
+        points,
+        codes,
+        (Panel(f"n = {n:,}", np.arange(n)),),
+        voronoi_regions(centers, box),
+        np.reshape(box, (2, 2)),
+        N_CLASSES,
+    )
+    colors = [f"C{i % 10}" for i in range(N_CLASSES)]
+    canvas = MapCanvas()
+    canvas.resize(SIZE, SIZE)
+    canvas.show()
+    wait(100)
+    canvas.show_scene(scene, colors)
+    times: dict[str, list[float]] = {"all": [], "while moving": [], "selection": [], "lasso": []}
+    lasso = np.array([[0.2, 0.2], [0.8, 0.2], [0.8, 0.8], [0.2, 0.8]]) * SIZE
+    for _ in range(7):
+        canvas.map.set_detailed(True)
+        times["all"].append(timed(canvas.canvas.draw))
+        canvas.map.set_detailed(False)
+        times["while moving"].append(timed(canvas.canvas.draw))
+        canvas.map.set_detailed(True)
+        selected = rng.random(n) < 0.1
+        times["selection"].append(timed(lambda selected=selected: canvas.select(selected)))
+        canvas._traced_in = canvas.map.axes[0]
+        times["lasso"].append(timed(lambda: canvas._select_within(lasso, "replace")))
+    medians = ", ".join(f"{name} {np.median(values):.3f} s" for name, values in times.items())
+    print(f"{n:,} points: {medians}")
+    canvas.close()
+
+
+def timed(act: object) -> float:
+    """Seconds that something takes."""
+    started = time.perf_counter()
+    act()  # type: ignore[operator]
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    main()
