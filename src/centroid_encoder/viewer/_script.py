@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -122,8 +121,6 @@ def _model(model: ce.CentroidEncoder) -> str:
 def _same(value: object, default: object) -> bool:
     if isinstance(value, np.generic):
         value = value.item()
-    if type(value) is bool or type(default) is bool:
-        return value is default
     if isinstance(default, tuple):
         return isinstance(value, list | tuple | np.ndarray) and tuple(value) == default
     return isinstance(value, int | float | str | None) and value == default
@@ -148,7 +145,7 @@ def _literal(value: object) -> str:
     if isinstance(value, PurePath):
         value = str(value)
     if isinstance(value, str):
-        text = repr(str(value))
+        text = repr(value)
         # repr changes to double quotes for strings with single ones; formatters want them always.
         return f'"{text[1:-1]}"' if text[0] == "'" and '"' not in text else text
     if isinstance(value, Mapping):
@@ -157,8 +154,6 @@ def _literal(value: object) -> str:
         return f"({', '.join(map(_literal, value))}{',' * (len(value) == 1)})"
     if isinstance(value, list):
         return f"[{', '.join(map(_literal, value))}]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
     if value is None or isinstance(value, bool | int | float):
         return repr(value)
     raise TypeError(
