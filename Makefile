@@ -21,7 +21,8 @@ env: $(ENV)  ## Build .venv; nothing to do when it is up to date
 demo: XVFB := $(HEADLESS)
 demo: screen  ## Train on real cells and open napari on them; write demo/
 	@$(if $(HEADLESS),echo 'No screen here: napari opens on a virtual one.')
-	@$(XVFB) $(BIN)/python examples/demo.py $(if $(HEADLESS),--headless)
+	@$(BIN)/python examples/demo.py
+	@$(XVFB) $(BIN)/python examples/tissue.py $(if $(HEADLESS),--screenshot demo/napari.png)
 
 test: screen  ## Run the tests; make test ARGS="-k voronoi" picks some
 	@$(XVFB) $(BIN)/python -m pytest -n 2 $(ARGS)

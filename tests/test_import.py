@@ -1,15 +1,13 @@
-"""What `import centroid_encoder` does and offers, and the manifest for napari."""
+"""What `import centroid_encoder` does and offers."""
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 
-import npe2
 import pytest
 
 import centroid_encoder as ce
@@ -74,24 +72,3 @@ def test_unknown_name_is_an_attribute_error():
 def test_version_is_that_of_the_distribution():
     assert ce.__version__ == version("centroid-encoder")
     assert re.match(r"\d+\.\d+\.\d+", ce.__version__)
-
-
-class TestManifest:
-    FILE = ROOT / "src" / "centroid_encoder" / "napari.yaml"
-
-    def test_is_valid(self):
-        manifest = npe2.PluginManifest.from_file(self.FILE)
-        assert manifest.name == "centroid-encoder"
-        assert manifest.display_name == "Centroid-Encoder"
-        manifest.validate_imports()
-
-    def test_is_found_by_napari(self):
-        manifest = npe2.PluginManifest.from_distribution("centroid-encoder")
-        assert manifest.package_version == ce.__version__
-
-    def test_is_linked_from_the_top(self):
-        link = ROOT / "napari.yaml"
-        # Windows checks a link out as a file that holds its target.
-        target = os.readlink(link) if link.is_symlink() else link.read_text().strip()
-        assert (ROOT / target).resolve() == self.FILE.resolve()
-        assert not Path(target).is_absolute()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -141,6 +142,11 @@ class TestMetadata:
     def test_napari_hub_will_list_it(self, metadata: Message):
         assert "Framework :: napari" in metadata.get_all("Classifier", [])
         assert metadata["License-Expression"] == "BSD-3-Clause"
+
+    def test_pictures_and_links_have_whole_addresses(self, metadata: Message):
+        addresses = re.findall(r"\]\(([^)]+)\)", metadata.get_payload())
+        assert len(addresses) > 5
+        assert all(address.startswith("https://") for address in addresses)
 
     @pytest.mark.parametrize("extra", ["", "napari"])
     def test_qt_binding_is_left_to_the_user(self, metadata: Message, extra: str):

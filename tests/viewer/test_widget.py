@@ -238,11 +238,12 @@ def test_results_are_those_of_the_function(
 
 
 def test_by_default_it_trains_as_the_function_does(
-    add_cells: Callable[..., Labels], viewer: Viewer, train: Train, cells: AnnData
+    viewer: Viewer, train: Train, make_cells: Callable[..., AnnData]
 ):
-    add_cells()
-    _, widget = viewer.window.add_plugin_dock_widget("centroid-encoder")
+    cells = make_cells(n_obs=30)
     expected = cells.copy()
+    _, widget = viewer.window.add_plugin_dock_widget("centroid-encoder")
+    widget.show_table(cells)
     train(widget)
     ce.tl.centroid_encoder(expected, "cell_type", progress=False)
     assert_equal(cells, expected, exact=True)
@@ -318,10 +319,6 @@ def test_cancel_keeps_the_map_before(
     assert trained.keep.copy_button.isEnabled()
 
 
-def put(adata: AnnData, column: str, values: Any) -> None:
-    adata.obs = adata.obs.assign(**{column: values})
-
-
 @pytest.fixture
 def notified() -> Iterator[list[Notification]]:
     """What napari has notified the user of."""
@@ -331,55 +328,56 @@ def notified() -> Iterator[list[Notification]]:
     notification_manager.notification_ready.disconnect(seen.append)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        pytest.param(
-            lambda adata: adata.X.__setitem__((3, 2), np.nan),
-            r"X has 1 NaN and 0 infinite values in 1 of 120 cells; the first is 'gene2' of cell "
-            r"'cell3'\..* \(Advanced ▸ Missing values\)",
-            id="NaN",
-        ),
-        pytest.param(
-            lambda adata: put(adata, "cell_type", "T"),
-            r"Obs\['cell_type'\] has one class only \('T'\); a supervised embedding needs two .*",
-            id="one class",
-        ),
-        pytest.param(
-            lambda adata: put(adata, "cell_type", pd.array([pd.NA] * 120, dtype="string")),
-            r"No cell has a label in obs\['cell_type'\]\.",
-            id="no label",
-        ),
-        pytest.param(
-            lambda adata: adata.obs.rename(columns={"cell_type": "cell_types"}, inplace=True),
-            r"Obs has no column 'cell_type'; did you mean 'cell_types' .*",
-            id="no column",
-        ),
-        pytest.param(
-            lambda adata: put(adata, "cell_type", np.linspace(0, 1, 120)),
-            r"Obs\['cell_type'\] holds fractional numbers \(120 different ones\), not classes; .*",
-            id="float",
-        ),
-    ],
-)
 def test_errors_are_one_readable_line(
-    widget: CentroidEncoderWidget,
-    cells: AnnData,
+    open_widget: Open,
+    make_cells: Callable[..., AnnData],
     notified: list[Notification],
     unchanged: Any,
-    spoil: Callable[[AnnData], None],
-    message: str,
 ):
-    spoil(cells)
-    with unchanged(cells):
-        widget.train()
-    assert widget.training is None
-    assert re.fullmatch(message, widget.message.text())
-    assert widget.message.isVisible()
-    assert [note.message for note in notified] == [widget.message.text()]
+    cases: dict[str, Any] = {
+        r"No cell has a label in obs\['cell_type'\]\.": pd.Categorical([None] * 120),
+        r"Obs\['cell_type'\] has one class only \('T'\); a supervised embedding needs .*": "T",
+        r"Obs\['cell_type'\] holds fractional numbers \(120 different ones\), not .*": (
+            np.linspace(0, 1, 120)
+        ),
+        r"Obs has no column 'cell_type'; did you mean 'cell_types'\?": None,
+    }
+    widget = open_widget()
+    for message, labels in cases.items():
+        adata = make_cells()
+        widget.show_table(adata, label_key="cell_type")
+        # As in a notebook, where the widget does not hear of it.
+        if labels is None:
+            adata.obs = adata.obs.rename(columns={"cell_type": "cell_types"})
+        else:
+            adata.obs["cell_type"] = labels
+        with unchanged(adata):
+            widget.train_button.click()
+        assert widget.training is None
+        assert re.fullmatch(message, widget.message.text())
+        assert widget.message.isVisible()
+        assert notified[-1].message == widget.message.text()
+        assert widget.train_button.isEnabled()
+    assert len(notified) == len(cases)
     # That would come with a traceback.
     assert not any(isinstance(note, ErrorNotification) for note in notified)
-    assert widget.train_button.isEnabled()
+
+
+def test_missing_values_are_said_with_the_knob_that_mends_them(
+    widget: CentroidEncoderWidget, train: Train, cells: AnnData, unchanged: Any
+):
+    cells.X[3, 2] = np.nan
+    with unchanged(cells):
+        widget.train()
+    text = widget.message.text()
+    assert text.startswith("X has 1 NaN and 0 infinite values in 1 of 120 cells; the first is")
+    assert text.endswith(" (Advanced ▸ Missing values)")
+    assert widget.form.missing.native.isVisible()
+    widget.form.missing.value = "take the feature's mean"
+    train(widget)
+    assert widget.message.text() == ""
+    assert np.isfinite(cells.obsm["X_ce"]).all()
+    assert np.isnan(cells.X[3, 2])
 
 
 def test_an_error_names_the_knob_that_mends_it(
@@ -613,6 +611,8 @@ def test_everything_can_be_saved(trained: CentroidEncoderWidget, cells: AnnData,
     assert np.array_equal(model.transform(cells.to_df()), cells.obsm["X_ce"])
     keep.save_figure(tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 10_000
+    # The figure's colours are the map's.
+    assert list(cells.uns.pop("cell_type_colors")) == trained.map.canvas.map._colors
     assert_equal(cells, expected, exact=True)
 
 

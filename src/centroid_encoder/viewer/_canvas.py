@@ -114,6 +114,7 @@ class MapCanvas(QWidget):
         """Empty the map."""
         self._trees.clear()
         self._trace = self._grip = None
+        self.canvas.trace = []
         self.map.clear()
         self.canvas.draw_idle()
 
@@ -344,8 +345,14 @@ class _Navigation(NavigationToolbar2):
         return self._moving
 
     def press_pan(self, event: Any) -> None:
-        super().press_pan(event)
-        self._moving = True
+        # The right button moves the map with any tool, and matplotlib would zoom as well.
+        if event.button == MouseButton.LEFT:
+            super().press_pan(event)
+            self._moving = True
+
+    def press_zoom(self, event: Any) -> None:
+        if event.button == MouseButton.LEFT:
+            super().press_zoom(event)
 
     def release_pan(self, event: Any) -> None:
         super().release_pan(event)

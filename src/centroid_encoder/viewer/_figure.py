@@ -19,8 +19,8 @@ from centroid_encoder.pl._regions import REGION_ALPHA, region_path
 
 DRAFT = 50_000
 """Points that are drawn while something moves; at rest all are."""
-TITLE = 34
-"""Height in pixels that is kept for a panel's title, at 96 dots per inch."""
+LINE = 17
+"""Height in pixels that is kept for a line of a panel's title, at 96 dots per inch."""
 LETTER = 6
 """Width in pixels of a letter of a title."""
 GAP = 6
@@ -150,10 +150,12 @@ class MapFigure:
                     patch.set_visible(path is not None)
                     if path is not None:
                         patch.set_path(path)
-        self._write_titles()
+        self.arrange(*self.figure.get_size_inches() * self.figure.dpi)
         if not keep_view:
             self.home()
         self._set_points()
+        # The cell under the mouse may be elsewhere now.
+        self.hover(None)
         self._paint()
 
     def home(self) -> None:
@@ -232,7 +234,9 @@ class MapFigure:
         if not n:
             return
         dpi = self.figure.dpi / 96
-        title, gap = TITLE * dpi, GAP * dpi
+        # Where there is little room, a line of each title becomes two.
+        n_lines = 2 + max(panel.title.count("\n") for panel in self._panels)
+        title, gap = n_lines * LINE * dpi, GAP * dpi
 
         def side(columns: int, rows: int) -> float:
             across = (width - gap * (columns + 1)) / columns
@@ -254,7 +258,8 @@ class MapFigure:
         """Write what is above the panels, in two lines where one would be too long."""
         for panel in self._panels:
             width = panel.ax.get_position().width * self.figure.bbox.width
-            narrow = len(panel.title) * LETTER * self.figure.dpi / 96 > width
+            longest = max(map(len, panel.title.split("\n")))
+            narrow = longest * LETTER * self.figure.dpi / 96 > width
             panel.ax.title.set_text(panel.title.replace(" (n", "\n(n") if narrow else panel.title)
 
     def _build(self) -> None:
@@ -280,7 +285,6 @@ class MapFigure:
                     ),
                 )
             )
-        self.arrange(*self.figure.get_size_inches() * self.figure.dpi)
 
     def _thinned(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         if self._detailed or len(rows) <= DRAFT:
