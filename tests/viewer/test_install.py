@@ -145,7 +145,7 @@ class TestMetadata:
 
     def test_pictures_and_links_have_whole_addresses(self, metadata: Message):
         addresses = re.findall(r"\]\(([^)]+)\)", metadata.get_payload())
-        assert len(addresses) > 5
+        assert addresses
         assert all(address.startswith("https://") for address in addresses)
 
     @pytest.mark.parametrize("extra", ["", "napari"])
