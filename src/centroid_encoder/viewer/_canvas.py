@@ -318,7 +318,7 @@ class _Canvas(FigureCanvasQTAgg):
         self.setMouseTracking(True)
 
     def sizeHint(self) -> QSize:
-        return QSize(400, 320)
+        return QSize(440, 340)
 
     def paintEvent(self, event: Any) -> None:
         super().paintEvent(event)

@@ -256,9 +256,10 @@ class MapFigure:
 
     def _write_titles(self) -> None:
         """Write what is above the panels, in two lines where one would be too long."""
+        lines = [line for panel in self._panels for line in panel.title.split("\n")]
+        longest = max(map(len, lines), default=0)
         for panel in self._panels:
             width = panel.ax.get_position().width * self.figure.bbox.width
-            longest = max(map(len, panel.title.split("\n")))
             narrow = longest * LETTER * self.figure.dpi / 96 > width
             panel.ax.title.set_text(panel.title.replace(" (n", "\n(n") if narrow else panel.title)
 

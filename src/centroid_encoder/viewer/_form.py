@@ -167,11 +167,14 @@ class TrainingForm(QWidget):
 
     def set_adata(self, adata: AnnData | None, label_key: str | None = None) -> None:
         """Offer what a table holds; keep what was chosen, where it exists there too."""
-        self._adata = adata
+        same, self._adata = adata is self._adata, adata
         before = label_key or self.label_key.value
         self._filling = True
         try:
             labels = [] if adata is None else _label_columns(adata)
+            if adata is not None and label_key in adata.obs and label_key not in labels:
+                # Who asks for it gets it, and is told what is wrong with it.
+                labels.append(label_key)
             _offer(self.label_key, labels, before)
             if adata is not None and before not in labels:
                 self.label_key.value = _likely(labels)
@@ -181,8 +184,9 @@ class TrainingForm(QWidget):
             _offer(self.group_key, [NONE, *columns], self.group_key.value)
             masks = [] if adata is None else _masks(adata)
             auto = "highly_variable" if "highly_variable" in masks else "all"
-            before_mask = self.mask_var.value
-            _offer(self.mask_var, ["all", *masks], before_mask if before_mask in masks else auto)
+            chosen = self.mask_var.value
+            kept = chosen in masks or (same and chosen == "all")
+            _offer(self.mask_var, ["all", *masks], chosen if kept else auto)
         finally:
             self._filling = False
         self._on_label_key(self.label_key.value)
@@ -299,12 +303,13 @@ def _label_columns(adata: AnnData) -> list[str]:
         n = len(column.cat.categories) if categorical else 0
         return n > MAX_CLASSES, not categorical
 
-    names = [
-        str(name)
-        for name in adata.obs.columns
-        if not pd.api.types.is_float_dtype(adata.obs[name].dtype)
-    ]
+    names = [str(name) for name in adata.obs.columns if not _is_measurement(adata.obs[name])]
     return sorted(names, key=rank)
+
+
+def _is_measurement(column: pd.Series) -> bool:
+    """Tell measurements from classes; where some cells have none, integers are floats too."""
+    return pd.api.types.is_float_dtype(column.dtype) and bool((column.dropna() % 1 != 0).any())
 
 
 def _likely(labels: list[str]) -> str | None:
@@ -322,7 +327,11 @@ def _likely(labels: list[str]) -> str | None:
 
 def _representations(adata: AnnData) -> list[str]:
     # What `tl.centroid_encoder` itself wrote would be circular, and places are no features.
-    obsm = [name for name in adata.obsm if not (name == "X_ce" or name.startswith("spatial"))]
+    obsm = [
+        name
+        for name in adata.obsm
+        if not (name == "X_ce" or f"{name}_split" in adata.obs or name.startswith("spatial"))
+    ]
     return [
         *(["X"] if adata.X is not None else []),
         *(f"layers: {name}" for name in adata.layers),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import napari
-from napari.layers import Labels
+from napari.layers import Labels, Points
 
 if TYPE_CHECKING:
     from anndata import AnnData
-    from napari.layers import Points
 
     from centroid_encoder.viewer._widget import CentroidEncoderWidget
 
@@ -52,9 +51,13 @@ def open(
     ------
     KeyError
         If there is no such layer or column.
+    ValueError
+        If the layer holds neither labels nor points, or is not in the viewer.
     """
     viewer = viewer or napari.current_viewer() or napari.Viewer()
     layer = viewer.layers[labels] if isinstance(labels, str) else labels
+    if layer is not None and not (layer in viewer.layers and isinstance(layer, Labels | Points)):
+        raise ValueError(f"{layer} is neither a Labels nor a Points layer of this viewer")
     widget: CentroidEncoderWidget
     _, widget = viewer.window.add_plugin_dock_widget(PLUGIN)
     if adata is not None:

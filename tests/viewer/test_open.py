@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+from napari.layers import Labels
+
+import centroid_encoder as ce
+from centroid_encoder.viewer import CentroidEncoderWidget
+
+if TYPE_CHECKING:
+    from napari import Viewer
+
+
+def test_a_notebook_gives_everything(viewer: Viewer, cells: AnnData, image_of: Callable[..., Any]):
+    image = image_of(cells)
+    # Nothing that could be guessed.
+    cells.obs["kind"] = cells.obs.pop("cell_type")
+    cells.obs["number"] = cells.obs.pop("cell_id")
+    cells.obs["donor"] = pd.Categorical(["a", "b"] * 60)
+    viewer.add_labels(np.zeros_like(image), name="empty")
+    layer = viewer.add_labels(image, name="nuclei")
+    widget = ce.viewer.open(
+        cells,
+        viewer=viewer,
+        labels=layer,
+        label_key="donor",
+        instance_key="number",
+        name="my cells",
+    )
+    assert isinstance(widget, CentroidEncoderWidget)
+    assert widget.viewer is viewer
+    assert widget.data.table.adata is cells
+    assert widget.data.table_box.currentText() == "my cells"
+    assert widget.data.layer is layer
+    assert widget.form.label_key.value == "donor"
+    assert np.array_equal(widget.data.join.rows(cells.obs["number"]), np.arange(120))
+
+
+def test_layers_have_names_and_ids_are_guessed(
+    viewer: Viewer, cells: AnnData, image_of: Callable[..., Any]
+):
+    viewer.add_labels(image_of(cells), name="nuclei")
+    # The viewer that is there.
+    widget = ce.viewer.open(cells, labels="nuclei")
+    assert widget.viewer is viewer
+    assert widget.data.layer is viewer.layers["nuclei"]
+    assert widget.data.join.joined.all()
+    assert widget.form.label_key.value == "cell_type"
+
+
+def test_it_opens_once_and_shows_what_came_last(viewer: Viewer, make_cells: Callable[..., AnnData]):
+    first, second = make_cells(), make_cells()
+    widget = ce.viewer.open(viewer=viewer)
+    assert widget.data.table is None
+    for adata in (first, second, first):
+        assert ce.viewer.open(adata, viewer=viewer) is widget
+        assert widget.data.table.adata is adata
+    names = [widget.data.table_box.itemText(i) for i in range(widget.data.table_box.count())]
+    assert names == ["notebook", "notebook [1]"]
+    # It stays as it is.
+    assert ce.viewer.open(viewer=viewer) is widget
+    assert widget.data.table.adata is first
+
+
+def test_labels_that_are_none_are_taken_at_their_word(viewer: Viewer, cells: AnnData):
+    cells.obs["area"] = np.linspace(0, 1, 120)
+    widget = ce.viewer.open(cells, viewer=viewer, label_key="area")
+    widget.train()
+    assert widget.training is None
+    assert widget.message.text().startswith("Obs['area'] holds fractional numbers")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"labels": "cells"}, KeyError, "cells"),
+        ({"labels": "image"}, ValueError, "neither a Labels nor a Points layer of this viewer"),
+        ({"labels": Labels(np.zeros((2, 2), int))}, ValueError, "layer of this viewer"),
+        ({"label_key": "kind"}, KeyError, "obs has no column 'kind'"),
+        ({"instance_key": "id"}, KeyError, "obs has no column 'id'"),
+    ],
+)
+def test_what_there_is_not_is_said(
+    viewer: Viewer,
+    cells: AnnData,
+    unchanged: Any,
+    arguments: dict[str, Any],
+    error: type[Exception],
+    message: str,
+):
+    viewer.add_image(np.zeros((4, 4)), name="image")
+    with unchanged(cells), pytest.raises(error, match=message):
+        ce.viewer.open(cells, viewer=viewer, **arguments)
