@@ -391,6 +391,12 @@ def test_declared_keys_are_shown_even_if_they_join_nothing() -> None:
     assert guess_keys(adata, labels([1, 2])) == Keys(instance_key="number")
 
 
+def test_declared_keys_that_join_nothing_give_way_to_ids_that_do() -> None:
+    adata = table(number=[400, 700], label=[4, 7])
+    adata.uns["spatialdata_attrs"] = {"region_key": "gone", "instance_key": "number"}
+    assert guess_keys(adata, labels([4, 7])) == Keys(instance_key="label")
+
+
 def test_regions_are_guessed() -> None:
     layer = labels([4, 7], name="left")
     several = table([4, 7, 4], fov=["left", "left", "right"])

@@ -218,6 +218,15 @@ def test_what_is_added_is_known_already(cells: AnnData, tmp_path: Path) -> None:
     assert found.layer is None
 
 
+def test_a_notebook_table_loses_its_layer_with_the_viewer(cells: AnnData) -> None:
+    layers = LayerList([image()])
+    table = (tables := Tables(layers)).add(cells, "mine", layer=layers[0])
+    assert table.layer is layers[0]
+    layers.clear()
+    assert tables.find() == [table]
+    assert table.layer is None
+
+
 def test_a_new_path_stays(cells: AnnData, tmp_path: Path) -> None:
     tables = Tables(LayerList())
     table = tables.add(cells, "cells.h5ad", path=tmp_path / "cells.h5ad")
@@ -370,6 +379,27 @@ def test_results_find_their_rows_in_replaced_features(train: Callable[..., None]
     assert tables.find() == [current]
 
 
+def test_features_that_were_replaced_unnoticed_are_another_table(
+    train: Callable[..., None],
+) -> None:
+    layer = image(features=features())
+    tables = Tables(LayerList([layer]))
+    (before,) = tables.find()
+    layer.features = layer.features.assign(added=1.0)
+    train(before)
+    (after,) = tables.find()
+    assert after is not before
+    assert after.adata.var_names.tolist() == ["area", "mean", "added"]
+
+
+def test_rows_without_id_get_no_result(train: Callable[..., None]) -> None:
+    layer = image(features=features().assign(index=range(N)))
+    (table,) = Tables(LayerList([layer])).find()
+    layer.features = layer.features.assign(index=[np.nan, *range(1, N)])
+    train(table)
+    assert layer.features["ce_label"].isna().tolist() == [True] + [False] * (N - 1)
+
+
 def test_results_of_labels_without_index_keep_napari_rule(train: Callable[..., None]) -> None:
     layer = image(features=features().drop(columns="index"))
     (table,) = Tables(LayerList([layer])).find()
@@ -450,7 +480,7 @@ def test_copies_of_a_spatialdata_table_are_refreshed(
 ) -> None:
     adata = spatial_table(["left", "right"], make_cells())
     adata.uns["kind_colors"] = ["#ff0000", "#00ff00", "#0000ff"]
-    other = SimpleNamespace(tables={"table": spatial_table(["left"], make_cells())}, path=None)
+    other = SimpleNamespace(tables={"table": adata.copy()}, path=None)
     sdata = SimpleNamespace(tables={"table": adata}, path=None)
     left = spatial_layer(sdata, "left", "table", name="left")
     right = spatial_layer(sdata, "right", "table", name="right")

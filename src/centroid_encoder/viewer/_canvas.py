@@ -10,10 +10,9 @@ from matplotlib.backend_bases import MouseButton, NavigationToolbar2
 from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
 from matplotlib.figure import Figure
 from matplotlib.path import Path as Outline
-from napari.resources import get_colorized_svg, get_icon_path
 from numpy.typing import NDArray
 from qtpy.QtCore import QPointF, QSize, Qt, QTimer, Signal
-from qtpy.QtGui import QColor, QIcon, QPainter, QPen, QPixmap, QPolygonF
+from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
@@ -26,6 +25,7 @@ from qtpy.QtWidgets import (
 from scipy.spatial import cKDTree
 
 from centroid_encoder.viewer._figure import MapFigure, Scene, Style
+from centroid_encoder.viewer._icons import themed_icon
 
 Tool = Literal["lasso", "rectangle", "pan", "zoom"]
 Mode = Literal["replace", "add", "remove"]
@@ -123,7 +123,7 @@ class MapCanvas(QWidget):
         self.map.set_style(style)
         icons = {name: icon for name, icon, _ in TOOLS} | {"home": "home"}
         for name, button in self._buttons.items():
-            button.setIcon(_icon(icons[name], icon_color))
+            button.setIcon(themed_icon(icons[name], icon_color))
         self.canvas.draw_idle()
 
     def set_colors(self, colors: Sequence[str]) -> None:
@@ -209,7 +209,8 @@ class MapCanvas(QWidget):
             return
         self.canvas.restore_region(self._background)
         self.map.draw_overlays()
-        self.canvas.blit(self.map.figure.bbox)
+        # Not `blit`, which repaints at once: with it napari's canvas, in the middle of a change.
+        self.canvas.update()
 
     def _rest(self) -> None:
         if self.map.set_detailed(True):
@@ -380,9 +381,3 @@ def _mode(event: Any) -> Mode:
     if "shift" in event.modifiers:
         return "add"
     return "remove" if {"ctrl", "cmd", "alt"} & event.modifiers else "replace"
-
-
-def _icon(name: str, color: str) -> QIcon:
-    pixmap = QPixmap()
-    pixmap.loadFromData(get_colorized_svg(get_icon_path(name), color).encode(), "SVG")
-    return QIcon(pixmap)

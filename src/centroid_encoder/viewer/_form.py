@@ -12,13 +12,15 @@ from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QFormLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 from superqt import QCollapsible
 
+from centroid_encoder.viewer._icons import themed_icon
+
 if TYPE_CHECKING:
     from anndata import AnnData
 
 MAX_CLASSES = 1000
 """A column with more different values than that is offered last: it is hardly a label."""
 NONE = "none"
-LONGEST = "Missing values"
+LONGEST = "Hold out whole"
 """Of the names of all fields."""
 FEATURES = {"X": None, "layers": "layer", "obsm": "use_rep"}
 MISSING = {
@@ -110,7 +112,7 @@ class TrainingForm(QWidget):
             tooltip="Name of the result: obsm['X_ce'], obs['ce_label'], uns['ce']; with another "
             "name, several maps can be kept",
         )
-        self.advanced = QCollapsible("Advanced", collapsedIcon="▸", expandedIcon="▾")
+        self.advanced = QCollapsible("Advanced")
         self.advanced.setDuration(0)
         self.advanced.toggleButton().setFlat(True)
         self.advanced.toggleButton().setStyleSheet(
@@ -172,7 +174,12 @@ class TrainingForm(QWidget):
         self._filling = True
         try:
             labels = [] if adata is None else _label_columns(adata)
-            if adata is not None and label_key in adata.obs and label_key not in labels:
+            if (
+                adata is not None
+                and label_key
+                and label_key in adata.obs
+                and label_key not in labels
+            ):
                 # Who asks for it gets it, and is told what is wrong with it.
                 labels.append(label_key)
             _offer(self.label_key, labels, before)
@@ -235,6 +242,11 @@ class TrainingForm(QWidget):
                 field.native.setFocus()
                 return f"Advanced ▸ {field.label}"
         return ""
+
+    def set_icon_color(self, color: str) -> None:
+        """Follow a theme."""
+        self.advanced.setCollapsedIcon(themed_icon("right_arrow", color))
+        self.advanced.setExpandedIcon(themed_icon("down_arrow", color))
 
     def fold(self) -> None:
         """Make room for the map."""

@@ -565,7 +565,9 @@ class CentroidEncoderWidget(QWidget):
             ink=theme.text.as_hex("long"),
             unlabeled=theme.highlight.as_hex("long"),
         )
-        self.map.canvas.set_style(style, theme.icon.as_hex("long"))
+        icon_color = theme.icon.as_hex("long")
+        self.map.canvas.set_style(style, icon_color)
+        self.form.set_icon_color(icon_color)
         kinds = {
             "info": theme.text.as_hex("long"),
             "warning": "#e3b617" if style.dark else "#8a6a00",
@@ -615,7 +617,7 @@ class CentroidEncoderWidget(QWidget):
         splitter.setStretchFactor(0, 3)
         splitter.setStretchFactor(1, 2)
         splitter.setChildrenCollapsible(False)
-        splitter.setSizes([600, 300])
+        splitter.setSizes([520, 340])
         layout = QVBoxLayout(self)
         layout.setContentsMargins(8, 4, 8, 4)
         layout.addWidget(top)
