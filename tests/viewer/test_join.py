@@ -431,6 +431,11 @@ def test_points_of_the_reader_are_guessed() -> None:
     assert guess_keys(adata, layer).instance_key == OBS_NAMES
 
 
+def test_names_of_cells_count_more_than_numbers_of_points() -> None:
+    layer = points(9, features={"cell": [f"c{i}" for i in range(9)], "index": range(9)})
+    assert guess_keys(table(list(range(1, 10))), layer).instance_key == OBS_NAMES
+
+
 def test_ids_of_points_are_guessed() -> None:
     assert guess_keys(table([4, 7]), points(2, metadata={"indices": [7, 4]})) == CELL_ID
     assert guess_keys(table([4, 7]), points(2, features={"cell_id": [7, 4]})) == CELL_ID

@@ -14,7 +14,7 @@ import pytest
 from anndata import AnnData
 from matplotlib.colors import to_hex, to_rgba
 from napari.layers import Labels, Layer
-from qtpy.QtWidgets import QLabel
+from qtpy.QtWidgets import QApplication, QLabel
 
 import centroid_encoder as ce
 from centroid_encoder.pl._colors import label_colors
@@ -75,6 +75,11 @@ def texts(widget: CentroidEncoderWidget) -> list[str]:
     return [label.text() for label in widget.findChildren(QLabel) if label.isVisible()]
 
 
+def painted() -> None:
+    """Let the viewer paint: vispy fails if colours change twice and a layer comes before it can."""
+    QApplication.processEvents()
+
+
 def drawn(viewer: Viewer) -> list[Layer]:
     return [layer for layer in viewer.layers if is_drawn(layer)]
 
@@ -93,12 +98,14 @@ def check_linked(widget: CentroidEncoderWidget, layer: Labels, id_key: str = "ce
         assert np.allclose(layer.colormap.map(label), expected, atol=0.01), label
         assert widget.data.join.rows([label]) == [rows.get(label, -1)]
     widget.color_box.setCurrentText("as it was")
+    painted()
     present = [row for label, row in rows.items() if label in image]
     some = np.array(sorted(present)[::7], dtype=np.intp)
     widget.select(some)
     (mark,) = drawn(widget.viewer)
     marked = np.asarray(mark.data[0] if layer.multiscale else mark.data) > 0
     assert set(image[marked]) == set(adata.obs[id_key].iloc[some])
+    painted()
     widget.select(some[:0])
     assert not drawn(widget.viewer)
 

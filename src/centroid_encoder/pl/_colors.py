@@ -59,7 +59,7 @@ def class_colors(adata: AnnData, result: Result, palette: Palette | None) -> dic
     classes = result.classes
     colors = _colors(adata, result.label_key, result.categories, classes, palette)
     # A class without cells in this selection of cells still has its region.
-    return dict(zip(classes, _default_palette(len(classes)), strict=True)) | colors
+    return dict(zip(classes, default_palette(len(classes)), strict=True)) | colors
 
 
 def set_label_color(adata: AnnData, label_key: str, category: object, color: str) -> None:
@@ -137,7 +137,7 @@ def _new(categories: pd.Index, used: Iterable[object], palette: Palette | None) 
             raise ValueError(f"palette {palette!r} has {colormap.N} colours for {n} classes")
         colors = [colormap(i if qualitative else i / max(n - 1, 1)) for i in range(n)]
     else:
-        colors = list(palette) if palette is not None else list(_default_palette(n))
+        colors = list(palette) if palette is not None else list(default_palette(n))
         if len(colors) < n:
             raise ValueError(f"palette has {len(colors)} colours for {n} classes")
     wrong = [color for color in colors if not is_color_like(color)]
@@ -146,12 +146,15 @@ def _new(categories: pd.Index, used: Iterable[object], palette: Palette | None) 
     return [to_hex(color) for color in colors[:n]]  # type: ignore[arg-type]
 
 
-def _default_palette(n: int) -> list[str]:
-    # What scanpy would choose, so that it does not matter who plots first.
+def default_palette(n: int) -> list[str]:
+    """Return what scanpy would choose, so that it does not matter who plots first."""
+    cycle = mpl.rcParams["axes.prop_cycle"].by_key().get("color", [])
+    if n <= len(cycle):
+        return [to_hex(color) for color in cycle[:n]]
+    # Slow to import.
     from scanpy.plotting import palettes
 
-    cycle = mpl.rcParams["axes.prop_cycle"].by_key().get("color", [])
-    for palette in (cycle, palettes.default_20, palettes.default_28, palettes.default_102):
+    for palette in (palettes.default_20, palettes.default_28, palettes.default_102):
         if n <= len(palette):
             return [to_hex(color) for color in palette[:n]]
     colormap = mpl.colormaps["hsv"]

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from qtpy.QtGui import QUndoCommand, QUndoStack
 
-from centroid_encoder.pl._colors import _default_palette, label_colors
+from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.tl._input import obs_column
 
 if TYPE_CHECKING:
@@ -236,7 +236,7 @@ class Relabeling:
                 known |= label_colors(self.adata, column)
         for name in categories.difference(list(known), sort=False):
             used = set(known.values())
-            free = (color for color in _default_palette(len(used) + 1) if color not in used)
+            free = (color for color in default_palette(len(used) + 1) if color not in used)
             known[name] = next(free, NEW_COLOR)
         return [known[name] for name in categories]
 

@@ -482,8 +482,11 @@ class CentroidEncoderWidget(QWidget):
         for (adata_id, _), known in self._relabelings.items():
             if adata_id == id(table.adata) and label_key in (known.column, known.label_key):
                 return known
+        # Or in that of an earlier day.
+        column = f"{label_key}_relabeled"
         return self._relabelings.setdefault(
-            (id(table.adata), label_key), Relabeling(table.adata, label_key)
+            (id(table.adata), label_key),
+            Relabeling(table.adata, label_key, column if column in table.adata.obs else None),
         )
 
     def _on_relabel(self, label: str) -> None:
