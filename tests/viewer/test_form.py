@@ -7,10 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
+from napari.components import LayerList
+from napari.layers import Labels
 from pytestqt.qtbot import QtBot
 
 import centroid_encoder as ce
 from centroid_encoder.viewer._form import TrainingForm
+from centroid_encoder.viewer._tables import Tables
 
 
 @pytest.fixture
@@ -214,3 +217,16 @@ def test_errors_are_said_where_they_can_be_mended(
     form.fold()
     assert form.point_to(error) == where
     assert form.advanced.isExpanded() == bool(where)
+
+
+def test_labels_among_the_features_are_not_learned_from(form: TrainingForm):
+    features = pd.DataFrame({"area": np.linspace(1, 2, 12), "cluster": np.arange(12) % 3})
+    layer = Labels(np.arange(13)[None], features=features.assign(index=np.arange(1, 13)))
+    (table,) = Tables(LayerList([layer])).find()
+    form.set_adata(table.adata, "cluster")
+    mask = form.parameters()["mask_var"]
+    assert table.adata.var_names[mask].tolist() == ["area"]
+    # A gene that only has the name of the labels stays.
+    table.adata.obs["cluster"] = pd.Categorical(["a", "b"] * 6)
+    form.set_adata(table.adata, "cluster")
+    assert "mask_var" not in form.parameters()

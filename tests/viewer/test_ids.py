@@ -126,6 +126,7 @@ def test_missing_numbers_are_told(column: pd.Series) -> None:
         (["1", "cell_12"], "'cell_12'"),
         (["1", "1_2"], "'1_2'"),
         ([2**70, 1], "1180591620717411303424"),
+        ([str(2**63)], "'9223372036854775808'"),
         ([True, False], "(True|False)"),
         ([1, True, "x"], "(True|'x')"),
         (pd.to_datetime(["2020-01-01"]), "Timestamp"),

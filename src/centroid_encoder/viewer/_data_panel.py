@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -58,7 +60,7 @@ class DataPanel(QWidget):
         self.join: Join | None = None
         self._listed: list[Table] = []
         self._layers: list[Labels | Points] = []
-        self._keys: dict[tuple[int, int], Keys] = {}
+        self._keys: WeakKeyDictionary[Table, WeakKeyDictionary[Layer, Keys]] = WeakKeyDictionary()
         self._watched: list[Layer] = []
         self._refresh = QTimer(self, interval=0, singleShot=True)
         self._refresh.timeout.connect(self.refresh)
@@ -144,8 +146,14 @@ class DataPanel(QWidget):
     def choose_keys(self, keys: Keys) -> None:
         """Choose the columns that join table and layer."""
         if self.table is not None and self.layer is not None:
-            self._keys[id(self.table), id(self.layer)] = keys
+            self._keys.setdefault(self.table, WeakKeyDictionary())[self.layer] = keys
             self._join()
+
+    def choose_instances(self, instance_key: str) -> None:
+        """Choose the column of ids; the region stays as it was guessed."""
+        if self.table is not None and self.layer is not None:
+            keys = self._keys_of(self.table, self.layer)
+            self.choose_keys(replace(keys, instance_key=instance_key))
 
     def open_file(self, path: Path) -> Table | None:
         """Read a .h5ad and choose it; what goes wrong is said in the panel."""
@@ -169,7 +177,7 @@ class DataPanel(QWidget):
         names = [table.name for table in self._listed]
         chosen = self.table if self.table in self._listed else None
         if chosen is None and self._listed:
-            chosen = self._listed[0]
+            chosen = self._successor()
         _fill(self.table_box, names, -1 if chosen is None else self._listed.index(chosen))
         self.table_box.setEnabled(bool(names))
         if not names:
@@ -181,6 +189,18 @@ class DataPanel(QWidget):
             self._set_table(chosen)
         else:
             self._offer_layers()
+
+    def _successor(self) -> Table:
+        """Return what is chosen in place of a table that is gone.
+
+        Where another plugin has replaced a layer's features, that is what they are now.
+        """
+        gone = self.table
+        if gone is not None and gone.origin == "features":
+            for table in self._listed:
+                if table.origin == "features" and table.layer is gone.layer:
+                    return table
+        return self._listed[0]
 
     # -- what the user chooses -----------------------------------------------------------------
 
@@ -208,12 +228,9 @@ class DataPanel(QWidget):
         if self.table is None or self.layer is None:
             return
         instance = self.instance_box.currentData()
-        keys = self._keys[id(self.table), id(self.layer)]
+        keys = self._keys_of(self.table, self.layer)
         region = self.region_box.currentData()
-        self._keys[id(self.table), id(self.layer)] = replace(
-            keys, instance_key=instance, region=region
-        )
-        self._join()
+        self.choose_keys(replace(keys, instance_key=instance, region=region))
 
     def _on_layers(self, *_: Any) -> None:
         # Removal and insertion come in bursts, and while napari is still busy with the layer.
@@ -259,15 +276,24 @@ class DataPanel(QWidget):
             self._join()
 
     def _best_layer(self) -> Labels | Points | None:
-        """The layer the table was found on, else the first that a column of ids fits."""
-        if self.table is None:
-            return None
-        if self.table.layer in self._layers:
-            return self.table.layer
+        """Return the layer the table was found on, else the one in which most cells are found."""
+        table, best, most = self.table, None, 0
+        if table is None or table.layer in self._layers:
+            return None if table is None else table.layer
         for layer in self._layers:
-            if guess_keys(self.table.adata, layer).instance_key is not None:
-                return layer
-        return None
+            with suppress(ValueError):
+                found = Join.make(table.adata, layer, self._keys_of(table, layer))
+                n = int(found.joined.sum())
+                if n > most:
+                    best, most = layer, n
+        return best
+
+    def _keys_of(self, table: Table, layer: Labels | Points) -> Keys:
+        """Return what was chosen to join a table to a layer, or a guess."""
+        known = self._keys.setdefault(table, WeakKeyDictionary())
+        if layer not in known:
+            known[layer] = guess_keys(table.adata, layer)
+        return known[layer]
 
     def _join(self) -> None:
         self._rejoin.stop()
@@ -276,7 +302,7 @@ class DataPanel(QWidget):
         text = ""
         kind: Kind = "info"
         if table is not None and layer is not None:
-            keys = self._keys.setdefault((id(table), id(layer)), guess_keys(table.adata, layer))
+            keys = self._keys_of(table, layer)
             self._offer_keys(table.adata, layer, keys)
             try:
                 self.join = Join.make(table.adata, layer, keys)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, LineEdit, SpinBox
 from magicgui.widgets.bases import ValueWidget
@@ -211,6 +212,13 @@ class TrainingForm(QWidget):
                 chosen["mask_var"] = None if self.mask_var.value == "all" else self.mask_var.value
         elif kind != "obsm" and self.mask_var.value not in (None, "all"):
             chosen["mask_var"] = self.mask_var.value
+        if kind == "X" and adata is not None and self._is_feature(adata):
+            # To learn the labels from themselves would be no feat.
+            mask = np.asarray(adata.var_names != self.label_key.value)
+            column = chosen.get("mask_var", self.mask_var.value)
+            if column in adata.var:
+                mask &= adata.var[column].to_numpy()
+            chosen["mask_var"] = mask
         for key in ("group_key", "unlabeled_category"):
             value = getattr(self, key).value
             if value not in (None, NONE):
@@ -231,6 +239,13 @@ class TrainingForm(QWidget):
 
             chosen["model"] = CentroidEncoder(max_epochs=self.max_epochs.value)
         return chosen
+
+    def _is_feature(self, adata: AnnData) -> bool:
+        """Tell whether the labels are among the features, as in a layer's table of features."""
+        key = self.label_key.value
+        if key not in adata.var_names or not pd.api.types.is_numeric_dtype(adata.obs[key].dtype):
+            return False
+        return np.array_equal(adata[:, key].to_df()[key], adata.obs[key])
 
     def point_to(self, error: str) -> str:
         """Unfold the advanced part if an error can be mended there; return where, or nothing."""

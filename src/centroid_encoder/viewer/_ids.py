@@ -83,11 +83,11 @@ def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDAr
 
 
 def _whole_number(value: object, name: str) -> int:
+    # There may be a million of them; with so few digits, they are in range.
+    if isinstance(value, str) and len(value) < 19 and value.isascii() and value.isdecimal():
+        return int(value)
     number = value
-    # A pattern takes its time, and there may be a million of them.
-    if isinstance(value, str) and value.isascii() and value.isdecimal():
-        number = int(value)
-    elif isinstance(value, str):
+    if isinstance(value, str):
         # What int() takes would make the number 12 of a "1_2".
         match = re.fullmatch(r"\s*([+-]?\d+)(\.0*)?\s*", value, re.ASCII)
         number = int(match[1]) if match else None

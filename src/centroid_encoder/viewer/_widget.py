@@ -33,7 +33,6 @@ from centroid_encoder.viewer._classes import ClassRow, ClassTable
 from centroid_encoder.viewer._data_panel import DataPanel
 from centroid_encoder.viewer._figure import Style
 from centroid_encoder.viewer._form import TrainingForm
-from centroid_encoder.viewer._join import Keys
 from centroid_encoder.viewer._keep import KeepRow, Recipe
 from centroid_encoder.viewer._link import LayerLink
 from centroid_encoder.viewer._map_panel import MapPanel
@@ -136,7 +135,7 @@ class CentroidEncoderWidget(QWidget):
         if layer is not None:
             self.data.choose_layer(layer)
         if instance_key is not None:
-            self.data.choose_keys(Keys(None, None, instance_key))
+            self.data.choose_instances(instance_key)
 
     def select(self, rows: NDArray[np.intp]) -> None:
         """Select cells: rows of the AnnData that is chosen."""
