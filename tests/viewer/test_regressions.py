@@ -76,7 +76,7 @@ def texts(widget: CentroidEncoderWidget) -> list[str]:
 
 
 def painted() -> None:
-    """Let the viewer paint: vispy fails if colours change twice and a layer comes before it can."""
+    """Let napari paint, which crashes where layers come and go more quickly than it can."""
     QApplication.processEvents()
 
 
@@ -107,6 +107,7 @@ def check_linked(widget: CentroidEncoderWidget, layer: Labels, id_key: str = "ce
     assert set(image[marked]) == set(adata.obs[id_key].iloc[some])
     painted()
     widget.select(some[:0])
+    painted()
     assert not drawn(widget.viewer)
 
 
@@ -140,7 +141,7 @@ def test_ids_are_never_taken_for_positions(
         assert expected.strip() in texts(widget)
         check_linked(widget, layer)
         viewer.layers.remove(layer)
-        widget.data.refresh()
+        painted()
         assert widget.data.table is None
     # Rows that the image does not have.
     cut = np.where(np.isin(image, adata.obs["cell_id"].iloc[::4]), 0, image)

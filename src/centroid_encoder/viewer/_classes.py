@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtCore import QAbstractTableModel, QModelIndex, Qt, Signal
-from qtpy.QtGui import QColor, QIcon, QPixmap
+from qtpy.QtCore import QAbstractTableModel, QModelIndex, QRect, QSize, Qt, Signal
+from qtpy.QtGui import QColor, QCursor, QIcon, QPixmap
 from qtpy.QtWidgets import (
     QAbstractItemView,
     QColorDialog,
     QHeaderView,
+    QStyle,
+    QStyleOptionViewItem,
     QTableView,
     QVBoxLayout,
     QWidget,
@@ -79,13 +81,26 @@ class ClassTable(QWidget):
         self.model.set_shown(np.ones_like(alone) if (self.shown == alone).all() else alone)
 
     def _on_double_click(self, index: QModelIndex) -> None:
+        at = self.view.viewport().mapFromGlobal(QCursor.pos())
         if index.column() == 0:
-            at = self.view.viewport().mapFromGlobal(self.cursor().pos()).x()
-            box_and_swatch = self.view.visualRect(index).x() + 2 * SWATCH + 12
-            if at < box_and_swatch:
+            if self._part(index, QStyle.SubElement.SE_ItemViewItemDecoration).contains(at):
                 self._pick_color(index.row())
                 return
+            # The box has heard of it already.
+            if self._part(index, QStyle.SubElement.SE_ItemViewItemCheckIndicator).contains(at):
+                return
         self.isolate(index.row())
+
+    def _part(self, index: QModelIndex, part: QStyle.SubElement) -> QRect:
+        """Where the style draws the box or the swatch of a class."""
+        feature = QStyleOptionViewItem.ViewItemFeature
+        option = QStyleOptionViewItem()
+        option.initFrom(self.view)
+        option.rect = self.view.visualRect(index)
+        option.features = feature.HasCheckIndicator | feature.HasDecoration | feature.HasDisplay
+        option.decorationSize = QSize(SWATCH, SWATCH)
+        option.text = self.model.rows[index.row()].name
+        return self.view.style().subElementRect(part, option, self.view)
 
     def _pick_color(self, code: int) -> None:
         row = self.model.rows[code]

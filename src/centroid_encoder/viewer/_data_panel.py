@@ -143,6 +143,13 @@ class DataPanel(QWidget):
         index = 0 if layer is None else self._layers.index(layer) + 1
         self.layer_box.setCurrentIndex(index)
 
+    def read_again(self) -> None:
+        """Show the same table anew, whose cells have changed."""
+        layer = self.layer
+        self._set_table(self.table)
+        if layer in self._layers:
+            self.choose_layer(layer)
+
     def choose_keys(self, keys: Keys) -> None:
         """Choose the columns that join table and layer."""
         if self.table is not None and self.layer is not None:
@@ -193,12 +200,13 @@ class DataPanel(QWidget):
     def _successor(self) -> Table:
         """Return what is chosen in place of a table that is gone.
 
-        Where another plugin has replaced a layer's features, that is what they are now.
+        Where another plugin has replaced a layer's features, that is what they are now; the same
+        goes for what is attached to it.
         """
         gone = self.table
-        if gone is not None and gone.origin == "features":
+        if gone is not None and gone.layer is not None:
             for table in self._listed:
-                if table.origin == "features" and table.layer is gone.layer:
+                if (table.origin, table.layer) == (gone.origin, gone.layer):
                     return table
         return self._listed[0]
 
@@ -215,10 +223,10 @@ class DataPanel(QWidget):
             self._set_table(table)
 
     def _set_table(self, table: Table | None) -> None:
-        self.table = table
-        self.layer = None
-        self._offer_layers()
+        self.table, self.layer, self.join = table, None, None
+        # Who joins must know the table first.
         self.table_changed.emit()
+        self._offer_layers()
 
     def _on_layer(self, index: int) -> None:
         self.layer = self._layers[index - 1] if index > 0 else None

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, LineEdit, SpinBox
 from magicgui.widgets.bases import ValueWidget
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtWidgets import QFormLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 from superqt import QCollapsible
 
@@ -116,6 +116,7 @@ class TrainingForm(QWidget):
         self.advanced = QCollapsible("Advanced")
         self.advanced.setDuration(0)
         self.advanced.toggleButton().setFlat(True)
+        self.advanced.toggleButton().setIconSize(QSize(9, 9))
         self.advanced.toggleButton().setStyleSheet(
             "QPushButton { text-align: left; background: transparent; border: none; padding: 2px; }"
         )

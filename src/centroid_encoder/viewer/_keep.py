@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from napari.utils.notifications import show_error
@@ -19,10 +19,12 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from centroid_encoder import pl
+from centroid_encoder import pl, tl
 from centroid_encoder.viewer._message import Message, sentence
 
 if TYPE_CHECKING:
+    from anndata import AnnData
+
     from centroid_encoder.tl._result import Regions
     from centroid_encoder.viewer._tables import Table
 
@@ -48,7 +50,7 @@ class KeepRow(QWidget):
         self._table: Table | None = None
         self._key: str | None = None
         self._regions: Regions | None = "voronoi"
-        self._recipes: dict[tuple[int, str], Recipe] = {}
+        self._recipes: WeakKeyDictionary[Table, dict[str, Recipe]] = WeakKeyDictionary()
         self.message = Message()
         menu = QMenu(self)
         self.save_table_action = menu.addAction("Table as .h5ad …", self._ask_table)
@@ -84,7 +86,7 @@ class KeepRow(QWidget):
 
     def remember(self, table: Table, key: str, recipe: Recipe) -> None:
         """Know how a result was made."""
-        self._recipes[id(table.adata), key] = recipe
+        self._recipes.setdefault(table, {})[key] = recipe
 
     def save_table(self, path: Path) -> None:
         """Write the table with its results."""
@@ -119,9 +121,9 @@ class KeepRow(QWidget):
 
         assert self._table is not None
         assert self._key is not None
-        recipe = self._recipes.get((id(self._table.adata), self._key))
+        recipe = self._recipes.get(self._table, {}).get(self._key)
         if recipe is None:
-            recipe = _stored(self._table.adata.uns[self._key]["params"], self._key)
+            recipe = _stored(self._table.adata, self._key)
         return as_python(
             self._table,
             recipe.label_key,
@@ -187,9 +189,18 @@ class KeepRow(QWidget):
         return path if path.suffix else path.with_suffix(suffix)
 
 
-def _stored(params: Mapping[str, Any], key: str) -> Recipe:
+def _stored(adata: AnnData, key: str) -> Recipe:
     """How a result was made that came with its table: what it says of itself."""
-    parameters = {name: value for name, value in params.items() if name != "label_key"}
-    return Recipe(
-        str(params["label_key"]), parameters | ({} if key == "ce" else {"key_added": key})
-    )
+    from sklearn.base import clone
+
+    from centroid_encoder.estimator import CentroidEncoder
+
+    parameters = dict(adata.uns[key]["params"])
+    label_key = str(parameters.pop("label_key"))
+    model = clone(tl.fitted_model(adata, key, device="cpu"))
+    if model.random_state == parameters.get("random_state"):
+        # Which is where it is from.
+        model.set_params(random_state=None)
+    if model.get_params() != CentroidEncoder().get_params():
+        parameters["model"] = model
+    return Recipe(label_key, parameters | ({} if key == "ce" else {"key_added": key}))

@@ -91,6 +91,7 @@ class CentroidEncoderWidget(QWidget):
         self._link: LayerLink | None = None
         self._colored: colorings.Coloring | None = None
         self._selected = np.empty(0, dtype=bool)
+        self._cells = pd.Index([])
         self._relabelings: dict[tuple[int, str], Relabeling] = {}
         self._connected = False
         # With the window, Qt takes the widget away unasked; a thread must not train on for nobody.
@@ -130,8 +131,7 @@ class CentroidEncoderWidget(QWidget):
             if key is not None and key not in adata.obs:
                 raise KeyError(f"obs has no column {key!r}")
         self.data.choose(self.data.add(adata, name))
-        if label_key is not None:
-            self.form.set_adata(adata, label_key)
+        self.form.set_adata(adata, label_key)
         if layer is not None:
             self.data.choose_layer(layer)
         if instance_key is not None:
@@ -148,9 +148,10 @@ class CentroidEncoderWidget(QWidget):
         from centroid_encoder.tl._run import Run
         from centroid_encoder.viewer._training import Training
 
-        table, label_key = self.data.table, self.form.label_key.value
         if self.training is not None:
             return
+        self._keep_up()
+        table, label_key = self.data.table, self.form.label_key.value
         if table is None or label_key is None:
             self.message.say(
                 "There is no table to train on." if table is None else "Choose the labels first.",
@@ -216,8 +217,11 @@ class CentroidEncoderWidget(QWidget):
         """Return the colours of the classes that are trained on, found once for all frames."""
         if self._frame_colors is None:
             assert self.training is not None
-            colors = label_colors(table.adata, self._recipe.label_key)
-            self._frame_colors = [colors[name] for name in self.training.run.classes]
+            label_key = self._recipe.label_key
+            # The labels may have changed meanwhile.
+            colors = label_colors(table.adata, label_key) if label_key in table.adata.obs else {}
+            classes = self.training.run.classes
+            self._frame_colors = [colors.get(name, colorings.GREY) for name in classes]
         return self._frame_colors
 
     def _on_finished(self) -> None:
@@ -269,13 +273,31 @@ class CentroidEncoderWidget(QWidget):
 
     # -- what is shown ---------------------------------------------------------------------------
 
+    @property
+    def _label_key(self) -> str | None:
+        """Label column that is chosen; None also if it has been deleted since."""
+        table, label_key = self.data.table, self.form.label_key.value
+        there = table is not None and label_key in table.adata.obs
+        return str(label_key) if there else None
+
     def _on_table(self) -> None:
         table = self.data.table
+        self._unlink()
+        self._cells = pd.Index([]) if table is None else table.adata.obs_names
         self.message.say("")
         self.form.set_adata(None if table is None else table.adata)
         self._selected = np.zeros(0 if table is None else table.adata.n_obs, dtype=bool)
         self.train_button.setEnabled(table is not None and self.training is None)
         self._show_result()
+
+    def _keep_up(self) -> bool:
+        """Show the table anew if its cells have changed, which cannot be heard; tell whether."""
+        table = self.data.table
+        if table is None or table.adata.obs_names.equals(self._cells):
+            return False
+        self.data.read_again()
+        self.message.say("The cells of the table have changed; this is how they are now.")
+        return True
 
     def _offer_columns(self) -> None:
         """Offer the label columns again, of which there may be new ones."""
@@ -284,6 +306,8 @@ class CentroidEncoderWidget(QWidget):
 
     def _show_result(self) -> None:
         """Show what is stored under the key that the form says, or that there is nothing."""
+        if self._keep_up():
+            return
         table = self.data.table
         self.result = None
         if table is None:
@@ -291,8 +315,11 @@ class CentroidEncoderWidget(QWidget):
         else:
             try:
                 self.result = read_result(table.adata, self.form.key)
-            except KeyError:
+            except KeyError as error:
                 self.map.clear(NO_RESULT)
+                if self.form.key in table.adata.uns:
+                    # There was one, but a part of it is gone.
+                    self.message.say(sentence(error), "warning")
             except ValueError as error:
                 self.map.clear(NO_RESULT)
                 self.message.say(sentence(error), "warning")
@@ -302,7 +329,6 @@ class CentroidEncoderWidget(QWidget):
         if self.result is not None:
             assert table is not None
             self.map.show_result(table.adata, self.result, self._class_colors())
-            self.map.canvas.describe = partial(_describe, table.adata, self.result)
         self._show_classes()
         self._show_misplaced()
         key = None if self.result is None else self.result.key
@@ -317,7 +343,7 @@ class CentroidEncoderWidget(QWidget):
         return [colors[name] for name in self.result.classes]
 
     def _show_classes(self) -> None:
-        table, label_key = self.data.table, self.form.label_key.value
+        table, label_key = self.data.table, self._label_key
         if table is None or label_key is None:
             self.classes.set_classes([])
             return
@@ -370,12 +396,16 @@ class CentroidEncoderWidget(QWidget):
     def _on_color(self, code: int, color: str) -> None:
         """Colour a class in the map, in the layer and for scanpy."""
         table = self.data.table
-        if table is None:
+        label_key = self._label_key if self.result is None else self.result.label_key
+        if table is None or label_key is None or self._keep_up():
             return
-        label_key = self.form.label_key.value if self.result is None else self.result.label_key
-        name = list(label_colors(table.adata, label_key))
-        classes = name if self.result is None else list(self.result.classes)
-        set_label_color(table.adata, label_key, classes[code], color)
+        try:
+            known = list(label_colors(table.adata, label_key))
+            classes = known if self.result is None else list(self.result.classes)
+            set_label_color(table.adata, label_key, classes[code], color)
+        except KeyError as error:
+            self._say_error(error)
+            return
         self._frame_colors = None
         self._show_classes()
         if self.result is not None:
@@ -385,6 +415,9 @@ class CentroidEncoderWidget(QWidget):
     # -- selection and link ----------------------------------------------------------------------
 
     def _select(self, rows: NDArray[np.intp], mode: str) -> None:
+        if self._keep_up():
+            # Those are rows of the cells that were there before.
+            return
         table = self.data.table
         n = 0 if table is None else table.adata.n_obs
         if mode == "replace" or len(self._selected) != n:
@@ -442,8 +475,9 @@ class CentroidEncoderWidget(QWidget):
         self._recolor()
 
     def _recolor(self) -> None:
-        mode, table = self.color_box.currentText(), self.data.table
-        label_key = self.form.label_key.value
+        if self._keep_up():
+            return
+        mode, table, label_key = self.color_box.currentText(), self.data.table, self._label_key
         if self._link is None:
             self._say_color("")
             return
@@ -474,7 +508,7 @@ class CentroidEncoderWidget(QWidget):
     # -- relabelling -----------------------------------------------------------------------------
 
     def _relabeling(self) -> Relabeling | None:
-        table, label_key = self.data.table, self.form.label_key.value
+        table, label_key = self.data.table, self._label_key
         if table is None or label_key is None:
             return None
         # Who relabels the relabelled column goes on in it.
@@ -489,6 +523,8 @@ class CentroidEncoderWidget(QWidget):
         )
 
     def _on_relabel(self, label: str) -> None:
+        if self._keep_up():
+            return
         relabeling = self._relabeling()
         rows = np.flatnonzero(self._selected)
         if relabeling is None or not len(rows):
@@ -513,7 +549,7 @@ class CentroidEncoderWidget(QWidget):
 
     def _show_steps(self) -> None:
         relabeling = self._relabeling()
-        table, label_key = self.data.table, self.form.label_key.value
+        table, label_key = self.data.table, self._label_key
         if table is None or label_key is None or relabeling is None:
             self.misplaced.set_labels([])
             self.misplaced.set_steps(relabel=False, undo="", redo="")
@@ -635,6 +671,7 @@ class CentroidEncoderWidget(QWidget):
         self.progress.stop_requested.connect(self.stop)
         self.progress.cancel_requested.connect(self.cancel)
         self.map.canvas.selection_made.connect(self._select)
+        self.map.canvas.describe = self._describe
         self.map.regions_changed.connect(self._on_regions)
         self.map.canvas.canvas.mpl_connect("draw_event", self._on_drawn)
         self.color_box.currentIndexChanged.connect(lambda _: self._recolor())
@@ -648,10 +685,29 @@ class CentroidEncoderWidget(QWidget):
         self.misplaced.redo_requested.connect(lambda: self._step("redo"))
 
     def _on_regions(self) -> None:
+        if self._keep_up():
+            return
         key = None if self.result is None else self.result.key
         self.keep.set_state(self.data.table, key, self.map.drawn_regions)
         self._show_misplaced()
         self._recolor()
+
+    def _describe(self, row: int) -> str:
+        """What is said of a cell under the mouse."""
+        table, result = self.data.table, self.result
+        if table is None or self._keep_up():
+            return ""
+        # Of a training that runs there are no predictions yet.
+        final = result is not None and self.training is None
+        label_key = result.label_key if final else self._label_key
+        obs = table.adata.obs
+        lines = [f"cell {obs.index[row]}"]
+        if label_key in obs:
+            lines.append(f"{label_key}: {obs[label_key].iloc[row]}")
+        if final:
+            code = result.predicted[row]
+            lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
+        return "\n".join(lines)
 
     def _on_drawn(self, _: Any) -> None:
         if self.training is not None:
@@ -673,14 +729,3 @@ class _Warnings(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         text = record.getMessage()
         self.texts.append(text[0].upper() + text[1:] + ".")
-
-
-def _describe(adata: AnnData, result: Result, row: int) -> str:
-    """What is said of a cell under the mouse."""
-    lines = [
-        f"cell {adata.obs_names[row]}",
-        f"{result.label_key}: {adata.obs[result.label_key].iloc[row]}",
-    ]
-    code = result.predicted[row]
-    lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
-    return "\n".join(lines)
