@@ -55,7 +55,8 @@ class Hand:
         canvas.selection_made.connect(lambda rows, how: self.made.append((sorted(rows), how)))
 
     def at(self, point: Iterable[float], panel: int = 0) -> QPoint:
-        x, y = self.canvas.map.axes[panel].transData.transform(tuple(point))
+        where = self.canvas.map.axes[panel].transData.transform(tuple(point))
+        x, y = where / self.canvas.canvas.device_pixel_ratio
         return QPoint(round(x), round(self.canvas.canvas.height() - y))
 
     def click(self, point: Iterable[float], panel: int = 0, keys: Any = PLAIN) -> None:
@@ -122,10 +123,8 @@ def on_screen(canvas: MapCanvas, panel: int, shown: Any = (True, True, True)) ->
 def pixels_of(canvas: MapCanvas, panel: int, rows: NDArray[np.intp]) -> NDArray[np.floating]:
     scene = canvas.map.scene
     assert scene is not None
-    transformed: NDArray[np.floating] = canvas.map.axes[panel].transData.transform(
-        scene.points[rows]
-    )
-    return transformed
+    where: NDArray[np.floating] = canvas.map.axes[panel].transData.transform(scene.points[rows])
+    return where / canvas.canvas.device_pixel_ratio
 
 
 def inside(canvas: MapCanvas, path: list[QPoint], panel: int, **kwargs: Any) -> list[int]:
@@ -205,9 +204,11 @@ def test_cells_of_classes_switched_off_are_out_of_reach(canvas: MapCanvas, hand:
     assert scene is not None
     assert set(scene.codes[rows]) == {-1, 0, 2}
     hidden = next(row for row in on_screen(canvas, 0) if scene.codes[row] == 1)
-    assert canvas.nearest(canvas.map.axes[0], *pixels_of(canvas, 0, [hidden])[0]) != hidden
+    ax = canvas.map.axes[0]
+    at = ax.transData.transform(scene.points[hidden])
+    assert canvas.nearest(ax, *at) != hidden
     canvas.set_shown(np.ones(3, dtype=bool))
-    assert canvas.nearest(canvas.map.axes[0], *pixels_of(canvas, 0, [hidden])[0]) == hidden
+    assert canvas.nearest(ax, *at) == hidden
 
 
 def reference(canvas: MapCanvas, panel: int, at: QPoint) -> int | None:

@@ -668,6 +668,20 @@ def test_nothing_to_show_leaves_the_camera_alone() -> None:
     assert (viewer.scene.camera.center, viewer.scene.camera.zoom) == before
 
 
+def test_a_cell_that_was_erased_meanwhile() -> None:
+    viewer = ViewerModel()
+    layer = Labels(IMAGE.copy())
+    link = link_to(viewer, layer)
+    link.color("label", CODES, COLORS)
+    link.highlight(np.array([1]))
+    layer.data[layer.data == 7] = 0
+    before = viewer.scene.camera.center, viewer.scene.camera.zoom
+    link.show(np.array([1]))
+    assert (viewer.scene.camera.center, viewer.scene.camera.zoom) == before
+    link.highlight(np.array([0, 1]))
+    np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].data, layer.data == 55)
+
+
 STACK = {4: (2, 10, 12), 7: (20, 100, 150), 55: (30, 60, 5), 20: (30, 10, 150)}
 
 

@@ -427,8 +427,8 @@ def test_a_result_that_came_with_the_table_is_shown(
     assert np.array_equal(widget.map.canvas.map.scene.points, cells.obsm["X_ce"])
     assert widget.map.canvas.isVisible()
     assert widget.keep.copy_button.isEnabled()
-    script = widget.keep.script()
-    assert 'ce.tl.centroid_encoder(adata, "cell_type")' in script.replace("\n", "")
+    script = widget.keep.script().replace("\n", "").replace(" ", "")
+    assert 'adata,"cell_type",model=ce.CentroidEncoder(max_epochs=3),)' in script
 
 
 def test_several_results_are_told_apart_by_their_names(

@@ -71,7 +71,7 @@ def read_labels(adata: AnnData, label_key: str, unlabeled_category: str | None) 
                 "ones), not classes; to use bins of it, cut it first, e.g. with pandas.cut"
             )
         if pd.api.types.is_numeric_dtype(column.dtype) and values.nunique() > max(
-            10, len(values) / 2
+            10, len(values) / 10
         ):
             raise TypeError(
                 f"obs[{label_key!r}] has {values.nunique()} different numbers in {len(values)} "

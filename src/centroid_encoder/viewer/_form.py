@@ -10,7 +10,14 @@ import pandas as pd
 from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, LineEdit, SpinBox
 from magicgui.widgets.bases import ValueWidget
 from qtpy.QtCore import QSize, Qt, Signal
-from qtpy.QtWidgets import QFormLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+from qtpy.QtWidgets import (
+    QFormLayout,
+    QLabel,
+    QScrollArea,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 from superqt import QCollapsible
 
 from centroid_encoder.viewer._icons import themed_icon
@@ -135,7 +142,7 @@ class TrainingForm(QWidget):
                 self.key_added,
             )
         )
-        self.advanced.addWidget(content)
+        self.advanced.addWidget(_Scrolled(content))
         for part in (self.advanced, self.advanced.content()):
             if (inner := part.layout()) is not None:
                 inner.setContentsMargins(0, 0, 0, 0)
@@ -281,6 +288,22 @@ class TrainingForm(QWidget):
 
     def _on_auto_epochs(self, auto: bool) -> None:
         self.max_epochs.enabled = not auto
+
+
+class _Scrolled(QScrollArea):
+    """Fields of which a low window shows a part, rather than grow beyond the screen."""
+
+    def __init__(self, content: QWidget) -> None:
+        super().__init__()
+        self.setWidget(content)
+        self.setWidgetResizable(True)
+        self.setFrameShape(QScrollArea.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setMinimumHeight(90)
+
+    def sizeHint(self) -> QSize:
+        content = self.widget()
+        return super().sizeHint() if content is None else content.sizeHint()
 
 
 def form_layout() -> QFormLayout:

@@ -164,9 +164,10 @@ class LayerLink:
     def show(self, rows: NDArray[np.intp]) -> None:
         """Move the camera to cells."""
         rows = self._present(rows)
-        if not len(rows):
+        extent = self._extent(rows)
+        if extent is None:
             return
-        (low, middle, high), cell = self._extent(rows)
+        (low, middle, high), cell = extent
         ends = zip(low, high, strict=True)
         corners = [self.layer.data_to_world(corner) for corner in product(*ends)]
         low, high = np.min(corners, axis=0), np.max(corners, axis=0)
@@ -285,8 +286,8 @@ class LayerLink:
         if self._is_here(layer):
             self.viewer.layers.remove(layer)
 
-    def _extent(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.floating], float]:
-        """Where cells are and how large one is, in pixels of the layer.
+    def _extent(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.floating], float] | None:
+        """Where cells are and how large one is, in pixels of the layer; None for no cells.
 
         Returns
         -------
@@ -306,7 +307,10 @@ class LayerLink:
             image = np.asarray(painted[0] if self.layer.multiscale else painted)
             axes = range(image.ndim)
             found = [np.flatnonzero(image.any(axis=_others(image.ndim, i))) for i in axes]
-            cell = float((np.count_nonzero(image) / len(rows)) ** (1 / image.ndim))
+            cell = float((np.count_nonzero(image) / max(len(rows), 1)) ** (1 / image.ndim))
+        # Labels, too, may have been erased.
+        if not len(found[0]):
+            return None
         return np.array([(f[0], f[len(f) // 2], f[-1]) for f in found], dtype=float).T, cell
 
 

@@ -697,14 +697,15 @@ class CentroidEncoderWidget(QWidget):
         table, result = self.data.table, self.result
         if table is None or self._keep_up():
             return ""
-        # Of a training that runs there are no predictions yet.
-        final = result is not None and self.training is None
-        label_key = result.label_key if final else self._label_key
+        if self.training is not None:
+            # There are no predictions yet.
+            result = None
+        label_key = self._label_key if result is None else result.label_key
         obs = table.adata.obs
         lines = [f"cell {obs.index[row]}"]
         if label_key in obs:
             lines.append(f"{label_key}: {obs[label_key].iloc[row]}")
-        if final:
+        if result is not None:
             code = result.predicted[row]
             lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
         return "\n".join(lines)
