@@ -164,13 +164,13 @@ class DataPanel(QWidget):
 
     def open_file(self, path: Path) -> Table | None:
         """Read a .h5ad and choose it; what goes wrong is said in the panel."""
-        from anndata import read_h5ad
+        from centroid_encoder.viewer._reader import read_adata
 
         self.message.say("")
         try:
-            adata = read_h5ad(path)
-        except Exception as error:
-            self.message.say(f"{path.name} cannot be read: {sentence(error)}", "error")
+            adata = read_adata(path)
+        except OSError as error:
+            self.message.say(sentence(error), "error")
             return None
         table = self.add(adata, path.name, path=path)
         self.choose(table)
@@ -183,6 +183,11 @@ class DataPanel(QWidget):
         self._listed = self.tables.find()
         names = [table.name for table in self._listed]
         chosen = self.table if self.table in self._listed else None
+        if chosen is None and self.table is not None and self.table.path is not None:
+            # Its layer was closed, not the file.
+            chosen = self.tables.add(self.table.adata, self.table.name, path=self.table.path)
+            self._listed = self.tables.find()
+            names = [table.name for table in self._listed]
         if chosen is None and self._listed:
             chosen = self._successor()
         _fill(self.table_box, names, -1 if chosen is None else self._listed.index(chosen))
@@ -284,17 +289,24 @@ class DataPanel(QWidget):
             self._join()
 
     def _best_layer(self) -> Labels | Points | None:
-        """Return the layer the table was found on, else the one in which most cells are found."""
-        table, best, most = self.table, None, 0
-        if table is None or table.layer in self._layers:
-            return None if table is None else table.layer
+        """Return the layer the table was found on, else the one in which most cells are found.
+
+        Points that were made of the table itself come last: where the image is, there are labels.
+        """
+        table, most = self.table, 0
+        own = table.layer if table is not None and table.layer in self._layers else None
+        if table is None or isinstance(own, Labels) or table.origin == "features":
+            return own
+        best: Labels | Points | None = None
         for layer in self._layers:
+            if own is not None and not isinstance(layer, Labels):
+                continue
             with suppress(ValueError):
                 found = Join.make(table.adata, layer, self._keys_of(table, layer))
                 n = int(found.joined.sum())
                 if n > most:
                     best, most = layer, n
-        return best
+        return best if own is None or most > table.adata.n_obs / 2 else own
 
     def _keys_of(self, table: Table, layer: Labels | Points) -> Keys:
         """Return what was chosen to join a table to a layer, or a guess."""
@@ -313,6 +325,11 @@ class DataPanel(QWidget):
             keys = self._keys_of(table, layer)
             self._offer_keys(table.adata, layer, keys)
             try:
+                if keys.instance_key is None:
+                    raise ValueError(
+                        f"no column of the table seems to hold the ids of {layer.name}; choose "
+                        "one, or another layer"
+                    )
                 self.join = Join.make(table.adata, layer, keys)
                 text = str(self.join)
                 if not self.join.joined.any():

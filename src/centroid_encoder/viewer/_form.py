@@ -13,7 +13,6 @@ from qtpy.QtCore import QSize, Qt, Signal
 from qtpy.QtWidgets import (
     QFormLayout,
     QLabel,
-    QScrollArea,
     QSizePolicy,
     QVBoxLayout,
     QWidget,
@@ -61,7 +60,7 @@ class TrainingForm(QWidget):
             "in obsm",
         )
         self.mask_var = ComboBox(
-            label="Genes",
+            label="Variables",
             tooltip="Learn from all variables, or from those marked in a column of var",
         )
         self.missing = ComboBox(
@@ -142,7 +141,7 @@ class TrainingForm(QWidget):
                 self.key_added,
             )
         )
-        self.advanced.addWidget(_Scrolled(content))
+        self.advanced.addWidget(content)
         for part in (self.advanced, self.advanced.content()):
             if (inner := part.layout()) is not None:
                 inner.setContentsMargins(0, 0, 0, 0)
@@ -288,22 +287,6 @@ class TrainingForm(QWidget):
 
     def _on_auto_epochs(self, auto: bool) -> None:
         self.max_epochs.enabled = not auto
-
-
-class _Scrolled(QScrollArea):
-    """Fields of which a low window shows a part, rather than grow beyond the screen."""
-
-    def __init__(self, content: QWidget) -> None:
-        super().__init__()
-        self.setWidget(content)
-        self.setWidgetResizable(True)
-        self.setFrameShape(QScrollArea.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setMinimumHeight(90)
-
-    def sizeHint(self) -> QSize:
-        content = self.widget()
-        return super().sizeHint() if content is None else content.sizeHint()
 
 
 def form_layout() -> QFormLayout:

@@ -78,6 +78,8 @@ class KeepRow(QWidget):
         self, table: Table | None, key: str | None, regions: Regions | None = "voronoi"
     ) -> None:
         """Offer what can be saved of a table and its result; figures show these regions."""
+        if table is not self._table:
+            self.message.say("")
         self._table, self._key, self._regions = table, key, regions
         self.save_button.setEnabled(table is not None)
         for widget in (self.save_model_action, self.save_figure_action, self.copy_button):
@@ -94,7 +96,8 @@ class KeepRow(QWidget):
 
         assert self._table is not None
         table = self._table
-        if self._done(f"Saved {path.name}.", save_h5ad, table.adata, path) and table.path is None:
+        if self._done(f"Saved {path.name}.", save_h5ad, table.adata, path):
+            # The file that holds all there is now, and from which a script can go on.
             table.path = path
 
     def save_model(self, path: Path) -> None:

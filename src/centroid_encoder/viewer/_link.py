@@ -19,6 +19,8 @@ from centroid_encoder.viewer._lent_colors import lend, take_back
 DIRECT = 20_000
 """Labels above which a colour for each makes napari slow; an image of the classes does not."""
 HIGHLIGHT = "selected cells"
+OUTLINE = 3
+"""Width of the outline of selected cells in pixels of the image: seen from afar, too."""
 OTHER_BUTTONS = (2, 3)
 """The right and the middle one."""
 DRAWN = "centroid_encoder_drawn"
@@ -160,6 +162,8 @@ class LayerLink:
             self._highlight.data = painted
         else:
             self._highlight = self._add(painted, HIGHLIGHT, _colormap({1: to_rgba("w")}), 1.0)
+            # Who goes to a cell wants to see its stains.
+            self._highlight.contour = OUTLINE
 
     def show(self, rows: NDArray[np.intp]) -> None:
         """Move the camera to cells."""

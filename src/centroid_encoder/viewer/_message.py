@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from qtpy.QtCore import Qt
@@ -43,4 +44,7 @@ def sentence(error: Exception) -> str:
     """What an exception says, as a person would: KeyError quotes its message."""
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     text = text or type(error).__name__
-    return text[0].upper() + text[1:] + ("" if text.endswith((".", "?", "!", "…")) else ".")
+    # A sentence begins with a capital, but a name of Python's stays as it is.
+    if re.match(r"(?!adata|obs|obsm|uns|var|layers)[a-z]+[\s,;]", text):
+        text = text[0].upper() + text[1:]
+    return text + ("" if text.endswith((".", "?", "!", "…")) else ".")

@@ -91,7 +91,12 @@ class MisplacedTable(QWidget):
         layout.addLayout(row)
         self.set_steps(relabel=False, undo="", redo="")
 
-    def set_cells(self, table: pd.DataFrame, rows: NDArray[np.intp]) -> None:
+    def set_cells(
+        self,
+        table: pd.DataFrame,
+        rows: NDArray[np.intp],
+        labels: pd.Categorical | None = None,
+    ) -> None:
         """Show other cells.
 
         Parameters
@@ -100,7 +105,13 @@ class MisplacedTable(QWidget):
             What `tl.misplaced` returned.
         rows
             Row of each of these cells in the AnnData.
+        labels
+            (n_obs,) labels after relabelling.
         """
+        if labels is not None and len(table):
+            before, after = table["label"].astype(str), np.asarray(labels[rows].astype(str))
+            changed = np.asarray(before != after)
+            table = table.assign(label=before.where(~changed, before + " → " + after))
         self.model.set_cells(table, rows)
         header = self.view.horizontalHeader()
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())

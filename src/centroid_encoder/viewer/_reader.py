@@ -95,6 +95,17 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
 
 
 def _read_one(path: Path) -> FullLayerData:
+    return points_layer(read_adata(path), path.stem, path)
+
+
+def read_adata(path: Path) -> AnnData:
+    """Read a ``.h5ad`` file into memory, with names of cells that tell them apart.
+
+    Raises
+    ------
+    OSError
+        If the file is damaged or of another kind.
+    """
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Observation names are not unique")
@@ -112,7 +123,7 @@ def _read_one(path: Path) -> FullLayerData:
             stacklevel=2,
         )
         adata.obs_names_make_unique()
-    return points_layer(adata, path.stem, path)
+    return adata
 
 
 def _coordinates(adata: AnnData) -> NDArray[np.floating] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from napari.utils.notifications import show_error
+from napari.utils.notifications import show_error, show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
 from qtpy.QtCore import QEvent, Qt, QTimer
@@ -19,6 +20,7 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QPushButton,
+    QScrollArea,
     QSplitter,
     QTabWidget,
     QVBoxLayout,
@@ -55,6 +57,7 @@ NO_TABLE = (
 )
 NO_RESULT = "No map yet.\n\nChoose the labels and press Train."
 NO_COLORS = "as it was"
+OTHER_LABELS = "This is the map of"
 WORKSHOP = "centroid_encoder.viewer._training"
 SETTLED = 200
 """Milliseconds after which the widget is on the screen."""
@@ -285,7 +288,9 @@ class CentroidEncoderWidget(QWidget):
         self._unlink()
         self._cells = pd.Index([]) if table is None else table.adata.obs_names
         self.message.say("")
-        self.form.set_adata(None if table is None else table.adata)
+        self.form.set_adata(
+            None if table is None else table.adata, _trained_on(table, self.form.key)
+        )
         self._selected = np.zeros(0 if table is None else table.adata.n_obs, dtype=bool)
         self.train_button.setEnabled(table is not None and self.training is None)
         self._show_result()
@@ -385,10 +390,19 @@ class CentroidEncoderWidget(QWidget):
             if table is None
             else table.adata.obs_names.get_indexer(cells.index)
         )
-        self.misplaced.set_cells(cells, rows)
+        relabeling = self._relabeling()
+        labels = None if relabeling is None else relabeling.labels
+        self.misplaced.set_cells(cells, rows, labels)
         self._show_steps()
 
     def _on_label_key(self, _: object) -> None:
+        label_key = self._label_key
+        if self.result is not None and label_key not in (None, self.result.label_key):
+            self.message.say(
+                f"{OTHER_LABELS} {self.result.label_key}; press Train for one of {label_key}."
+            )
+        elif self.message.text().startswith(OTHER_LABELS):
+            self.message.say("")
         self._show_classes()
         self._recolor()
         self._show_steps()
@@ -540,6 +554,7 @@ class CentroidEncoderWidget(QWidget):
         try:
             self.message.say("")
             getattr(self._relabeling(), name)(*arguments)
+            self._show_misplaced()
         except Exception as error:
             done = False
             self._say_error(error)
@@ -590,6 +605,8 @@ class CentroidEncoderWidget(QWidget):
     def _detach(self) -> None:
         if self._connected:
             self._connected = False
+            if self.training is not None:
+                show_info("Centroid-Encoder was closed; its training is cancelled.")
             self.cancel()
             self._unlink()
             self.data.disconnect_viewer()
@@ -615,7 +632,6 @@ class CentroidEncoderWidget(QWidget):
             message.set_colors(kinds)
 
     def _lay_out(self) -> None:
-        self.setMinimumWidth(360)
         self.train_button.setToolTip("Train a map of the cells that keeps their classes together")
         self.color_box.setToolTip("What the colours of the layer's cells stand for")
         self.color_text = QLabel()
@@ -656,11 +672,22 @@ class CentroidEncoderWidget(QWidget):
         splitter.setStretchFactor(1, 2)
         splitter.setChildrenCollapsible(False)
         splitter.setSizes([520, 340])
+        content = QWidget()
+        parts = QVBoxLayout(content)
+        parts.setContentsMargins(8, 4, 8, 4)
+        parts.addWidget(top)
+        parts.addWidget(splitter, stretch=1)
+        parts.addWidget(self.keep)
+        # A low window shows a part of it, rather than grow beyond the screen and stay so.
+        scrolled = QScrollArea()
+        scrolled.setWidget(content)
+        scrolled.setWidgetResizable(True)
+        scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
+        scrolled.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(8, 4, 8, 4)
-        layout.addWidget(top)
-        layout.addWidget(splitter, stretch=1)
-        layout.addWidget(self.keep)
+        layout.setContentsMargins(0, 0, 0, 0)
+        layout.addWidget(scrolled)
+        self.setMinimumWidth(content.minimumSizeHint().width() + 16)
 
     def _wire(self) -> None:
         self.data.table_changed.connect(self._on_table)
@@ -713,6 +740,14 @@ class CentroidEncoderWidget(QWidget):
     def _on_drawn(self, _: Any) -> None:
         if self.training is not None:
             self.training.drawn()
+
+
+def _trained_on(table: Table | None, key: str) -> str | None:
+    """Label column of the result that came with a table, if it is still there."""
+    stored = None if table is None else table.adata.uns.get(key)
+    params = stored.get("params") if isinstance(stored, Mapping) else None
+    label_key = params.get("label_key") if isinstance(params, Mapping) else None
+    return label_key if table is not None and label_key in table.adata.obs else None
 
 
 def _cancel_all(running: list[Training], *_: object) -> None:
