@@ -319,7 +319,7 @@ class _Canvas(FigureCanvasQTAgg):
         self.setMouseTracking(True)
 
     def sizeHint(self) -> QSize:
-        return QSize(440, 340)
+        return QSize(440, 280)
 
     def paintEvent(self, event: Any) -> None:
         super().paintEvent(event)

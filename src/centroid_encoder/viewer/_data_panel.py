@@ -86,7 +86,7 @@ class DataPanel(QWidget):
             box.setSizeAdjustPolicy(
                 QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
             )
-            box.setMinimumContentsLength(8)
+            box.setMinimumContentsLength(5)
         self.joined_text = QLabel()
         self.joined_text.setWordWrap(True)
         self.joined_text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)

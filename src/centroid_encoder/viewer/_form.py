@@ -35,7 +35,8 @@ MISSING = {
     "leave these cells out": "drop",
     "take the feature's mean": "mean",
 }
-LIKELY = ("cell_type", "celltype", "phenotype", "annotation", "label", "class", "leiden", "louvain")
+# A clustering of the same data is no evidence, and thus no likely choice.
+LIKELY = ("cell_type", "celltype", "phenotype", "annotation", "label", "class")
 
 
 class TrainingForm(QWidget):

@@ -19,7 +19,7 @@ from centroid_encoder.viewer._lent_colors import lend, take_back
 DIRECT = 20_000
 """Labels above which a colour for each makes napari slow; an image of the classes does not."""
 HIGHLIGHT = "selected cells"
-OUTLINE = 3
+OUTLINE = 2
 """Width of the outline of selected cells in pixels of the image: seen from afar, too."""
 OTHER_BUTTONS = (2, 3)
 """The right and the middle one."""

@@ -57,6 +57,8 @@ NO_TABLE = (
 )
 NO_RESULT = "No map yet.\n\nChoose the labels and press Train."
 NO_COLORS = "as it was"
+WIDTH = 410
+"""Pixels below which something would be cut off."""
 OTHER_LABELS = "This is the map of"
 WORKSHOP = "centroid_encoder.viewer._training"
 SETTLED = 200
@@ -672,7 +674,7 @@ class CentroidEncoderWidget(QWidget):
         splitter.setStretchFactor(1, 2)
         splitter.setChildrenCollapsible(False)
         splitter.setSizes([520, 340])
-        content = QWidget()
+        content = _Content()
         parts = QVBoxLayout(content)
         parts.setContentsMargins(8, 4, 8, 4)
         parts.addWidget(top)
@@ -680,14 +682,18 @@ class CentroidEncoderWidget(QWidget):
         parts.addWidget(self.keep)
         # A low window shows a part of it, rather than grow beyond the screen and stay so.
         scrolled = QScrollArea()
-        scrolled.setWidget(content)
+        held = QWidget()
+        holder = QVBoxLayout(held)
+        holder.setContentsMargins(0, 0, 0, 0)
+        holder.addWidget(content)
+        scrolled.setWidget(held)
         scrolled.setWidgetResizable(True)
         scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
         scrolled.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(scrolled)
-        self.setMinimumWidth(content.minimumSizeHint().width() + 16)
+        self.setMinimumWidth(WIDTH)
 
     def _wire(self) -> None:
         self.data.table_changed.connect(self._on_table)
@@ -753,6 +759,13 @@ def _trained_on(table: Table | None, key: str) -> str | None:
 def _cancel_all(running: list[Training], *_: object) -> None:
     for training in running:
         training.cancel()
+
+
+class _Content(QWidget):
+    """All parts; a scroll area asks them for the least height, not for what they would like."""
+
+    def hasHeightForWidth(self) -> bool:
+        return False
 
 
 class _Warnings(logging.Handler):
