@@ -72,7 +72,7 @@ def test_labels_that_are_none_are_taken_at_their_word(viewer: Viewer, cells: Ann
     widget = ce.viewer.open(cells, viewer=viewer, label_key="area")
     widget.train()
     assert widget.training is None
-    assert widget.message.text().startswith("Obs['area'] holds fractional numbers")
+    assert widget.message.text().startswith("obs['area'] holds fractional numbers")
 
 
 @pytest.mark.parametrize(

@@ -684,7 +684,7 @@ def test_labels_that_go_while_training(
     qtbot.waitUntil(lambda: any(f.embedding is not None for f in frames), timeout=30_000)
     end(widget)
     assert "X_ce" in cells.obsm
-    assert "Obs['cell_type'], the labels this embedding was made with, is gone" in (
+    assert "obs['cell_type'], the labels this embedding was made with, is gone" in (
         widget.message.text()
     )
     widget.select(np.array([1]))
@@ -704,7 +704,7 @@ def test_a_table_without_cells(widget: CentroidEncoderWidget, cells: AnnData):
     widget.color_box.setCurrentText("label")
     widget.train()
     assert widget.training is None
-    assert widget.message.text() == "Adata has no cells."
+    assert widget.message.text() == "adata has no cells."
 
 
 def test_no_cell_has_a_label(widget: CentroidEncoderWidget, viewer: Viewer, cells: AnnData):

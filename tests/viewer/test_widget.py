@@ -336,11 +336,11 @@ def test_errors_are_one_readable_line(
 ):
     cases: dict[str, Any] = {
         r"No cell has a label in obs\['cell_type'\]\.": pd.Categorical([None] * 120),
-        r"Obs\['cell_type'\] has one class only \('T'\); a supervised embedding needs .*": "T",
-        r"Obs\['cell_type'\] holds fractional numbers \(120 different ones\), not .*": (
+        r"obs\['cell_type'\] has one class only \('T'\); a supervised embedding needs .*": "T",
+        r"obs\['cell_type'\] holds fractional numbers \(120 different ones\), not .*": (
             np.linspace(0, 1, 120)
         ),
-        r"Obs has no column 'cell_type'; did you mean 'cell_types'\?": None,
+        r"obs has no column 'cell_type'; did you mean 'cell_types'\?": None,
     }
     widget = open_widget()
     for message, labels in cases.items():
@@ -456,7 +456,7 @@ def test_labels_that_have_changed_since_are_said(
     with unchanged(cells):
         widget = open_widget()
         assert widget.message.text().startswith(
-            "Obs['cell_type'] has changed since the embedding was made: 'new' was not among"
+            "obs['cell_type'] has changed since the embedding was made: 'new' was not among"
         )
         assert widget.result is None
         assert "No map yet.\n\nChoose the labels and press Train." in texts(widget)
