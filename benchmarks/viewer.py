@@ -109,7 +109,7 @@ def ending(widget: CentroidEncoderWidget) -> None:
             widget.train()
             training = widget.training
             assert training is not None
-            while not widget.progress.can_stop:
+            while not widget.trainer.progress.can_stop:
                 wait(5)
             started = time.perf_counter()
             getattr(widget, name)()

@@ -34,7 +34,7 @@ def main() -> None:
     adata = widget.data.table.adata
     error = adata.uns["ce"]["quality"]["test"]["knn_error"]
     print(f"{adata.n_obs} cells; held-out 5-NN error {100 * error:.1f} %")
-    widget.color_box.setCurrentText("label")
+    widget.cells.color_box.setCurrentText("label")
     viewer.layers["nuclei"].opacity = 0.7
     suspects = ce.tl.misplaced(adata).index[:20]
     widget.select(np.asarray(adata.obs_names.get_indexer(suspects)))

@@ -78,7 +78,7 @@ def train(qtbot: QtBot) -> Callable[[CentroidEncoderWidget], None]:
     """Press Train, and wait until it is over."""
 
     def run(widget: CentroidEncoderWidget) -> None:
-        widget.train_button.click()
+        widget.trainer.train_button.click()
         assert widget.training is not None, widget.message.text()
         qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
 

@@ -93,13 +93,13 @@ def check_linked(widget: CentroidEncoderWidget, layer: Labels, id_key: str = "ce
     rows = {int(label): row for row, label in enumerate(adata.obs[id_key]) if label != 0}
     colors = label_colors(adata, label_key)
     assert widget.data.layer is layer
-    widget.color_box.setCurrentText("label")
+    widget.cells.color_box.setCurrentText("label")
     for label in np.unique(image):
         name = adata.obs[label_key].iloc[rows[label]] if label in rows else np.nan
         expected = NO_COLOR if pd.isna(name) else to_rgba(colors[name])
         assert np.allclose(layer.colormap.map(label), expected, atol=0.01), label
         assert widget.data.join.rows([label]) == [rows.get(label, -1)]
-    widget.color_box.setCurrentText("as it was")
+    widget.cells.color_box.setCurrentText("as it was")
     painted()
     present = [row for label, row in rows.items() if label in image]
     some = np.array(sorted(present)[::7], dtype=np.intp)
@@ -178,7 +178,7 @@ def test_images_of_all_kinds(
     train(widget)
     check_linked(widget, layer)
     widget.select(np.array([40]))
-    widget.show_button.click()
+    widget.cells.show_button.click()
     inside = np.argwhere(np.asarray(image) == cells.obs["cell_id"].iloc[40])
     middle = np.array(layer.data_to_world((*[1] * (kind == "3-D"), *inside.mean(axis=0))))[-2:]
     assert np.allclose(viewer.scene.camera.center[-2:], middle, atol=1)
@@ -261,7 +261,7 @@ def test_colors_of_a_layer_are_not_lost(widget: CentroidEncoderWidget, viewer: V
     widget.data.refresh()
     before = layer.colormap, other.colormap
     for _ in range(2):
-        widget.color_box.setCurrentText("label")
+        widget.cells.color_box.setCurrentText("label")
         assert layer.colormap is not before[0]
         widget.data.choose_layer(other)
         assert layer.colormap is before[0]
@@ -269,7 +269,7 @@ def test_colors_of_a_layer_are_not_lost(widget: CentroidEncoderWidget, viewer: V
         assert other.colormap is not before[1]
         widget.data.choose_layer(layer)
         assert other.colormap is before[1]
-        widget.color_box.setCurrentText("as it was")
+        widget.cells.color_box.setCurrentText("as it was")
     assert (layer.colormap, other.colormap) == before
 
 
@@ -350,7 +350,7 @@ def test_a_layer_removed_while_training(
     cells: AnnData,
 ):
     begin(widget)
-    widget.color_box.setCurrentText("label")
+    widget.cells.color_box.setCurrentText("label")
     widget.select(np.array([3]))
     layer = viewer.layers["nuclei"]
     viewer.layers.remove(layer)
@@ -370,7 +370,7 @@ def test_nothing_of_a_removed_layer_stays(
     widget: CentroidEncoderWidget, viewer: Viewer, train: Train, qtbot: QtBot
 ):
     train(widget)
-    widget.color_box.setCurrentText("label")
+    widget.cells.color_box.setCurrentText("label")
     widget.select(np.array([3]))
     layer = weakref.ref(viewer.layers["nuclei"])
     viewer.layers.selection.clear()
@@ -449,10 +449,10 @@ def test_closing_the_dock_while_training_leaves_everything_as_it_was(
 ):
     layer = viewer.layers["nuclei"]
     colormap, callbacks = layer.colormap, list(viewer.mouse_drag_callbacks)
-    callbacks.remove(widget._link._on_press)
+    callbacks.remove(widget.cells._link._on_press)
     with unchanged(cells):
         begin(widget)
-        widget.color_box.setCurrentText("label")
+        widget.cells.color_box.setCurrentText("label")
         widget.select(np.array([3]))
         thread = widget.training._worker
         viewer.window.remove_dock_widget(dock_of(widget, viewer))
@@ -483,7 +483,7 @@ def test_the_viewer_is_closed_while_training(
 ):
     with unchanged(cells):
         begin(widget)
-        widget.color_box.setCurrentText("label")
+        widget.cells.color_box.setCurrentText("label")
         widget.select(np.array([3]))
         thread = widget.training._worker
         viewer.close()
@@ -517,13 +517,13 @@ def test_two_widgets_in_one_viewer(
     assert len(cells.uns["ce"]["classes"]) == 3
     assert len(other.uns["ce"]["classes"]) == 4
     # Both show the same layer. Who comes last, colours it; in the end it is as it was.
-    widget.color_box.setCurrentText("label")
-    second.color_box.setCurrentText("predicted class")
-    widget.color_box.setCurrentText("misplaced cells")
-    second.color_box.setCurrentText("as it was")
-    widget.color_box.setCurrentText("as it was")
+    widget.cells.color_box.setCurrentText("label")
+    second.cells.color_box.setCurrentText("predicted class")
+    widget.cells.color_box.setCurrentText("misplaced cells")
+    second.cells.color_box.setCurrentText("as it was")
+    widget.cells.color_box.setCurrentText("as it was")
     assert layer.colormap is own
-    second.color_box.setCurrentText("label")
+    second.cells.color_box.setCurrentText("label")
     widget.select(np.array([1]))
     second.select(np.array([2]))
     assert len(drawn(viewer)) == 2
@@ -659,18 +659,18 @@ def test_cells_that_change_behind_the_map_are_not_confused(
     widget: CentroidEncoderWidget, viewer: Viewer, train: Train, cells: AnnData
 ):
     train(widget)
-    widget.color_box.setCurrentText("label")
+    widget.cells.color_box.setCurrentText("label")
     cells._inplace_subset_obs(np.arange(120) % 3 > 0)
     # Rows of the map that is still on the screen.
     widget.map.canvas.selection_made.emit(np.array([4, 7, 119]), "replace")
-    assert len(widget._selected) == 80
-    assert not widget._selected.any()
+    assert len(widget.cells.selected) == 80
+    assert not widget.cells.selected.any()
     assert widget.message.text().startswith("The cells of the table have changed")
     assert np.array_equal(widget.map.canvas.map.scene.points, cells.obsm["X_ce"])
     widget.classes.color_changed.emit(0, "#ff0000")
     widget.map.regions_box.setCurrentText("decoder regions")
-    widget.color_box.setCurrentText("predicted class")
-    widget.color_box.setCurrentText("label")
+    widget.cells.color_box.setCurrentText("predicted class")
+    widget.cells.color_box.setCurrentText("label")
     check_linked(widget, viewer.layers["nuclei"])
 
 
@@ -688,7 +688,7 @@ def test_labels_that_go_while_training(
         widget.message.text()
     )
     widget.select(np.array([1]))
-    widget.color_box.setCurrentText("label")
+    widget.cells.color_box.setCurrentText("label")
 
 
 # -- next to nothing -----------------------------------------------------------------------------
@@ -701,7 +701,7 @@ def test_a_table_without_cells(widget: CentroidEncoderWidget, cells: AnnData):
     widget.data.choose_layer(widget.viewer.layers["nuclei"])
     widget.data.choose_instances("cell_id")
     assert "0 cells; 0 without a label in the image; 120 labels without a row" in texts(widget)
-    widget.color_box.setCurrentText("label")
+    widget.cells.color_box.setCurrentText("label")
     widget.train()
     assert widget.training is None
     assert widget.message.text() == "adata has no cells."
@@ -715,7 +715,7 @@ def test_no_cell_has_a_label(widget: CentroidEncoderWidget, viewer: Viewer, cell
     for name in ("nothing", "nan"):
         widget.form.label_key.value = name
         assert widget.form.label_key.value == name
-        widget.color_box.setCurrentText("label")
+        widget.cells.color_box.setCurrentText("label")
         assert np.array_equal(viewer.layers["nuclei"].colormap.map(5), NO_COLOR)
         widget.train()
         assert widget.training is None
@@ -730,7 +730,7 @@ def test_an_image_without_labels(widget: CentroidEncoderWidget, viewer: Viewer, 
     widget.data.instance_box.setCurrentText("cell_id")
     assert "120 cells; 120 without a label in the image; 0 labels without a row" in texts(widget)
     train(widget)
-    widget.color_box.setCurrentText("label")
+    widget.cells.color_box.setCurrentText("label")
     widget.select(np.array([3]))
-    widget.show_button.click()
+    widget.cells.show_button.click()
     assert "1 cell selected" in texts(widget)

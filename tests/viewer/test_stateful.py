@@ -156,7 +156,7 @@ class User:
         self.done.append(f"{len(self.done)} {name.removeprefix('do_')}")
         print(self.done[-1], flush=True)
         before = self.widget.training
-        trained = self.widget._trained
+        trained = self.widget.trainer.table
         checks = {}
         with ExitStack() as stack:
             for table, adata in self.adatas.items():
@@ -228,12 +228,12 @@ class User:
         form.max_epochs.value = self.pick([1, 3, 100_000])
         form.test_size.value = self.pick([0.0, 0.2])
         running = self.widget.training
-        self.widget.train_button.click()
+        self.widget.trainer.train_button.click()
         assert running is None or self.widget.training is running
 
     def do_stop(self) -> None:
-        if self.widget.progress.can_stop:
-            self.widget.progress._stop.click()
+        if self.widget.trainer.progress.can_stop:
+            self.widget.trainer.progress._stop.click()
 
     def do_cancel(self) -> None:
         training = self.widget.training
@@ -241,7 +241,7 @@ class User:
         with ExitStack() as stack:
             for adata in adatas:
                 stack.enter_context(self.unchanged(adata))
-            self.widget.progress._cancel.click()
+            self.widget.trainer.progress._cancel.click()
         assert self.widget.training is None
         if training is not None:
             self.qtbot.waitUntil(lambda: not training.alive, timeout=20_000)
@@ -254,7 +254,7 @@ class User:
         widget = self.widget
         if widget.training is not None:
             self.qtbot.waitUntil(
-                lambda: widget.progress.can_stop or widget.training is None, timeout=60_000
+                lambda: widget.trainer.progress.can_stop or widget.training is None, timeout=60_000
             )
             widget.stop()
             self.qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
@@ -303,18 +303,18 @@ class User:
         if isinstance(layer, Points):
             layer.selected_data = {label}
         else:
-            self.widget._link._picked(join.rows([label]))
-        (row,) = np.flatnonzero(self.widget._selected)
+            self.widget.cells._link._picked(join.rows([label]))
+        (row,) = np.flatnonzero(self.widget.cells.selected)
         assert join.ids[row] == label
 
     def do_select_nothing(self) -> None:
-        self.widget.clear_button.click()
+        self.widget.cells.clear_button.click()
 
     def do_zoom_to(self) -> None:
-        self.widget.show_button.click()
+        self.widget.cells.show_button.click()
 
     def do_color_by(self) -> None:
-        box = self.widget.color_box
+        box = self.widget.cells.color_box
         box.setCurrentIndex(self.pick(range(box.count())))
         self.tell(box.currentText())
 
@@ -367,7 +367,7 @@ class User:
             table.view.clearSelection()
             table.view.selectRow(row)
             name = table.model.table["cell"].iloc[row]
-            assert self.adata.obs_names[self.widget._selected].tolist() == [name]
+            assert self.adata.obs_names[self.widget.cells.selected].tolist() == [name]
 
     def do_regions(self) -> None:
         box = self.widget.map.regions_box
@@ -427,7 +427,7 @@ class User:
             return []
         keep = np.random.default_rng(self.rng.randrange(100)).random(adata.n_obs) > 0.1
         adata._inplace_subset_obs(keep)
-        self.pick([self.widget.clear_button.click, self.widget._recolor, self.do_hover])()
+        self.pick([self.widget.cells.clear_button.click, self.widget._recolor, self.do_hover])()
         self.widget.select(np.array([0]))
         self.widget.select(np.array([0]))
         return [adata]
@@ -490,11 +490,13 @@ class User:
         known: list[Table] = widget.data.tables.find()
         assert table in known if known else table is None
         assert widget.data.table_box.currentText() == ("" if table is None else table.name)
-        assert widget.train_button.isEnabled() == (table is not None and widget.training is None)
-        assert widget.progress.isHidden() == (widget.training is None)
+        assert widget.trainer.train_button.isEnabled() == (
+            table is not None and widget.training is None
+        )
+        assert widget.trainer.progress.isHidden() == (widget.training is None)
         if table is not None:
-            assert widget._selected.shape == (table.adata.n_obs,)
-            assert widget.clear_button.isEnabled() == widget._selected.any()
+            assert widget.cells.selected.shape == (table.adata.n_obs,)
+            assert widget.cells.clear_button.isEnabled() == widget.cells.selected.any()
 
     def check_join(self) -> None:
         data = self.widget.data
@@ -528,7 +530,7 @@ class User:
                 # Not the table's own.
                 assert features <= {"cell", "note"}
         join, layer = widget.data.join, widget.data.layer
-        marked = {int(i) for i in join.ids[join.joined & widget._selected]} if join else set()
+        marked = {int(i) for i in join.ids[join.joined & widget.cells.selected]} if join else set()
         if isinstance(layer, Points) and join:
             assert set(layer.selected_data) == marked
         marks = [other for other in drawn if other.name.startswith(HIGHLIGHT)]
@@ -538,7 +540,11 @@ class User:
 
     def check_colors(self) -> None:
         widget = self.widget
-        mode, layer, join = widget.color_box.currentText(), widget.data.layer, widget.data.join
+        mode, layer, join = (
+            widget.cells.color_box.currentText(),
+            widget.data.layer,
+            widget.data.join,
+        )
         for other in [*self.layers, *self.aside]:
             if other is not layer or join is None or mode == "as it was":
                 assert self._has_own_colors(other), other.name

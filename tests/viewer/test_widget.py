@@ -92,9 +92,9 @@ def test_an_empty_viewer_says_what_to_do_next(open_widget: Open):
     widget = open_widget()
     assert any("Open a .h5ad, or attach an AnnData to a layer" in text for text in texts(widget))
     assert any("File ▸ Open Sample ▸ Centroid-Encoder" in text for text in texts(widget))
-    assert not widget.train_button.isEnabled()
+    assert not widget.trainer.train_button.isEnabled()
     assert not widget.keep.save_button.isEnabled()
-    assert not widget.color_box.isEnabled()
+    assert not widget.cells.color_box.isEnabled()
     widget.train()
     assert widget.training is None
     assert widget.message.text() == "There is no table to train on."
@@ -104,7 +104,7 @@ def test_a_table_without_a_map_says_what_to_do_next(widget: CentroidEncoderWidge
     assert "120 cells; 0 without a label in the image; 0 labels without a row" in texts(widget)
     assert "No map yet.\n\nChoose the labels and press Train." in texts(widget)
     assert not any("Open a .h5ad" in text for text in texts(widget))
-    assert widget.train_button.isEnabled()
+    assert widget.trainer.train_button.isEnabled()
     assert not widget.keep.copy_button.isEnabled()
     assert widget.form.label_key.value == "cell_type"
 
@@ -156,7 +156,7 @@ def test_what_the_reader_opens_is_chosen_with_its_points(
     assert widget.data.layer is layer
     assert "120 cells; 1 without a point in the layer; 0 points without a row" in texts(widget)
     train(widget)
-    widget.color_box.setCurrentText("label")
+    widget.cells.color_box.setCurrentText("label")
     colors = dict(zip(layer.metadata["adata"].obs["cell_type"].cat.categories,
                       widget.map.canvas.map._colors, strict=True))  # fmt: skip
     expected = [colors[name] for name in np.delete(cells.obs["cell_type"].to_numpy(), 5)]
@@ -272,16 +272,16 @@ def test_the_map_unfolds_live_and_stop_keeps_it(
     assert [panel.title for panel in scenes[0].panels] == [
         "training cells (n = 96)", "held-out cells (n = 24)",
     ]  # fmt: skip
-    assert any("train, epoch" in text and "loss" in text for text in texts(widget.progress))
-    assert widget.progress.isVisible()
-    assert not widget.train_button.isEnabled()
+    assert any("train, epoch" in text and "loss" in text for text in texts(widget.trainer.progress))
+    assert widget.trainer.progress.isVisible()
+    assert not widget.trainer.train_button.isEnabled()
     assert "X_ce" not in cells.obsm
 
-    widget.progress._stop.click()
+    widget.trainer.progress._stop.click()
     qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
     epochs = len(cells.uns["ce"]["history"])
     assert 0 < epochs < 100_000
-    assert not widget.progress.isVisible()
+    assert not widget.trainer.progress.isVisible()
     assert np.array_equal(widget.map.canvas.map.scene.points, cells.obsm["X_ce"])
     assert f"stopped by hand after epoch {epochs}" in widget.keep.script()
 
@@ -296,7 +296,7 @@ def test_cancel_leaves_everything_as_it_was(
         widget.train()
         qtbot.waitUntil(lambda: widget.map.canvas.map.scene is not None, timeout=60_000)
         thread = widget.training._worker
-        widget.progress._cancel.click()
+        widget.trainer.progress._cancel.click()
         assert widget.training is None
         qtbot.waitUntil(lambda: not thread.is_running, timeout=10_000)
         qtbot.wait(50)
@@ -352,12 +352,12 @@ def test_errors_are_one_readable_line(
         else:
             adata.obs["cell_type"] = labels
         with unchanged(adata):
-            widget.train_button.click()
+            widget.trainer.train_button.click()
         assert widget.training is None
         assert re.fullmatch(message, widget.message.text())
         assert widget.message.isVisible()
         assert notified[-1].message == widget.message.text()
-        assert widget.train_button.isEnabled()
+        assert widget.trainer.train_button.isEnabled()
     assert len(notified) == len(cases)
     # That would come with a traceback.
     assert not any(isinstance(note, ErrorNotification) for note in notified)
@@ -412,7 +412,7 @@ def test_an_error_in_the_thread_is_shown(
         qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
     assert widget.message.text()
     assert [note.severity for note in notified] == [NotificationSeverity.ERROR]
-    assert widget.train_button.isEnabled()
+    assert widget.trainer.train_button.isEnabled()
 
 
 # -- results that are there ----------------------------------------------------------------------
@@ -469,7 +469,7 @@ def test_a_result_of_three_dimensions_is_not_drawn(
     add_cells()
     widget = open_widget()
     assert "This map does not have two dimensions.\n\nTrain one that has." in texts(widget)
-    assert entries(widget.color_box) == ["as it was", "label"]
+    assert entries(widget.cells.color_box) == ["as it was", "label"]
     train(widget)
     assert cells.obsm["X_ce"].shape == (120, 2)
     assert widget.map.canvas.isVisible()
@@ -483,7 +483,7 @@ def test_colors_are_the_same_everywhere(
 ):
     layer = viewer.layers["nuclei"]
     before = layer.colormap
-    trained.color_box.setCurrentText("label")
+    trained.cells.color_box.setCurrentText("label")
     trained.classes.color_changed.emit(1, "#123456")
     assert list(cells.uns["cell_type_colors"])[1] == "#123456"
     colors = np.array(cells.uns["cell_type_colors"])
@@ -491,7 +491,7 @@ def test_colors_are_the_same_everywhere(
     lines = trained.map.canvas.map._panels[0].lines
     assert [to_hex(line.get_color()) for line in lines[:3]] == list(colors)
     assert colors_of(layer, cells.obs["cell_id"]) == list(colors[cells.obs["cell_type"].cat.codes])
-    trained.color_box.setCurrentText("as it was")
+    trained.cells.color_box.setCurrentText("as it was")
     assert layer.colormap is before
 
 
@@ -506,19 +506,19 @@ def test_layers_can_be_colored_by(trained: CentroidEncoderWidget, viewer: Viewer
         "held-out error": np.where(test, right, 2),
     }
     for mode, group in groups.items():
-        trained.color_box.setCurrentText(mode)
+        trained.cells.color_box.setCurrentText(mode)
         together = pd.crosstab(
             np.array(colors_of(layer, cells.obs["cell_id"])), np.asarray(group)
         ).to_numpy()
         # One colour for each group, one group for each colour.
         assert (np.count_nonzero(together, axis=0) == 1).all()
         assert (np.count_nonzero(together, axis=1) == 1).all()
-    trained.color_box.setCurrentText("position in the map")
+    trained.cells.color_box.setCurrentText("position in the map")
     assert len(set(colors_of(layer, cells.obs["cell_id"]))) > 10
-    assert trained.color_text.isVisible()
-    trained.color_box.setCurrentText("as it was")
+    assert trained.cells.color_text.isVisible()
+    trained.cells.color_box.setCurrentText("as it was")
     assert layer.colormap is before
-    assert not trained.color_text.isVisible()
+    assert not trained.cells.color_text.isVisible()
 
 
 def test_a_selection_in_the_map_marks_the_layer_and_back(
@@ -533,13 +533,13 @@ def test_a_selection_in_the_map_marks_the_layer_and_back(
     assert set(marked) == set(cells.obs["cell_id"].iloc[rows])
     assert viewer.layers.selection.active is layer
     before = viewer.scene.camera.zoom, viewer.scene.camera.center
-    trained.show_button.click()
+    trained.cells.show_button.click()
     assert (viewer.scene.camera.zoom, viewer.scene.camera.center) != before
-    trained.clear_button.click()
+    trained.cells.clear_button.click()
     assert list(viewer.layers) == [layer]
     assert "No cell selected" in texts(trained)
 
-    trained._link._picked(np.array([5]))
+    trained.cells._link._picked(np.array([5]))
     assert "1 cell selected" in texts(trained)
     marked = [panel.selected.get_xydata() for panel in trained.map.canvas.map._panels]
     assert np.array_equal(np.concatenate(marked), cells.obsm["X_ce"][[5]].astype(float))
@@ -561,7 +561,7 @@ def test_a_misplaced_cell_is_gone_to(
     for row in (0, 4):
         widget.misplaced.view.selectRow(row)
         name = table.index[row]
-        assert adata.obs_names[np.flatnonzero(widget._selected)].tolist() == [name]
+        assert adata.obs_names[np.flatnonzero(widget.cells.selected)].tolist() == [name]
         middle = pixel(layer, adata.obs["cell_id"][name])
         assert np.allclose(viewer.scene.camera.center[1:], middle, atol=1)
         assert widget.misplaced.label_box.currentText() == table["region"].iloc[row]

@@ -266,6 +266,26 @@ class _Step:
         return pd.Categorical.from_codes(new, categories, ordered=labels.ordered)
 
 
+class Relabelings:
+    """All relabellings of a session, so that each goes on where it was left."""
+
+    def __init__(self) -> None:
+        # By identity: AnnData has no hash. Each relabelling keeps its own alive.
+        self._known: dict[tuple[int, str], Relabeling] = {}
+
+    def of(self, adata: AnnData, label_key: str) -> Relabeling:
+        """Return the relabelling of a column, or of the one that its labels were written to."""
+        for (adata_id, _), known in self._known.items():
+            if adata_id == id(adata) and label_key in (known.column, known.label_key):
+                return known
+        # Or go on with that of an earlier day.
+        column = f"{label_key}_relabeled"
+        return self._known.setdefault(
+            (id(adata), label_key),
+            Relabeling(adata, label_key, column if column in adata.obs else None),
+        )
+
+
 class _Command(QUndoCommand):
     """A step on Qt's stack, which has been done when it gets there."""
 

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from napari.utils.notifications import show_error, show_info
+from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
 from qtpy.QtCore import QEvent, Qt, QTimer
 from qtpy.QtWidgets import (
-    QComboBox,
-    QHBoxLayout,
-    QLabel,
-    QPushButton,
     QScrollArea,
     QSplitter,
     QTabWidget,
@@ -31,17 +26,16 @@ from centroid_encoder import tl
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
 from centroid_encoder.tl._result import Result, read_result
 from centroid_encoder.viewer import _colorings as colorings
+from centroid_encoder.viewer._cells_panel import CellsPanel
 from centroid_encoder.viewer._classes import ClassRow, ClassTable
 from centroid_encoder.viewer._data_panel import DataPanel
 from centroid_encoder.viewer._figure import Style
-from centroid_encoder.viewer._form import TrainingForm
-from centroid_encoder.viewer._keep import KeepRow, Recipe
-from centroid_encoder.viewer._link import LayerLink
+from centroid_encoder.viewer._keep import KeepRow
 from centroid_encoder.viewer._map_panel import MapPanel
-from centroid_encoder.viewer._message import Message, sentence
+from centroid_encoder.viewer._message import sentence
 from centroid_encoder.viewer._misplaced import MisplacedTable
-from centroid_encoder.viewer._progress import ProgressRow
-from centroid_encoder.viewer._relabel import Relabeling
+from centroid_encoder.viewer._relabel import Relabeling, Relabelings
+from centroid_encoder.viewer._training_panel import TrainingPanel
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -49,6 +43,7 @@ if TYPE_CHECKING:
     from napari.viewer import Viewer
 
     from centroid_encoder.core.training import Report
+    from centroid_encoder.viewer._keep import Recipe
     from centroid_encoder.viewer._tables import Table
     from centroid_encoder.viewer._training import Training
 
@@ -56,7 +51,6 @@ NO_TABLE = (
     "No table yet.\n\nOpen a .h5ad above, or a sample:\nFile ▸ Open Sample ▸ Centroid-Encoder"
 )
 NO_RESULT = "No map yet.\n\nChoose the labels and press Train."
-NO_COLORS = "as it was"
 WIDTH = 410
 """Pixels below which something would be cut off."""
 OTHER_LABELS = "This is the map of"
@@ -81,8 +75,6 @@ class CentroidEncoderWidget(QWidget):
         That viewer.
     result
         What is drawn, or None.
-    training
-        The training that runs, or None.
     """
 
     def __init__(self, napari_viewer: Viewer) -> None:
@@ -90,29 +82,16 @@ class CentroidEncoderWidget(QWidget):
         # napari hands plugins a proxy, which is not the viewer where identity matters.
         self.viewer: Viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
         self.result: Result | None = None
-        self.training: Training | None = None
-        self._trained: Table | None = None
         self._frame_colors: list[str] | None = None
-        self._link: LayerLink | None = None
-        self._colored: colorings.Coloring | None = None
-        self._selected = np.empty(0, dtype=bool)
-        self._cells = pd.Index([])
-        self._relabelings: dict[tuple[int, str], Relabeling] = {}
+        self._obs_names = pd.Index([])
+        self._relabelings = Relabelings()
         self._connected = False
-        # With the window, Qt takes the widget away unasked; a thread must not train on for nobody.
-        self._running: list[Training] = []
-        self.destroyed.connect(partial(_cancel_all, self._running))
-
         self.data = DataPanel(self.viewer)
-        self.form = TrainingForm()
-        self.train_button = QPushButton("Train")
-        self.progress = ProgressRow()
-        self.message = Message()
+        self.trainer = TrainingPanel()
+        self.form = self.trainer.form
+        self.message = self.trainer.message
         self.map = MapPanel()
-        self.color_box = QComboBox()
-        self.selection_text = QLabel()
-        self.show_button = QPushButton("Zoom to")
-        self.clear_button = QPushButton("Clear")
+        self.cells = CellsPanel()
         self.classes = ClassTable()
         self.misplaced = MisplacedTable()
         self.keep = KeepRow()
@@ -148,133 +127,53 @@ class CentroidEncoderWidget(QWidget):
 
     # -- training --------------------------------------------------------------------------------
 
+    @property
+    def training(self) -> Training | None:
+        """The training that runs, or None."""
+        return self.trainer.training
+
     def train(self) -> None:
         """Train on the table that is chosen; one training at a time."""
-        from centroid_encoder.tl._run import Run
-        from centroid_encoder.viewer._training import Training
-
-        if self.training is not None:
-            return
-        self._keep_up()
-        table, label_key = self.data.table, self.form.label_key.value
-        if table is None or label_key is None:
-            self.message.say(
-                "There is no table to train on." if table is None else "Choose the labels first.",
-                "error",
-            )
-            return
-        self.message.say("")
-        parameters = self.form.parameters()
-        warnings = _Warnings()
-        logger.addHandler(warnings)
-        try:
-            run = Run(table.adata, label_key, **parameters)
-        except Exception as error:
-            self._say_error(error)
-            return
-        finally:
-            logger.removeHandler(warnings)
-        self.message.say(" ".join(warnings.texts), "warning")
-        relabeling = self._relabeling()
-        self._recipe = Recipe(
-            label_key,
-            parameters,
-            relabeled=relabeling is not None and relabeling.column == label_key,
-        )
-        self._trained, self._stopped = table, False
-        self.training = Training(run)
-        self._running.append(self.training)
-        self.training.reported.connect(self._on_report)
-        self.training.finished.connect(self._on_finished)
-        self.training.failed.connect(self._on_failed)
-        self.train_button.setEnabled(False)
-        self.form.fold()
-        self.progress.begin(f"{table.name}, {label_key}")
-        self.training.start()
+        if self.training is None:
+            self._keep_up()
+            self.trainer.train(self.data.table, self._relabeled)
 
     def stop(self) -> None:
         """End the training and keep the best map so far."""
-        if self.training is not None:
-            self.training.stop()
-            self._stopped = True
+        self.trainer.stop()
 
     def cancel(self) -> None:
         """End the training and leave everything as it was."""
-        if self.training is not None:
-            self.training.cancel()
-            self._end_training()
-            self.message.say("Cancelled; nothing has changed.")
+        self.trainer.cancel()
 
-    def _on_report(self, report: Report) -> None:
-        training = self.training
+    def _on_frame(self, report: Report) -> None:
+        training, table = self.trainer.training, self.trainer.table
         if training is None:
             return
-        self.progress.report(report)
-        if report.embedding is None:
-            return
-        table = self._trained
         if table is None or table is not self.data.table:
             training.drawn()
             return
-        self.map.show_report(training.run, report, self._live_colors(table))
+        self.map.show_report(training.run, report, self._live_colors(table, training))
 
-    def _live_colors(self, table: Table) -> list[str]:
+    def _live_colors(self, table: Table, training: Training) -> list[str]:
         """Return the colours of the classes that are trained on, found once for all frames."""
         if self._frame_colors is None:
-            assert self.training is not None
-            label_key = self._recipe.label_key
+            label_key, obs = self.trainer.label_key, table.adata.obs
             # The labels may have changed meanwhile.
-            colors = label_colors(table.adata, label_key) if label_key in table.adata.obs else {}
-            classes = self.training.run.classes
-            self._frame_colors = [colors.get(name, colorings.GREY) for name in classes]
+            gone = label_key is None or label_key not in obs
+            colors = {} if gone else label_colors(table.adata, str(label_key))
+            self._frame_colors = [colors.get(name, colorings.GREY) for name in training.run.classes]
         return self._frame_colors
 
-    def _on_finished(self) -> None:
-        training, table = self.training, self._trained
-        if training is None or table is None:
-            return
-        key = training.run.key
-        try:
-            training.run.write(table.adata)
-            table.publish(key)
-        except Exception as error:
-            self._end_training()
-            self._say_error(error)
-            return
-        recipe = self._recipe
-        if self._stopped:
-            epochs = len(table.adata.uns[key]["history"])
-            recipe = replace(recipe, stopped_after=epochs)
+    def _on_finished(self, table: Table, key: str, recipe: Recipe) -> None:
         self.keep.remember(table, key, recipe)
-        self._end_training()
         if table is self.data.table:
             self._offer_columns()
 
-    def _on_failed(self, error: Exception) -> None:
-        from centroid_encoder.core.training import StoppedTooEarly
-
-        self._end_training()
-        if isinstance(error, StoppedTooEarly):
-            self.message.say("Stopped before the first epoch was over; nothing has changed.")
-        else:
-            self._say_error(error)
-
-    def _end_training(self) -> None:
-        self.training = self._trained = None
-        self._running.clear()
+    def _on_ended(self) -> None:
         self._frame_colors = None
-        self.progress.end()
-        self.train_button.setEnabled(True)
         # A live frame must not outlive its training.
         self._show_result()
-
-    def _say_error(self, error: Exception) -> None:
-        logger.debug("training failed", exc_info=error)
-        text = sentence(error)
-        if where := self.form.point_to(text):
-            text += f" ({where})"
-        self.message.say(text, "error")
-        show_error(text)
 
     # -- what is shown ---------------------------------------------------------------------------
 
@@ -287,20 +186,20 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_table(self) -> None:
         table = self.data.table
-        self._unlink()
-        self._cells = pd.Index([]) if table is None else table.adata.obs_names
+        self.cells.unlink()
+        self._obs_names = pd.Index([]) if table is None else table.adata.obs_names
         self.message.say("")
         self.form.set_adata(
             None if table is None else table.adata, _trained_on(table, self.form.key)
         )
-        self._selected = np.zeros(0 if table is None else table.adata.n_obs, dtype=bool)
-        self.train_button.setEnabled(table is not None and self.training is None)
+        self.cells.selected = np.zeros(0 if table is None else table.adata.n_obs, dtype=bool)
+        self.trainer.train_button.setEnabled(table is not None and self.training is None)
         self._show_result()
 
     def _keep_up(self) -> bool:
         """Show the table anew if its cells have changed, which cannot be heard; tell whether."""
         table = self.data.table
-        if table is None or table.adata.obs_names.equals(self._cells):
+        if table is None or table.adata.obs_names.equals(self._obs_names):
             return False
         self.data.read_again()
         self.message.say("The cells of the table have changed; this is how they are now.")
@@ -420,7 +319,7 @@ class CentroidEncoderWidget(QWidget):
             classes = known if self.result is None else list(self.result.classes)
             set_label_color(table.adata, label_key, classes[code], color)
         except KeyError as error:
-            self._say_error(error)
+            self.trainer.say_error(error)
             return
         self._frame_colors = None
         self._show_classes()
@@ -435,91 +334,40 @@ class CentroidEncoderWidget(QWidget):
             # Those are rows of the cells that were there before.
             return
         table = self.data.table
-        n = 0 if table is None else table.adata.n_obs
-        if mode == "replace" or len(self._selected) != n:
-            self._selected = np.zeros(n, dtype=bool)
-        self._selected[rows] = mode != "remove"
+        self.cells.select(rows, mode, 0 if table is None else table.adata.n_obs)
         if self.result is not None and self.training is None:
-            self.map.canvas.select(self._selected)
-        chosen = np.flatnonzero(self._selected)
-        if self._link is not None:
-            self._link.highlight(chosen)
-        some = bool(len(chosen))
-        unit = "cell" if len(chosen) == 1 else "cells"
-        text = f"{len(chosen):,} {unit} selected" if some else "No cell selected"
-        self.selection_text.setText(text)
-        self.clear_button.setEnabled(some)
-        self.show_button.setEnabled(some and self._link is not None)
+            self.map.canvas.select(self.cells.selected)
         self._show_steps()
 
     def _on_chosen(self, rows: NDArray[np.intp]) -> None:
         """Go to cells that were chosen in the table."""
         self._select(rows, "replace")
-        self._zoom()
-
-    def _zoom(self) -> None:
-        if self._link is not None:
-            self._link.show(np.flatnonzero(self._selected))
+        self.cells.zoom()
 
     def _on_join(self) -> None:
-        self._unlink()
+        self.cells.unlink()
         data = self.data
         if data.layer is not None and data.join is not None:
-            self._link = LayerLink(self.viewer, data.layer, data.join, self._on_picked)
+            self.cells.link(self.viewer, data.layer, data.join, self._on_picked)
         self._offer_colorings()
         self._select(np.empty(0, dtype=np.intp), "add")
 
     def _on_picked(self, rows: NDArray[np.intp]) -> None:
         self._select(rows, "replace")
 
-    def _unlink(self) -> None:
-        self._colored = None
-        if self._link is not None:
-            self._link.close()
-            self._link = None
-
     def _offer_colorings(self) -> None:
-        before = self.color_box.currentText()
-        modes = [NO_COLORS, colorings.LABEL]
-        modes += colorings.NEED_RESULT if self.result is not None else ()
-        blocked = self.color_box.blockSignals(True)
-        self.color_box.clear()
-        self.color_box.addItems(modes)
-        self.color_box.setCurrentText(before if before in modes else NO_COLORS)
-        self.color_box.blockSignals(blocked)
-        self.color_box.setEnabled(self._link is not None)
+        self.cells.offer_colorings(of_result=self.result is not None)
         self._recolor()
 
     def _recolor(self) -> None:
         if self._keep_up():
             return
-        mode, table, label_key = self.color_box.currentText(), self.data.table, self._label_key
-        if self._link is None:
-            self._say_color("")
-            return
-        if mode == NO_COLORS or table is None or label_key is None:
-            self._uncolor()
-            self._say_color("")
-            return
+        table = self.data.table
+        adata = None if table is None else table.adata
         try:
-            chosen = colorings.coloring(mode, table.adata, label_key, self.result, self.map.regions)
-            if not chosen.looks_like(self._colored):
-                self._link.color(chosen.name, chosen.codes, chosen.colors)
-            self._colored = chosen
+            self.cells.recolor(adata, self._label_key, self.result, self.map.regions)
         except Exception as error:
-            self._uncolor()
-            self._say_error(error)
-            return
-        self._say_color(chosen.meaning)
-
-    def _uncolor(self) -> None:
-        self._colored = None
-        if self._link is not None:
-            self._link.uncolor()
-
-    def _say_color(self, meaning: str) -> None:
-        self.color_text.setText(meaning)
-        self.color_text.setVisible(bool(meaning))
+            self.trainer.say_error(error)
 
     # -- relabelling -----------------------------------------------------------------------------
 
@@ -527,22 +375,19 @@ class CentroidEncoderWidget(QWidget):
         table, label_key = self.data.table, self._label_key
         if table is None or label_key is None:
             return None
-        # Who relabels the relabelled column goes on in it.
-        for (adata_id, _), known in self._relabelings.items():
-            if adata_id == id(table.adata) and label_key in (known.column, known.label_key):
-                return known
-        # Or in that of an earlier day.
-        column = f"{label_key}_relabeled"
-        return self._relabelings.setdefault(
-            (id(table.adata), label_key),
-            Relabeling(table.adata, label_key, column if column in table.adata.obs else None),
-        )
+        return self._relabelings.of(table.adata, label_key)
+
+    @property
+    def _relabeled(self) -> str | None:
+        """Column that corrected labels are written to."""
+        relabeling = self._relabeling()
+        return None if relabeling is None else relabeling.column
 
     def _on_relabel(self, label: str) -> None:
         if self._keep_up():
             return
         relabeling = self._relabeling()
-        rows = np.flatnonzero(self._selected)
+        rows = np.flatnonzero(self.cells.selected)
         if relabeling is None or not len(rows):
             return
         if self._step("relabel", rows, label.strip() or None):
@@ -559,7 +404,7 @@ class CentroidEncoderWidget(QWidget):
             self._show_misplaced()
         except Exception as error:
             done = False
-            self._say_error(error)
+            self.trainer.say_error(error)
         self._offer_columns()
         self._show_steps()
         return done
@@ -574,7 +419,7 @@ class CentroidEncoderWidget(QWidget):
         self.misplaced.set_labels([str(name) for name in label_colors(table.adata, label_key)])
         stack = relabeling.stack
         self.misplaced.set_steps(
-            relabel=bool(self._selected.any()),
+            relabel=bool(self.cells.selected.any()),
             undo=stack.undoText() if stack.canUndo() else "",
             redo=stack.redoText() if stack.canRedo() else "",
         )
@@ -601,7 +446,7 @@ class CentroidEncoderWidget(QWidget):
             QTimer.singleShot(SETTLED, partial(import_module, WORKSHOP))
             if self.data.table is None:
                 self._on_table()
-            elif self._link is None:
+            elif not self.cells.linked:
                 self._on_join()
 
     def _detach(self) -> None:
@@ -610,7 +455,7 @@ class CentroidEncoderWidget(QWidget):
             if self.training is not None:
                 show_info("Centroid-Encoder was closed; its training is cancelled.")
             self.cancel()
-            self._unlink()
+            self.cells.unlink()
             self.data.disconnect_viewer()
             self.viewer.events.theme.disconnect(self._on_theme)
 
@@ -634,27 +479,12 @@ class CentroidEncoderWidget(QWidget):
             message.set_colors(kinds)
 
     def _lay_out(self) -> None:
-        self.train_button.setToolTip("Train a map of the cells that keeps their classes together")
-        self.color_box.setToolTip("What the colours of the layer's cells stand for")
-        self.color_text = QLabel()
-        self.color_text.setWordWrap(True)
-        self.show_button.setToolTip("Move the camera to the selected cells")
-        self.clear_button.setToolTip("Select no cells")
-
         top = QWidget()
         above = QVBoxLayout(top)
         above.setContentsMargins(0, 0, 0, 0)
         above.setSpacing(6)
-        for widget in (self.data, self.form, self.train_button, self.progress, self.message):
+        for widget in (self.data, self.trainer):
             above.addWidget(widget)
-
-        coloring = QHBoxLayout()
-        coloring.addWidget(QLabel("Colour layer by"))
-        coloring.addWidget(self.color_box, stretch=1)
-        selection = QHBoxLayout()
-        selection.addWidget(self.selection_text, stretch=1)
-        selection.addWidget(self.show_button)
-        selection.addWidget(self.clear_button)
 
         tabs = QTabWidget()
         tabs.addTab(self.classes, "Classes")
@@ -662,9 +492,7 @@ class CentroidEncoderWidget(QWidget):
         below = QWidget()
         beneath = QVBoxLayout(below)
         beneath.setContentsMargins(0, 0, 0, 0)
-        beneath.addLayout(coloring)
-        beneath.addWidget(self.color_text)
-        beneath.addLayout(selection)
+        beneath.addWidget(self.cells)
         beneath.addWidget(tabs, stretch=1)
 
         splitter = QSplitter(Qt.Orientation.Vertical)
@@ -700,16 +528,16 @@ class CentroidEncoderWidget(QWidget):
         self.data.join_changed.connect(self._on_join)
         self.form.label_key_changed.connect(self._on_label_key)
         self.form.key_added.changed.connect(lambda _: self._show_result())
-        self.train_button.clicked.connect(self.train)
-        self.progress.stop_requested.connect(self.stop)
-        self.progress.cancel_requested.connect(self.cancel)
+        self.trainer.train_button.clicked.connect(self.train)
+        self.trainer.framed.connect(self._on_frame)
+        self.trainer.finished.connect(self._on_finished)
+        self.trainer.ended.connect(self._on_ended)
         self.map.canvas.selection_made.connect(self._select)
         self.map.canvas.describe = self._describe
         self.map.regions_changed.connect(self._on_regions)
         self.map.canvas.canvas.mpl_connect("draw_event", self._on_drawn)
-        self.color_box.currentIndexChanged.connect(lambda _: self._recolor())
-        self.show_button.clicked.connect(self._zoom)
-        self.clear_button.clicked.connect(lambda: self._select(np.empty(0, np.intp), "replace"))
+        self.cells.mode_changed.connect(self._recolor)
+        self.cells.clear_requested.connect(lambda: self._select(np.empty(0, np.intp), "replace"))
         self.classes.shown_changed.connect(self.map.canvas.set_shown)
         self.classes.color_changed.connect(self._on_color)
         self.misplaced.cells_chosen.connect(self._on_chosen)
@@ -756,25 +584,8 @@ def _trained_on(table: Table | None, key: str) -> str | None:
     return label_key if table is not None and label_key in table.adata.obs else None
 
 
-def _cancel_all(running: list[Training], *_: object) -> None:
-    for training in running:
-        training.cancel()
-
-
 class _Content(QWidget):
     """All parts; a scroll area asks them for the least height, not for what they would like."""
 
     def hasHeightForWidth(self) -> bool:
         return False
-
-
-class _Warnings(logging.Handler):
-    """What would only be read in a terminal."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.texts: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        self.texts.append(text[0].upper() + text[1:] + ".")
