@@ -154,7 +154,6 @@ class User:
         self.rng = rng
         name = rng.choice(self.moves)
         self.done.append(f"{len(self.done)} {name.removeprefix('do_')}")
-        print(self.done[-1], flush=True)
         before = self.widget.training
         trained = self.widget.trainer.table
         checks = {}

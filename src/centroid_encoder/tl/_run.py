@@ -53,6 +53,8 @@ class Run:
         (n_obs,) index into `classes`; −1 for cells without a label or left out.
     train, held_out
         (n_obs,) masks.
+    obs_names
+        The cells.
     kept
         (n_obs,) mask of the cells that take part: the rows of a report's embedding.
     """
@@ -99,7 +101,7 @@ class Run:
         self.train = (self.codes >= 0) & ~self.held_out
         self.kept = ~features.left_out
         self._labels = labels
-        self._obs_names = adata.obs_names
+        self.obs_names = adata.obs_names
         self._names = features.names
         self._X = fill_missing(
             features.X if self.kept.all() else features.X[self.kept], self.train[self.kept]
@@ -154,7 +156,7 @@ class Run:
         """
         if self._results is None:
             raise RuntimeError("nothing to write: the training has not ended")
-        if not adata.obs_names.equals(self._obs_names):
+        if not adata.obs_names.equals(self.obs_names):
             raise ValueError(
                 "the cells of adata have changed since the training began: its results, which "
                 "belong to the cells that were there, are not written"

@@ -78,8 +78,9 @@ class LayerLink:
         self.viewer.layers.events.removed.disconnect(self._on_removed)
         if isinstance(self.layer, Points):
             self.layer.selected_data.events.items_changed.disconnect(self._on_points_selected)
-        self.uncolor()
+        # Marks first: see `uncolor`.
         self.highlight(np.empty(0, dtype=np.intp))
+        self.uncolor()
 
     # -- colours ---------------------------------------------------------------------------------
 
@@ -107,9 +108,11 @@ class LayerLink:
 
     def uncolor(self) -> None:
         """Give the layer its own colours back."""
+        # In this order: new colours of a layer and then another one gone before it was drawn, that
+        # ends the process in OpenGL if it was the only other one.
+        self._drop("_classes")
         take_back(self.layer, self._lent)
         self._lent = None
-        self._drop("_classes")
 
     def _color_labels(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         palette = [*map(to_rgba, colors), TRANSPARENT]

@@ -150,7 +150,9 @@ class CentroidEncoderWidget(QWidget):
         training, table = self.trainer.training, self.trainer.table
         if training is None:
             return
-        if table is None or table is not self.data.table:
+        # Rows of a frame are those of the cells that were there when the training began.
+        there = table is not None and table.adata.obs_names.equals(training.run.obs_names)
+        if table is None or table is not self.data.table or not there:
             training.drawn()
             return
         self.map.show_report(training.run, report, self._live_colors(table, training))
