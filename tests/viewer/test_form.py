@@ -199,24 +199,24 @@ def test_a_column_that_is_gone_can_still_be_clicked_at(form: TrainingForm, table
 
 
 @pytest.mark.parametrize(
-    ("error", "where"),
+    ("error", "said"),
     [
-        ("Pass missing='drop' to leave these cells out", "Advanced ▸ Missing values"),
-        ("test_size must be a share in [0, 1); got 2", "Advanced ▸ Held out"),
-        ("3 labeled cells have no value in obs['donor']", "Advanced ▸ Hold out whole"),
-        ("key_added must not hold '/'", "Advanced ▸ Store as"),
-        ("no cell of obs['cell_type'] has a label", ""),
-        ("the file missing_values.txt has no devices", ""),
+        ("It has 3 NaN. Pass missing='drop' to …", "It has 3 NaN. Choose under *Missing values."),
+        ("test_size must be a share.", "test_size must be a share. (*Held out)"),
+        ("No value in obs['donor'].", "No value in obs['donor']. (*Hold out whole)"),
+        ("key_added must not hold '/'.", "key_added must not hold '/'. (*Store as)"),
+        ("No cell of obs['cell_type'] has a label.", None),
+        ("The file missing_values.txt has no devices.", None),
     ],
 )
 def test_errors_are_said_where_they_can_be_mended(
-    form: TrainingForm, table: AnnData, error: str, where: str
+    form: TrainingForm, table: AnnData, error: str, said: str | None
 ):
     form.set_adata(table)
     form.group_key.value = "donor"
     form.fold()
-    assert form.point_to(error) == where
-    assert form.advanced.isExpanded() == bool(where)
+    assert form.mend(error) == (error if said is None else said.replace("*", "Advanced ▸ "))
+    assert form.advanced.isExpanded() == (said is not None)
 
 
 def test_labels_among_the_features_are_not_learned_from(form: TrainingForm):

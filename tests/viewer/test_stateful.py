@@ -23,7 +23,7 @@ from anndata import AnnData
 from matplotlib.colors import to_hex
 from napari.layers import Labels, Layer, Points
 from napari.utils.notifications import ErrorNotification, notification_manager
-from qtpy.QtCore import QPoint, Qt
+from qtpy.QtCore import QItemSelectionModel, QPoint, Qt
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication
 
@@ -94,6 +94,9 @@ class User:
 
     def bring(self, make_cells: Callable[..., AnnData], image_of: Callable[..., Any]) -> None:
         """Add layers and tables of every kind."""
+        # Nothing is asked of what napari draws, and Mesa's software renderer does not survive
+        # thousands of labels layers that come, go and change colours, with or without the widget.
+        self.viewer.window._qt_viewer.canvas.native.setUpdatesEnabled(False)
         for i, name in enumerate(("attached", "partly", "notebook", "points")):
             adata = make_cells(n_classes=3 + i % 2, n_obs=60 + 10 * i)
             n = adata.n_obs
@@ -363,8 +366,12 @@ class User:
         )
         if table.model.rowCount():
             row = self.pick(range(table.model.rowCount()))
-            table.view.clearSelection()
-            table.view.selectRow(row)
+            # `selectRow` asks which keys are held down, and Qt keeps those of the last lasso.
+            table.view.selectionModel().select(
+                table.model.index(row, 0),
+                QItemSelectionModel.SelectionFlag.ClearAndSelect
+                | QItemSelectionModel.SelectionFlag.Rows,
+            )
             name = table.model.table["cell"].iloc[row]
             assert self.adata.obs_names[self.widget.cells.selected].tolist() == [name]
 
@@ -571,7 +578,13 @@ class User:
             assert set(widget.misplaced.model.table["cell"]) == set(cells.index)
         if scene is not None:
             assert len(scene.points) == self.adata.n_obs
-            assert len(widget.map.canvas.map.shown) == scene.n_classes
+            legend = {row.name: on for row, on in zip(*self._legend(), strict=True)}
+            drawn = dict(zip(widget.map.class_names, widget.map.canvas.map.shown, strict=True))
+            assert len(drawn) == scene.n_classes
+            assert drawn == (legend if list(legend) == list(drawn) else dict.fromkeys(drawn, True))
+
+    def _legend(self) -> tuple[Any, Any]:
+        return self.widget.classes.model.rows, self.widget.classes.shown
 
     def _colors(self, layer: Layer) -> Any:
         return layer.face_color.copy() if isinstance(layer, Points) else layer.colormap

@@ -718,3 +718,16 @@ def test_results_are_merged_into_features(
     widget.data.refresh()
     assert widget.result is not None
     assert np.array_equal(widget.map.canvas.map.scene.points, adata.obsm["X_ce"])
+
+
+def test_an_error_goes_when_its_setting_changes(
+    open_widget: Open, make_cells: Callable[..., AnnData]
+):
+    adata = make_cells()
+    adata.X[3, 2] = np.nan
+    widget = open_widget()
+    widget.show_table(adata, label_key="cell_type")
+    widget.trainer.train_button.click()
+    assert widget.message.text().endswith("Choose under Advanced ▸ Missing values.")
+    widget.form.missing.value = "leave these cells out"
+    assert not widget.message.text()

@@ -44,6 +44,8 @@ class TrainingForm(QWidget):
 
     label_key_changed = Signal(object)
     """The label column, or None."""
+    setting_changed = Signal()
+    """The user changed what or how to train."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -153,6 +155,8 @@ class TrainingForm(QWidget):
         layout.addWidget(self.advanced)
         self.label_key.changed.connect(self._on_label_key)
         self.auto_epochs.changed.connect(self._on_auto_epochs)
+        for field in (*self.fields.values(), self.features):
+            field.changed.connect(self._on_setting)
 
     @property
     def fields(self) -> dict[str, ValueWidget[Any]]:
@@ -255,16 +259,19 @@ class TrainingForm(QWidget):
             return False
         return np.array_equal(adata[:, key].to_df()[key], adata.obs[key])
 
-    def point_to(self, error: str) -> str:
-        """Unfold the advanced part if an error can be mended there; return where, or nothing."""
+    def mend(self, error: str) -> str:
+        """Add to an error where in the form it can be mended, and unfold that part."""
         for name, field in self.fields.items():
             # By the parameter's name, or by the column that was chosen with it.
             chosen = name == "group_key" and f"obs[{field.value!r}]" in error
             if chosen or re.search(rf"\b{name}\b", error):
                 self.advanced.expand(animate=False)
                 field.native.setFocus()
-                return f"Advanced ▸ {field.label}"
-        return ""
+                where = f"Advanced ▸ {field.label}"
+                # What Python would be told.
+                fault, advice, _ = error.partition(f" Pass {name}=")
+                return f"{fault} Choose under {where}." if advice else f"{error} ({where})"
+        return error
 
     def set_icon_color(self, color: str) -> None:
         """Follow a theme."""
@@ -285,6 +292,10 @@ class TrainingForm(QWidget):
                 names = [name for name in column.cat.categories if isinstance(name, str)]
         _offer(self.unlabeled_category, [NONE, *names], self.unlabeled_category.value)
         self.label_key_changed.emit(key)
+
+    def _on_setting(self) -> None:
+        if not self._filling:
+            self.setting_changed.emit()
 
     def _on_auto_epochs(self, auto: bool) -> None:
         self.max_epochs.enabled = not auto

@@ -61,6 +61,8 @@ class MapPanel(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(self._stack)
+        self.class_names: list[str] = []
+        """Classes that are drawn."""
         self._shown: tuple[AnnData, Result] | None = None
         self._colors: list[str] = []
         self._limits: NDArray[np.floating] | None = None
@@ -78,6 +80,7 @@ class MapPanel(QWidget):
     def clear(self, text: str) -> None:
         """Show no map but a text that says what to do next."""
         self._shown = self._limits = None
+        self.class_names = []
         self.canvas.clear()
         self._empty.setText(text)
         self._stack.setCurrentWidget(self._empty)
@@ -90,12 +93,14 @@ class MapPanel(QWidget):
     def show_result(self, adata: AnnData, result: Result, colors: list[str]) -> None:
         """Draw what is stored in an AnnData."""
         self._shown, self._colors, self._limits = (adata, result), colors, None
+        self.class_names = [str(name) for name in result.classes]
         self._redraw()
 
     def show_report(self, run: Run, report: Report, colors: list[str]) -> None:
         """Draw a frame of a training that runs."""
         assert report.embedding is not None
         self._shown = None
+        self.class_names = [str(name) for name in run.classes]
         points = np.full((len(run.kept), 2), np.nan, dtype=np.float32)
         points[run.kept] = report.embedding
         limits = self._steady(panel_limits(report.embedding))

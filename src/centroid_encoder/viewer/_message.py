@@ -12,20 +12,26 @@ Kind = Literal["info", "warning", "error"]
 
 
 class Message(QLabel):
-    """Text below a part of the widget; gone when there is nothing to say."""
+    """Text below a part of the widget; gone when there is nothing to say.
+
+    Attributes
+    ----------
+    kind
+        ``"info"``, ``"warning"`` or ``"error"``.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setWordWrap(True)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._kind: Kind = "info"
+        self.kind: Kind = "info"
         self._colors: dict[str, str] = {}
         self.hide()
 
     def say(self, text: str, kind: Kind = "info") -> None:
         """Show a text, or nothing."""
-        self._kind = kind
+        self.kind = kind
         self.setText(text)
         self.setVisible(bool(text))
         self._paint()
@@ -36,7 +42,7 @@ class Message(QLabel):
         self._paint()
 
     def _paint(self) -> None:
-        color = self._colors.get(self._kind)
+        color = self._colors.get(self.kind)
         self.setStyleSheet(f"color: {color};" if color else "")
 
 

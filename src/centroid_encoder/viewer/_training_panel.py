@@ -66,6 +66,7 @@ class TrainingPanel(QWidget):
         layout.setSpacing(6)
         for widget in (self.form, self.train_button, self.progress, self.message):
             layout.addWidget(widget)
+        self.form.setting_changed.connect(self._on_setting)
         self.progress.stop_requested.connect(self.stop)
         self.progress.cancel_requested.connect(self.cancel)
 
@@ -120,6 +121,10 @@ class TrainingPanel(QWidget):
         self.progress.begin(f"{table.name}, {label_key}")
         self.training.start()
 
+    def set_ready(self, ready: bool) -> None:
+        """Say whether there is something to train on."""
+        self.train_button.setEnabled(ready and self.training is None)
+
     def stop(self) -> None:
         """End the training and keep the best map so far."""
         if self.training is not None:
@@ -136,11 +141,14 @@ class TrainingPanel(QWidget):
     def say_error(self, error: Exception) -> None:
         """Say what went wrong, and where in the form it can be mended."""
         logger.debug("failed", exc_info=error)
-        text = sentence(error)
-        if where := self.form.point_to(text):
-            text += f" ({where})"
+        text = self.form.mend(sentence(error))
         self.message.say(text, "error")
         show_error(text)
+
+    def _on_setting(self) -> None:
+        # What was wrong may be mended now; Train will tell.
+        if self.message.kind == "error":
+            self.message.say("")
 
     def _on_report(self, report: Report) -> None:
         if self.training is not None:
@@ -179,7 +187,6 @@ class TrainingPanel(QWidget):
         self.training = self.table = self._recipe = None
         self._running.clear()
         self.progress.end()
-        self.train_button.setEnabled(True)
         self.ended.emit()
 
 

@@ -156,6 +156,7 @@ class CentroidEncoderWidget(QWidget):
             training.drawn()
             return
         self.map.show_report(training.run, report, self._live_colors(table, training))
+        self._on_shown(self.classes.shown)
 
     def _live_colors(self, table: Table, training: Training) -> list[str]:
         """Return the colours of the classes that are trained on, found once for all frames."""
@@ -174,6 +175,7 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_ended(self) -> None:
         self._frame_colors = None
+        self.trainer.set_ready(self.data.table is not None)
         # A live frame must not outlive its training.
         self._show_result()
 
@@ -195,7 +197,7 @@ class CentroidEncoderWidget(QWidget):
             None if table is None else table.adata, _trained_on(table, self.form.key)
         )
         self.cells.selected = np.zeros(0 if table is None else table.adata.n_obs, dtype=bool)
-        self.trainer.train_button.setEnabled(table is not None and self.training is None)
+        self.trainer.set_ready(table is not None)
         self._show_result()
 
     def _keep_up(self) -> bool:
@@ -276,6 +278,7 @@ class CentroidEncoderWidget(QWidget):
                 for name, color in colors.items()
             ]
         self.classes.set_classes(rows)
+        self._on_shown(self.classes.shown)
 
     def _show_misplaced(self) -> None:
         table, result = self.data.table, self.result
@@ -309,6 +312,14 @@ class CentroidEncoderWidget(QWidget):
         self._show_classes()
         self._recolor()
         self._show_steps()
+
+    def _on_shown(self, shown: NDArray[np.bool_]) -> None:
+        """Switch classes on and off in the map; all are on while it shows those of other labels."""
+        names = self.map.class_names
+        legend = [row.name for row in self.classes.model.rows]
+        shown = shown if legend == names else np.ones(len(names), dtype=bool)
+        if names and not np.array_equal(shown, self.map.canvas.map.shown):
+            self.map.canvas.set_shown(shown)
 
     def _on_color(self, code: int, color: str) -> None:
         """Colour a class in the map, in the layer and for scanpy."""
@@ -540,7 +551,7 @@ class CentroidEncoderWidget(QWidget):
         self.map.canvas.canvas.mpl_connect("draw_event", self._on_drawn)
         self.cells.mode_changed.connect(self._recolor)
         self.cells.clear_requested.connect(lambda: self._select(np.empty(0, np.intp), "replace"))
-        self.classes.shown_changed.connect(self.map.canvas.set_shown)
+        self.classes.shown_changed.connect(self._on_shown)
         self.classes.color_changed.connect(self._on_color)
         self.misplaced.cells_chosen.connect(self._on_chosen)
         self.misplaced.relabel_requested.connect(self._on_relabel)
