@@ -44,6 +44,8 @@ def main() -> None:
     # PyTorch is imported in the background.
     wait(5000)
     latency(widget, "at rest", lambda: wait(3000))
+    # The first one also imports what PyTorch puts off until there is an optimiser.
+    latency(widget, "first training", lambda: train(widget))
     latency(widget, "training", lambda: train(widget))
     ending(widget)
     for n in points:
