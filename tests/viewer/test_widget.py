@@ -371,7 +371,7 @@ def test_missing_values_are_said_with_the_knob_that_mends_them(
         widget.train()
     text = widget.message.text()
     assert text.startswith("X has 1 NaN and 0 infinite values in 1 of 120 cells; the first is")
-    assert text.endswith(" (Advanced ▸ Missing values)")
+    assert text.endswith(". Choose under Advanced ▸ Missing values.")
     assert widget.form.missing.native.isVisible()
     widget.form.missing.value = "take the feature's mean"
     train(widget)

@@ -315,7 +315,7 @@ class _Canvas(FigureCanvasQTAgg):
         super().__init__(figure)
         self.trace: list[tuple[float, float]] = []
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.setMinimumSize(160, 160)
+        self.setMinimumSize(160, 260)
         self.setMouseTracking(True)
 
     def sizeHint(self) -> QSize:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from napari.utils.notifications import show_error
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
 from centroid_encoder.viewer._form import TrainingForm
 from centroid_encoder.viewer._keep import Recipe
@@ -66,6 +66,9 @@ class TrainingPanel(QWidget):
         layout.setSpacing(6)
         for widget in (self.form, self.train_button, self.progress, self.message):
             layout.addWidget(widget)
+        # Where there is little room, the widget scrolls; fields that are cut in half help nobody.
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        self.form.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         self.form.setting_changed.connect(self._on_setting)
         self.progress.stop_requested.connect(self.stop)
         self.progress.cancel_requested.connect(self.cancel)
