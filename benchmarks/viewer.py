@@ -62,8 +62,9 @@ def wait(milliseconds: int) -> None:
 
 def load(widget: CentroidEncoderWidget) -> None:
     """Open image, labels and table."""
-    folder = data_folder() / "vectra_6plex"
-    if folder.is_dir():
+    data = data_folder()
+    if data is not None and (data / "vectra_6plex").is_dir():
+        folder = data / "vectra_6plex"
         from skimage.io import imread
 
         widget.viewer.add_image(imread(folder / "composite_image.jpg"), rgb=True)

@@ -1,0 +1,101 @@
+"""A real field, from the files to the saved result; skipped, with the reason, where it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import anndata as ad
+import numpy as np
+import pytest
+from matplotlib.colors import to_rgba_array
+from matplotlib.path import Path as Outline
+from napari import Viewer
+from napari.utils.colormaps import DirectLabelColormap
+from numpy.testing import assert_allclose, assert_array_equal
+from pytestqt.qtbot import QtBot
+from qtpy.QtCore import QPoint, Qt
+from qtpy.QtTest import QTest
+from skimage.io import imread
+
+from benchmarks.datasets import data_folder
+from centroid_encoder.pl._colors import label_colors
+from centroid_encoder.viewer import CentroidEncoderWidget
+
+
+@pytest.fixture
+def folder() -> Path:
+    found = data_folder()
+    if found is None:
+        pytest.skip("no folder of data sets: set CE_DATA to where they lie (benchmarks/datasets)")
+    return found / "vectra_6plex"
+
+
+def test_from_the_files_to_the_saved_result(
+    folder: Path,
+    viewer: Viewer,
+    open_widget: Callable[[], CentroidEncoderWidget],
+    train: Callable[[CentroidEncoderWidget], None],
+    qtbot: QtBot,
+    tmp_path: Path,
+) -> None:
+    image = imread(folder / "labels_nucleus.tif")
+    viewer.add_image(imread(folder / "composite_image.jpg"), rgb=True)
+    labels = viewer.add_labels(image, name="labels_nucleus")
+    before = labels.get_color(1)
+    widget = open_widget()
+    widget.data.open_file(folder / "cells.h5ad")
+    assert widget.data.joined_text.text() == (
+        "6,072 cells; 0 without a label in the image; 0 labels without a row"
+    )
+    assert widget.form.label_key.value == "phenotype"
+
+    widget.trainer.train_button.click()
+    assert "in 17 of 6072 cells" in widget.message.text()
+    widget.form.missing.value = "take the feature's mean"
+    widget.form.max_epochs.value = 20
+    train(widget)
+    assert widget.data.table is not None
+    adata = widget.data.table.adata
+    assert adata.uns["ce"]["quality"]["test"]["knn_error"] < 0.12
+
+    # A lasso around the CK+ cells of the training panel.
+    canvas = widget.map.canvas
+    scene = canvas.map.scene
+    is_ck = (adata.obs["phenotype"] == "CK+").to_numpy()
+    panel = scene.panels[0].rows
+    low, high = np.quantile(adata.obsm["X_ce"][panel[is_ck[panel]]], (0.1, 0.9), axis=0)
+    corners = [low, (high[0], low[1]), high, (low[0], high[1]), low]
+    canvas.canvas.draw()
+    pixels = canvas.map.axes[0].transData.transform(corners) / canvas.canvas.device_pixel_ratio
+    places = [QPoint(round(x), round(canvas.canvas.height() - y)) for x, y in pixels]
+    plain = Qt.KeyboardModifier.NoModifier
+    QTest.mousePress(canvas.canvas, Qt.MouseButton.LeftButton, plain, places[0])
+    for place in places[1:]:
+        QTest.mouseMove(canvas.canvas, place)
+    QTest.mouseRelease(canvas.canvas, Qt.MouseButton.LeftButton, plain, places[-1])
+    drawn = [(at.x(), canvas.canvas.height() - at.y()) for at in places]
+    data = canvas.map.axes[0].transData.inverted().transform(drawn)
+    inside = panel[Outline(data).contains_points(adata.obsm["X_ce"][panel])]
+    assert_array_equal(np.flatnonzero(widget.cells.selected), np.sort(inside))
+    assert is_ck[inside].mean() > 0.8
+    shown = viewer.layers["selected cells"].data
+    assert_array_equal(
+        np.setdiff1d(image[np.asarray(shown) > 0], [0]), np.sort(adata.obs["cell_id"].iloc[inside])
+    )
+
+    widget.cells.color_box.setCurrentText("label")
+    assert isinstance(labels.colormap, DirectLabelColormap)
+    # One colour per class, the one that its map has; every class another.
+    seen = np.array([labels.get_color(number)[:3] for number in adata.obs["cell_id"]])
+    palette = label_colors(adata, "phenotype")
+    expected = to_rgba_array([palette[name] for name in adata.obs["phenotype"]])
+    assert_allclose(seen, expected[:, :3], atol=1 / 255)
+    assert len(np.unique(seen.round(2), axis=0)) == adata.obs["phenotype"].nunique()
+    widget.cells.color_box.setCurrentText("as it was")
+    assert_array_equal(labels.get_color(1), before)
+
+    widget.keep.save_table(tmp_path / "cells.h5ad")
+    again = ad.read_h5ad(tmp_path / "cells.h5ad")
+    assert_array_equal(again.obsm["X_ce"], adata.obsm["X_ce"])
+    assert_array_equal(again.X, ad.read_h5ad(folder / "cells.h5ad").X)
