@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 
 from centroid_encoder.core import state
 from centroid_encoder.core.batches import Matrix, Rows, Scale, Standardizer, class_means
+from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.quality import class_centers, nearest_center
@@ -31,6 +32,7 @@ from centroid_encoder.core.splits import stratified_holdout
 from centroid_encoder.core.state import Architecture, Arrays, FittedMap, InvalidStateError
 from centroid_encoder.core.training import (
     Optimizer,
+    Outcome,
     Report,
     Schedule,
     TrainingConfig,
@@ -250,9 +252,13 @@ class CentroidEncoder(
         ValueError
             If the data hold NaN or inf, if there is only one class, or if a parameter is not valid.
         """
-        for _ in self.fit_reports(X, y):
-            pass
-        return self
+        reports = self.fit_reports(X, y)
+        while True:
+            try:
+                next(reports)
+            except StopIteration as end:
+                warn_if_interrupted(end.value)
+                return self
 
     def fit_reports(
         self,
@@ -262,7 +268,7 @@ class CentroidEncoder(
         subset: NDArray[np.bool_] | None = None,
         stop: Callable[[], bool] = never,
         snapshot: Callable[[], bool] = never,
-    ) -> Generator[Report, None, None]:
+    ) -> Generator[Report, None, Outcome]:
         """Train the network step by step: `fit` as a generator with a report for every epoch.
 
         The estimator is fitted when the generator is exhausted. If it is closed earlier, or if
@@ -285,6 +291,11 @@ class CentroidEncoder(
         Report
             Stage, epoch, loss, validation error and, if asked for, the embedding.
 
+        Returns
+        -------
+        Outcome
+            All reports, and whether Ctrl-C cut the training short.
+
         Raises
         ------
         StoppedTooEarly
@@ -292,7 +303,7 @@ class CentroidEncoder(
         """
         before = dict(vars(self))
         try:
-            yield from self._fit_reports(X, y, subset, stop, snapshot)
+            return (yield from self._fit_reports(X, y, subset, stop, snapshot))
         except BaseException:
             self.__dict__ = before
             raise
@@ -304,7 +315,7 @@ class CentroidEncoder(
         subset: NDArray[np.bool_] | None,
         stop: Callable[[], bool],
         snapshot: Callable[[], bool],
-    ) -> Generator[Report, None, None]:
+    ) -> Generator[Report, None, Outcome]:
         self._check_parameters()
         X = self._checked(X, reset=True)
         y = cast(NDArray[Any], column_or_1d(y, warn=True))
@@ -361,13 +372,6 @@ class CentroidEncoder(
             network, targets, data, config, generator, stop=stop, snapshot=snapshot
         )
         last = outcome.reports[-1]
-        if outcome.interrupted:
-            warnings.warn(
-                f"training was interrupted after {last.step} of {last.n_steps} epochs; "
-                "the best state so far is kept",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
         if last.batch_size < config.batch_size:
             warnings.warn(
                 f"the device ran out of memory: trained with a batch size of {last.batch_size} "
@@ -378,11 +382,44 @@ class CentroidEncoder(
 
         nowhere = np.full((len(classes), architecture.n_components), np.nan)
         fitted = FittedMap(architecture, standardizer, network, targets, nowhere)
-        fitted.centers = class_centers(fitted.embed(X[index]), codes, len(classes))
+        embedding = fitted.embed(X[index])
+        fitted.centers = class_centers(embedding, codes, len(classes))
+        unseen = validates if validates.any() else np.ones_like(validates)
+        fitted.calibration = Calibration.fit(fitted.distances(embedding[unseen]), codes[unseen])
         self.history_ = {
             name: [getattr(report, name) for report in outcome.reports] for name in HISTORY
         }
         self._set_fitted(classes, fitted)
+        return outcome
+
+    def calibrate(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
+        """Fit `predict_proba` to samples that the training has not seen.
+
+        Neither embedding nor predictions change. Without this, it is fitted to the validation
+        samples or, where there are none, to the training samples, of which the map is too sure.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Data, in the units of the training data.
+        y : array-like of shape (n_samples,)
+            Class labels, of `classes_`.
+
+        Raises
+        ------
+        ValueError
+            If there are no samples, or if a label is not among `classes_`.
+        """
+        embedding = self._embedded(X)
+        y = cast(NDArray[Any], column_or_1d(y, warn=True))
+        if len(y) != len(embedding):
+            raise ValueError(f"X has {len(embedding)} samples, but y has {len(y)} labels")
+        unknown = sorted(set(y.tolist()) - set(self.classes_.tolist()), key=str)
+        if unknown:
+            raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes of the map")
+        codes = np.searchsorted(self.classes_, y)
+        self._map.calibration = Calibration.fit(self._map.distances(embedding), codes)
+        return self
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         """Embed samples.
@@ -397,6 +434,23 @@ class CentroidEncoder(
         ndarray of shape (n_samples, n_components), float32
         """
         return self._embedded(X)
+
+    def standardize(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
+        """Return what the network sees of samples: the weighted z-scores of the features kept.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Data, in the units of the training data.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_inputs), float32
+            Dense; as many columns as `feature_weights_` has weights above 0.
+        """
+        check_is_fitted(self)
+        rows = Rows(self._checked(X, reset=False), self._map.standardizer, torch.device("cpu"))
+        return cast(NDArray[np.float32], rows[torch.arange(rows.n_rows)].numpy())
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Map points of the embedding through the decoder.
@@ -444,6 +498,25 @@ class CentroidEncoder(
         """
         nearest = self.decoder_distances(self._embedded(X)).argmin(axis=1)
         return cast(NDArray[Any], self.classes_[nearest])
+
+    def predict_proba(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
+        """Probability of each class: the softmax of −(‖h(g(x)) − c_j‖ / T)^a.
+
+        Temperature T and exponent a are those of `calibration_`. The probabilities tell doubt
+        between the classes of the map; of samples unlike anything seen in training they know
+        nothing.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Data, in the units of the training data.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_classes), float32, in the order of `classes_`
+        """
+        distances = self.decoder_distances(self._embedded(X))
+        return self.calibration_.probabilities(distances).astype(np.float32)
 
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class in whose Voronoi cell a sample lands: the class of the nearest center.
@@ -529,6 +602,12 @@ class CentroidEncoder(
         self.centers_ = fitted.centers
         self.feature_weights_ = fitted.standardizer.weight
         self.n_epochs_ = sum(not stage.startswith("pretrain") for stage in self.history_["stage"])
+
+    @property
+    def calibration_(self) -> Calibration:
+        """How distances to the centroids become probabilities."""
+        check_is_fitted(self)
+        return self._map.calibration
 
     @property
     def _n_features_out(self) -> int:
@@ -678,6 +757,18 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> CentroidEncod
         If there is no such file.
     """
     return CentroidEncoder.from_state(*state.load(path), device=device)
+
+
+def warn_if_interrupted(outcome: Outcome) -> None:
+    """Warn the caller's caller that a training was cut short by Ctrl-C."""
+    if outcome.interrupted:
+        last = outcome.reports[-1]
+        warnings.warn(
+            f"training was interrupted after {last.step} of {last.n_steps} epochs; "
+            "the best state so far is kept",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 def resolve_device(device: str) -> torch.device:

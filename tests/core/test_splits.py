@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
+from centroid_encoder.core.splits import (
+    cross_validation_folds,
+    grouped_holdout,
+    shuffled_labels,
+    stratified_holdout,
+)
 
 Codes = NDArray[np.integer]
 
@@ -179,3 +184,57 @@ def test_the_seed_makes_the_choice_and_nothing_else_does() -> None:
         random.seed(5)
         np.testing.assert_array_equal(hold_out(0), choices[0])
         assert (choices[0] != choices[1]).any()
+
+
+@given(labels=labelings(), n_folds=st.integers(2, 6), seed=seeds)
+def test_every_sample_is_in_one_fold_and_classes_are_spread(
+    labels: Codes, n_folds: int, seed: int
+) -> None:
+    counts = np.bincount(labels)
+    if counts.max() < n_folds:
+        with pytest.raises(ValueError, match="n_splits"):
+            cross_validation_folds(labels, n_folds, seed)
+        return
+    folds = cross_validation_folds(labels, n_folds, seed)
+    table = np.zeros((n_folds, len(counts)), dtype=int)
+    np.add.at(table, (folds, labels), 1)
+    assert (np.ptp(table, axis=0) <= 1).all()
+    assert np.array_equal(folds, cross_validation_folds(labels, n_folds, seed))
+
+
+@given(grouping=groupings(), seed=seeds)
+def test_groups_stay_in_one_fold(grouping: tuple[Codes, Codes], seed: int) -> None:
+    labels, groups = grouping
+    n_folds = min(3, len(np.unique(groups)), int(np.bincount(labels).max()))
+    if n_folds < 2:
+        return
+    folds = cross_validation_folds(labels, n_folds, seed, groups)
+    assert set(folds) <= set(range(n_folds))
+    for group in np.unique(groups):
+        assert len(np.unique(folds[groups == group])) == 1
+
+
+@given(grouping=groupings(), seed=seeds)
+def test_shuffled_labels_keep_the_classes_of_groups(
+    grouping: tuple[Codes, Codes], seed: int
+) -> None:
+    labels, groups = grouping
+    assert np.array_equal(np.sort(shuffled_labels(labels, seed)), np.sort(labels))
+    shuffled = shuffled_labels(labels, seed, groups)
+    per_group = [np.unique(labels[groups == group]) for group in np.unique(groups)]
+    if all(len(classes) == 1 for classes in per_group):
+        # Groups change labels as wholes.
+        found = [np.unique(shuffled[groups == group]) for group in np.unique(groups)]
+        assert all(len(classes) == 1 for classes in found)
+        assert sorted(np.ravel(found)) == sorted(np.ravel(per_group))
+        return
+    for group in np.unique(groups):
+        inside = groups == group
+        assert np.array_equal(np.sort(shuffled[inside]), np.sort(labels[inside]))
+
+
+def test_shuffled_labels_have_nothing_to_do_with_the_real_ones() -> None:
+    labels = np.repeat(np.arange(4), 1000)
+    agree = [(shuffled_labels(labels, seed) == labels).mean() for seed in range(20)]
+    assert np.mean(agree) == pytest.approx(0.25, abs=0.01)
+    assert len(set(agree)) > 10

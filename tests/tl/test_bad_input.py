@@ -195,29 +195,44 @@ BAD = [
 # fmt: on
 
 
-@pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
-def test_bad_input_is_named_and_changes_nothing(cells, unchanged, case):
+TRAININGS = [ce.tl.centroid_encoder, ce.tl.cross_validate]
+# What is said of the hold-out, of which a cross-validation has none.
+OF_THE_SPLIT = ("test_size", "each class in a group")
+CASES = [
+    (function, case)
+    for function in TRAININGS
+    for case in BAD
+    if function is ce.tl.centroid_encoder or not case.id.startswith(OF_THE_SPLIT)
+]
+
+
+def named(value: object) -> str:
+    return value.id if isinstance(value, Bad) else value.__name__
+
+
+@pytest.mark.parametrize(("function", "case"), CASES, ids=named)
+def test_bad_input_is_named_and_changes_nothing(cells, unchanged, function, case):
     adata = case.breaks(cells)
     # What an earlier run wrote must survive as well.
     adata.obsm["X_ce"] = np.zeros((adata.n_obs, 2), dtype=np.float32)
-    adata.uns["ce"] = {"from": "an earlier run"}
+    adata.uns["ce"] = adata.uns["ce_cv"] = {"from": "an earlier run"}
     kwargs = {"label_key": "cell_type", "progress": False} | case.kwargs
     with unchanged(adata), pytest.raises(case.raises) as caught:
-        ce.tl.centroid_encoder(adata, **kwargs)
+        function(adata, **kwargs)
     assert caught.type is case.raises or case.raises is ValueError
     for words in case.words:
         assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("case", BAD, ids=lambda case: case.id)
-def test_bad_input_is_named_before_training(cells, monkeypatch, case):
+@pytest.mark.parametrize(("function", "case"), CASES, ids=named)
+def test_bad_input_is_named_before_training(cells, monkeypatch, function, case):
     def train(*args: Any, **kwargs: Any) -> None:
         pytest.fail("training has begun")
 
     monkeypatch.setattr("centroid_encoder.estimator.train", train)
     kwargs = {"label_key": "cell_type", "progress": False} | case.kwargs
     with pytest.raises(case.raises):
-        ce.tl.centroid_encoder(case.breaks(cells), **kwargs)
+        function(case.breaks(cells), **kwargs)
 
 
 def test_view_of_a_file_cannot_take_results(cells, fast, tmp_path):
@@ -369,7 +384,7 @@ def test_more_than_a_thousand_classes_work(make_cells):
 class TestFailureWhileWriting:
     """Results are written last, all or none."""
 
-    WRITES = ("ce_split", "ce_label", "X_ce", "ce")
+    WRITES = ("ce_split", "ce_label", "ce_confidence", "X_ce")
 
     @pytest.fixture
     def refuse(self, monkeypatch):
@@ -394,7 +409,7 @@ class TestFailureWhileWriting:
         return install
 
     @pytest.mark.parametrize("error", [MemoryError, KeyboardInterrupt])
-    @pytest.mark.parametrize("refused", WRITES[:3])
+    @pytest.mark.parametrize("refused", WRITES)
     @pytest.mark.parametrize("again", [False, True], ids=["first run", "second run"])
     @pytest.mark.parametrize("view", [False, True], ids=["actual", "view"])
     def test_leaves_everything_as_it_was(

@@ -90,7 +90,8 @@ class TestSlots:
         names |= {f"balanced_{rule}_error" for rule in rules}
         for part, n in (("train", 96), ("test", 24)):
             assert quality[part]["n"] == n
-            assert set(quality[part]) - {"at_chance"} == names | {"n"}
+            calibration = {"calibration_error", "uncalibrated_error"} if part == "test" else set()
+            assert set(quality[part]) - {"at_chance"} == names | calibration | {"n"}
             assert all(0 <= quality[part][name] <= 1 for name in names)
         # On training cells the comparison would mean nothing.
         assert "at_chance" in quality["test"]
@@ -139,7 +140,8 @@ class TestSlots:
         embed(cells, fast, key_added="second")
         assert set(cells.obsm) == {"second"}
         assert set(cells.uns) == {"second"}
-        assert set(cells.obs) == {"cell_type", "second_split", "second_label"}
+        columns = {"second_split", "second_label", "second_confidence"}
+        assert set(cells.obs) == {"cell_type", *columns}
         # A further result stands beside it.
         before = cells.copy()
         embed(cells, fast, random_state=1)
@@ -153,7 +155,7 @@ class TestSlots:
         embed(cells, fast, n_components=1, test_size=0)
         assert cells.obsm["X_ce"].shape == (120, 1)
         assert not members(cells, "test").any()
-        assert list(cells.obs) == ["cell_type", "ce_split", "ce_label"]
+        assert list(cells.obs) == ["cell_type", "ce_split", "ce_label", "ce_confidence"]
 
     def test_go_into_a_copy_on_request(self, cells, fast, unchanged):
         with unchanged(cells):
@@ -227,7 +229,10 @@ class TestHoldOut:
         embed(other, fast, **kwargs)
         assert_array_equal(members(other, "test"), test)
         assert_same_bits(arrays(cells), arrays(other))
-        assert cells.uns["ce"]["model"]["config"] == other.uns["ce"]["model"]["config"]
+        config, other_config = (json.loads(a.uns["ce"]["model"]["config"]) for a in (cells, other))
+        # How sure to be is the one thing that only unseen cells can tell.
+        assert config.pop("calibration") != other_config.pop("calibration")
+        assert config == other_config
         assert_array_equal(cells.obsm["X_ce"][~test], other.obsm["X_ce"][~test])
         assert (cells.obsm["X_ce"][test] != other.obsm["X_ce"][test]).any()
 
@@ -781,9 +786,9 @@ class TestWords:
         assert lines[0] == "computing centroid-encoder of 'cell_type'"
         assert lines[1] == "    3 classes; 80 training, 20 held-out, 20 unlabeled cells"
         assert {
-            "    'X_ce', embedding (adata.obsm)",
-            "    'ce_split' and 'ce_label' (adata.obs)",
-            "    'ce', errors and map (adata.uns)",
+            "    'X_ce' (adata.obsm)",
+            "    'ce_split', 'ce_label', 'ce_confidence' (adata.obs)",
+            "    'ce' (adata.uns)",
         } < set(lines)
         assert any(line.startswith("    finished (") for line in lines)
         assert not any(record.levelno > logging.INFO for record in caplog.records)
@@ -791,7 +796,7 @@ class TestWords:
     def test_log_names_the_keys_asked_for(self, cells, fast, caplog):
         caplog.set_level(logging.INFO, "centroid_encoder")
         embed(cells, fast, key_added="second")
-        assert "'second_split' and 'second_label' (adata.obs)" in caplog.text
+        assert "'second_split', 'second_label', 'second_confidence' (adata.obs)" in caplog.text
 
 
 def test_scanpy_plots_the_result(pbmc, fast):

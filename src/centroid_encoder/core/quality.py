@@ -59,21 +59,10 @@ class Errors:
         n_classes: int,
     ) -> Errors:
         """Compare (n,) labels with the three kinds of prediction."""
-        class_n = np.bincount(labels, minlength=n_classes)
-        present = class_n > 0
-
-        def shares(predicted: Labels) -> tuple[float, float, NDArray[np.float64]]:
-            wrong = np.bincount(labels[predicted != labels], minlength=n_classes)
-            per_class = np.full(n_classes, np.nan)
-            per_class[present] = wrong[present] / class_n[present]
-            if not len(labels):
-                return np.nan, np.nan, per_class
-            return float(wrong.sum() / len(labels)), float(per_class[present].mean()), per_class
-
-        knn_error, balanced_knn, class_knn = shares(knn)
-        voronoi_error, balanced_voronoi, class_voronoi = shares(voronoi)
-        decoder_error, balanced_decoder, class_decoder = shares(decoder)
-        chance, _, _ = shares(np.full_like(labels, largest_class))
+        knn_error, balanced_knn, class_knn = error_rates(labels, knn, n_classes)
+        voronoi_error, balanced_voronoi, class_voronoi = error_rates(labels, voronoi, n_classes)
+        decoder_error, balanced_decoder, class_decoder = error_rates(labels, decoder, n_classes)
+        chance, _, _ = error_rates(labels, np.full_like(labels, largest_class), n_classes)
         return cls(
             n=len(labels),
             knn=knn_error,
@@ -84,7 +73,7 @@ class Errors:
             balanced_decoder=balanced_decoder,
             largest_class=largest_class,
             chance=chance,
-            class_n=class_n,
+            class_n=np.bincount(labels, minlength=n_classes),
             class_knn=class_knn,
             class_voronoi=class_voronoi,
             class_decoder=class_decoder,
@@ -101,6 +90,32 @@ class Errors:
         gained = right.sum() - right[self.largest_class]
         lost = self.class_n[self.largest_class] - right[self.largest_class]
         return self.n > 0 and not gained - lost > 1.64 * np.sqrt(gained + lost)
+
+
+def error_rates(
+    labels: Labels, predicted: Labels, n_classes: int
+) -> tuple[float, float, NDArray[np.float64]]:
+    """Share of wrong predictions, its mean over classes, and (M,) that of each class.
+
+    NaN where there is nothing to count; classes without samples are not in the mean.
+    """
+    n = np.bincount(labels, minlength=n_classes)
+    wrong = np.bincount(labels[predicted != labels], minlength=n_classes)
+    present = n > 0
+    per_class = np.full(n_classes, np.nan)
+    per_class[present] = wrong[present] / n[present]
+    if not len(labels):
+        return np.nan, np.nan, per_class
+    return float(wrong.sum() / len(labels)), float(per_class[present].mean()), per_class
+
+
+def permutation_p_value(observed: float, null: NDArray[np.floating]) -> float:
+    """Probability of an error as small as the observed one, were labels and data unrelated.
+
+    The observed labeling is one of the (k,) permutations and one more, so that the smallest value
+    is 1 / (k + 1) (Phipson & Smyth, 2010).
+    """
+    return float((1 + (null <= observed).sum()) / (1 + len(null)))
 
 
 def knn_predict(

@@ -1,12 +1,13 @@
-"""Stratified and grouped hold-out splits."""
+"""Stratified and grouped hold-out splits and folds."""
 
 from __future__ import annotations
 
 import math
+import warnings
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
 
 N_CONSIDERED = 2_000
 """How many times a group is considered, in all choices of groups together."""
@@ -85,3 +86,68 @@ def grouped_holdout(
         if deviation < best_deviation:
             best, best_deviation = chosen, deviation
     return np.isin(groups, best)
+
+
+def cross_validation_folds(
+    labels: NDArray[np.integer],
+    n_folds: int,
+    seed: int,
+    groups: NDArray[np.integer] | None = None,
+) -> NDArray[np.intp]:
+    """Divide samples into folds, of every class about as many into each.
+
+    Parameters
+    ----------
+    labels
+        (n,) class indices. A class with fewer samples than folds is missing in some folds.
+    n_folds
+        At least 2; at most the number of groups, or of samples of the largest class.
+    seed
+        Makes the division repeatable.
+    groups
+        (n,) group indices; a group stays in one fold.
+
+    Returns
+    -------
+    (n,) index of each sample's fold.
+    """
+    splitter: StratifiedKFold | StratifiedGroupKFold
+    if groups is None:
+        splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
+    else:
+        splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
+    folds = np.empty(len(labels), dtype=np.intp)
+    with warnings.catch_warnings():
+        # Of small classes.
+        warnings.simplefilter("ignore", UserWarning)
+        for i, (_, inside) in enumerate(splitter.split(labels, labels, groups)):
+            folds[inside] = i
+    return folds
+
+
+def shuffled_labels(
+    labels: NDArray[np.integer], seed: int, groups: NDArray[np.integer] | None = None
+) -> NDArray[np.integer]:
+    """Take from the labels what relation they have with the data, and nothing else.
+
+    Parameters
+    ----------
+    labels
+        (n,) class indices.
+    seed
+        Makes the shuffle repeatable.
+    groups
+        (n,) group indices. Labels are shuffled within groups, so that what groups have to do with
+        classes stays as it is; where each group has one class only, whole groups change labels.
+    """
+    rng = np.random.default_rng(seed)
+    if groups is None:
+        return rng.permutation(labels)
+    names, first, groups = np.unique(groups, return_index=True, return_inverse=True)
+    if (labels == labels[first][groups]).all():
+        return rng.permutation(labels[first])[groups]
+    shuffled = labels.copy()
+    for group in range(len(names)):
+        inside = groups == group
+        shuffled[inside] = rng.permutation(labels[inside])
+    return shuffled

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, get_args
 
@@ -18,6 +18,7 @@ from safetensors.numpy import save as serialize
 
 from centroid_encoder.core.atomic import replacing
 from centroid_encoder.core.batches import CHUNK, Matrix, Rows, Standardizer
+from centroid_encoder.core.confidence import UNCALIBRATED, Calibration
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.training import suitable_numerics
@@ -55,6 +56,8 @@ class FittedMap:
     targets: CentroidTargets
     centers: NDArray[np.float64]
     """(M, m) class means of the embedded training rows."""
+    calibration: Calibration = UNCALIBRATED
+    """How distances to the centroids become probabilities."""
 
     @property
     def device(self) -> torch.device:
@@ -115,6 +118,7 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
         # Spelled out, since JSON knows neither tuples nor infinity.
         "architecture": vars(architecture) | {"hidden": list(architecture.hidden)},
         "clip": float(standardizer.clip) if np.isfinite(standardizer.clip) else None,
+        "calibration": asdict(fitted.calibration),
     }
     arrays: Arrays = {
         "mean": standardizer.mean,
@@ -155,6 +159,7 @@ def from_arrays(
     clip = config.get("clip")
     if clip is not None and not (_is_number(clip) and 0 < clip <= sys.float_info.max):
         raise InvalidStateError(f"clip must be a positive number, not {clip!r}")
+    calibration = _calibration(config.get("calibration"))
     n_classes = len(np.atleast_1d(arrays["targets"])) if "targets" in arrays else 0
     if n_classes < 1:
         raise InvalidStateError("array 'targets' is missing or empty")
@@ -182,7 +187,14 @@ def from_arrays(
     standardizer = Standardizer(
         own["mean"], own["scale"], own["weight"], np.inf if clip is None else float(clip)
     )
-    return FittedMap(architecture, standardizer, network.to(device), targets, own["centers"])
+    return FittedMap(
+        architecture,
+        standardizer,
+        network.to(device),
+        targets,
+        own["centers"],
+        calibration,
+    )
 
 
 def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays) -> None:
@@ -246,6 +258,15 @@ def _architecture(config: object) -> Architecture:
     if config["output"] == "full" and config["n_outputs"] != config["n_inputs"]:
         raise InvalidStateError("'n_outputs' of a full output must be 'n_inputs'")
     return Architecture(**{**config, "hidden": tuple(hidden)})
+
+
+def _calibration(config: object) -> Calibration:
+    if not isinstance(config, dict) or set(config) != set(Calibration.__annotations__):
+        raise InvalidStateError("the model's config lacks a complete 'calibration'")
+    for name, value in config.items():
+        if not (_is_number(value) and 0 < value <= sys.float_info.max):
+            raise InvalidStateError(f"{name} must be a positive number, not {value!r}")
+    return Calibration(**{name: float(value) for name, value in config.items()})
 
 
 def _shapes(architecture: Architecture, n_classes: int) -> dict[str, tuple[int, ...]]:

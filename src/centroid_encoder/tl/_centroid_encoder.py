@@ -98,10 +98,16 @@ def centroid_encoder(
         ``adata.obs["ce_label"]`` : :class:`pandas.Series` (dtype ``category``)
             Predicted class of every cell, with the categories of `label_key`: the class whose
             centroid is nearest to the decoder's output.
+        ``adata.obs["ce_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
+            Its probability, which tells doubt between the classes. It is calibrated on the
+            held-out cells, so that of the cells with 0.8, four in five are right; with
+            ``test_size=0`` on the training cells, of which the map is too sure.
         ``adata.uns["ce"]`` : :class:`dict`
             ``params``; ``classes`` and their ``centers`` (n_classes × n_components, means of the
             embedded training cells); ``history`` (a DataFrame, one row an epoch); ``quality``
-            (``train`` and ``test`` errors as shares in [0, 1], and a DataFrame ``per_class``);
+            (``train`` and ``test`` errors as shares in [0, 1], and a DataFrame ``per_class``; of
+            the held-out cells also the expected ``calibration_error`` of their confidence, and
+            what it was before calibration, ``uncalibrated_error``);
             ``model`` (the fitted map, see `fitted_model`).
 
     Raises

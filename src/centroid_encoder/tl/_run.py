@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import numbers
-import time
 from collections.abc import Callable, Generator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -13,50 +12,38 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.base import clone
 
-from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
+from centroid_encoder.core.confidence import (
+    UNCALIBRATED,
+    cross_fitted_probabilities,
+    expected_calibration_error,
+)
+from centroid_encoder.core.quality import CHUNK, Errors, knn_predict, nearest_center
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.core.training import Report, never
-from centroid_encoder.estimator import CentroidEncoder, draw_seed
-from centroid_encoder.tl._input import (
-    Labels,
-    Missing,
-    fill_missing,
-    read_features,
-    read_groups,
-    read_labels,
-)
+from centroid_encoder.estimator import CentroidEncoder, draw_seed, warn_if_interrupted
+from centroid_encoder.tl._input import Labels, Missing, fill_missing, read_groups
+from centroid_encoder.tl._task import Results, Task, listed
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 SPLITS = ("train", "test", "unlabeled")
+N_PARTS = 5
+"""Parts of the held-out cells, on each of which the calibration of the others is tried."""
 
 logger = logging.getLogger("centroid_encoder")
 
 
-class Run:
-    """One training on an AnnData, in three steps, of which the second may run in a thread.
-
-    Making it reads and checks the AnnData; `reports` trains and touches no AnnData; `write` puts
-    the results in. Until `detach` is called, which the thread may do, the matrix is the AnnData's.
-    The parameters are those of `tl.centroid_encoder`.
+class Run(Task):
+    """One training.
 
     Attributes
     ----------
-    key, obsm_key
-        Where the results will be: ``uns[key]``, ``obs[f"{key}_…"]``, ``obsm[obsm_key]``.
-    classes
-        Classes in category order; everything stored is in that order.
-    codes
-        (n_obs,) index into `classes`; −1 for cells without a label or left out.
+    obsm_key
+        Where the embedding will be.
     train, held_out
         (n_obs,) masks.
-    obs_names
-        The cells.
-    kept
-        (n_obs,) mask of the cells that take part: the rows of a report's embedding.
     """
 
     def __init__(
@@ -77,51 +64,30 @@ class Run:
         random_state: int | np.random.Generator = 0,
         device: str | None = None,
     ) -> None:
-        self._start = time.perf_counter()
         test_size = _share(test_size)
-        if key_added is not None and "/" in key_added:
-            raise ValueError(
-                f"key_added must not hold '/', which means nesting on disk: {key_added!r}"
-            )
-        self.key = key_added or "ce"
-        self.obsm_key = key_added or "X_ce"
-        labels = read_labels(adata, label_key, unlabeled_category)
-        logger.info("computing centroid-encoder of %r", label_key)
-        features = read_features(
-            adata, use_rep=use_rep, layer=layer, mask_var=mask_var, missing=missing
+        super().__init__(
+            adata,
+            label_key,
+            n_components=n_components,
+            use_rep=use_rep,
+            layer=layer,
+            mask_var=mask_var,
+            unlabeled_category=unlabeled_category,
+            missing=missing,
+            model=model,
+            key_added=key_added,
+            random_state=random_state,
+            device=device,
+            test_size=test_size,
+            group_key=group_key,
         )
-        self._estimator = _configured(model, n_components, device)
+        self.obsm_key = key_added or "X_ce"
         split_seed = draw_seed(random_state)
         if model is None or model.random_state is None:
             self._estimator.set_params(random_state=draw_seed(random_state))
-
-        self.classes = labels.classes
-        self.codes = np.where(features.left_out, -1, labels.codes)
-        self.held_out = _hold_out(adata, labels, self.codes, test_size, group_key, split_seed)
+        self.held_out = _hold_out(adata, self._labels, self.codes, test_size, group_key, split_seed)
         self.train = (self.codes >= 0) & ~self.held_out
-        self.kept = ~features.left_out
-        self._labels = labels
-        self.obs_names = adata.obs_names
-        self._names = features.names
-        self._X = fill_missing(
-            features.X if self.kept.all() else features.X[self.kept], self.train[self.kept]
-        )
-        params = {
-            "label_key": label_key,
-            "use_rep": use_rep,
-            "layer": layer,
-            "mask_var": mask_var if isinstance(mask_var, str) else None,
-            "unlabeled_category": unlabeled_category,
-            "missing": missing,
-            "test_size": test_size,
-            "group_key": group_key,
-            "random_state": (
-                int(random_state) if isinstance(random_state, numbers.Integral) else None
-            ),
-        }
-        # Not every supported anndata writes None.
-        self._params = {name: value for name, value in params.items() if value is not None}
-        self._results: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] | None = None
+        self._X = fill_missing(self._X, self.train[self.kept])
         logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),
@@ -130,49 +96,21 @@ class Run:
             int((self.codes < 0).sum()),
         )
 
-    def detach(self) -> None:
-        """Train on a copy of the matrix, so that the AnnData may be changed meanwhile."""
-        self._X = self._X.copy()
-
     def reports(
         self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
     ) -> Generator[Report, None, None]:
         """Train, then compute all results; see `CentroidEncoder.fit_reports`."""
         y = np.asarray(self.classes.tolist())[self.codes[self.kept]]
-        yield from self._estimator.fit_reports(
+        outcome = yield from self._estimator.fit_reports(
             self._X, y, subset=self.train[self.kept], stop=stop, snapshot=snapshot
         )
+        warn_if_interrupted(outcome)
+        if self.held_out.any():
+            unseen = self.held_out[self.kept]
+            self._estimator.calibrate(self._X[unseen], y[unseen])
         self._results = self._compute()
 
-    def write(self, adata: AnnData) -> None:
-        """Write all results into `adata`, or, if anything fails, nothing.
-
-        Raises
-        ------
-        RuntimeError
-            If the training has not been run to its end.
-        ValueError
-            If `adata` no longer has the cells that were read.
-        """
-        if self._results is None:
-            raise RuntimeError("nothing to write: the training has not ended")
-        if not adata.obs_names.equals(self.obs_names):
-            raise ValueError(
-                "the cells of adata have changed since the training began: its results, which "
-                "belong to the cells that were there, are not written"
-            )
-        obs, obsm, uns = self._results
-        _write(adata, obs, obsm, uns)
-        logger.info(
-            "    finished (%.1f s): added\n    %r, embedding (adata.obsm)\n"
-            "    %r and %r (adata.obs)\n    %r, errors and map (adata.uns)",
-            time.perf_counter() - self._start,
-            self.obsm_key,
-            *obs,
-            self.key,
-        )
-
-    def _compute(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    def _compute(self) -> Results:
         estimator, kept = self._estimator, self.kept
         # The estimator sorts its classes.
         order = self.classes.get_indexer(estimator.classes_)
@@ -181,7 +119,9 @@ class Run:
         embedding = np.full((len(kept), centers.shape[1]), np.nan, dtype=np.float32)
         embedding[kept] = estimator.transform(self._X)
         predicted = np.full(len(kept), -1)
-        predicted[kept] = order[estimator.decoder_distances(embedding[kept]).argmin(axis=1)]
+        confidence = np.full(len(kept), np.nan, dtype=np.float32)
+        predicted[kept], confidence[kept] = decisions(estimator, embedding[kept])
+        predicted[kept] = order[predicted[kept]]
 
         split = np.where(self.held_out, 1, np.where(self.train, 0, 2))
         categories = self._labels.categories
@@ -192,38 +132,71 @@ class Run:
             f"{self.key}_label": pd.Categorical.from_codes(
                 category_of_class[predicted], categories
             ),
+            f"{self.key}_confidence": confidence,
         }
         config, arrays = estimator.to_state()
         if self._names is not None:
             config["estimator"]["feature_names"] = [str(name) for name in self._names]
+        quality = _quality(
+            self.classes, self.codes, self.train, self.held_out, embedding, predicted, centers
+        )
+        quality["test"] |= self._calibration_errors(embedding, order)
         uns = {
             "params": self._params,
             "classes": np.asarray(self.classes.tolist()),
             "centers": centers,
             "history": pd.DataFrame(estimator.history_),
-            "quality": _quality(
-                self.classes, self.codes, self.train, self.held_out, embedding, predicted, centers
-            ),
+            "quality": quality,
             "model": {"config": json.dumps(config), "arrays": arrays},
         }
-        return obs, {self.obsm_key: embedding}, {self.key: uns}
+        return {"obs": obs, "obsm": {self.obsm_key: embedding}, "uns": {self.key: uns}}
+
+    def _calibration_errors(
+        self, embedding: NDArray[np.float32], order: NDArray[np.intp]
+    ) -> dict[str, float]:
+        """Expected calibration error of the held-out cells, after and before calibration.
+
+        The calibration was fitted to these cells, so it is fitted anew to four fifths of them to
+        count it on the others.
+        """
+        labels = self.codes[self.held_out]
+        if len(labels) < N_PARTS:
+            return {"calibration_error": np.nan, "uncalibrated_error": np.nan}
+        distances = self._estimator.decoder_distances(embedding[self.held_out])[
+            :, np.argsort(order)
+        ]
+        parts = np.random.default_rng(0).permutation(len(labels)) % N_PARTS
+        right = distances.argmin(axis=1) == labels
+        return {
+            name: expected_calibration_error(probabilities.max(axis=1), right)
+            for name, probabilities in (
+                ("calibration_error", cross_fitted_probabilities(distances, labels, parts)),
+                ("uncalibrated_error", UNCALIBRATED.probabilities(distances)),
+            )
+        }
+
+
+def decisions(
+    estimator: CentroidEncoder, embedding: NDArray[np.float32]
+) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """(n,) predicted classes of embedded cells, as indices into `classes_`, and their probability.
+
+    In chunks, since probabilities of all classes take a multiple of the memory.
+    """
+    predicted = np.empty(len(embedding), dtype=np.intp)
+    confidence = np.empty(len(embedding), dtype=np.float32)
+    for start in range(0, len(embedding), CHUNK):
+        part = slice(start, start + CHUNK)
+        distances = estimator.decoder_distances(embedding[part])
+        predicted[part] = distances.argmin(axis=1)
+        confidence[part] = estimator.calibration_.probabilities(distances).max(axis=1)
+    return predicted, confidence
 
 
 def _share(test_size: Any) -> float:
     if not isinstance(test_size, numbers.Real) or not 0 <= float(test_size) < 1:
         raise ValueError(f"test_size must be a share in [0, 1); got {test_size!r}")
     return float(test_size)
-
-
-def _configured(
-    model: CentroidEncoder | None, n_components: int | None, device: str | None
-) -> CentroidEncoder:
-    estimator: CentroidEncoder = CentroidEncoder() if model is None else clone(model)
-    if n_components is not None:
-        estimator.set_params(n_components=n_components)
-    if device is not None:
-        estimator.set_params(device=device)
-    return estimator
 
 
 def _hold_out(
@@ -237,9 +210,6 @@ def _hold_out(
     """(n_obs,) mask of the held-out cells."""
     labeled = codes >= 0
     held_out = np.zeros(len(codes), dtype=bool)
-    if len(np.unique(codes[labeled])) < len(labels.classes):
-        empty = labels.classes[~np.isin(np.arange(len(labels.classes)), codes)]
-        raise ValueError(f"no cell of {_listed(empty)} is left without missing values")
     if group_key is not None:
         groups = read_groups(adata, group_key, labeled)
         if test_size:
@@ -251,21 +221,16 @@ def _hold_out(
     if not n_train.all():
         raise ValueError(
             f"every choice of held-out groups of obs[{group_key!r}] takes all cells of a class, "
-            f"here of {_listed(labels.classes[n_train == 0])}; leave out group_key, or mark that "
+            f"here of {listed(labels.classes[n_train == 0])}; leave out group_key, or mark that "
             "class as unlabeled"
         )
     if test_size and not n_test.all():
         logger.warning(
             "no cell of %s is held out: too few cells to split%s",
-            _listed(labels.classes[n_test == 0]),
+            listed(labels.classes[n_test == 0]),
             "" if group_key is None else f" by obs[{group_key!r}]",
         )
     return held_out
-
-
-def _listed(classes: pd.Index) -> str:
-    names = ", ".join(repr(name) for name in classes[:10])
-    return f"{names} and {len(classes) - 10} more" if len(classes) > 10 else names
 
 
 def _quality(
@@ -305,27 +270,3 @@ def _quality(
             per_class[f"{name}_{rule}_error"] = getattr(errors, f"class_{rule}")
     quality["per_class"] = pd.DataFrame(per_class)
     return quality
-
-
-def _write(adata: AnnData, obs: dict[str, Any], obsm: dict[str, Any], uns: dict[str, Any]) -> None:
-    """Write all results, or leave `adata` as it was."""
-    if adata.is_view:
-        # A view becomes a copy when it is written to; here only once the copy is complete.
-        actual = adata.copy()
-        _write(actual, obs, obsm, uns)
-        adata._init_as_actual(actual)
-        return
-    absent = object()
-    written: list[tuple[Any, str, Any]] = []
-    try:
-        for mapping, values in ((adata.obs, obs), (adata.obsm, obsm), (adata.uns, uns)):
-            for name, value in values.items():
-                written.append((mapping, name, mapping.get(name, absent)))
-                mapping[name] = value
-    except BaseException:
-        for mapping, name, before in reversed(written):
-            if before is not absent:
-                mapping[name] = before
-            elif name in mapping:
-                del mapping[name]
-        raise

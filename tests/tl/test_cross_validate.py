@@ -1,0 +1,368 @@
+"""`tl.cross_validate` and `tl.mislabeled`: nothing leaks, nothing is lost, doubts are said."""
+
+from __future__ import annotations
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+from sklearn.neighbors import KNeighborsClassifier
+
+import centroid_encoder as ce
+from centroid_encoder.core.training import StoppedTooEarly
+from centroid_encoder.tl._cross_validation import CrossValidation
+
+
+@pytest.fixture
+def validate(fast):
+    def run(adata, label_key="cell_type", **kwargs):
+        kwargs = {"model": fast, "progress": False} | kwargs
+        return ce.tl.cross_validate(adata, label_key, **kwargs)
+
+    return run
+
+
+@pytest.fixture
+def noise():
+    """Cells whose labels have nothing to do with them."""
+    rng = np.random.default_rng(0)
+    labels = pd.Categorical(rng.choice(["a", "b", "c"], 240))
+    return ad.AnnData(
+        rng.normal(size=(240, 10)).astype(np.float32),
+        obs=pd.DataFrame({"cell_type": labels}, index=[f"cell{i}" for i in range(240)]),
+    )
+
+
+def test_what_is_written(cells, validate):
+    cells.obs.loc[cells.obs_names[:7], "cell_type"] = np.nan
+    validate(cells, n_folds=4, n_repeats=2)
+    obs, stored = cells.obs, cells.uns["ce_cv"]
+    assert obs["ce_cv_label"].cat.categories.equals(obs["cell_type"].cat.categories)
+    assert obs["ce_cv_label"].notna().all()
+    assert obs["ce_cv_confidence"].between(1 / 3, 1).all()
+    labeled = obs["cell_type"].notna()
+    assert (obs["ce_cv_own"].notna() == labeled).all()
+    agree = (obs["ce_cv_label"] == obs["cell_type"]) & labeled
+    assert_array_equal(obs["ce_cv_own"][agree], obs["ce_cv_confidence"][agree])
+    assert (obs["ce_cv_own"] <= obs["ce_cv_confidence"])[labeled].all()
+
+    errors, quality = stored["errors"], stored["quality"]
+    assert len(errors) == 8
+    assert errors["n"].sum() == 2 * labeled.sum()
+    for name in ("knn", "voronoi", "decoder", "input_knn", "chance", "balanced_knn"):
+        assert quality[f"{name}_error"] == pytest.approx(errors[f"{name}_error"].mean())
+        assert quality[f"{name}_error_sd"] == pytest.approx(errors[f"{name}_error"].std())
+    expected = pd.crosstab(obs["cell_type"], obs["ce_cv_label"], dropna=False)
+    classes = cells.obs["cell_type"].cat.categories
+    assert_array_equal(stored["confusion"], expected.loc[classes, classes])
+    assert_array_equal(stored["per_class"]["n"], obs["cell_type"].value_counts(sort=False))
+    assert stored["params"]["n_folds"] == 4
+    assert "permutation" not in stored
+
+
+def test_a_fold_is_what_a_map_of_the_others_says(cells, fast):
+    """Trained by hand on the other folds' cells alone: the matrix holds nothing else."""
+    run = CrossValidation(cells, "cell_type", model=fast, n_folds=3)
+    folds = run._divide(run._codes, 0, 0)
+    for _ in run.reports():
+        pass
+    run.write(cells)
+    for i in range(3):
+        rest, asked = folds != i, folds == i
+        model = ce.CentroidEncoder(
+            hidden=(16,), max_epochs=5, random_state=run._seed_of(0, 0, i)
+        ).fit(cells.X[rest], run._codes[rest])
+        assert_array_equal(model.predict(cells.X[asked]), cells.obs["ce_cv_label"].cat.codes[asked])
+        row = cells.uns["ce_cv"]["errors"].iloc[i]
+        knn = KNeighborsClassifier(5).fit(model.transform(cells.X[rest]), run._codes[rest])
+        wrong = knn.predict(model.transform(cells.X[asked])) != run._codes[asked]
+        assert row["knn_error"] == pytest.approx(wrong.mean())
+        inputs = model.standardize(cells.X)
+        knn = KNeighborsClassifier(5).fit(inputs[rest], run._codes[rest])
+        assert row["input_knn_error"] == pytest.approx(
+            (knn.predict(inputs[asked]) != run._codes[asked]).mean()
+        )
+
+
+def test_noise_is_found_to_be_noise(noise):
+    """A network that can learn 192 labels by heart must not profit from it."""
+    model = ce.CentroidEncoder(
+        hidden=(64,), max_epochs=60, scale="feature", dropout=0.0, weight_decay=0.0
+    )
+    ce.tl.cross_validate(noise, "cell_type", model=model, n_permutations=9, progress=False)
+    quality = noise.uns["ce_cv"]["quality"]
+    for rule in ("knn", "voronoi", "decoder", "input_knn"):
+        assert 0.55 < quality[f"{rule}_error"] < 0.78
+    assert noise.obs["ce_cv_confidence"].mean() < 0.5
+    assert quality["uncalibrated_error"] > 2 * quality["calibration_error"]
+    assert noise.uns["ce_cv"]["permutation"]["p_value"] > 0.1
+    # Of the cells that it trained on it would be sure.
+    trained = model.fit(noise.X, noise.obs["cell_type"].to_numpy().astype(str))
+    assert trained.score(noise.X, noise.obs["cell_type"].to_numpy().astype(str)) > 0.7
+
+
+def test_real_classes_have_the_smallest_p_value(cells, validate):
+    validate(cells, n_permutations=9)
+    permutation = cells.uns["ce_cv"]["permutation"]
+    assert permutation["p_value"] == pytest.approx(0.1)
+    assert permutation["observed"] == pytest.approx(cells.uns["ce_cv"]["quality"]["knn_error"])
+    assert permutation["errors"].shape == (9,)
+    assert (permutation["errors"] > permutation["observed"]).all()
+    assert len(set(permutation["errors"])) > 1
+
+
+def test_classes_that_are_groups_do_not_make_a_p_value(noise, validate):
+    """Donors differ, classes are donors': with shuffled cells this would be significant."""
+    rng = np.random.default_rng(1)
+    donors = np.repeat(np.arange(8), 30)
+    noise.X += 3 * rng.normal(size=(8, 10)).astype(np.float32)[donors]
+    noise.obs["donor"] = pd.Categorical([f"d{i}" for i in donors])
+    noise.obs["disease"] = pd.Categorical(np.where(np.isin(donors, [0, 3, 4, 6]), "ill", "well"))
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=10)
+    kwargs = {"model": model, "n_permutations": 19}
+    validate(noise, "disease", key_added="cells", **kwargs)
+    validate(noise, "disease", key_added="donors", group_key="donor", n_folds=4, **kwargs)
+    assert noise.uns["cells_cv"]["permutation"]["p_value"] == pytest.approx(0.05)
+    assert noise.uns["donors_cv"]["permutation"]["p_value"] > 0.1
+    assert noise.uns["donors_cv"]["quality"]["knn_error"] > 0.3
+    assert noise.uns["cells_cv"]["quality"]["knn_error"] < 0.1
+
+
+def test_more_repeats_and_permutations_contain_the_same_ones(cells, validate):
+    few = validate(cells, n_permutations=2, copy=True).uns["ce_cv"]
+    many = validate(cells, n_repeats=2, n_permutations=4, copy=True).uns["ce_cv"]
+    again = validate(cells, n_permutations=2, random_state=1, copy=True).uns["ce_cv"]
+    pd.testing.assert_frame_equal(many["errors"].iloc[:5], few["errors"])
+    assert_array_equal(many["permutation"]["errors"][:2], few["permutation"]["errors"])
+    assert not many["errors"].iloc[5:].reset_index().equals(few["errors"].reset_index())
+    assert not np.array_equal(again["permutation"]["errors"], few["permutation"]["errors"])
+
+
+def test_large_data_count_permutations_on_fewer_folds(make_cells, fast):
+    def n_counted(n_obs):
+        return CrossValidation(make_cells(n_obs=n_obs), "cell_type", model=fast)._n_counted
+
+    assert [n_counted(n) for n in (120, 500, 501, 900, 2600)] == [5, 5, 5, 3, 1]
+
+
+def test_groups_are_held_out_whole(cells, fast, validate, caplog):
+    cells.obs["donor"] = np.repeat(["d1", "d2", "d3"], cells.n_obs // 3)
+    run = CrossValidation(cells, "cell_type", group_key="donor", model=fast)
+    assert run.n_folds == 3
+    folds = run._divide(run._codes, 0, 0)
+    assert pd.crosstab(cells.obs["donor"], folds).gt(0).sum(axis=1).eq(1).all()
+    with pytest.raises(ValueError, match=r"n_folds=4 is too many: obs\['donor'\] has 3 groups"):
+        validate(cells, group_key="donor", n_folds=4)
+    caplog.clear()
+    validate(cells, group_key="donor")
+    assert caplog.text == ""
+
+
+class TestDoubts:
+    @pytest.mark.parametrize(
+        "name", ["donor", "Donor_ID", "batch", "sample", "orig.ident", "patient_id", "mouse"]
+    )
+    def test_sources_that_are_not_held_out_whole(self, cells, validate, caplog, name):
+        cells.obs[name] = np.resize(["d1", "d2", "d3", "d4"], cells.n_obs)
+        validate(cells)
+        (warning,) = cells.uns["ce_cv"]["warnings"]
+        assert f"pass group_key={name!r}" in warning
+        assert warning in caplog.text
+        validate(cells, group_key=name)
+        assert not len(cells.uns["ce_cv"]["warnings"])
+
+    @pytest.mark.parametrize(
+        ("name", "values"),
+        [
+            ("donor", ["d1"]),
+            ("sample", [f"cell{i}" for i in range(120)]),
+            ("batch", np.linspace(0, 1, 120)),
+            ("resampled", ["a", "b"]),
+            ("sitemap", ["a", "b"]),
+            ("quality", ["a", "b"]),
+        ],
+    )
+    def test_columns_that_only_look_like_it(self, cells, validate, name, values):
+        cells.obs[name] = np.resize(values, cells.n_obs)
+        validate(cells)
+        assert not len(cells.uns["ce_cv"]["warnings"])
+
+    def test_small_classes(self, cells, validate):
+        rank = cells.obs.groupby("cell_type", observed=True).cumcount()
+        few = cells[((cells.obs["cell_type"] != "type 1") | (rank < 3)).to_numpy()].copy()
+        validate(few)
+        (warning,) = few.uns["ce_cv"]["warnings"]
+        assert "fewer cells than folds: 'type 1'" in warning
+        one = cells[((cells.obs["cell_type"] != "type 1") | (rank < 1)).to_numpy()].copy()
+        validate(one, n_repeats=2)
+        only = one.obs["cell_type"] == "type 1"
+        assert (one.obs["ce_cv_own"][only] == 0).all()
+        assert (one.obs["ce_cv_label"][only] != "type 1").all()
+        assert np.isfinite(one.obs["ce_cv_confidence"]).all()
+
+    def test_classes_of_one_group(self, cells, validate):
+        cells.obs["donor"] = np.where(
+            cells.obs["cell_type"] == "type 2",
+            "d0",
+            np.resize(["d0", "d1", "d2", "d3"], cells.n_obs),
+        )
+        validate(cells, group_key="donor")
+        (warning,) = cells.uns["ce_cv"]["warnings"]
+        assert "in one group of 'donor' only: 'type 2'" in warning
+        assert cells.uns["ce_cv"]["per_class"]["knn_error"][2] == 1
+
+    def test_labels_from_a_clustering(self, cells, validate):
+        finer = cells.obs["cell_type"].astype(str) + np.resize(["", "'"], cells.n_obs)
+        cells.obs["leiden"] = finer.to_numpy()
+        validate(cells)
+        (warning,) = cells.uns["ce_cv"]["warnings"]
+        assert "follow from the clustering 'leiden'" in warning
+        assert "agreement, not validation" in warning
+        cells.obs.loc[cells.obs_names[0], "cell_type"] = "type 2"
+        validate(cells)
+        assert not len(cells.uns["ce_cv"]["warnings"])
+        validate(cells, "leiden")
+        assert "follow from the clustering 'leiden'" in cells.uns["ce_cv"]["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "words"),
+    [
+        ({"n_folds": 1}, "n_folds must be at least 2; got 1"),
+        ({"n_folds": 2.5}, "n_folds must be an integer; got 2.5"),
+        ({"n_folds": True}, "n_folds must be an integer"),
+        ({"n_folds": 41}, "n_folds=41 is too many: the largest class has 40 cells"),
+        ({"n_repeats": 0}, "n_repeats must be at least 1"),
+        ({"n_permutations": -1}, "n_permutations must be at least 0"),
+        ({"group_key": "cell_type"}, None),
+    ],
+)
+def test_folds_that_cannot_be(cells, unchanged, validate, kwargs, words):
+    with unchanged(cells):
+        if words is None:
+            # Each class is a group: always unknown, but not a mistake that can be told from one.
+            assert validate(cells, copy=True, **kwargs).uns["ce_cv"]["quality"]["knn_error"] == 1
+        else:
+            with pytest.raises(ValueError, match=words.replace("(", r"\(")):
+                validate(cells, **kwargs)
+
+
+def test_a_training_with_one_class_is_foreseen(cells, validate, unchanged):
+    two = cells[cells.obs["cell_type"] != "type 2"].copy()
+    with unchanged(two), pytest.raises(ValueError, match="cells of one class only"):
+        validate(two, group_key="cell_type")
+
+
+@pytest.mark.parametrize("missing", ["drop", "mean"])
+def test_gaps(cells, validate, missing):
+    cells.X[[3, 60], 2] = np.nan
+    before = cells.X.copy()
+    validate(cells, missing=missing)
+    left_out = cells.obs["ce_cv_label"].isna().to_numpy()
+    assert_array_equal(np.flatnonzero(left_out), [3, 60] if missing == "drop" else [])
+    assert_array_equal(np.isnan(cells.obs["ce_cv_confidence"]), left_out)
+    assert_array_equal(cells.X, before)
+
+
+def test_kinds_of_matrices_agree(cells, validate, tmp_path):
+    expected = validate(cells, copy=True).obs["ce_cv_label"]
+    for X in (sparse.csr_matrix(cells.X), sparse.csc_matrix(cells.X)):
+        adata = ad.AnnData(X, obs=cells.obs, var=cells.var)
+        validate(adata)
+        assert (adata.obs["ce_cv_label"] == expected).all()
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    assert (validate(backed, copy=True).obs["ce_cv_label"] == expected).all()
+    with pytest.raises(ValueError, match=r"to_memory\(\), or copy=True"):
+        validate(backed[:60])
+
+
+def test_results_survive_a_file(cells, validate, tmp_path):
+    validate(cells, n_permutations=1)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    again = ad.read_h5ad(tmp_path / "cells.h5ad")
+    pd.testing.assert_frame_equal(
+        again.uns["ce_cv"]["errors"], cells.uns["ce_cv"]["errors"], check_index_type=False
+    )
+    assert list(again.uns["ce_cv"]["warnings"]) == []
+    pd.testing.assert_frame_equal(ce.tl.mislabeled(again), ce.tl.mislabeled(cells))
+
+
+class TestStopping:
+    def test_ctrl_c(self, cells, validate, unchanged, monkeypatch):
+        from centroid_encoder.core.objective import CentroidTargets
+
+        loss, calls = CentroidTargets.loss, []
+
+        def strike(self, batch):
+            calls.append(1)
+            # Well within the second fold, after its first epoch.
+            if len(calls) == 60:
+                raise KeyboardInterrupt
+            return loss(self, batch)
+
+        monkeypatch.setattr(CentroidTargets, "loss", strike)
+        with unchanged(cells), pytest.raises(KeyboardInterrupt):
+            validate(cells)
+
+    @pytest.mark.parametrize("n_before", [0, 3, 8])
+    def test_stop(self, cells, fast, unchanged, n_before):
+        run = CrossValidation(cells, "cell_type", model=fast)
+        seen = []
+        reports = run.reports(stop=lambda: len(seen) > n_before)
+        with unchanged(cells):
+            with pytest.raises(StoppedTooEarly):
+                seen.extend(reports)
+            with pytest.raises(RuntimeError, match="nothing to write"):
+                run.write(cells)
+        assert len(seen) == n_before + 1
+
+    def test_progress_counts_all_trainings(self, cells, fast):
+        run = CrossValidation(cells, "cell_type", model=fast, n_repeats=2, n_permutations=1)
+        reports = list(run.reports())
+        assert [report.step for report in reports] == list(range(1, 76))
+        assert {report.n_steps for report in reports} == {75}
+        stages = [report.stage for report in reports[::5]]
+        assert stages[0] == "repeat 1 of 2, fold 1 of 5"
+        assert stages[-1] == "permutation 1 of 1"
+
+
+class TestMislabeled:
+    def test_planted(self, make_cells):
+        adata = make_cells(n_obs=300)
+        truth = adata.obs["cell_type"].copy()
+        flipped = np.arange(0, 300, 20)
+        codes = truth.cat.codes.to_numpy().copy()
+        codes[flipped] = (codes[flipped] + 1) % 3
+        adata.obs["cell_type"] = pd.Categorical.from_codes(codes, truth.cat.categories)
+        model = ce.CentroidEncoder(hidden=(32,), max_epochs=30)
+        ce.tl.cross_validate(adata, "cell_type", model=model, progress=False)
+        found = ce.tl.mislabeled(adata)
+        assert set(adata.obs_names[flipped]) == set(found.index)
+        assert (found["predicted"].astype(str) == truth[found.index].astype(str)).all()
+        ratio = found["confidence"] / found["own"]
+        assert (ratio.diff().dropna() <= 0).all()
+
+    def test_threshold(self, embed, validate):
+        adata = embed()
+        validate(adata)
+        everything = ce.tl.mislabeled(adata, min_confidence=0)
+        wrong = adata.obs["ce_cv_label"] != adata.obs["cell_type"]
+        assert set(everything.index) == set(adata.obs_names[wrong])
+        middle = float(everything["confidence"].median())
+        some = ce.tl.mislabeled(adata, min_confidence=middle)
+        assert set(some.index) == set(everything.index[everything["confidence"] >= middle])
+        assert 0 < len(some) < len(everything)
+        assert_allclose(some["own"], adata.obs["ce_cv_own"][some.index])
+
+    def test_what_is_missing_is_named(self, cells, validate, unchanged):
+        with pytest.raises(KeyError, match=r"run ce\.tl\.cross_validate"):
+            ce.tl.mislabeled(cells)
+        validate(cells)
+        with unchanged(cells), pytest.raises(ValueError, match=r"\[0, 1\]; got 2"):
+            ce.tl.mislabeled(cells, min_confidence=2)
+        del cells.obs["ce_cv_own"]
+        with pytest.raises(KeyError, match=r"'ce_cv_own'.*is gone"):
+            ce.tl.mislabeled(cells)
