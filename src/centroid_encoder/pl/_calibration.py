@@ -1,0 +1,185 @@
+"""How far the confidences can be taken at their word."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+
+from centroid_encoder.core.confidence import calibration_bins
+from centroid_encoder.pl._colors import unlabeled_color
+from centroid_encoder.pl._output import save_or_show
+from centroid_encoder.pl._unseen import Unseen, read_unseen
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from matplotlib.axes import Axes
+
+STRIP = 0.2
+"""Height of the histogram, as a share of the diagram above it."""
+
+
+def calibration(
+    adata: AnnData,
+    *,
+    key: str = "ce",
+    n_bins: int = 10,
+    title: str | None = None,
+    ax: Axes | None = None,
+    show: bool | None = None,
+    save: str | Path | bool | None = None,
+) -> Axes | None:
+    """Plot how often a prediction is right against how confident it is: a reliability diagram.
+
+    Points on the diagonal mean what they say: of the cells with confidence 80 %, 80 % are right.
+    Bars are 95 % intervals (Wilson), the histogram beneath shows where the cells are. From the
+    out-of-fold predictions where there has been a cross-validation, else from the held-out cells.
+    The error in the title is the one that was stored when the confidences were computed.
+
+    Parameters
+    ----------
+    adata
+        Annotated data after `ce.tl.cross_validate` or `ce.tl.centroid_encoder`.
+    key
+        Its ``key_added``.
+    n_bins
+        Number of points. Each stands for equally many cells: confidences crowd near 100 %, and
+        bins of equal width would leave most points to a handful of cells.
+    title
+        In place of the default.
+    ax, show, save
+        As in `voronoi`.
+
+    Returns
+    -------
+    Axes | None
+        None if shown; else the axes.
+
+    Raises
+    ------
+    KeyError
+        If there is no result under that key, or if a column that belongs to it is gone.
+    ValueError
+        If there is no cell with a confidence, if the labels are no longer those of the result, or
+        if an argument is not valid.
+    """
+    cells = read_unseen(adata, key)
+    known = np.isfinite(cells.confidence)
+    if not known.any():
+        raise ValueError(
+            f"no cell among the {cells.words} has a confidence; run ce.tl.cross_validate or "
+            "ce.tl.centroid_encoder again"
+        )
+    # Rounding in float32 takes some of them beyond 1.
+    confidence = 100 * cells.confidence[known].clip(0, 1)
+    right = (cells.own == cells.predicted)[known]
+    mean, share, count = calibration_bins(confidence, right, n_bins)
+    low, high = 100 * _intervals(share, count)
+
+    target: Any = ax
+    if target is None:
+        # The title is to fit, whatever the size of its letters.
+        letters = plt.rcParams["font.size"] / 10
+        _, target = plt.subplots(figsize=(4.2 * letters, 4.8 * letters), layout="constrained")
+    start = 10 * np.floor(min(confidence.min(), low.min(), 90) / 10)
+    _page(target, start)
+    _strip(target, confidence, start)
+    target.errorbar(
+        mean,
+        100 * share,
+        yerr=[100 * share - low, high - 100 * share],
+        fmt="o",
+        markersize=5,
+        linewidth=1.2,
+        color="C0",
+        # A point at 100 % is drawn whole.
+        clip_on=False,
+        zorder=3,
+    )
+    target.set_title(
+        _title(cells, known) if title is None else title,
+        fontsize="medium",
+        # A column may be called "$x$".
+        parse_math=title is not None,
+    )
+    shown = save_or_show("calibration", target.figure, show=show, save=save, own=ax is None)
+    return None if shown else target
+
+
+def _intervals(share: NDArray[np.float64], count: NDArray[np.intp]) -> NDArray[np.float64]:
+    """(2, b) ends of the 95 % intervals; at 0 and at 1 they have a length, too."""
+    ends = [
+        binomtest(round(part * n), n).proportion_ci(method="wilson")
+        for part, n in zip(share.tolist(), count.tolist(), strict=True)
+    ]
+    return np.array([[end.low for end in ends], [end.high for end in ends]])
+
+
+def _page(ax: Any, start: float) -> None:
+    """Axes, the diagonal and what it parts."""
+    length = 100 - start
+    ax.set_xlim(start, 100)
+    ax.set_ylim(start - STRIP * length, 100)
+    ticks = np.asarray(MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(start, 100))
+    ticks = ticks[(ticks >= start) & (ticks <= 100)]
+    ax.set_xticks(ticks)
+    ax.set_yticks(ticks)
+    ax.set_xlabel("confidence (%)")
+    ax.set_ylabel("cells that are right (%)")
+    grey = unlabeled_color(ax)
+    ax.plot([start, 100], [start, 100], color="0.5", linewidth=1, linestyle="--", zorder=1)
+    ax.axhline(start, color=plt.rcParams["axes.edgecolor"], linewidth=0.8)
+    for x, y, text, side in (
+        (0.03, 0.96, "too modest", "left"),
+        (0.97, 0.05, "too confident", "right"),
+    ):
+        ax.text(
+            start + x * length,
+            start + y * length,
+            text,
+            ha=side,
+            va="top" if side == "left" else "bottom",
+            fontsize="small",
+            color="0.5",
+        )
+    ax.grid(color=grey, linewidth=0.4, zorder=0)
+    ax.set_axisbelow(True)
+
+
+def _strip(ax: Any, confidence: NDArray[np.float64], start: float) -> None:
+    """Histogram of the confidences, beneath the diagram."""
+    number, edges = np.histogram(confidence, bins=20, range=(start, 100))
+    bottom, height = start - STRIP * (100 - start), 0.8 * STRIP * (100 - start)
+    ax.bar(
+        edges[:-1],
+        height * number / number.max(),
+        np.diff(edges),
+        bottom,
+        align="edge",
+        color="0.6",
+    )
+    ax.text(
+        start + 0.03 * (100 - start),
+        bottom + height,
+        f"cells (highest bar: {number.max():,})",
+        va="top",
+        fontsize="small",
+        color="0.5",
+    )
+
+
+def _title(cells: Unseen, known: NDArray[np.bool_]) -> str:
+    n = f"n = {cells.n:,}"
+    if known.sum() != cells.n:
+        # A selection of cells; what was counted on all of them still stands.
+        n += f", {known.sum():,} shown"
+    text = f"{cells.words}, {n}"
+    error = float(cells.quality.get("calibration_error", np.nan))
+    if np.isfinite(error):
+        text += f"\nexpected calibration error {100 * error:.1f} points"
+    return text

@@ -1,0 +1,121 @@
+"""What the error would be if the labels meant nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from centroid_encoder.pl._output import save_or_show
+from centroid_encoder.pl._unseen import read_cross_validation
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from matplotlib.axes import Axes
+
+SIGNIFICANT = 0.05
+
+
+def permutation_test(
+    adata: AnnData,
+    *,
+    key: str = "ce",
+    title: str | None = None,
+    ax: Axes | None = None,
+    show: bool | None = None,
+    save: str | Path | bool | None = None,
+) -> Axes | None:
+    """Plot the out-of-fold error among the errors that shuffled labels give.
+
+    A supervised embedding parts whatever it is told to part. Where the labels say something about
+    the cells, their error lies left of all that was found with shuffled ones.
+
+    Parameters
+    ----------
+    adata
+        Annotated data after `ce.tl.cross_validate` with ``n_permutations``.
+    key
+        Its ``key_added``.
+    title
+        In place of the default.
+    ax, show, save
+        As in `voronoi`.
+
+    Returns
+    -------
+    Axes | None
+        None if shown; else the axes.
+
+    Raises
+    ------
+    KeyError
+        If there is no permutation test under that key.
+    """
+    stored = read_cross_validation(adata, key)
+    if stored is None or "permutation" not in stored:
+        label_key = "label_key" if stored is None else repr(str(stored["params"]["label_key"]))
+        raise KeyError(
+            f"no permutation test in uns[{f'{key}_cv'!r}]; run "
+            f"ce.tl.cross_validate(adata, {label_key}, n_permutations=99)"
+        )
+    test = stored["permutation"]
+    null = 100 * np.asarray(test["errors"], dtype=np.float64)
+    observed = 100 * float(test["observed"])
+    chance = 100 * float(stored["quality"].get("chance_error", np.nan))
+
+    target: Any = ax
+    if target is None:
+        # The title is to fit, whatever the size of its letters.
+        letters = plt.rcParams["font.size"] / 10
+        _, target = plt.subplots(figsize=(5 * letters, 3.6 * letters), layout="constrained")
+    number, _, _ = target.hist(null, bins=_bins(null), color="0.6", label="with shuffled labels")
+    target.axvline(observed, color="C0", linewidth=2, label=f"observed: {observed:.1f} %")
+    if np.isfinite(chance):
+        target.axvline(
+            chance,
+            color="C1",
+            linestyle=":",
+            linewidth=1.5,
+            label=f"always the largest class: {chance:.1f} %",
+        )
+    right = np.nanmax([null.max(), observed, chance])
+    target.set_xlim(0, min(100, 1.08 * right) or 1)
+    # Room for the legend above the bars.
+    target.set_ylim(0, 1.35 * max(number))
+    target.yaxis.set_major_locator(MaxNLocator(5, integer=True))
+    target.set_axisbelow(True)
+    target.set_xlabel("out-of-fold 5-NN error (%)")
+    target.set_ylabel("permutations")
+    target.legend(fontsize="small", loc="best")
+    target.set_title(
+        permutation_words(float(test["p_value"]), len(null)) if title is None else title,
+        fontsize="medium",
+    )
+    shown = save_or_show("permutation_test", target.figure, show=show, save=save, own=ax is None)
+    return None if shown else target
+
+
+def permutation_words(p_value: float, n: int) -> str:
+    """The p value, and how small it could be."""
+    number = f"{n:,} permutation" + "s" * (n > 1)
+    smallest = bool(np.isclose(p_value, 1 / (n + 1)))
+    text = f"p = {p_value:.2g} ({number}{', the smallest possible' if smallest else ''})"
+    if p_value <= SIGNIFICANT:
+        return text
+    return text + ("\ntoo few to tell" if smallest else "\nno better than chance")
+
+
+def _bins(null: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Edges half-way between possible errors, which are shares of whole cells."""
+    values = np.unique(null)
+    if len(values) == 1:
+        return float(values[0]) + np.array([-0.5, 0.5])
+    step = np.diff(values).min()
+    n_steps = round((values[-1] - values[0]) / step) + 1
+    # Each bin is equally many steps wide; else some would hold more possible errors than others.
+    width = -(-n_steps // min(max(5, round(np.sqrt(len(null)))), 30))
+    return np.asarray(values[0] + step * (np.arange(0, n_steps + width, width) - 0.5))

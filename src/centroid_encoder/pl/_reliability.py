@@ -1,0 +1,199 @@
+"""The picture, beside what may be believed of it."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from centroid_encoder.pl._calibration import calibration
+from centroid_encoder.pl._colors import Palette
+from centroid_encoder.pl._confusion import confusion
+from centroid_encoder.pl._output import save_or_show
+from centroid_encoder.pl._permutation_test import permutation_test
+from centroid_encoder.pl._summary import summary
+from centroid_encoder.pl._unseen import Unseen, read_cross_validation, read_unseen
+from centroid_encoder.pl._voronoi import voronoi
+from centroid_encoder.tl._result import Regions, Result, read_result
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Plot = Callable[..., "Axes | None"]
+
+SIZE = 15.0, 9.6
+"""Of the page in inches, where letters are of ten points; with them it grows."""
+MAX_ENTRIES = 45
+"""Classes beyond which a legend would leave no room for the map."""
+
+
+def reliability(
+    adata: AnnData,
+    *,
+    key: str = "ce",
+    regions: Regions | None = "voronoi",
+    palette: Palette | None = None,
+    show: bool | None = None,
+    save: str | Path | bool | None = None,
+) -> Figure | None:
+    """Put the map on one page with what says how far it can be believed.
+
+    Above `voronoi` and the numbers in words, beneath `confusion`, `calibration` and
+    `permutation_test`. Where something has not been computed stands how to get it.
+
+    Parameters
+    ----------
+    adata
+        Annotated data after `ce.tl.centroid_encoder`, `ce.tl.cross_validate` or, better, both.
+    key
+        Their ``key_added``.
+    regions, palette
+        As in `voronoi`.
+    show, save
+        As in `voronoi`.
+
+    Returns
+    -------
+    Figure | None
+        None if shown; else the page.
+
+    Raises
+    ------
+    KeyError
+        If there is no result under that key, or if a column that belongs to it is gone.
+    ValueError
+        If the labels are no longer those of the result, or if an argument is not valid.
+    """
+    mapped = isinstance(adata.uns.get(key), Mapping) and "centers" in adata.uns[key]
+    stored = read_cross_validation(adata, key)
+    if not mapped and stored is None:
+        raise KeyError(
+            f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) and "
+            "ce.tl.cross_validate(adata, label_key, n_permutations=99) first"
+        )
+    result = read_result(adata, key) if mapped else None
+    judged = stored is not None or (result is not None and (result.split == "test").any())
+    cells = read_unseen(adata, key) if judged else None
+    label_key = str((stored or adata.uns[key])["params"]["label_key"])
+    size = np.multiply(SIZE, plt.rcParams["font.size"] / 10)
+    figure: Any = plt.figure(figsize=tuple(size), layout="constrained")
+    try:
+        above, beneath = figure.add_gridspec(2, 1, hspace=0.08)
+        if result is None:
+            maps, words = above.subgridspec(1, 2, width_ratios=(2, 1))
+            call = f"ce.tl.centroid_encoder(adata, {label_key!r})"
+            _say(figure.add_subplot(maps), f"There is no map yet.\nRun {call}.")
+        elif result.embedding.shape[1] > 3:
+            maps, words = above.subgridspec(1, 2, width_ratios=(2, 1))
+            _say(
+                figure.add_subplot(maps),
+                f"A map of {result.embedding.shape[1]} components cannot be drawn.\n"
+                "Train with n_components=2.",
+            )
+        else:
+            words = _draw_map(figure, above, adata, result, regions=regions, palette=palette)
+        _draw_evidence(figure, beneath, adata, key, label_key, cells)
+        sentences = summary(adata, key)
+        if result is not None and len(result.classes) > MAX_ENTRIES:
+            sentences.append(f"ce.pl.voronoi names the {len(result.classes)} classes.")
+        _write(figure.add_subplot(words), sentences)
+    except BaseException:
+        plt.close(figure)
+        raise
+    shown = save_or_show("reliability", figure, show=show, save=save, own=True)
+    return None if shown else figure
+
+
+def _draw_map(
+    figure: Any,
+    place: Any,
+    adata: AnnData,
+    result: Result,
+    *,
+    regions: Regions | None,
+    palette: Palette | None,
+) -> Any:
+    """Draw the panels of `voronoi` and return the place beside them."""
+    n_panels = sum((result.split == panel).any() for panel in ("train", "test"))
+    places = place.subgridspec(1, n_panels + 1, wspace=0.04)
+    projection = "3d" if result.embedding.shape[1] == 3 else None
+    voronoi(
+        adata,
+        key=result.key,
+        regions=regions,
+        palette=palette,
+        legend_loc="right margin" if len(result.classes) <= MAX_ENTRIES else None,
+        ax=[figure.add_subplot(places[i], projection=projection) for i in range(n_panels)],
+        show=False,
+        save=False,
+    )
+    return places[n_panels]
+
+
+def _draw_evidence(
+    figure: Any, place: Any, adata: AnnData, key: str, label_key: str, cells: Unseen | None
+) -> None:
+    """Draw the other figures side by side, or say how to get them."""
+    tested = "permutation" in (read_cross_validation(adata, key) or {})
+    confident = cells is not None and bool(np.isfinite(cells.confidence).any())
+    parts: tuple[tuple[Plot, bool, str], ...] = (
+        (confusion, cells is not None, "No cell was held out"),
+        (calibration, confident, "No confidence is known" if cells else "No cell was held out"),
+        (permutation_test, tested, "No permutation test was made"),
+    )
+    call = f"ce.tl.cross_validate(adata, {label_key!r},\nn_permutations=99)"
+    # Apart, so that the long names beneath the one take no room from the others.
+    left, right = place.subgridspec(1, 2, wspace=0.04, width_ratios=(1.3, 2))
+    for part, (plot, there, absent) in zip((left, *right.subgridspec(1, 2)), parts, strict=True):
+        ax = figure.add_subplot(part)
+        if there:
+            plot(adata, key=key, ax=ax, show=False, save=False)
+        else:
+            _say(ax, f"{absent}.\nRun {call}.")
+
+
+def _say(ax: Any, text: str) -> None:
+    """Write in the place of a figure why it is not there."""
+    ax.set(xticks=[], yticks=[])
+    ax.spines[:].set(linestyle=":", color="0.5")
+    ax.text(
+        0.5,
+        0.5,
+        text,
+        ha="center",
+        va="center",
+        transform=ax.transAxes,
+        color="0.5",
+        parse_math=False,
+        linespacing=1.5,
+    )
+
+
+def _write(ax: Any, sentences: list[str]) -> None:
+    """Write sentences in the place of a figure, in the largest font in which they fit."""
+    ax.set_axis_off()
+    figure = ax.figure
+    figure.draw_without_rendering()
+    box = ax.get_window_extent()
+    text = ax.text(
+        0, 0.5, "", va="center", transform=ax.transAxes, linespacing=1.35, parse_math=False
+    )
+    # What is written must not move what is drawn.
+    text.set_in_layout(False)
+    # What is not to be parted at the end of a line.
+    sentences = [
+        re.sub(r" (?=%|± )|(?<=±) |(?<=n) (?== )|(?<=n =) ", "\u00a0", s) for s in sentences
+    ]
+    for font in plt.rcParams["font.size"] * np.linspace(1, 0.5, 6):
+        letters = int(box.width / figure.dpi * 72 / (0.54 * font))
+        text.set_text("\n\n".join(textwrap.fill(line, letters) for line in sentences))
+        text.set_fontsize(font)
+        if text.get_window_extent().height <= box.height:
+            break

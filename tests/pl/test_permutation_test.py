@@ -1,0 +1,159 @@
+"""The observed error among those of shuffled labels, and what that says in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anndata as ad
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import scanpy as sc
+from matplotlib.axes import Axes
+from numpy.testing import assert_allclose
+
+import centroid_encoder as ce
+
+
+def draw(adata: Any, **kwargs: Any) -> Axes:
+    return ce.pl.permutation_test(adata, **({"show": False} | kwargs))
+
+
+def lines(ax: Axes) -> dict[str, float]:
+    """Position of each line by its name in the legend."""
+    return {line.get_label(): line.get_xdata()[0] for line in ax.lines}
+
+
+def with_test(adata: ad.AnnData, errors: Any, observed: float, p_value: float) -> ad.AnnData:
+    adata.uns["ce_cv"]["permutation"] = {
+        "errors": np.array(errors, dtype=float),
+        "observed": observed,
+        "p_value": p_value,
+    }
+    return adata
+
+
+def test_draws_all_permutations_and_the_observed_error(cells, validate):
+    adata = validate(cells)
+    ax = draw(adata)
+    test = adata.uns["ce_cv"]["permutation"]
+    assert sum(bar.get_height() for bar in ax.patches) == 99
+    last = ax.patches[-1]
+    ends = [*(bar.get_x() for bar in ax.patches), last.get_x() + last.get_width()]
+    counts, _ = np.histogram(100 * test["errors"], ends)
+    assert_allclose([bar.get_height() for bar in ax.patches], counts)
+    observed = 100 * test["observed"]
+    assert_allclose(list(lines(ax).values()), [observed, 100 * 2 / 3])
+    assert list(lines(ax)) == [f"observed: {observed:.1f} %", "always the largest class: 66.7 %"]
+    assert [line.get_linestyle() for line in ax.lines] == ["-", ":"]
+    named = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert named == ["with shuffled labels", *lines(ax)]
+    left, right = ax.get_xlim()
+    assert left == 0
+    assert right > max(*ends, *lines(ax).values())
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("out-of-fold 5-NN error (%)", "permutations")
+
+
+@pytest.mark.parametrize(
+    ("n", "p_value", "title"),
+    [
+        (99, 0.01, "p = 0.01 (99 permutations, the smallest possible)"),
+        (999, 0.001, "p = 0.001 (999 permutations, the smallest possible)"),
+        (1999, 0.0005, "p = 0.0005 (1,999 permutations, the smallest possible)"),
+        (99, 0.04, "p = 0.04 (99 permutations)"),
+        (99, 0.37, "p = 0.37 (99 permutations)\nno better than chance"),
+        (9, 0.1, "p = 0.1 (9 permutations, the smallest possible)\ntoo few to tell"),
+        (1, 1.0, "p = 1 (1 permutation)\nno better than chance"),
+    ],
+)
+def test_says_what_p_is_and_could_be(cells, validate, n, p_value, title):
+    errors = np.random.default_rng(0).uniform(0.5, 0.7, n)
+    ax = draw(with_test(validate(cells), errors, 0.6, p_value))
+    assert ax.get_title() == title
+    assert draw(cells, title="mine").get_title() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("errors", "observed"),
+    [([0.5] * 20, 0.1), ([0.0] * 5, 0.0), ([1.0] * 5, 1.0), ([0.61], 0.6), ([0.25, 0.75], 0.5)],
+)
+def test_draws_any_errors(cells, validate, errors, observed):
+    adata = with_test(validate(cells), errors, observed, 0.5)
+    ax = draw(adata)
+    ax.figure.canvas.draw()
+    assert sum(bar.get_height() for bar in ax.patches) == len(errors)
+    left, right = ax.get_xlim()
+    assert left <= 100 * min(errors) <= 100 * max(errors) <= right
+
+
+def test_bins_hold_equally_many_possible_errors(cells, validate):
+    # Errors of 700 cells, with gaps: bins of another width would look like a comb.
+    errors = np.arange(420, 500) / 700
+    ax = draw(with_test(validate(cells), errors, 0.1, 0.01))
+    heights = [bar.get_height() for bar in ax.patches]
+    assert len(heights) > 5
+    assert len(set(heights[:-1])) == 1
+
+
+def test_chance_is_left_out_where_it_is_not_known(cells, validate):
+    validate(cells).uns["ce_cv"]["quality"]["chance_error"] = np.nan
+    assert len(draw(cells).lines) == 1
+
+
+def test_reads_what_has_been_on_disk(cells, validate, tmp_path):
+    validate(cells).write_h5ad(tmp_path / "cells.h5ad")
+    before, after = draw(cells), draw(ad.read_h5ad(tmp_path / "cells.h5ad"))
+    assert after.get_title() == before.get_title()
+    assert lines(after) == lines(before)
+
+
+def test_names_the_call_to_make_first(cells, validate, unchanged):
+    with (
+        unchanged(cells),
+        pytest.raises(KeyError, match=r"cross_validate\(adata, label_key, n_permutations=99\)"),
+    ):
+        draw(cells)
+    validate(cells, n_permutations=0)
+    with pytest.raises(KeyError, match=r"cross_validate\(adata, 'cell_type', n_permutations=99\)"):
+        draw(cells)
+    assert not plt.get_fignums()
+
+
+@pytest.mark.parametrize("font_size", [10, 14])
+def test_lies_in_the_figure(cells, validate, font_size):
+    with plt.rc_context({"font.size": font_size}):
+        ax = draw(validate(cells))
+        ax.figure.canvas.draw()
+    whole, drawn = ax.figure.bbox, ax.get_tightbbox()
+    assert whole.x0 <= drawn.x0 < drawn.x1 <= whole.x1
+    assert whole.y0 <= drawn.y0 < drawn.y1 <= whole.y1
+
+
+def test_lies_on_the_axes_given_and_is_not_shown(cells, validate, monkeypatch):
+    monkeypatch.setattr(plt, "show", lambda: pytest.fail("it was shown"))
+    figure, axes = plt.subplots(1, 2)
+    assert ce.pl.permutation_test(validate(cells), ax=axes[1]) is axes[1]
+    assert plt.get_fignums() == [figure.number]
+
+
+def test_shows_and_saves_like_the_other_plots(cells, validate, monkeypatch, tmp_path):
+    shown = []
+    monkeypatch.setattr(plt, "show", lambda: shown.append(True))
+    adata = validate(cells, key="second")
+    assert ce.pl.permutation_test(adata, key="second", show=True) is None
+    assert shown == [True]
+    before, sc.settings.figdir = sc.settings.figdir, tmp_path
+    try:
+        draw(adata, key="second", save="_second.png")
+    finally:
+        sc.settings.figdir = before
+    assert (tmp_path / "permutation_test_second.png").exists()
+
+
+def test_changes_nothing(cells, validate, unchanged):
+    validate(cells)
+    view = cells[:40]
+    with unchanged(cells):
+        draw(cells)
+        draw(view)
+    assert view.is_view
