@@ -99,7 +99,7 @@ def _divides(adata: AnnData, name: str) -> bool:
     column = adata.obs[name]
     if pd.api.types.is_float_dtype(column.dtype):
         return False
-    return 2 <= column.nunique() <= len(column) / 2
+    return bool(2 <= column.nunique() <= len(column) / 2)
 
 
 def _determines(clustering: pd.Series, codes: NDArray[np.intp]) -> bool:
@@ -108,4 +108,4 @@ def _determines(clustering: pd.Series, codes: NDArray[np.intp]) -> bool:
     if (clusters < 0).any() or clusters.max() + 1 > len(codes) / 2:
         return False
     n_pairs = len(np.unique(np.stack([clusters, codes]), axis=1).T)
-    return n_pairs == clusters.max() + 1
+    return bool(n_pairs == clusters.max() + 1)
