@@ -74,6 +74,18 @@ def open_widget(viewer: Viewer, qtbot: QtBot) -> Callable[[], CentroidEncoderWid
 
 
 @pytest.fixture
+def check(qtbot: QtBot) -> Callable[[CentroidEncoderWidget], None]:
+    """Press Check labels, and wait until it is over."""
+
+    def run(widget: CentroidEncoderWidget) -> None:
+        widget.trainer.check_button.click()
+        assert widget.training is not None, widget.message.text()
+        qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+
+    return run
+
+
+@pytest.fixture
 def train(qtbot: QtBot) -> Callable[[CentroidEncoderWidget], None]:
     """Press Train, and wait until it is over."""
 

@@ -148,6 +148,46 @@ def test_neighbours_in_the_map_look_alike(make_cells: MakeCells) -> None:
     assert unlike[near].max() < np.quantile(unlike[far], 0.05)
 
 
+def test_those_that_the_map_is_unsure_of_shine(make_cells: MakeCells) -> None:
+    adata = trained(labeled(make_cells, "category"))
+    shades = [sum(to_rgb(color or "k")) for color in color_of(colorings.CONFIDENCE, adata)]
+    confidence = adata.obs["ce_confidence"]
+    assert shades[int(confidence.argmin())] > shades[int(confidence.argmax())]
+    assert np.corrcoef(shades, confidence)[0, 1] < -0.8
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "int with gaps"])
+def test_out_of_fold_cells_are_right_or_wrong(make_cells: MakeCells, kind: str) -> None:
+    adata = labeled(make_cells, kind)
+    adata.obs["kind"] = adata.obs["kind"].astype("category")
+    adata.obs.loc[["cell1", "cell2"], "kind"] = np.nan
+    adata.X[5] = np.nan
+    model = ce.CentroidEncoder(hidden=(8,), max_epochs=4, batch_size=32)
+    ce.tl.cross_validate(
+        adata, "kind", n_folds=2, model=model, missing="drop", key_added="k", progress=False
+    )
+    made = coloring(colorings.OUT_OF_FOLD, adata, "kind", None, "voronoi", "k")
+    for i, (_, row) in enumerate(adata.obs.iterrows()):
+        if i == 5:
+            assert made.codes[i] == -1
+            continue
+        wanted = RIGHT if row["kind"] == row["k_cv_label"] else WRONG
+        assert made.colors[made.codes[i]] == (GREY if i in (1, 2) else wanted)
+    assert {GREY, RIGHT, WRONG} == {made.colors[code] for code in made.codes if code >= 0}
+
+
+def test_what_has_been_computed_is_offered(make_cells: MakeCells) -> None:
+    adata = labeled(make_cells, "category")
+    assert colorings.modes(adata, "ce", None) == [colorings.LABEL]
+    adata = trained(adata)
+    result = read_result(adata, "ce")
+    assert colorings.modes(adata, "ce", result)[:5] == [colorings.LABEL, *colorings.NEED_RESULT]
+    model = ce.CentroidEncoder(hidden=(8,), max_epochs=1)
+    ce.tl.cross_validate(adata, "kind", n_folds=2, model=model, progress=False)
+    assert colorings.OUT_OF_FOLD in colorings.modes(adata, "ce", result)
+    assert colorings.modes(adata, "other", None) == [colorings.LABEL]
+
+
 @pytest.mark.parametrize("mode", colorings.NEED_RESULT)
 def test_cells_that_were_left_out_are_not_seen(make_cells: MakeCells, mode: str) -> None:
     adata = labeled(make_cells, "category")

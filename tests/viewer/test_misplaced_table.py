@@ -13,7 +13,8 @@ from qtpy.QtCore import Qt
 from qtpy.QtTest import QTest
 
 import centroid_encoder as ce
-from centroid_encoder.viewer._misplaced import HEADERS, MisplacedTable
+from centroid_encoder.viewer._misplaced import MisplacedTable
+from centroid_encoder.viewer._suspects import OUT_OF_FOLD, REGIONS
 
 LEFT = Qt.MouseButton.LeftButton
 NONE = Qt.KeyboardModifier.NoModifier
@@ -42,13 +43,15 @@ class Table:
         self.widget, self.model, self.view = widget, widget.model, widget.view
         self.chosen: list[list[int]] = []
         self.asked: list[Any] = []
+        self.sources: list[Any] = []
+        widget.source_changed.connect(lambda: self.sources.append(widget.source))
         widget.cells_chosen.connect(lambda rows: self.chosen.append(rows.tolist()))
         widget.relabel_requested.connect(self.asked.append)
         widget.undo_requested.connect(lambda: self.asked.append(("undo",)))
         widget.redo_requested.connect(lambda: self.asked.append(("redo",)))
 
     def column(self, name: str) -> list[str]:
-        at = list(HEADERS).index(name)
+        at = list(self.model.source.headers).index(name)
         return [self.model.data(self.model.index(i, at)) for i in range(self.model.rowCount())]
 
     def click(self, row: int, keys: Any = NONE) -> None:
@@ -57,7 +60,7 @@ class Table:
 
     def click_header(self, name: str) -> None:
         header = self.view.horizontalHeader()
-        at = list(HEADERS).index(name)
+        at = list(self.model.source.headers).index(name)
         x = header.sectionViewportPosition(at) + header.sectionSize(at) // 2
         point = header.rect().center()
         point.setX(x)
@@ -209,3 +212,66 @@ def test_many_cells(table: Table) -> None:
     assert table.model.rows[:3].tolist() == [0, 3, 6]
     table.click(0)
     assert table.chosen == [[0]]
+
+
+# -- where they come from ------------------------------------------------------------------------
+
+
+def make_suspects() -> tuple[pd.DataFrame, Any]:
+    """Cells as `tl.mislabeled` lists them: by how many times more probable the other class is."""
+    table = pd.DataFrame(
+        {
+            "label": pd.Categorical(["T", "B", "NK"]),
+            "predicted": pd.Categorical(["B", "T", "T"]),
+            "confidence": np.array([0.9, 0.98, 0.6], dtype=np.float32),
+            "own": np.array([0.001, 0.015, 0.3], dtype=np.float32),
+        },
+        index=["cell5", "cell9", "cell4"],
+    )
+    return table, np.array([5, 9, 4])
+
+
+def test_suspects_of_another_source(table: Table) -> None:
+    widget = table.widget
+    widget.offer([REGIONS, OUT_OF_FOLD])
+    table.click_header("label")
+    QTest.mouseClick(widget.source_buttons[OUT_OF_FOLD], LEFT)
+    assert table.sources == [OUT_OF_FOLD]
+    widget.set_cells(*make_suspects())
+    assert table.column("cell") == ["cell5", "cell9", "cell4"]
+    assert table.column("confidence") == ["0.90", "0.98", "0.60"]
+    assert table.column("own") == ["0.00", "0.01", "0.30"]
+    heads = [table.model.headerData(i, Qt.Orientation.Horizontal) for i in range(5)]
+    assert heads == ["cell", "label", "predicted", "probability", "of its label"]
+    table.click(1)
+    assert table.chosen == [[9]]
+    assert widget.label_box.currentText() == "T"
+    table.click_header("confidence")
+    assert sorted(table.column("confidence")) in (
+        table.column("confidence"),
+        table.column("confidence")[::-1],
+    )
+    QTest.mouseClick(widget.source_buttons[REGIONS], LEFT)
+    widget.set_cells(*make_cells())
+    assert table.column("depth") == ["0.90", "0.70", "0.50", "0.50", "0.04"]
+    # A click on what is chosen already changes nothing.
+    QTest.mouseClick(widget.source_buttons[REGIONS], LEFT)
+    assert table.sources == [OUT_OF_FOLD, REGIONS]
+
+
+def test_the_source_is_one_that_there_is(table: Table) -> None:
+    widget = table.widget
+    buttons = widget.source_buttons
+    assert not any(button.isEnabled() for button in buttons.values())
+    widget.offer([OUT_OF_FOLD])
+    assert widget.source is OUT_OF_FOLD
+    assert not buttons[REGIONS].isEnabled()
+    # What was never chosen gives way.
+    widget.offer([REGIONS, OUT_OF_FOLD])
+    assert widget.source is REGIONS
+    widget.choose(OUT_OF_FOLD)
+    widget.offer([REGIONS])
+    assert widget.source is REGIONS
+    widget.offer([REGIONS, OUT_OF_FOLD])
+    assert widget.source is OUT_OF_FOLD
+    assert [source for source, button in buttons.items() if button.isChecked()] == [OUT_OF_FOLD]

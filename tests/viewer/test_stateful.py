@@ -28,8 +28,9 @@ from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication
 
 from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.tl import misplaced
+from centroid_encoder.tl import mislabeled, misplaced
 from centroid_encoder.viewer._link import HIGHLIGHT, is_drawn
+from centroid_encoder.viewer._suspects import OUT_OF_FOLD, SOURCES
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -88,8 +89,10 @@ class User:
         self.own: dict[Layer, Any] = {}
         """Colours of the layers before anything was done to them."""
         self.names = 0
+        self.endless = False
+        """Whether the check that runs, if one does, would never end."""
         self.moves = [name for name in dir(self) if name.startswith("do_")]
-        often = ("train", "lasso", "color_by", "wait", "choose_table", "finish", "stop")
+        often = ("train", "check", "lasso", "color_by", "wait", "choose_table", "finish", "stop")
         self.moves += [f"do_{name}" for name in often] * 2
 
     def bring(self, make_cells: Callable[..., AnnData], image_of: Callable[..., Any]) -> None:
@@ -233,6 +236,23 @@ class User:
         self.widget.trainer.train_button.click()
         assert running is None or self.widget.training is running
 
+    def do_check(self) -> None:
+        form = self.widget.form
+        form.max_epochs.value = self.pick([1, 1, 100_000])
+        form.n_folds.value = self.pick([2, 3])
+        form.n_permutations.value = self.pick([0, 0, 1])
+        running = self.widget.training
+        self.widget.trainer.check_button.click()
+        assert running is None or self.widget.training is running
+        if running is None:
+            self.endless = form.max_epochs.value > 3
+
+    def do_choose_source(self) -> None:
+        source = self.pick(SOURCES)
+        button = self.widget.misplaced.source_buttons[source]
+        button.click()
+        assert (self.widget.misplaced.source is source) or not button.isEnabled()
+
     def do_stop(self) -> None:
         if self.widget.trainer.progress.can_stop:
             self.widget.trainer.progress._stop.click()
@@ -252,9 +272,13 @@ class User:
         self.qtbot.wait(self.pick([1, 30, 250]))
 
     def do_finish(self) -> None:
-        """Wait for the end of the training."""
+        """Wait for the end of the training, or of the check if it comes."""
         widget = self.widget
-        if widget.training is not None:
+        if widget.trainer.checking:
+            if self.endless:
+                widget.cancel()
+            self.qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+        elif widget.training is not None:
             self.qtbot.waitUntil(
                 lambda: widget.trainer.progress.can_stop or widget.training is None, timeout=60_000
             )
@@ -496,9 +520,8 @@ class User:
         known: list[Table] = widget.data.tables.find()
         assert table in known if known else table is None
         assert widget.data.table_box.currentText() == ("" if table is None else table.name)
-        assert widget.trainer.train_button.isEnabled() == (
-            table is not None and widget.training is None
-        )
+        for button in (widget.trainer.train_button, widget.trainer.check_button):
+            assert button.isEnabled() == (table is not None and widget.training is None)
         assert widget.trainer.progress.isHidden() == (widget.training is None)
         if table is not None:
             assert widget.cells.selected.shape == (table.adata.n_obs,)
@@ -574,14 +597,30 @@ class User:
         if widget.result is not None and widget.map._shown is not None:
             key = "X_ce" if widget.result.key == "ce" else widget.result.key
             assert np.array_equal(scene.points, self.adata.obsm[key], equal_nan=True)
-            cells = misplaced(self.adata, key=widget.result.key, regions=widget.map.regions)
-            assert set(widget.misplaced.model.table["cell"]) == set(cells.index)
+        self.check_suspects()
         if scene is not None:
             assert len(scene.points) == self.adata.n_obs
             legend = {row.name: on for row, on in zip(*self._legend(), strict=True)}
             drawn = dict(zip(widget.map.class_names, widget.map.canvas.map.shown, strict=True))
             assert len(drawn) == scene.n_classes
             assert drawn == (legend if list(legend) == list(drawn) else dict.fromkeys(drawn, True))
+
+    def check_suspects(self) -> None:
+        widget, key = self.widget, self.widget.form.key
+        checked = self.adata is not None and f"{key}_cv" in self.adata.uns
+        assert widget.verdict.isHidden() != checked
+        if widget.misplaced.source is OUT_OF_FOLD and checked:
+            said = "labelled cells are taken for another class"
+            try:
+                cells = list(mislabeled(self.adata, key=key).index)
+            except KeyError as error:
+                cells, said = [], error.args[0]
+            assert said in widget.misplaced.summary.text()
+        elif widget.result is not None:
+            cells = misplaced(self.adata, key=key, regions=widget.map.regions).index
+        else:
+            cells = []
+        assert set(widget.misplaced.model.table["cell"]) == set(cells)
 
     def _legend(self) -> tuple[Any, Any]:
         return self.widget.classes.model.rows, self.widget.classes.shown

@@ -130,10 +130,10 @@ class CellsPanel(QWidget):
 
     # -- colours ---------------------------------------------------------------------------------
 
-    def offer_colorings(self, *, of_result: bool) -> None:
-        """Offer what the colours can stand for, of a result or without one; keep what is chosen."""
+    def offer_colorings(self, modes: list[str]) -> None:
+        """Offer what the colours can stand for besides the layer's own; keep what is chosen."""
         before = self.color_box.currentText()
-        modes = [NO_COLORS, colorings.LABEL, *(colorings.NEED_RESULT if of_result else ())]
+        modes = [NO_COLORS, *modes]
         blocked = self.color_box.blockSignals(True)
         self.color_box.clear()
         self.color_box.addItems(modes)
@@ -147,6 +147,7 @@ class CellsPanel(QWidget):
         label_key: str | None,
         result: Result | None,
         regions: Regions,
+        key: str,
     ) -> None:
         """Give the layer the colours that are chosen; if they cannot be had, its own.
 
@@ -164,7 +165,7 @@ class CellsPanel(QWidget):
                 self._uncolor(self._link)
                 return
             try:
-                chosen = colorings.coloring(mode, adata, label_key, result, regions)
+                chosen = colorings.coloring(mode, adata, label_key, result, regions, key)
                 if not chosen.looks_like(self._colored):
                     self._link.color(chosen.name, chosen.codes, chosen.colors)
                 self._colored, meaning = chosen, chosen.meaning

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from centroid_encoder.pl._colors import class_colors, label_colors
 from centroid_encoder.pl._plane_colors import plane_colors, spread_out
+from centroid_encoder.pl._scale_colors import scale_colors
+from centroid_encoder.pl._unseen import read_classes, read_cross_validation
+from centroid_encoder.tl._input import obs_column
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -23,6 +26,8 @@ MISPLACED = "misplaced cells"
 HELD_OUT = "held-out error"
 POSITION = "position in the map"
 NEED_RESULT = (PREDICTED, MISPLACED, HELD_OUT, POSITION)
+CONFIDENCE = "confidence"
+OUT_OF_FOLD = "out-of-fold error"
 
 GREY = "#6f737c"
 WRONG = "#ff4d6d"
@@ -49,16 +54,42 @@ class Coloring:
         )
 
 
+def modes(adata: AnnData, key: str, result: Result | None) -> list[str]:
+    """What the colours can stand for, as far as it has been computed.
+
+    Parameters
+    ----------
+    adata
+        Annotated data.
+    key
+        Name of its results.
+    result
+        The map among them, or None.
+    """
+    found = [LABEL]
+    if result is not None:
+        found += NEED_RESULT
+        if f"{key}_confidence" in adata.obs:
+            found.append(CONFIDENCE)
+    if read_cross_validation(adata, key) is not None:
+        found.append(OUT_OF_FOLD)
+    return found
+
+
 def coloring(
-    mode: str, adata: AnnData, label_key: str, result: Result | None, regions: Regions
+    mode: str,
+    adata: AnnData,
+    label_key: str,
+    result: Result | None,
+    regions: Regions,
+    key: str = "ce",
 ) -> Coloring:
     """Return the colours of all cells.
 
     Parameters
     ----------
     mode
-        `LABEL`, `PREDICTED`, `MISPLACED`, `HELD_OUT` or `POSITION`; all but the first need a
-        result.
+        One of `modes`.
     adata
         Annotated data.
     label_key
@@ -67,12 +98,29 @@ def coloring(
         What was trained on it.
     regions
         Kind of regions that make a cell misplaced: ``"voronoi"`` or ``"decoder"``.
+    key
+        Name of the results.
+
+    Raises
+    ------
+    KeyError
+        If a column that it needs is gone.
     """
     if mode == LABEL:
         colors = label_colors(adata, label_key)
         codes = pd.Index(colors).get_indexer(adata.obs[label_key].astype(object))
         return Coloring(mode, codes, list(colors.values()), "")
+    if mode == OUT_OF_FOLD:
+        return _out_of_fold(adata, key)
     assert result is not None
+    if mode == CONFIDENCE:
+        codes, steps = scale_colors(obs_column(adata, f"{key}_confidence"), reverse=True)
+        return Coloring(
+            mode,
+            codes,
+            steps,
+            _key((steps[0], "unsure"), (steps[-1], "sure of the predicted class")),
+        )
     if mode == PREDICTED:
         of_class = class_colors(adata, result, None)
         return Coloring(
@@ -99,6 +147,24 @@ def coloring(
         )
     codes, colors_list = plane_colors(spread_out(result.embedding), np.array([[0, 0], [1, 1]]))
     return Coloring(mode, codes, colors_list, "cells that are near in the map look alike")
+
+
+def _out_of_fold(adata: AnnData, key: str) -> Coloring:
+    """Whether networks that have not seen a cell take it for what it is labelled as."""
+    stored = read_cross_validation(adata, key)
+    assert stored is not None
+    classes = read_classes(stored)
+    own, found = (
+        classes.get_indexer(obs_column(adata, str(name)).astype(object))
+        for name in (stored["params"]["label_key"], f"{key}_cv_label")
+    )
+    codes = np.where(found >= 0, np.where(own >= 0, 1 + (found != own), 0), -1)
+    return Coloring(
+        OUT_OF_FOLD,
+        codes,
+        [GREY, RIGHT, WRONG],
+        _key((WRONG, "out of fold, wrong class"), (RIGHT, "right class"), (GREY, "no label")),
+    )
 
 
 def _key(*entries: tuple[str, str]) -> str:

@@ -57,7 +57,7 @@ def with_result(
     features: pd.DataFrame,
     adata: AnnData,
     key: str,
-    embedding: NDArray[np.floating],
+    embedding: NDArray[np.floating] | None,
     rows: NDArray[np.intp],
 ) -> pd.DataFrame:
     """Return features with the columns of a result, the others as they were.
@@ -69,14 +69,17 @@ def with_result(
     adata, key
         Where the result is.
     embedding
-        (n_obs, m), the result's.
+        (n_obs, m), the result's; None where the labels have been checked, but nothing is embedded.
     rows
         Row of `adata` of each row of `features`; −1 for none.
     """
     columns: dict[Any, Any] = {
         name: adata.obs[name].array.take(rows, allow_fill=True)
-        for name in (f"{key}_split", f"{key}_label")
+        for name in (f"{key}_split", f"{key}_label", f"{key}_cv_label")
+        if name in adata.obs
     }
+    if embedding is None:
+        return features.assign(**columns)
     missing = np.full((1, embedding.shape[1]), np.nan, dtype=embedding.dtype)
     for i, axis in enumerate(np.concatenate([embedding, missing])[rows].T, start=1):
         name = f"{_axis(key)}{i}"

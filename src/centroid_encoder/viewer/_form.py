@@ -1,4 +1,4 @@
-"""What to train on, and how."""
+"""What to train on, and how; the same for a check of the labels."""
 
 from __future__ import annotations
 
@@ -122,6 +122,22 @@ class TrainingForm(QWidget):
             tooltip="Name of the result: obsm['X_ce'], obs['ce_label'], uns['ce']; with another "
             "name, several maps can be kept",
         )
+        self.n_folds = SpinBox(
+            label="Folds",
+            value=5,
+            min=2,
+            max=100,
+            tooltip="Parts the cells are divided into; for each, a network is trained on the "
+            "others. With fewer groups to hold out whole than 5, as many as there are groups",
+        )
+        self.n_permutations = SpinBox(
+            label="Permutations",
+            value=0,
+            min=0,
+            max=9999,
+            tooltip="Times to shuffle the labels and train anew, to see which error chance gives: "
+            "19 can show p = 0.05, 99 p = 0.01. Each takes about as long as the check itself",
+        )
         self.advanced = QCollapsible("Advanced")
         self.advanced.setDuration(0)
         self.advanced.toggleButton().setFlat(True)
@@ -142,6 +158,9 @@ class TrainingForm(QWidget):
                 self.random_state,
                 self.device,
                 self.key_added,
+                QLabel("For Check labels"),
+                self.n_folds,
+                self.n_permutations,
             )
         )
         self.advanced.addWidget(content)
@@ -160,10 +179,12 @@ class TrainingForm(QWidget):
 
     @property
     def fields(self) -> dict[str, ValueWidget[Any]]:
-        """The knobs by the name of the parameter of `tl.centroid_encoder` that they set."""
+        """The knobs by the name of the parameter of a function in `tl` that they set."""
         return {
             name: getattr(self, name)
             for name in (
+                "n_folds",
+                "n_permutations",
                 "missing",
                 "group_key",
                 "unlabeled_category",
@@ -252,6 +273,17 @@ class TrainingForm(QWidget):
             chosen["model"] = CentroidEncoder(max_epochs=self.max_epochs.value)
         return chosen
 
+    def check_parameters(self) -> dict[str, Any]:
+        """Keyword arguments of `tl.cross_validate` that differ from its defaults."""
+        chosen = self.parameters()
+        # Every cell is held out once.
+        chosen.pop("test_size", None)
+        if self.n_folds.value != 5:
+            chosen["n_folds"] = self.n_folds.value
+        if self.n_permutations.value:
+            chosen["n_permutations"] = self.n_permutations.value
+        return chosen
+
     def _is_feature(self, adata: AnnData) -> bool:
         """Tell whether the labels are among the features, as in a layer's table of features."""
         key = self.label_key.value
@@ -272,6 +304,15 @@ class TrainingForm(QWidget):
                 fault, advice, _ = error.partition(f" Pass {name}=")
                 return f"{fault} Choose under {where}." if advice else f"{error} ({where})"
         return error
+
+    def where(self, advice: str) -> str:
+        """Say where in the form a piece of advice for Python can be followed."""
+        for name, field in self.fields.items():
+            value = "'[^']*'|\"[^\"]*\"|\\w+"
+            advice = re.sub(
+                rf"\bpass {name}=(?:{value})", f"choose it under Advanced ▸ {field.label}", advice
+            )
+        return advice
 
     def set_icon_color(self, color: str) -> None:
         """Follow a theme."""
@@ -318,9 +359,12 @@ def form_label(text: str) -> QLabel:
     return label
 
 
-def _rows(*widgets: ValueWidget[Any]) -> QFormLayout:
+def _rows(*widgets: ValueWidget[Any] | QLabel) -> QFormLayout:
     form = form_layout()
     for widget in widgets:
+        if isinstance(widget, QLabel):
+            form.addRow(widget)
+            continue
         label = form_label(widget.label)
         label.setToolTip(widget.tooltip or "")
         widget.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)

@@ -31,15 +31,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a result was made."""
+    """How a map was made, or how labels were checked."""
 
     label_key: str
     parameters: dict[str, Any]
-    """Keyword arguments of `tl.centroid_encoder` that are not its defaults."""
+    """Keyword arguments of `tl.centroid_encoder` or `tl.cross_validate` that are not its
+    defaults."""
     relabeled: bool = False
     """Whether the labels were corrected by hand."""
     stopped_after: int | None = None
     """Number of epochs after which the training was stopped by hand, if it was."""
+    from_file: bool = False
+    """Whether it is of a check that came with its table, which does not know the model."""
 
 
 class KeepRow(QWidget):
@@ -50,7 +53,9 @@ class KeepRow(QWidget):
         self._table: Table | None = None
         self._key: str | None = None
         self._regions: Regions | None = "voronoi"
+        self._check_key: str | None = None
         self._recipes: WeakKeyDictionary[Table, dict[str, Recipe]] = WeakKeyDictionary()
+        self._checks: WeakKeyDictionary[Table, dict[str, Recipe]] = WeakKeyDictionary()
         self.message = Message()
         menu = QMenu(self)
         self.save_table_action = menu.addAction("Table as .h5ad …", self._ask_table)
@@ -61,7 +66,9 @@ class KeepRow(QWidget):
         self.save_button.setToolTip("The table with the map, the map alone, or the figure")
         self.save_button.setMenu(menu)
         self.copy_button = QPushButton("Copy as Python")
-        self.copy_button.setToolTip("Put a script on the clipboard that makes the same map")
+        self.copy_button.setToolTip(
+            "Put a script on the clipboard that makes the same map and the same check"
+        )
         self.copy_button.clicked.connect(self.copy_script)
         row = QHBoxLayout()
         row.setContentsMargins(0, 0, 0, 0)
@@ -75,20 +82,41 @@ class KeepRow(QWidget):
         self.set_state(None, None)
 
     def set_state(
-        self, table: Table | None, key: str | None, regions: Regions | None = "voronoi"
+        self,
+        table: Table | None,
+        key: str | None,
+        regions: Regions | None = "voronoi",
+        *,
+        check_key: str | None = None,
     ) -> None:
-        """Offer what can be saved of a table and its result; figures show these regions."""
+        """Offer what can be saved of a table.
+
+        Parameters
+        ----------
+        table
+            The table.
+        key, check_key
+            Its map and its cross-validation, if it has them.
+        regions
+            What figures show.
+        """
         if table is not self._table:
             self.message.say("")
         self._table, self._key, self._regions = table, key, regions
+        self._check_key = check_key
         self.save_button.setEnabled(table is not None)
-        for widget in (self.save_model_action, self.save_figure_action, self.copy_button):
-            widget.setEnabled(key is not None)
+        for action in (self.save_model_action, self.save_figure_action):
+            action.setEnabled(key is not None)
+        self.copy_button.setEnabled(key is not None or check_key is not None)
         self.update_action.setVisible(table is not None and table.origin == "spatialdata")
 
     def remember(self, table: Table, key: str, recipe: Recipe) -> None:
-        """Know how a result was made."""
+        """Know how a map was made."""
         self._recipes.setdefault(table, {})[key] = recipe
+
+    def remember_check(self, table: Table, key: str, recipe: Recipe) -> None:
+        """Know how labels were checked."""
+        self._checks.setdefault(table, {})[key] = recipe
 
     def save_table(self, path: Path) -> None:
         """Write the table with its results."""
@@ -119,20 +147,28 @@ class KeepRow(QWidget):
         self._done(f"Updated {self._table.name}.", save_table, self._table)
 
     def script(self) -> str:
-        """The script that makes the same map."""
+        """The script that makes the same map, and checks the same labels."""
         from centroid_encoder.viewer._script import as_python
 
-        assert self._table is not None
-        assert self._key is not None
-        recipe = self._recipes.get(self._table, {}).get(self._key)
+        table = self._table
+        assert table is not None
+        recipe = check = None
+        if self._key is not None:
+            known = self._recipes.get(table, {}).get(self._key)
+            recipe = known or _stored(table.adata, self._key)
+        if self._check_key is not None:
+            known = self._checks.get(table, {}).get(self._check_key)
+            check = known or _stored_check(table.adata, self._check_key)
         if recipe is None:
-            recipe = _stored(self._table.adata, self._key)
+            assert check is not None
+            return as_python(table, check.label_key, None, check=check)
         return as_python(
-            self._table,
+            table,
             recipe.label_key,
             recipe.parameters,
             relabeled=recipe.label_key if recipe.relabeled else None,
             stopped_after=recipe.stopped_after,
+            check=check,
         )
 
     def copy_script(self) -> None:
@@ -207,3 +243,11 @@ def _stored(adata: AnnData, key: str) -> Recipe:
     if model.get_params() != CentroidEncoder().get_params():
         parameters["model"] = model
     return Recipe(label_key, parameters | ({} if key == "ce" else {"key_added": key}))
+
+
+def _stored_check(adata: AnnData, key: str) -> Recipe:
+    """How the labels were checked of a table that came with it, as far as it says."""
+    parameters = dict(adata.uns[f"{key}_cv"]["params"])
+    label_key = str(parameters.pop("label_key"))
+    parameters |= {} if key == "ce" else {"key_added": key}
+    return Recipe(label_key, parameters, from_file=True)

@@ -6,6 +6,7 @@ import re
 from typing import Literal
 
 from qtpy.QtCore import Qt
+from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QLabel, QWidget
 
 Kind = Literal["info", "warning", "error"]
@@ -35,21 +36,33 @@ class Message(QLabel):
         self.setText(text)
         self.setVisible(bool(text))
         self._paint()
+        self._take_room()
 
     def set_colors(self, colors: dict[str, str]) -> None:
         """Follow a theme: colours by kind."""
         self._colors = colors
         self._paint()
 
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Take as many lines as it needs in the width that it gets."""
+        super().resizeEvent(event)
+        self._take_room()
+
+    def _take_room(self) -> None:
+        # Left to itself, a label asks for the lines that it would need if it were wide.
+        self.setMinimumHeight(0)
+        if self.text():
+            self.setMinimumHeight(self.heightForWidth(self.width()))
+
     def _paint(self) -> None:
         color = self._colors.get(self.kind)
         self.setStyleSheet(f"color: {color};" if color else "")
 
 
-def sentence(error: Exception) -> str:
-    """What an exception says, as a person would: KeyError quotes its message."""
-    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    text = text or type(error).__name__
+def sentence(said: Exception | str) -> str:
+    """What an exception or a warning says, as a person would: KeyError quotes its message."""
+    text = str(said.args[0]) if isinstance(said, KeyError) and said.args else str(said)
+    text = text or type(said).__name__
     # A sentence begins with a capital, but a name of Python's stays as it is.
     if re.match(r"(?!adata|obs|obsm|uns|var|layers)[a-z]+[\s,;]", text):
         text = text[0].upper() + text[1:]

@@ -1,7 +1,9 @@
-"""Cells that lie in another class's region: look at them, and relabel them."""
+"""Cells that may be mislabelled: look at them, and relabel them."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,30 +17,31 @@ from qtpy.QtWidgets import (
     QHeaderView,
     QLabel,
     QPushButton,
+    QRadioButton,
     QTableView,
     QVBoxLayout,
     QWidget,
 )
 
-HEADERS = {
-    "cell": "cell",
-    "label": "label",
-    "region": "lies in",
-    "split": "split",
-    "depth": "depth",
-}
-TIPS = {
-    "cell": "Name of the cell; a click goes to it",
-    "label": "Class that the cell is labelled as",
-    "region": "Class in whose region the cell lies",
-    "split": "train: the cell shaped the map; test: it was held out",
-    "depth": "How far in: 0 on the border of its own class's region, 1 at the other class's center",
-}
+from centroid_encoder.viewer._suspects import REGIONS, SOURCES, Source
+
+ROW = 22
+"""Height in pixels."""
 
 
 class MisplacedTable(QWidget):
-    """Sortable table of misplaced cells, worst first, and a row to relabel cells."""
+    """Sortable table of suspect cells, worst first, and a row to relabel cells.
 
+    Attributes
+    ----------
+    source
+        Where the cells that are listed come from.
+    summary
+        What is said above them.
+    """
+
+    source_changed = Signal()
+    """The user chose where the cells come from; `set_cells` shows them."""
     cells_chosen = Signal(object)
     """Rows of the AnnData that were selected in the table."""
     relabel_requested = Signal(str)
@@ -48,6 +51,7 @@ class MisplacedTable(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.source = self._wanted = REGIONS
         self.model = _Model(self)
         self.view = QTableView()
         self.view.setModel(self.model)
@@ -56,11 +60,21 @@ class MisplacedTable(QWidget):
         self.view.setShowGrid(False)
         self.view.setWordWrap(False)
         self.view.verticalHeader().hide()
-        self.view.verticalHeader().setDefaultSectionSize(22)
+        self.view.verticalHeader().setDefaultSectionSize(ROW)
+        # A list of one is none.
+        self.view.setMinimumHeight(5 * ROW)
         header = self.view.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
-        header.setSortIndicator(len(HEADERS) - 1, Qt.SortOrder.DescendingOrder)
         self.view.selectionModel().selectionChanged.connect(self._on_selection)
+        self.source_buttons = {source: QRadioButton(source.name) for source in SOURCES}
+        sources = QHBoxLayout()
+        sources.setContentsMargins(0, 2, 0, 0)
+        sources.addWidget(QLabel("Found by"))
+        for source, choice in self.source_buttons.items():
+            choice.setToolTip(source.tip)
+            sources.addWidget(choice)
+            choice.clicked.connect(partial(self.choose, source))
+        sources.addStretch()
         self.summary = QLabel()
         self.summary.setWordWrap(True)
 
@@ -86,10 +100,29 @@ class MisplacedTable(QWidget):
             row.addWidget(button)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
+        layout.addLayout(sources)
         layout.addWidget(self.summary)
         layout.addWidget(self.view, stretch=1)
         layout.addLayout(row)
+        self._sort_as_listed()
+        self.offer([])
         self.set_steps(relabel=False, undo="", redo="")
+
+    def offer(self, sources: Collection[Source]) -> None:
+        """Say where cells can come from; what the user chose is kept, where it is possible."""
+        if self._wanted in sources or not sources:
+            self._show_source(self._wanted)
+        else:
+            self._show_source(next(source for source in SOURCES if source in sources))
+        for source, button in self.source_buttons.items():
+            button.setEnabled(source in sources)
+
+    def choose(self, source: Source, *_: Any) -> None:
+        """Choose where the cells come from."""
+        self._wanted = source
+        if source is not self.source:
+            self._show_source(source)
+            self.source_changed.emit()
 
     def set_cells(
         self,
@@ -102,7 +135,7 @@ class MisplacedTable(QWidget):
         Parameters
         ----------
         table
-            What `tl.misplaced` returned.
+            What `tl.misplaced` or `tl.mislabeled` returned, as the source says.
         rows
             Row of each of these cells in the AnnData.
         labels
@@ -112,7 +145,7 @@ class MisplacedTable(QWidget):
             before, after = table["label"].astype(str), np.asarray(labels[rows].astype(str))
             changed = np.asarray(before != after)
             table = table.assign(label=before.where(~changed, before + " → " + after))
-        self.model.set_cells(table, rows)
+        self.model.set_cells(table, rows, self.source)
         header = self.view.horizontalHeader()
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
 
@@ -130,11 +163,28 @@ class MisplacedTable(QWidget):
             button.setEnabled(bool(text))
             button.setToolTip(text)
 
+    def _show_source(self, source: Source) -> None:
+        self.source_buttons[source].setChecked(True)
+        if source is not self.source:
+            self.source = source
+            self._sort_as_listed()
+
+    def _sort_as_listed(self) -> None:
+        """Show where the worst come first, and sort new cells by that."""
+        columns, by = list(self.source.headers), self.source.sorted_by
+        at = -1 if by is None else columns.index(by)
+        header = self.view.horizontalHeader()
+        # The cells that are still listed may be of another source.
+        blocked = header.blockSignals(True)
+        header.setSortIndicator(at, Qt.SortOrder.DescendingOrder)
+        header.blockSignals(blocked)
+
     def _on_selection(self, *_: Any) -> None:
         chosen = [index.row() for index in self.view.selectionModel().selectedRows()]
         if chosen:
-            # Where a cell lies is the first guess at what it is.
-            self.label_box.setCurrentText(str(self.model.table["region"].iloc[chosen[0]]))
+            # What it was found to be is the first guess at what it is.
+            found = self.model.table[self.model.source.found]
+            self.label_box.setCurrentText(str(found.iloc[chosen[0]]))
             self.cells_chosen.emit(self.model.rows[chosen])
 
 
@@ -143,21 +193,24 @@ class _Model(QAbstractTableModel):
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self.table = pd.DataFrame(columns=list(HEADERS))
+        self.source = REGIONS
+        self.table = pd.DataFrame(columns=list(REGIONS.headers))
         self.rows = np.empty(0, dtype=np.intp)
 
-    def set_cells(self, table: pd.DataFrame, rows: NDArray[np.intp]) -> None:
+    def set_cells(self, table: pd.DataFrame, rows: NDArray[np.intp], source: Source) -> None:
         self.beginResetModel()
-        self.table = table.rename_axis("cell").reset_index()[list(HEADERS)]
+        self.source = source
+        self.table = table.rename_axis("cell").reset_index()[list(source.headers)]
         self.rows = rows
         self.endResetModel()
 
     def sort(self, column: int, order: Any = Qt.SortOrder.AscendingOrder) -> None:
-        if not 0 <= column < len(HEADERS):
+        if not 0 <= column < self.columnCount():
             return
         self.beginResetModel()
-        name = list(HEADERS)[column]
-        keys = self.table[name].astype(str) if name != "depth" else self.table[name]
+        keys = self.table.iloc[:, column]
+        if not pd.api.types.is_float_dtype(keys.dtype):
+            keys = keys.astype(str)
         by = keys.sort_values(
             ascending=order == Qt.SortOrder.AscendingOrder, kind="stable"
         ).index.to_numpy()
@@ -169,20 +222,20 @@ class _Model(QAbstractTableModel):
         return 0 if parent is not None and parent.isValid() else len(self.table)
 
     def columnCount(self, parent: Any = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(HEADERS)
+        return 0 if parent is not None and parent.isValid() else len(self.source.headers)
 
     def headerData(self, section: int, orientation: Any, role: int = 0) -> Any:
         if orientation != Qt.Orientation.Horizontal:
             return None
-        name = list(HEADERS)[section]
+        name = list(self.source.headers)[section]
         if role == Qt.ItemDataRole.DisplayRole:
-            return HEADERS[name]
-        return TIPS[name] if role == Qt.ItemDataRole.ToolTipRole else None
+            return self.source.headers[name]
+        return self.source.tips[name] if role == Qt.ItemDataRole.ToolTipRole else None
 
     def data(self, index: Any, role: int = 0) -> Any:
         value = self.table.iat[index.row(), index.column()]
         if role == Qt.ItemDataRole.DisplayRole:
-            return f"{value:.2f}" if isinstance(value, float) else str(value)
+            return f"{value:.2f}" if isinstance(value, float | np.floating) else str(value)
         if role == Qt.ItemDataRole.ToolTipRole:
             return str(value)
         return None

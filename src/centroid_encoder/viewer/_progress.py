@@ -28,7 +28,7 @@ class ProgressRow(QWidget):
         self._stop.setToolTip("End the training now and keep the best map so far")
         self._stop.clicked.connect(self._on_stop)
         self._cancel = QPushButton("Cancel")
-        self._cancel.setToolTip("End the training now and leave everything as it was")
+        self._cancel.setToolTip("End it now and leave everything as it was")
         self._cancel.clicked.connect(self.cancel_requested)
         self._text = QLabel()
         self._text.setWordWrap(True)
@@ -43,6 +43,7 @@ class ProgressRow(QWidget):
         layout.addWidget(self._text)
         self._activity: Any = None
         self._name = ""
+        self._stoppable = True
         self._first: tuple[float, int] | None = None
         self.hide()
 
@@ -51,10 +52,12 @@ class ProgressRow(QWidget):
         """Whether there is something that could be kept."""
         return self._stop.isEnabled()
 
-    def begin(self, name: str) -> None:
-        """Show a training that has just begun."""
+    def begin(self, name: str, *, stoppable: bool = True) -> None:
+        """Show what has just begun: a training, or something of which no half can be kept."""
         self.end()
         self._first = None
+        self._stoppable = stoppable
+        self._stop.setVisible(stoppable)
         self._bar.setRange(0, 0)
         self._stop.setEnabled(False)
         self._stop.setText("Stop")
@@ -72,12 +75,15 @@ class ProgressRow(QWidget):
         self._bar.setValue(report.step)
         # Before the first epoch of training there is nothing that could be kept.
         self._stop.setEnabled(
-            not report.stage.startswith("pretrain") and self._stop.text() == "Stop"
+            self._stoppable
+            and not report.stage.startswith("pretrain")
+            and self._stop.text() == "Stop"
         )
         if report.step == report.n_steps:
             self._text.setText(f"{self._name}: counting errors")
         elif self._stop.text() == "Stop":
-            self._text.setText(f"{self._name}: {_described(report)}{self._left(report)}")
+            described = _described(report) if self._stoppable else _place(report)
+            self._text.setText(f"{self._name}: {described}{self._left(report)}")
         self._activity.total = report.n_steps
         self._activity.update(report.step - self._activity.n)
 
@@ -106,13 +112,14 @@ class ProgressRow(QWidget):
 
 
 def _described(report: Report) -> str:
-    parts = [
-        f"{report.stage}, epoch {report.epoch} of {report.n_epochs}",
-        f"loss {report.loss:.3f}",
-    ]
+    parts = [_place(report), f"loss {report.loss:.3f}"]
     if not math.isnan(report.validation_error):
         parts.append(f"validation error {100 * report.validation_error:.1f} %")
     return ", ".join(parts)
+
+
+def _place(report: Report) -> str:
+    return f"{report.stage}, epoch {report.epoch} of {report.n_epochs}"
 
 
 def _duration(seconds: float) -> str:

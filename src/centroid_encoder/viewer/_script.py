@@ -1,9 +1,9 @@
-"""The training of a table as a script that needs no viewer."""
+"""What was done to a table as a script that needs no viewer."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import centroid_encoder as ce
 
 if TYPE_CHECKING:
+    from centroid_encoder.viewer._keep import Recipe
     from centroid_encoder.viewer._tables import Table
 
 WIDTH = 88
@@ -21,12 +22,13 @@ WIDTH = 88
 def as_python(
     table: Table,
     label_key: str,
-    arguments: Mapping[str, Any],
+    arguments: Mapping[str, Any] | None,
     *,
     relabeled: str | None = None,
     stopped_after: int | None = None,
+    check: Recipe | None = None,
 ) -> str:
-    """Return a script that trains, draws and saves what the widget did.
+    """Return a script that trains, checks, draws and saves what the widget did.
 
     Parameters
     ----------
@@ -36,41 +38,50 @@ def as_python(
         Column of the labels.
     arguments
         Keyword arguments of `tl.centroid_encoder`; those that are the default are left out. A
-        `model` is written as a call, a feature mask must be the name of a column.
+        `model` is written as a call, a feature mask must be the name of a column. None if there is
+        no map.
     relabeled
         Column with labels that were corrected by hand, which no script can know.
     stopped_after
         Number of epochs after which the training was stopped by hand, if it was.
+    check
+        How the labels were cross-validated, if they were.
 
     Raises
     ------
     TypeError
         If an argument is neither a plain value nor a `CentroidEncoder`.
     """
-    key = arguments.get("key_added") or "ce"
+    trained, checked = arguments or {}, {} if check is None else check.parameters
+    key = trained.get("key_added") or checked.get("key_added") or "ce"
     read, name = _reading(table)
     lines = [f"# Made by centroid-encoder {ce.__version__} in napari."]
     if stopped_after is None:
-        lines += ["# The same version on the same machine gives the same embedding, bit for bit."]
+        what = "embedding" if arguments is not None else "numbers"
+        lines += [f"# The same version on the same machine gives the same {what}, bit for bit."]
     else:
         lines += [
             f"# The training in napari was stopped by hand after epoch {stopped_after}. This",
             "# script trains to the end, so its embedding differs from the one seen there.",
         ]
     lines += ["import anndata as ad", *read[0], "", "import centroid_encoder as ce", "", *read[1]]
-    if relabeled is not None:
+    corrected = [relabeled, check.label_key if check is not None and check.relabeled else None]
+    for column in dict.fromkeys(column for column in corrected if column is not None):
         lines += [
-            f"# obs[{_literal(relabeled)}] holds labels corrected by hand in napari: save the",
+            f"# obs[{_literal(column)}] holds labels corrected by hand in napari: save the",
             "# table there before you run this, or it will not have that column.",
         ]
-    lines += [
-        "",
-        _call(
-            "ce.tl.centroid_encoder", ["adata", _literal(label_key)], _arguments(arguments).items()
-        ),
-    ]
-    model = arguments.get("model") or ce.CentroidEncoder()
-    if (arguments.get("n_components") or model.n_components) <= 3:
+    lines.append("")
+    if arguments is not None:
+        lines.append(_done(ce.tl.centroid_encoder, label_key, arguments))
+    if check is not None:
+        if check.from_file:
+            lines += [
+                "# The table does not say which model was checked: this is the default one.",
+            ]
+        lines.append(_done(ce.tl.cross_validate, check.label_key, checked))
+    model = trained.get("model") or ce.CentroidEncoder()
+    if arguments is not None and (trained.get("n_components") or model.n_components) <= 3:
         named = [("key", _literal(key))] if key != "ce" else []
         lines.append(_call("ce.pl.voronoi", ["adata"], named))
     lines += [f"adata.write_h5ad({_literal(f'{name}_{key}.h5ad')})"]
@@ -98,14 +109,15 @@ def _reading(table: Table) -> tuple[tuple[list[str], list[str]], str]:
     return ([], lines), "table"
 
 
-def _arguments(arguments: Mapping[str, Any]) -> dict[str, str]:
-    """Arguments that are not the default, as Python."""
-    parameters = inspect.signature(ce.tl.centroid_encoder).parameters
-    return {
+def _done(function: Callable[..., Any], label_key: str, arguments: Mapping[str, Any]) -> str:
+    """Return a call on the table, with the arguments that are not the default."""
+    parameters = inspect.signature(function).parameters
+    named = {
         name: _model(value) if isinstance(value, ce.CentroidEncoder) else _literal(value)
         for name, value in arguments.items()
         if name not in ("progress", "copy") and not _same(value, parameters[name].default)
     }
+    return _call(f"ce.tl.{function.__name__}", ["adata", _literal(label_key)], named.items())
 
 
 def _model(model: ce.CentroidEncoder) -> str:

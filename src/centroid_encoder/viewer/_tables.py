@@ -111,7 +111,7 @@ class Table:
                     self.layer.name,
                 )
                 return
-            embedding = self.adata.obsm[_obsm_key(key)]
+            embedding = self.adata.obsm.get(_obsm_key(key))
             _assign(self.layer, with_result(self.layer.features, self.adata, key, embedding, rows))
 
     def is_made_of(self, features: pd.DataFrame) -> bool:
@@ -305,11 +305,15 @@ def _with_result(copy: AnnData, adata: AnnData, key: str) -> AnnData:
     for name in adata.obs.columns:
         if str(name).startswith(f"{key}_"):
             copy.obs[name] = adata.obs[name].array.take(rows)
-    copy.obsm[_obsm_key(key)] = adata.obsm[_obsm_key(key)][rows]
-    palettes = f"{adata.uns[key]['params']['label_key']}_colors", f"{key}_label_colors"
-    for name in (key, *palettes):
-        if name in adata.uns:
-            copy.uns[name] = deepcopy(adata.uns[name])
+    if _obsm_key(key) in adata.obsm:
+        copy.obsm[_obsm_key(key)] = adata.obsm[_obsm_key(key)][rows]
+    for result in (key, f"{key}_cv"):
+        stored = adata.uns.get(result)
+        if isinstance(stored, Mapping) and "params" in stored:
+            palettes = f"{stored['params']['label_key']}_colors", f"{result}_label_colors"
+            for name in (result, *palettes):
+                if name in adata.uns:
+                    copy.uns[name] = deepcopy(adata.uns[name])
     return copy
 
 

@@ -1,4 +1,4 @@
-"""One training in a worker thread."""
+"""One training, or one check of the labels, in a worker thread."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from qtpy.QtCore import QObject, Signal
 from superqt.utils import create_worker
 
 from centroid_encoder.core.training import Report
+from centroid_encoder.tl._cross_validation import CrossValidation
 from centroid_encoder.tl._run import Run
 
 SNAPSHOT_INTERVAL = 0.2
 """Seconds between two embeddings to be drawn: drawing, not training, is what holds the GUI up."""
 REPORT_INTERVAL = 0.05
 """Seconds between two reports without one."""
+
+Job = Run | CrossValidation
+"""What can be done in the thread: a training of one map, or those of all folds."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class Failure:
 
 
 class Training(QObject):
-    """A `Run` in a worker thread: nothing of it is touched here until it has ended.
+    """A `Job` in a worker thread: nothing of it is touched here until it has ended.
 
     Every signal comes in the GUI thread. After `finished`, `failed` or `cancel` there are none.
     """
@@ -36,11 +40,11 @@ class Training(QObject):
     reported = Signal(object)
     """A `Report`, at most every 50 ms; with an embedding at most every 200 ms."""
     finished = Signal()
-    """The run can be written."""
+    """The job can be written."""
     failed = Signal(object)
     """The exception that ended it; `StoppedTooEarly` if `stop` left nothing to keep."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Job) -> None:
         super().__init__()
         self.run = run
         self.started_at = time.perf_counter()
@@ -99,9 +103,9 @@ class Training(QObject):
 
 
 def _work(
-    run: Run, stop: Callable[[], bool], drawn: Event
+    run: Job, stop: Callable[[], bool], drawn: Event
 ) -> Generator[Report | Failure, None, bool]:
-    """Train; runs in the thread. Returns True when the run is complete.
+    """Do the job; runs in the thread. Returns True when it is complete.
 
     What fails is handed over as a value: a worker takes a RuntimeError, which most of PyTorch's
     are, for a sign that it was deleted.

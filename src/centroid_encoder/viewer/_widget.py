@@ -24,6 +24,7 @@ from qtpy.QtWidgets import (
 
 from centroid_encoder import tl
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
+from centroid_encoder.pl._unseen import read_cross_validation
 from centroid_encoder.tl._result import Result, read_result
 from centroid_encoder.viewer import _colorings as colorings
 from centroid_encoder.viewer._cells_panel import CellsPanel
@@ -35,7 +36,9 @@ from centroid_encoder.viewer._map_panel import MapPanel
 from centroid_encoder.viewer._message import sentence
 from centroid_encoder.viewer._misplaced import MisplacedTable
 from centroid_encoder.viewer._relabel import Relabeling, Relabelings
+from centroid_encoder.viewer._suspects import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer._training_panel import TrainingPanel
+from centroid_encoder.viewer._verdict import Verdict, doubts, verdict
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from napari.viewer import Viewer
 
     from centroid_encoder.core.training import Report
+    from centroid_encoder.tl._run import Run
     from centroid_encoder.viewer._keep import Recipe
     from centroid_encoder.viewer._tables import Table
     from centroid_encoder.viewer._training import Training
@@ -54,6 +58,8 @@ NO_RESULT = "No map yet.\n\nChoose the labels and press Train."
 WIDTH = 410
 """Pixels below which something would be cut off."""
 OTHER_LABELS = "This is the map of"
+LIKELY = 0.5
+"""Out-of-fold probability of another class from which on a cell is listed."""
 WORKSHOP = "centroid_encoder.viewer._training"
 SETTLED = 200
 """Milliseconds after which the widget is on the screen."""
@@ -90,6 +96,7 @@ class CentroidEncoderWidget(QWidget):
         self.trainer = TrainingPanel()
         self.form = self.trainer.form
         self.message = self.trainer.message
+        self.verdict = Verdict()
         self.map = MapPanel()
         self.cells = CellsPanel()
         self.classes = ClassTable()
@@ -129,7 +136,7 @@ class CentroidEncoderWidget(QWidget):
 
     @property
     def training(self) -> Training | None:
-        """The training that runs, or None."""
+        """The training that runs, of one map or of all those of a check, or None."""
         return self.trainer.training
 
     def train(self) -> None:
@@ -138,34 +145,45 @@ class CentroidEncoderWidget(QWidget):
             self._keep_up()
             self.trainer.train(self.data.table, self._relabeled)
 
+    def check(self) -> None:
+        """Cross-validate the labels of the table that is chosen, at a time when nothing trains."""
+        if self.training is None:
+            self._keep_up()
+            self.trainer.check(self.data.table, self._relabeled)
+
     def stop(self) -> None:
         """End the training and keep the best map so far."""
         self.trainer.stop()
 
     def cancel(self) -> None:
-        """End the training and leave everything as it was."""
+        """End the training or the check and leave everything as it was."""
         self.trainer.cancel()
 
-    def _on_frame(self, report: Report) -> None:
+    @property
+    def _unfolds(self) -> bool:
+        """Whether the map is that of a training that runs; a check leaves it as it is."""
+        return self.training is not None and not self.trainer.checking
+
+    def _on_frame(self, run: Run, report: Report) -> None:
         training, table = self.trainer.training, self.trainer.table
         if training is None:
             return
         # Rows of a frame are those of the cells that were there when the training began.
-        there = table is not None and table.adata.obs_names.equals(training.run.obs_names)
+        there = table is not None and table.adata.obs_names.equals(run.obs_names)
         if table is None or table is not self.data.table or not there:
             training.drawn()
             return
-        self.map.show_report(training.run, report, self._live_colors(table, training))
+        self.map.show_report(run, report, self._live_colors(table, run))
         self._on_shown(self.classes.shown)
 
-    def _live_colors(self, table: Table, training: Training) -> list[str]:
+    def _live_colors(self, table: Table, run: Run) -> list[str]:
         """Return the colours of the classes that are trained on, found once for all frames."""
         if self._frame_colors is None:
             label_key, obs = self.trainer.label_key, table.adata.obs
             # The labels may have changed meanwhile.
             gone = label_key is None or label_key not in obs
             colors = {} if gone else label_colors(table.adata, str(label_key))
-            self._frame_colors = [colors.get(name, colorings.GREY) for name in training.run.classes]
+            self._frame_colors = [colors.get(name, colorings.GREY) for name in run.classes]
         return self._frame_colors
 
     def _on_finished(self, table: Table, key: str, recipe: Recipe) -> None:
@@ -173,11 +191,24 @@ class CentroidEncoderWidget(QWidget):
         if table is self.data.table:
             self._offer_columns()
 
-    def _on_ended(self) -> None:
+    def _on_checked(self, table: Table, key: str, recipe: Recipe) -> None:
+        self.keep.remember_check(table, key, recipe)
+        if table is not self.data.table:
+            return
+        self._offer_columns()
+        if key == self.form.key and not self._keep_up():
+            self.misplaced.choose(OUT_OF_FOLD)
+            self._show_check()
+            self._show_keep()
+            self._offer_colorings()
+            self.tabs.setCurrentWidget(self.misplaced)
+
+    def _on_ended(self, checked: bool) -> None:
         self._frame_colors = None
         self.trainer.set_ready(self.data.table is not None)
-        # A live frame must not outlive its training.
-        self._show_result()
+        if not checked:
+            # A live frame must not outlive its training.
+            self._show_result()
 
     # -- what is shown ---------------------------------------------------------------------------
 
@@ -240,11 +271,32 @@ class CentroidEncoderWidget(QWidget):
             assert table is not None
             self.map.show_result(table.adata, self.result, self._class_colors())
         self._show_classes()
-        self._show_misplaced()
-        key = None if self.result is None else self.result.key
-        self.keep.set_state(table, key, self.map.drawn_regions)
+        self._show_check()
+        self._show_keep()
         self._offer_colorings()
         self._select(np.empty(0, dtype=np.intp), "replace")
+
+    @property
+    def _check(self) -> Mapping[str, Any] | None:
+        """What a cross-validation of the table has found, under the key that the form says."""
+        table = self.data.table
+        return None if table is None else read_cross_validation(table.adata, self.form.key)
+
+    def _show_check(self) -> None:
+        check = self._check
+        if check is None:
+            self.verdict.say("", "")
+        else:
+            self.verdict.say(verdict(check), self.form.where(doubts(check)))
+        self._show_misplaced()
+
+    def _show_keep(self) -> None:
+        self.keep.set_state(
+            self.data.table,
+            None if self.result is None else self.result.key,
+            self.map.drawn_regions,
+            check_key=None if self._check is None else self.form.key,
+        )
 
     def _class_colors(self) -> list[str]:
         assert self.data.table is not None
@@ -281,25 +333,57 @@ class CentroidEncoderWidget(QWidget):
         self._on_shown(self.classes.shown)
 
     def _show_misplaced(self) -> None:
-        table, result = self.data.table, self.result
-        if table is None or result is None:
-            cells = pd.DataFrame(columns=["label", "region", "split", "depth"])
-            text = "Train a map first: cells in another class's region are listed here."
+        table, check, misplaced = self.data.table, self._check, self.misplaced
+        sources = {REGIONS: self.result is not None, OUT_OF_FOLD: check is not None}
+        misplaced.offer([source for source, there in sources.items() if there])
+        rows = np.empty(0, dtype=np.intp)
+        label_key, cells = None, pd.DataFrame(columns=list(misplaced.source.headers)[1:])
+        if table is None or not any(sources.values()):
+            misplaced.summary.setText(
+                "Train a map first, or check the labels: cells that may be mislabelled are listed "
+                "here."
+            )
         else:
-            cells = tl.misplaced(table.adata, key=result.key, regions=self.map.regions)
-            n, labeled = len(cells), int((result.codes >= 0).sum())
-            kind = "Voronoi cell" if self.map.regions == "voronoi" else "decoder region"
-            text = f"{n:,} of {labeled:,} labelled cells lie in another class's {kind}."
-        self.misplaced.summary.setText(text)
-        rows = (
-            np.empty(0, dtype=np.intp)
-            if table is None
-            else table.adata.obs_names.get_indexer(cells.index)
-        )
+            try:
+                label_key, cells = (
+                    self._out_of_fold(table, check)
+                    if check is not None and misplaced.source is OUT_OF_FOLD
+                    else self._in_other_regions(table)
+                )
+            except KeyError as error:
+                misplaced.summary.setText(sentence(error))
+            rows = table.adata.obs_names.get_indexer(cells.index)
         relabeling = self._relabeling()
-        labels = None if relabeling is None else relabeling.labels
-        self.misplaced.set_cells(cells, rows, labels)
+        # Those of another column say nothing about these labels.
+        relabels = relabeling is not None and label_key in (relabeling.label_key, relabeling.column)
+        labels = relabeling.labels if relabeling is not None and relabels else None
+        misplaced.set_cells(cells, rows, labels)
         self._show_steps()
+
+    def _in_other_regions(self, table: Table) -> tuple[str, pd.DataFrame]:
+        """Return the labels of the map, and which cells lie in another class's region."""
+        assert self.result is not None
+        cells = tl.misplaced(table.adata, key=self.result.key, regions=self.map.regions)
+        n, labeled = len(cells), int((self.result.codes >= 0).sum())
+        kind = "Voronoi cell" if self.map.regions == "voronoi" else "decoder region"
+        self.misplaced.summary.setText(
+            f"{n:,} of {labeled:,} labelled cells lie in another class's {kind}."
+        )
+        return self.result.label_key, cells
+
+    def _out_of_fold(self, table: Table, check: Mapping[str, Any]) -> tuple[str, pd.DataFrame]:
+        """Return the labels that were checked, and which cells are taken for another class."""
+        cells = tl.mislabeled(table.adata, key=self.form.key, min_confidence=LIKELY)
+        labeled = int(check["quality"]["n"])
+        self.misplaced.summary.setText(
+            f"{len(cells):,} of {labeled:,} labelled cells are taken for another class with a "
+            f"probability of {100 * LIKELY:.0f} % or more."
+        )
+        return str(check["params"]["label_key"]), cells
+
+    def _on_source(self) -> None:
+        if not self._keep_up():
+            self._show_misplaced()
 
     def _on_label_key(self, _: object) -> None:
         label_key = self._label_key
@@ -348,7 +432,7 @@ class CentroidEncoderWidget(QWidget):
             return
         table = self.data.table
         self.cells.select(rows, mode, 0 if table is None else table.adata.n_obs)
-        if self.result is not None and self.training is None:
+        if self.result is not None and not self._unfolds:
             self.map.canvas.select(self.cells.selected)
         self._show_steps()
 
@@ -369,7 +453,12 @@ class CentroidEncoderWidget(QWidget):
         self._select(rows, "replace")
 
     def _offer_colorings(self) -> None:
-        self.cells.offer_colorings(of_result=self.result is not None)
+        table = self.data.table
+        self.cells.offer_colorings(
+            [colorings.LABEL]
+            if table is None
+            else colorings.modes(table.adata, self.form.key, self.result)
+        )
         self._recolor()
 
     def _recolor(self) -> None:
@@ -378,7 +467,7 @@ class CentroidEncoderWidget(QWidget):
         table = self.data.table
         adata = None if table is None else table.adata
         try:
-            self.cells.recolor(adata, self._label_key, self.result, self.map.regions)
+            self.cells.recolor(adata, self._label_key, self.result, self.map.regions, self.form.key)
         except Exception as error:
             self.trainer.say_error(error)
 
@@ -466,7 +555,8 @@ class CentroidEncoderWidget(QWidget):
         if self._connected:
             self._connected = False
             if self.training is not None:
-                show_info("Centroid-Encoder was closed; its training is cancelled.")
+                what = "check" if self.trainer.checking else "training"
+                show_info(f"Centroid-Encoder was closed; its {what} is cancelled.")
             self.cancel()
             self.cells.unlink()
             self.data.disconnect_viewer()
@@ -488,7 +578,13 @@ class CentroidEncoderWidget(QWidget):
             "warning": "#e3b617" if style.dark else "#8a6a00",
             "error": "#ff6b6b" if style.dark else "#b00020",
         }
-        for message in (self.message, self.data.message, self.keep.message):
+        for message in (
+            self.message,
+            self.data.message,
+            self.keep.message,
+            self.verdict.found,
+            self.verdict.doubts,
+        ):
             message.set_colors(kinds)
 
     def _lay_out(self) -> None:
@@ -496,17 +592,17 @@ class CentroidEncoderWidget(QWidget):
         above = QVBoxLayout(top)
         above.setContentsMargins(0, 0, 0, 0)
         above.setSpacing(6)
-        for widget in (self.data, self.trainer):
+        for widget in (self.data, self.trainer, self.verdict):
             above.addWidget(widget)
 
-        tabs = QTabWidget()
-        tabs.addTab(self.classes, "Classes")
-        tabs.addTab(self.misplaced, "Misplaced cells")
+        self.tabs = QTabWidget()
+        self.tabs.addTab(self.classes, "Classes")
+        self.tabs.addTab(self.misplaced, "Misplaced cells")
         below = QWidget()
         beneath = QVBoxLayout(below)
         beneath.setContentsMargins(0, 0, 0, 0)
         beneath.addWidget(self.cells)
-        beneath.addWidget(tabs, stretch=1)
+        beneath.addWidget(self.tabs, stretch=1)
 
         splitter = QSplitter(Qt.Orientation.Vertical)
         splitter.addWidget(self.map)
@@ -542,8 +638,10 @@ class CentroidEncoderWidget(QWidget):
         self.form.label_key_changed.connect(self._on_label_key)
         self.form.key_added.changed.connect(lambda _: self._show_result())
         self.trainer.train_button.clicked.connect(self.train)
+        self.trainer.check_button.clicked.connect(self.check)
         self.trainer.framed.connect(self._on_frame)
         self.trainer.finished.connect(self._on_finished)
+        self.trainer.checked.connect(self._on_checked)
         self.trainer.ended.connect(self._on_ended)
         self.map.canvas.selection_made.connect(self._select)
         self.map.canvas.describe = self._describe
@@ -553,6 +651,7 @@ class CentroidEncoderWidget(QWidget):
         self.cells.clear_requested.connect(lambda: self._select(np.empty(0, np.intp), "replace"))
         self.classes.shown_changed.connect(self._on_shown)
         self.classes.color_changed.connect(self._on_color)
+        self.misplaced.source_changed.connect(self._on_source)
         self.misplaced.cells_chosen.connect(self._on_chosen)
         self.misplaced.relabel_requested.connect(self._on_relabel)
         self.misplaced.undo_requested.connect(lambda: self._step("undo"))
@@ -561,8 +660,7 @@ class CentroidEncoderWidget(QWidget):
     def _on_regions(self) -> None:
         if self._keep_up():
             return
-        key = None if self.result is None else self.result.key
-        self.keep.set_state(self.data.table, key, self.map.drawn_regions)
+        self._show_keep()
         self._show_misplaced()
         self._recolor()
 
@@ -571,7 +669,7 @@ class CentroidEncoderWidget(QWidget):
         table, result = self.data.table, self.result
         if table is None or self._keep_up():
             return ""
-        if self.training is not None:
+        if self._unfolds:
             # There are no predictions yet.
             result = None
         label_key = self._label_key if result is None else result.label_key

@@ -1,0 +1,38 @@
+"""Colours of shares: a colour map in so many steps as can be told apart."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.colors import to_hex
+from numpy.typing import ArrayLike, NDArray
+
+STEPS = 20
+
+
+def scale_colors(shares: ArrayLike, *, reverse: bool = False) -> tuple[NDArray[np.intp], list[str]]:
+    """Colour shares in [0, 1] from dark to bright.
+
+    Parameters
+    ----------
+    shares
+        (n,) values.
+    reverse
+        From bright to dark.
+
+    Returns
+    -------
+    codes
+        (n,) index of each colour; −1 where there is no value.
+    colors
+        ``STEPS`` hex colours, that of 0 first.
+    """
+    values = np.asarray(shares, dtype=np.float64)
+    there = np.isfinite(values)
+    codes = np.full(len(values), -1, dtype=np.intp)
+    codes[there] = (values[there] * STEPS).clip(0, STEPS - 1).astype(np.intp)
+    # The darkest would be lost on an image.
+    places = np.linspace(0.15, 1, STEPS)
+    colormap = mpl.colormaps["inferno"]
+    colors = [to_hex(colormap(place)) for place in (places[::-1] if reverse else places)]
+    return codes, colors
