@@ -23,7 +23,14 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from centroid_encoder.core import state
-from centroid_encoder.core.batches import Matrix, Rows, Scale, Standardizer, class_means
+from centroid_encoder.core.batches import (
+    Matrix,
+    Rows,
+    Scale,
+    Standardizer,
+    class_means,
+    looks_like_counts,
+)
 from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.novelty import LEAST, Novelty
@@ -138,6 +145,8 @@ class CentroidEncoder(
     history_ : dict of str to list
         One entry an epoch: ``stage``, ``epoch``, ``loss``, ``validation_loss``,
         ``validation_error``.
+    trained_on_counts_ : bool
+        Whether the training data look like raw counts.
     n_epochs_ : int
         Epochs run after pre-training, merging included.
     n_features_in_ : int
@@ -165,6 +174,7 @@ class CentroidEncoder(
     centers_: NDArray[np.float64]
     feature_weights_: NDArray[np.float64]
     history_: dict[str, list[Any]]
+    trained_on_counts_: bool
     n_epochs_: int
 
     def __init__(
@@ -387,6 +397,7 @@ class CentroidEncoder(
         fitted.centers = class_centers(embedding, codes, len(classes))
         unseen = validates if validates.any() else np.ones_like(validates)
         fitted.calibration = Calibration.fit(fitted.distances(embedding[unseen]), codes[unseen])
+        self.trained_on_counts_ = looks_like_counts(X)
         self.history_ = {
             name: [getattr(report, name) for report in outcome.reports] for name in HISTORY
         }
@@ -615,6 +626,7 @@ class CentroidEncoder(
             "classes": self.classes_.tolist(),
             "classes_dtype": self.classes_.dtype.str,
             "feature_names": None if names is None else names.tolist(),
+            "trained_on_counts": self.trained_on_counts_,
             "history": {
                 name: [None if value != value else value for value in values]
                 for name, values in self.history_.items()
@@ -649,6 +661,10 @@ class CentroidEncoder(
             if not is_list_of(names, str) or len(names) != n_features:
                 raise InvalidStateError("'feature_names' must be one string for each feature")
             self.feature_names_in_ = np.array(names, dtype=object)
+        counts = stored.get("trained_on_counts")
+        if not isinstance(counts, bool):
+            raise InvalidStateError("'trained_on_counts' must be true or false")
+        self.trained_on_counts_ = counts
         self.n_features_in_ = n_features
         self.history_ = history_from(stored.get("history"))
         self._set_fitted(classes, fitted)
@@ -667,6 +683,20 @@ class CentroidEncoder(
         """How distances to the centroids become probabilities."""
         check_is_fitted(self)
         return self._map.calibration
+
+    @property
+    def feature_means_(self) -> NDArray[np.float64]:
+        """(n_features,) means of the training samples; with ``scale="none"``, of the centroids."""
+        check_is_fitted(self)
+        if self.scale == "none":
+            return np.asarray(self.centroids_.mean(axis=0, dtype=np.float64))
+        return self._map.standardizer.mean
+
+    @property
+    def knows_novelty(self) -> bool:
+        """Whether `fit_novelty` has been called."""
+        check_is_fitted(self)
+        return self._map.novelty is not None
 
     @property
     def _n_features_out(self) -> int:

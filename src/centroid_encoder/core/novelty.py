@@ -143,7 +143,7 @@ class Novelty:
         gram = np.zeros((n, n))
         for _, z in _blocks(X, standardizer):
             block: Any = z @ z.T
-            gram += block.toarray() if sparse.issparse(block) else block
+            gram += block if isinstance(block, np.ndarray) else block.toarray()
 
         # Samples find themselves among the reference, and axes and covariances fit them too well:
         # what is usual must come from samples left out. The Gram matrix holds all of it.
