@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
+from matplotlib.colors import to_hex
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
