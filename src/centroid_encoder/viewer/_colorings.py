@@ -14,6 +14,7 @@ from centroid_encoder.pl._plane_colors import plane_colors, spread_out
 from centroid_encoder.pl._scale_colors import scale_colors
 from centroid_encoder.pl._unseen import read_classes, read_cross_validation
 from centroid_encoder.tl._input import obs_column
+from centroid_encoder.tl._result import QUERY
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -25,6 +26,7 @@ PREDICTED = "predicted class"
 MISPLACED = "misplaced cells"
 HELD_OUT = "held-out error"
 POSITION = "position in the map"
+NOVELTY = "novelty"
 NEED_RESULT = (PREDICTED, MISPLACED, HELD_OUT, POSITION)
 CONFIDENCE = "confidence"
 OUT_OF_FOLD = "out-of-fold error"
@@ -54,6 +56,11 @@ class Coloring:
         )
 
 
+def is_query(result: Result) -> bool:
+    """Tell whether the cells were not trained on, but sent through the map of others."""
+    return bool((result.split == QUERY).any())
+
+
 def modes(adata: AnnData, key: str, result: Result | None) -> list[str]:
     """What the colours can stand for, as far as it has been computed.
 
@@ -68,9 +75,11 @@ def modes(adata: AnnData, key: str, result: Result | None) -> list[str]:
     """
     found = [LABEL]
     if result is not None:
-        found += NEED_RESULT
-        if f"{key}_confidence" in adata.obs:
-            found.append(CONFIDENCE)
+        found += NEED_RESULT if not is_query(result) else [PREDICTED, POSITION]
+        for mode in (CONFIDENCE, NOVELTY):
+            # A map of few cells does not know what is usual.
+            if f"{key}_{mode}" in adata.obs and adata.obs[f"{key}_{mode}"].notna().any():
+                found.append(mode)
     if read_cross_validation(adata, key) is not None:
         found.append(OUT_OF_FOLD)
     return found
@@ -113,6 +122,15 @@ def coloring(
     if mode == OUT_OF_FOLD:
         return _out_of_fold(adata, key)
     assert result is not None
+    embedded = ~np.isnan(result.embedding[:, 0])
+    if mode == NOVELTY:
+        codes, steps = scale_colors(obs_column(adata, f"{key}_novelty"))
+        return Coloring(
+            mode,
+            codes,
+            steps,
+            _key((steps[-1], "unlike the training cells"), (steps[0], "like them")),
+        )
     if mode == CONFIDENCE:
         codes, steps = scale_colors(obs_column(adata, f"{key}_confidence"), reverse=True)
         return Coloring(
@@ -123,13 +141,13 @@ def coloring(
         )
     if mode == PREDICTED:
         of_class = class_colors(adata, result, None)
-        return Coloring(
-            mode,
-            result.predicted,
-            [of_class[name] for name in result.classes],
-            "the class that the map's decoder decides for",
-        )
-    embedded = ~np.isnan(result.embedding[:, 0])
+        palette = [of_class[name] for name in result.classes]
+        meaning = "the class that the map's decoder decides for"
+        unassigned = embedded & (result.predicted < 0)
+        if not unassigned.any():
+            return Coloring(mode, result.predicted, palette, meaning)
+        codes = np.where(unassigned, len(palette), result.predicted)
+        return Coloring(mode, codes, [*palette, GREY], f"{meaning}; {_key((GREY, 'unassigned'))}")
     if mode == MISPLACED:
         codes = np.where(embedded, result.misplaced(regions).astype(np.intp), -1)
         return Coloring(

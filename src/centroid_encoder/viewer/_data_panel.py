@@ -50,6 +50,8 @@ class DataPanel(QWidget):
 
     table_changed = Signal()
     join_changed = Signal()
+    listed = Signal()
+    """Tables have come, gone or changed their name."""
 
     def __init__(self, viewer: ViewerModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -134,6 +136,11 @@ class DataPanel(QWidget):
         self.refresh()
         return table
 
+    @property
+    def found(self) -> list[Table]:
+        """All tables, in the order of listing."""
+        return list(self._listed)
+
     def choose(self, table: Table) -> None:
         """Choose a table."""
         self.table_box.setCurrentIndex(self._listed.index(table))
@@ -201,6 +208,7 @@ class DataPanel(QWidget):
             self._set_table(chosen)
         else:
             self._offer_layers()
+        self.listed.emit()
 
     def _successor(self) -> Table:
         """Return what is chosen in place of a table that is gone.

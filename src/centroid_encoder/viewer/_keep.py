@@ -35,14 +35,16 @@ class Recipe:
 
     label_key: str
     parameters: dict[str, Any]
-    """Keyword arguments of `tl.centroid_encoder` or `tl.cross_validate` that are not its
-    defaults."""
+    """Keyword arguments of `tl.centroid_encoder` or `tl.cross_validate` other than its defaults."""
     relabeled: bool = False
     """Whether the labels were corrected by hand."""
     stopped_after: int | None = None
     """Number of epochs after which the training was stopped by hand, if it was."""
     from_file: bool = False
     """Whether it is of a check that came with its table, which does not know the model."""
+    mapped_by: str | None = None
+    """File or name of the table whose map the cells were sent through, if they were; the parameters
+    are then those of `tl.ingest`."""
 
 
 class KeepRow(QWidget):
@@ -169,6 +171,7 @@ class KeepRow(QWidget):
             relabeled=recipe.label_key if recipe.relabeled else None,
             stopped_after=recipe.stopped_after,
             check=check,
+            mapped_by=recipe.mapped_by,
         )
 
     def copy_script(self) -> None:
@@ -236,6 +239,12 @@ def _stored(adata: AnnData, key: str) -> Recipe:
 
     parameters = dict(adata.uns[key]["params"])
     label_key = str(parameters.pop("label_key"))
+    if "ingested_from" in parameters:
+        mapped_by = str(parameters["ingested_from"])
+        kept = {name: parameters[name] for name in ("min_confidence", "max_novelty")}
+        return Recipe(
+            label_key, kept | ({} if key == "ce" else {"key_added": key}), mapped_by=mapped_by
+        )
     model = clone(tl.fitted_model(adata, key, device="cpu"))
     if model.random_state == parameters.get("random_state"):
         # Which is where it is from.

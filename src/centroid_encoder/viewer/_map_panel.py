@@ -11,7 +11,7 @@ from qtpy.QtWidgets import QComboBox, QLabel, QStackedLayout, QVBoxLayout, QWidg
 
 from centroid_encoder.pl._regions import live_outlines, panel_limits, region_outlines
 from centroid_encoder.pl._title import panel_title
-from centroid_encoder.tl._result import Regions, Result
+from centroid_encoder.tl._result import QUERY, Regions, Result
 from centroid_encoder.viewer._canvas import MapCanvas
 from centroid_encoder.viewer._figure import Panel, Scene
 
@@ -98,6 +98,7 @@ class MapPanel(QWidget):
 
     def show_report(self, run: Run, report: Report, colors: list[str]) -> None:
         """Draw a frame of a training that runs."""
+        self.panels_box.setEnabled(True)
         assert report.embedding is not None
         self._shown = None
         self.class_names = [str(name) for name in run.classes]
@@ -155,9 +156,11 @@ class MapPanel(QWidget):
         embedded = ~np.isnan(result.embedding[:, 0])
         limits = panel_limits(result.embedding[embedded])
         unlabeled = split == "unlabeled"
+        query = bool((split == QUERY).any())
+        self.panels_box.setEnabled(not query)
         panels = tuple(
             Panel(panel_title(result, which), np.flatnonzero((split == which) | unlabeled))
-            for which in self._which(bool((split == "test").any()))
+            for which in ((QUERY,) if query else self._which(bool((split == "test").any())))
         )
         scene = Scene(
             result.embedding,

@@ -27,6 +27,7 @@ def as_python(
     relabeled: str | None = None,
     stopped_after: int | None = None,
     check: Recipe | None = None,
+    mapped_by: str | None = None,
 ) -> str:
     """Return a script that trains, checks, draws and saves what the widget did.
 
@@ -46,6 +47,9 @@ def as_python(
         Number of epochs after which the training was stopped by hand, if it was.
     check
         How the labels were cross-validated, if they were.
+    mapped_by
+        File or name of the table whose map the cells were sent through, if they were not trained
+        on; `arguments` are then those of `tl.ingest`.
 
     Raises
     ------
@@ -53,7 +57,7 @@ def as_python(
         If an argument is neither a plain value nor a `CentroidEncoder`.
     """
     trained, checked = arguments or {}, {} if check is None else check.parameters
-    key = trained.get("key_added") or checked.get("key_added") or "ce"
+    key = trained.get("key_added") or trained.get("key") or checked.get("key_added") or "ce"
     read, name = _reading(table)
     lines = [f"# Made by centroid-encoder {ce.__version__} in napari."]
     if stopped_after is None:
@@ -72,7 +76,14 @@ def as_python(
             "# table there before you run this, or it will not have that column.",
         ]
     lines.append("")
-    if arguments is not None:
+    if arguments is not None and mapped_by is not None:
+        file = mapped_by if mapped_by.endswith(".h5ad") else "map.h5ad"
+        lines += [
+            f"# The map is that of the table {_literal(PurePath(mapped_by).name)}, which has to be",
+            "# saved in napari with its map; put the name of that file here.",
+            _done(ce.tl.ingest, file, arguments),
+        ]
+    elif arguments is not None:
         lines.append(_done(ce.tl.centroid_encoder, label_key, arguments))
     if check is not None:
         if check.from_file:
@@ -109,7 +120,7 @@ def _reading(table: Table) -> tuple[tuple[list[str], list[str]], str]:
     return ([], lines), "table"
 
 
-def _done(function: Callable[..., Any], label_key: str, arguments: Mapping[str, Any]) -> str:
+def _done(function: Callable[..., Any], second: str, arguments: Mapping[str, Any]) -> str:
     """Return a call on the table, with the arguments that are not the default."""
     parameters = inspect.signature(function).parameters
     named = {
@@ -117,7 +128,7 @@ def _done(function: Callable[..., Any], label_key: str, arguments: Mapping[str, 
         for name, value in arguments.items()
         if name not in ("progress", "copy") and not _same(value, parameters[name].default)
     }
-    return _call(f"ce.tl.{function.__name__}", ["adata", _literal(label_key)], named.items())
+    return _call(f"ce.tl.{function.__name__}", ["adata", _literal(second)], named.items())
 
 
 def _model(model: ce.CentroidEncoder) -> str:

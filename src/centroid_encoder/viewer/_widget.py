@@ -35,12 +35,15 @@ from centroid_encoder.viewer._keep import KeepRow
 from centroid_encoder.viewer._map_panel import MapPanel
 from centroid_encoder.viewer._message import sentence
 from centroid_encoder.viewer._misplaced import MisplacedTable
+from centroid_encoder.viewer._new_data_panel import NewDataPanel
 from centroid_encoder.viewer._relabel import Relabeling, Relabelings
 from centroid_encoder.viewer._suspects import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer._training_panel import TrainingPanel
 from centroid_encoder.viewer._verdict import Verdict, doubts, verdict
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from anndata import AnnData
     from napari.layers import Labels, Points
     from napari.viewer import Viewer
@@ -101,6 +104,7 @@ class CentroidEncoderWidget(QWidget):
         self.cells = CellsPanel()
         self.classes = ClassTable()
         self.misplaced = MisplacedTable()
+        self.new_data = NewDataPanel()
         self.keep = KeepRow()
         self._lay_out()
         self._wire()
@@ -273,6 +277,7 @@ class CentroidEncoderWidget(QWidget):
         self._show_classes()
         self._show_check()
         self._show_keep()
+        self._offer_tables()
         self._offer_colorings()
         self._select(np.empty(0, dtype=np.intp), "replace")
 
@@ -298,6 +303,15 @@ class CentroidEncoderWidget(QWidget):
             check_key=None if self._check is None else self.form.key,
         )
 
+    def _offer_tables(self) -> None:
+        """Offer to send the cells of other tables through the map."""
+        mapped = self.result is not None
+        self.new_data.offer(
+            self.data.found,
+            self.data.table if mapped else None,
+            self.form.key if mapped else None,
+        )
+
     def _class_colors(self) -> list[str]:
         assert self.data.table is not None
         assert self.result is not None
@@ -310,14 +324,13 @@ class CentroidEncoderWidget(QWidget):
             self.classes.set_classes([])
             return
         if self.result is not None:
-            errors = self.result.stored["quality"]["per_class"]
             rows = [
                 ClassRow(str(name), color, int((self.result.codes == code).sum()), float(error))
                 for code, (name, color, error) in enumerate(
                     zip(
                         self.result.classes,
                         self._class_colors(),
-                        errors["test_knn_error"],
+                        self._class_errors(),
                         strict=True,
                     )
                 )
@@ -332,16 +345,29 @@ class CentroidEncoderWidget(QWidget):
         self.classes.set_classes(rows)
         self._on_shown(self.classes.shown)
 
+    def _class_errors(self) -> NDArray[np.floating]:
+        """(n_classes,) held-out errors; NaN for cells that were not trained on."""
+        assert self.result is not None
+        if colorings.is_query(self.result):
+            return np.full(len(self.result.classes), np.nan)
+        errors = self.result.stored["quality"]["per_class"]["test_knn_error"]
+        return np.asarray(errors, dtype=np.float64)
+
     def _show_misplaced(self) -> None:
         table, check, misplaced = self.data.table, self._check, self.misplaced
-        sources = {REGIONS: self.result is not None, OUT_OF_FOLD: check is not None}
+        query = self.result is not None and colorings.is_query(self.result)
+        trained = self.result is not None and not query
+        sources = {REGIONS: trained, OUT_OF_FOLD: check is not None}
         misplaced.offer([source for source, there in sources.items() if there])
         rows = np.empty(0, dtype=np.intp)
         label_key, cells = None, pd.DataFrame(columns=list(misplaced.source.headers)[1:])
         if table is None or not any(sources.values()):
             misplaced.summary.setText(
-                "Train a map first, or check the labels: cells that may be mislabelled are listed "
-                "here."
+                "These cells have no labels to doubt: their classes are what the map takes them "
+                "for."
+                if query
+                else "Train a map first, or check the labels: cells that may be mislabelled are "
+                "listed here."
             )
         else:
             try:
@@ -423,6 +449,42 @@ class CentroidEncoderWidget(QWidget):
         if self.result is not None:
             self.map.set_colors(self._class_colors())
         self._recolor()
+
+    # -- new data --------------------------------------------------------------------------------
+
+    def _on_file(self, path: Path) -> None:
+        """List a file whose cells are to be mapped; what is chosen stays."""
+        from centroid_encoder.viewer._reader import read_adata
+
+        try:
+            adata = read_adata(path)
+        except OSError as error:
+            self.new_data.say_error(error)
+            return
+        self.new_data.choose(self.data.add(adata, path.name, path=path))
+
+    def _on_mapped(self, reference: Table, table: Table, key: str, recipe: Recipe) -> None:
+        """Go to the cells that have been mapped, unless the user has gone elsewhere."""
+        self.keep.remember(table, key, recipe)
+        if self.data.table not in (reference, table) or table not in self.data.found:
+            return
+        warning = self.new_data.message.text()
+        self.form.key_added.value = key
+        if table is self.data.table:
+            self._offer_columns()
+            self._show_result()
+        else:
+            self.data.choose(table)
+        if self.result is None:
+            return
+        self.cells.color_box.setCurrentText(colorings.PREDICTED)
+        n = int((self.result.predicted < 0).sum())
+        unassigned = f"; {n:,} stay unassigned" if n else ""
+        self.message.say(
+            f"{table.adata.n_obs:,} cells were sent through the map of {reference.name}"
+            f"{unassigned}. {warning}".strip(),
+            "warning" if warning else "info",
+        )
 
     # -- selection and link ----------------------------------------------------------------------
 
@@ -558,6 +620,7 @@ class CentroidEncoderWidget(QWidget):
                 what = "check" if self.trainer.checking else "training"
                 show_info(f"Centroid-Encoder was closed; its {what} is cancelled.")
             self.cancel()
+            self.new_data.cancel()
             self.cells.unlink()
             self.data.disconnect_viewer()
             self.viewer.events.theme.disconnect(self._on_theme)
@@ -584,6 +647,7 @@ class CentroidEncoderWidget(QWidget):
             self.keep.message,
             self.verdict.found,
             self.verdict.doubts,
+            self.new_data.message,
         ):
             message.set_colors(kinds)
 
@@ -598,6 +662,7 @@ class CentroidEncoderWidget(QWidget):
         self.tabs = QTabWidget()
         self.tabs.addTab(self.classes, "Classes")
         self.tabs.addTab(self.misplaced, "Misplaced cells")
+        self.tabs.addTab(self.new_data, "New data")
         below = QWidget()
         beneath = QVBoxLayout(below)
         beneath.setContentsMargins(0, 0, 0, 0)
@@ -635,6 +700,9 @@ class CentroidEncoderWidget(QWidget):
     def _wire(self) -> None:
         self.data.table_changed.connect(self._on_table)
         self.data.join_changed.connect(self._on_join)
+        self.data.listed.connect(self._offer_tables)
+        self.new_data.file_chosen.connect(self._on_file)
+        self.new_data.finished.connect(self._on_mapped)
         self.form.label_key_changed.connect(self._on_label_key)
         self.form.key_added.changed.connect(lambda _: self._show_result())
         self.trainer.train_button.clicked.connect(self.train)
@@ -680,6 +748,10 @@ class CentroidEncoderWidget(QWidget):
         if result is not None:
             code = result.predicted[row]
             lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
+            for name in ("confidence", "novelty"):
+                column = f"{result.key}_{name}"
+                if column in obs and np.isfinite(obs[column].iloc[row]):
+                    lines.append(f"{name}: {obs[column].iloc[row]:.2f}")
         return "\n".join(lines)
 
     def _on_drawn(self, _: Any) -> None:
