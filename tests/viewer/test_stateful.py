@@ -29,6 +29,7 @@ from qtpy.QtWidgets import QApplication
 
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl import mislabeled, misplaced
+from centroid_encoder.viewer._colorings import is_query
 from centroid_encoder.viewer._link import HIGHLIGHT, is_drawn
 from centroid_encoder.viewer._suspects import OUT_OF_FOLD, SOURCES
 
@@ -89,6 +90,8 @@ class User:
         self.own: dict[Layer, Any] = {}
         """Colours of the layers before anything was done to them."""
         self.names = 0
+        self.sent: Table | None = None
+        """Whose cells have just been sent through a map."""
         self.endless = False
         """Whether the check that runs, if one does, would never end."""
         self.moves = [name for name in dir(self) if name.startswith("do_")]
@@ -162,6 +165,7 @@ class User:
         self.done.append(f"{len(self.done)} {name.removeprefix('do_')}")
         before = self.widget.training
         trained = self.widget.trainer.table
+        sent, mapped = self.widget.new_data.ingestion, self.widget.new_data.mapped
         checks = {}
         with ExitStack() as stack:
             for table, adata in self.adatas.items():
@@ -171,6 +175,9 @@ class User:
             self.settle()
             if before is not None and self.widget.training is not before and trained is not None:
                 changed = [*changed, trained.adata]
+            if self.widget.new_data.ingestion is not sent or self.sent is not None:
+                changed = [*changed, *(t.adata for t in (mapped, self.sent) if t is not None)]
+                self.sent = None
             for table, adata in self.adatas.items():
                 if not any(adata is other for other in changed):
                     stack.callback(checks[table].__exit__, None, None, None)
@@ -252,6 +259,27 @@ class User:
         button = self.widget.misplaced.source_buttons[source]
         button.click()
         assert (self.widget.misplaced.source is source) or not button.isEnabled()
+
+    def do_map_new_data(self) -> None:
+        panel = self.widget.new_data
+        if not panel.map_button.isEnabled():
+            panel.map_cells()
+            return
+        panel.table_box.setCurrentIndex(self.pick(range(panel.table_box.count())))
+        panel.min_confidence.value = self.pick([0, 0.6])
+        panel.missing.value = self.pick(panel.missing.choices)
+        panel.key_added.value = self.pick(["ce", "mine"])
+        panel.map_button.click()
+        self.sent = panel.mapped
+        if self.pick([True, False]):
+            self.qtbot.waitUntil(lambda: panel.ingestion is None, timeout=60_000)
+
+    def do_forget_new_data(self) -> None:
+        with ExitStack() as stack:
+            for adata in self.adatas.values():
+                stack.enter_context(self.unchanged(adata))
+            self.widget.new_data.cancel_button.click()
+        assert self.widget.new_data.ingestion is None
 
     def do_stop(self) -> None:
         if self.widget.trainer.progress.can_stop:
@@ -482,14 +510,18 @@ class User:
     def leave(self) -> None:
         """Close the dock; everything is as it was before it was opened."""
         training, widget = self.widget.training, self.widget
+        sent = widget.new_data.ingestion
         with ExitStack() as stack:
             for adata in self.adatas.values():
                 stack.enter_context(self.unchanged(adata))
             self.viewer.window.remove_dock_widget(self._dock())
             if training is not None:
                 self.qtbot.waitUntil(lambda: not training.alive, timeout=20_000)
+            if sent is not None:
+                self.qtbot.waitUntil(lambda: not sent.alive, timeout=20_000)
             QApplication.processEvents()
         assert widget.training is None
+        assert widget.new_data.ingestion is None
         assert set(self.viewer.layers) == set(self.layers)
         for layer in [*self.layers, *self.aside]:
             assert self._has_own_colors(layer), layer.name
@@ -616,7 +648,7 @@ class User:
             except KeyError as error:
                 cells, said = [], error.args[0]
             assert said in widget.misplaced.summary.text()
-        elif widget.result is not None:
+        elif widget.result is not None and not is_query(widget.result):
             cells = misplaced(self.adata, key=key, regions=widget.map.regions).index
         else:
             cells = []

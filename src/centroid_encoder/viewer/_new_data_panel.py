@@ -167,6 +167,11 @@ class NewDataPanel(QWidget):
         index = self.table_box.currentIndex()
         return self._listed[index] if 0 <= index < len(self._listed) else None
 
+    @property
+    def mapped(self) -> Table | None:
+        """The table whose cells are being mapped, or None."""
+        return None if self._what is None else self._what[1]
+
     def choose(self, table: Table) -> None:
         """Choose a table."""
         if table in self._listed:

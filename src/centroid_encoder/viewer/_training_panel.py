@@ -166,7 +166,13 @@ class TrainingPanel(QWidget):
         chosen = parameters()
         warnings = _Warnings()
         logger.addHandler(warnings)
+        written = f"{self.form.key}_cv_label" if what == "check" else f"{self.form.key}_label"
         try:
+            if label_key == written:
+                raise ValueError(
+                    f"obs[{label_key!r}] would be replaced by what comes of it; choose other "
+                    "labels, or another key_added"
+                )
             run = job(table.adata, label_key, **chosen)
         except Exception as error:
             self.say_error(error)
@@ -194,10 +200,13 @@ class TrainingPanel(QWidget):
             self.message.say("")
 
     def _on_report(self, report: Report) -> None:
-        if self.training is not None:
-            self.progress.report(report)
-            if report.embedding is not None:
-                self.framed.emit(self.training.run, report)
+        training = self.training
+        if training is None:
+            return
+        self.progress.report(report)
+        # napari's progress lets Qt go on, and with it those who cancel.
+        if training is self.training and report.embedding is not None:
+            self.framed.emit(training.run, report)
 
     def _on_finished(self) -> None:
         training, table, recipe = self.training, self.table, self._recipe
