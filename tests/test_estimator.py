@@ -232,6 +232,12 @@ def test_saved_map_gives_the_same_bits(params: dict, iris: tuple, tmp_path: obje
     assert_array_equal(loaded.predict(frame), model.predict(frame))
     assert_array_equal(loaded.inverse_transform(embedding), model.inverse_transform(embedding))
     assert_array_equal(loaded.predict_voronoi(frame), model.predict_voronoi(frame))
+    assert_array_equal(loaded.predict_proba(frame), model.predict_proba(frame))
+    with pytest.raises(NotFittedError, match="call fit_novelty"):
+        loaded.novelty(frame)
+    model.fit_novelty(frame, y).save(tmp_path / "map.safetensors")
+    again = ce.load(tmp_path / "map.safetensors")
+    assert_array_equal(again.novelty(frame), model.novelty(frame))
     assert_array_equal(loaded.classes_, model.classes_)
     assert loaded.classes_.dtype == model.classes_.dtype
     assert loaded.get_params() == model.get_params()
@@ -239,6 +245,86 @@ def test_saved_map_gives_the_same_bits(params: dict, iris: tuple, tmp_path: obje
     assert loaded.n_epochs_ == model.n_epochs_
     assert loaded.history_["loss"] == model.history_["loss"]
     assert clone(loaded).get_params() == model.get_params()
+
+
+class TestCalibrate:
+    def test_makes_probabilities_hold(self) -> None:
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(3000, 4)) + np.arange(3000)[:, None] % 2
+        y = np.where(np.arange(3000) % 2, "b", "a")
+        model = quick(dropout=0.0, weight_decay=0.0, max_epochs=60).fit(X[:150], y[:150])
+        embedding, predicted = model.transform(X), model.predict(X)
+
+        def gap() -> float:
+            confidence = model.predict_proba(X[2000:]).max(axis=1)
+            return abs(float(confidence.mean() - (predicted[2000:] == y[2000:]).mean()))
+
+        before = gap()
+        assert model.calibrate(X[150:2000], y[150:2000]) is model
+        assert gap() < min(0.03, before / 2)
+        assert_array_equal(model.transform(X), embedding)
+        assert_array_equal(model.predict(X), predicted)
+        assert_array_equal(model.classes_[model.predict_proba(X).argmax(axis=1)], predicted)
+
+    def test_validation_samples_are_taken_where_there_are_some(self, iris: tuple) -> None:
+        with_some = quick(validation_fraction=0.3).fit(*iris)
+        held_out = stratified_holdout(np.arange(150) // 50, 0.3, 0)
+        expected = clone(with_some).fit(*iris).calibrate(iris[0][held_out], iris[1][held_out])
+        assert with_some.calibration_ == expected.calibration_
+
+    @pytest.mark.parametrize(
+        ("X", "y", "words"),
+        [
+            (np.ones((2, 4)), ["setosa", "rose"], "'rose', which is not among the classes"),
+            (np.ones((2, 4)), ["setosa"], "2 samples, but y has 1"),
+            (np.ones((2, 3)), ["setosa", "setosa"], "3 features"),
+        ],
+    )
+    def test_bad_input_changes_nothing(
+        self, iris: tuple, X: np.ndarray, y: list, words: str
+    ) -> None:
+        model = quick().fit(*iris)
+        before = model.calibration_
+        with pytest.raises(ValueError, match=words):
+            model.calibrate(X, y)
+        assert model.calibration_ is before
+
+
+class TestNovelty:
+    def test_far_away_is_new(self, iris: tuple) -> None:
+        X, y = iris
+        model = quick().fit(X, y).fit_novelty(X, y)
+        assert (model.novelty(X + 100) == 1).all()
+        assert 0.3 < model.novelty(X).mean() < 0.6
+
+    def test_only_the_subset_is_known(self, iris: tuple) -> None:
+        X, y = iris
+        model = quick().fit(X, y)
+        subset = np.arange(150) % 3 > 0
+        other = X.copy()
+        other[~subset] = 1e3
+        model.fit_novelty(other, y, subset=subset)
+        found = model.novelty(X)
+        assert_array_equal(found, model.fit_novelty(X[subset], y[subset]).novelty(X))
+
+    def test_bad_input(self, iris: tuple) -> None:
+        X, y = iris
+        model = quick().fit(X, y)
+        with pytest.raises(ValueError, match="at least 10 samples, but got 9"):
+            model.fit_novelty(X, y, subset=np.arange(150) < 9)
+        with pytest.raises(ValueError, match="lacks classes of the map"):
+            model.fit_novelty(X[:100], y[:100])
+        with pytest.raises(NotFittedError):
+            quick().fit_novelty(X, y)
+
+
+def test_standardize_is_what_the_formula_says(iris: tuple) -> None:
+    X, y = iris
+    model = quick(clip=1.5).fit(X, y)
+    z = np.clip((X - X.mean(axis=0)) / X.std(axis=0), -1.5, 1.5)
+    expected = z * model.feature_weights_
+    assert_allclose(model.standardize(X), expected, atol=1e-6)
+    assert_allclose(model.standardize(sparse.csr_matrix(X)), expected, atol=1e-6)
 
 
 def test_config_of_a_saved_map_is_strict_json(iris: tuple) -> None:

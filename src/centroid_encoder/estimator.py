@@ -17,15 +17,23 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.utils import Tags, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from centroid_encoder.core import state
-from centroid_encoder.core.batches import Matrix, Rows, Scale, Standardizer, class_means
+from centroid_encoder.core.batches import (
+    Matrix,
+    Rows,
+    Scale,
+    Standardizer,
+    class_means,
+    looks_like_counts,
+)
 from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.network import Activation, Network
+from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.quality import class_centers, nearest_center
 from centroid_encoder.core.splits import stratified_holdout
@@ -137,6 +145,8 @@ class CentroidEncoder(
     history_ : dict of str to list
         One entry an epoch: ``stage``, ``epoch``, ``loss``, ``validation_loss``,
         ``validation_error``.
+    trained_on_counts_ : bool
+        Whether the training data look like raw counts.
     n_epochs_ : int
         Epochs run after pre-training, merging included.
     n_features_in_ : int
@@ -164,6 +174,7 @@ class CentroidEncoder(
     centers_: NDArray[np.float64]
     feature_weights_: NDArray[np.float64]
     history_: dict[str, list[Any]]
+    trained_on_counts_: bool
     n_epochs_: int
 
     def __init__(
@@ -386,6 +397,7 @@ class CentroidEncoder(
         fitted.centers = class_centers(embedding, codes, len(classes))
         unseen = validates if validates.any() else np.ones_like(validates)
         fitted.calibration = Calibration.fit(fitted.distances(embedding[unseen]), codes[unseen])
+        self.trained_on_counts_ = looks_like_counts(X)
         self.history_ = {
             name: [getattr(report, name) for report in outcome.reports] for name in HISTORY
         }
@@ -414,11 +426,8 @@ class CentroidEncoder(
         y = cast(NDArray[Any], column_or_1d(y, warn=True))
         if len(y) != len(embedding):
             raise ValueError(f"X has {len(embedding)} samples, but y has {len(y)} labels")
-        unknown = sorted(set(y.tolist()) - set(self.classes_.tolist()), key=str)
-        if unknown:
-            raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes of the map")
-        codes = np.searchsorted(self.classes_, y)
-        self._map.calibration = Calibration.fit(self._map.distances(embedding), codes)
+        distances = self._map.distances(embedding)
+        self._map.calibration = Calibration.fit(distances, self._codes(y))
         return self
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -518,6 +527,67 @@ class CentroidEncoder(
         distances = self.decoder_distances(self._embedded(X))
         return self.calibration_.probabilities(distances).astype(np.float32)
 
+    def fit_novelty(
+        self,
+        X: ArrayLike | Matrix,
+        y: ArrayLike,
+        *,
+        subset: NDArray[np.bool_] | None = None,
+    ) -> Self:
+        """Learn from the training samples what is usual, for `novelty`.
+
+        Apart from `fit`, since it may take as long, and not everybody needs it.
+
+        Parameters
+        ----------
+        X, y, subset
+            Those of the training; of the training samples about 2,000 are used, and kept.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than ten samples, or if classes are missing or unknown.
+        """
+        check_is_fitted(self)
+        X = self._checked(X, reset=False)
+        y = cast(NDArray[Any], column_or_1d(y, warn=True))
+        index = np.arange(len(y)) if subset is None else np.flatnonzero(subset)
+        if len(index) < LEAST:
+            raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(index)}")
+        codes = self._codes(y[index])
+        if len(np.unique(codes)) < len(self.classes_):
+            raise ValueError("y lacks classes of the map: it must be that of the training")
+        self._map.novelty = Novelty.fit(X, index, codes, self._map.standardizer)
+        return self
+
+    def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
+        """How unlike anything seen in training samples are.
+
+        Two things are looked at, in the first 20 principal components of the z-scores of all
+        features: how far away the nearest training samples are, next to how far they are from each
+        other, and how far the nearest class is in units of its own spread.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
+            Data, in the units of the training data.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,), float32
+            Share of the training samples, each judged by the others, that are less novel: of
+            samples like them, one in twenty has more than 0.95.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit_novelty` has not been called.
+        """
+        check_is_fitted(self)
+        if self._map.novelty is None:
+            raise NotFittedError("call fit_novelty with the training samples first")
+        return self._map.novelty.quantiles(self._checked(X, reset=False), self._map.standardizer)
+
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class in whose Voronoi cell a sample lands: the class of the nearest center.
 
@@ -556,6 +626,7 @@ class CentroidEncoder(
             "classes": self.classes_.tolist(),
             "classes_dtype": self.classes_.dtype.str,
             "feature_names": None if names is None else names.tolist(),
+            "trained_on_counts": self.trained_on_counts_,
             "history": {
                 name: [None if value != value else value for value in values]
                 for name, values in self.history_.items()
@@ -590,6 +661,10 @@ class CentroidEncoder(
             if not is_list_of(names, str) or len(names) != n_features:
                 raise InvalidStateError("'feature_names' must be one string for each feature")
             self.feature_names_in_ = np.array(names, dtype=object)
+        counts = stored.get("trained_on_counts")
+        if not isinstance(counts, bool):
+            raise InvalidStateError("'trained_on_counts' must be true or false")
+        self.trained_on_counts_ = counts
         self.n_features_in_ = n_features
         self.history_ = history_from(stored.get("history"))
         self._set_fitted(classes, fitted)
@@ -610,6 +685,20 @@ class CentroidEncoder(
         return self._map.calibration
 
     @property
+    def feature_means_(self) -> NDArray[np.float64]:
+        """(n_features,) means of the training samples; with ``scale="none"``, of the centroids."""
+        check_is_fitted(self)
+        if self.scale == "none":
+            return np.asarray(self.centroids_.mean(axis=0, dtype=np.float64))
+        return self._map.standardizer.mean
+
+    @property
+    def knows_novelty(self) -> bool:
+        """Whether `fit_novelty` has been called."""
+        check_is_fitted(self)
+        return self._map.novelty is not None
+
+    @property
     def _n_features_out(self) -> int:
         return self._map.architecture.n_components
 
@@ -622,6 +711,13 @@ class CentroidEncoder(
         # The embedding is float32 whatever comes in.
         tags.transformer_tags.preserves_dtype = []
         return tags
+
+    def _codes(self, y: NDArray[Any]) -> NDArray[np.intp]:
+        """Indices into `classes_` of labels, all of which must be there."""
+        unknown = sorted(set(y.tolist()) - set(self.classes_.tolist()), key=str)
+        if unknown:
+            raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes of the map")
+        return np.searchsorted(self.classes_, y)
 
     def _checked(self, X: ArrayLike | Matrix, *, reset: bool) -> Matrix:
         return cast(Matrix, validate_data(self, X, reset=reset, accept_sparse="csr"))

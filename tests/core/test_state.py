@@ -21,6 +21,7 @@ from scipy.spatial.distance import cdist
 from centroid_encoder.core import state
 from centroid_encoder.core.batches import CHUNK, Standardizer
 from centroid_encoder.core.network import ACTIVATIONS, Activation, Network
+from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.state import (
     Architecture,
@@ -529,3 +530,87 @@ def test_a_folder_in_place_of_the_file_is_left_alone(tmp_path: Path) -> None:
         save(path, *to_arrays(make()))
 
     assert os.listdir(tmp_path) == ["map.safetensors"]
+
+
+class TestNovelty:
+    """The part of a map that is not always there."""
+
+    @pytest.fixture
+    def parts(self) -> tuple[Config, Arrays]:
+        fitted, X = make(), data(40)
+        codes = np.arange(40) % N_CLASSES
+        fitted.novelty = Novelty.fit(X, np.arange(40), codes, fitted.standardizer)
+        return to_arrays(fitted)
+
+    def test_comes_back_as_it_was(self, parts: tuple[Config, Arrays], tmp_path: Path) -> None:
+        save(tmp_path / "map.safetensors", *parts)
+        back = from_arrays(*load(tmp_path / "map.safetensors"), CPU)
+        assert back.novelty is not None
+        _, arrays = back.novelty.to_arrays()
+        for name, array in arrays.items():
+            assert np.array_equal(array, parts[1][f"novelty_{name}"])
+
+    @pytest.mark.parametrize(
+        ("name", "change", "words"),
+        [
+            ("axes", lambda a: a[:-1], "has shape"),
+            ("known", lambda a: a[::-1], "sorted"),
+            ("spread", lambda a: 0 * a, "must be positive"),
+            ("usual", lambda a: a[:-1], "has shape"),
+            ("means", lambda a: a * np.nan, "not finite"),
+            ("whitening", lambda a: a[0], "has shape"),
+            ("offset", lambda a: a[:1], "has shape"),
+            ("reference", None, "is missing"),
+        ],
+    )
+    def test_arrays_that_do_not_fit(
+        self, parts: tuple[Config, Arrays], name: str, change: Callable | None, words: str
+    ) -> None:
+        config, arrays = parts
+        if change is None:
+            del arrays[f"novelty_{name}"]
+        else:
+            arrays[f"novelty_{name}"] = change(arrays[f"novelty_{name}"])
+        with pytest.raises(InvalidStateError, match=words):
+            from_arrays(config, arrays, CPU)
+
+    @pytest.mark.parametrize(
+        "novelty",
+        [
+            None,
+            {},
+            {"n_neighbors": 0, "floor": 0.1},
+            {"n_neighbors": 41, "floor": 0.1},
+            {"n_neighbors": 8.0, "floor": 0.1},
+            {"n_neighbors": 8, "floor": 0.0},
+            {"n_neighbors": 8, "floor": float("inf")},
+            {"n_neighbors": 8, "floor": "x"},
+        ],
+    )
+    def test_config_that_does_not_fit(self, parts: tuple[Config, Arrays], novelty: object) -> None:
+        with pytest.raises(InvalidStateError):
+            from_arrays(parts[0] | {"novelty": novelty}, parts[1], CPU)
+
+    def test_arrays_without_a_config_do_not_belong(self, parts: tuple[Config, Arrays]) -> None:
+        config = {name: value for name, value in parts[0].items() if name != "novelty"}
+        with pytest.raises(InvalidStateError, match="does not belong"):
+            from_arrays(config, parts[1], CPU)
+
+
+@pytest.mark.parametrize(
+    "calibration",
+    [
+        None,
+        {},
+        {"temperature": 1.0},
+        {"temperature": 0.0, "exponent": 1.0},
+        {"temperature": 1.0, "exponent": -1.0},
+        {"temperature": float("nan"), "exponent": 1.0},
+        {"temperature": True, "exponent": 1.0},
+        {"temperature": 1.0, "exponent": 1.0, "more": 1.0},
+    ],
+)
+def test_calibration_that_does_not_fit(calibration: object) -> None:
+    config, arrays = to_arrays(make())
+    with pytest.raises(InvalidStateError):
+        from_arrays(config | {"calibration": calibration}, arrays, CPU)

@@ -140,7 +140,7 @@ class TestSlots:
         embed(cells, fast, key_added="second")
         assert set(cells.obsm) == {"second"}
         assert set(cells.uns) == {"second"}
-        columns = {"second_split", "second_label", "second_confidence"}
+        columns = {"second_split", "second_label", "second_confidence", "second_novelty"}
         assert set(cells.obs) == {"cell_type", *columns}
         # A further result stands beside it.
         before = cells.copy()
@@ -155,7 +155,10 @@ class TestSlots:
         embed(cells, fast, n_components=1, test_size=0)
         assert cells.obsm["X_ce"].shape == (120, 1)
         assert not members(cells, "test").any()
-        assert list(cells.obs) == ["cell_type", "ce_split", "ce_label", "ce_confidence"]
+        assert list(cells.obs) == [
+            "cell_type",
+            *("ce_split", "ce_label", "ce_confidence", "ce_novelty"),
+        ]
 
     def test_go_into_a_copy_on_request(self, cells, fast, unchanged):
         with unchanged(cells):
@@ -787,7 +790,7 @@ class TestWords:
         assert lines[1] == "    3 classes; 80 training, 20 held-out, 20 unlabeled cells"
         assert {
             "    'X_ce' (adata.obsm)",
-            "    'ce_split', 'ce_label', 'ce_confidence' (adata.obs)",
+            "    'ce_split', 'ce_label', 'ce_confidence', 'ce_novelty' (adata.obs)",
             "    'ce' (adata.uns)",
         } < set(lines)
         assert any(line.startswith("    finished (") for line in lines)
@@ -796,7 +799,10 @@ class TestWords:
     def test_log_names_the_keys_asked_for(self, cells, fast, caplog):
         caplog.set_level(logging.INFO, "centroid_encoder")
         embed(cells, fast, key_added="second")
-        assert "'second_split', 'second_label', 'second_confidence' (adata.obs)" in caplog.text
+        assert (
+            "'second_split', 'second_label', 'second_confidence', 'second_novelty' (adata.obs)"
+            in caplog.text
+        )
 
 
 def test_scanpy_plots_the_result(pbmc, fast):

@@ -153,6 +153,16 @@ def _chunks(index: NDArray[np.integer]) -> list[NDArray[np.integer]]:
     return np.array_split(index, max(1, -(-len(index) // CHUNK)))
 
 
+def looks_like_counts(X: Matrix) -> bool:
+    """Tell whether data are raw counts, by their first values: integers, some of them large."""
+    # Enough to tell, and no copy of all.
+    values = (X.data if sparse.issparse(X) else X[: 100_000 // X.shape[1] + 1].ravel())[:100_000]
+    values = values[np.isfinite(values)]
+    return bool(len(values)) and bool(
+        (values >= 0).all() and (values % 1 == 0).all() and values.max() > 20
+    )
+
+
 class Rows:
     """Random access to the standardised rows of a matrix, as float32 tensors on a device.
 

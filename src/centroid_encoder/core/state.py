@@ -20,6 +20,7 @@ from centroid_encoder.core.atomic import replacing
 from centroid_encoder.core.batches import CHUNK, Matrix, Rows, Standardizer
 from centroid_encoder.core.confidence import UNCALIBRATED, Calibration
 from centroid_encoder.core.network import Activation, Network
+from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.training import suitable_numerics
 
@@ -58,6 +59,8 @@ class FittedMap:
     """(M, m) class means of the embedded training rows."""
     calibration: Calibration = UNCALIBRATED
     """How distances to the centroids become probabilities."""
+    novelty: Novelty | None = None
+    """How unlike the training rows others are, if that has been learned."""
 
     @property
     def device(self) -> torch.device:
@@ -129,6 +132,10 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     }
     if targets.origin is not None and targets.basis is not None:
         arrays |= {"origin": targets.origin, "basis": targets.basis}
+    if fitted.novelty is not None:
+        novelty_config, novelty_arrays = fitted.novelty.to_arrays()
+        config["novelty"] = novelty_config
+        arrays |= {f"novelty_{name}": array for name, array in novelty_arrays.items()}
     for name, value in fitted.network.state_dict().items():
         # h5ad and zarr read "/" as nesting and a "." invites the same; "_" is safe everywhere.
         arrays[name.replace(".", "_")] = value.cpu().numpy()
@@ -164,6 +171,15 @@ def from_arrays(
     if n_classes < 1:
         raise InvalidStateError("array 'targets' is missing or empty")
     shapes = _shapes(architecture, n_classes)
+    if "novelty" in config:
+        n_kept = len(np.atleast_1d(arrays.get("novelty_usual", 0)))
+        n_axes = len(np.atleast_1d(arrays.get("novelty_offset", 0)))
+        shapes |= {
+            f"novelty_{name}": shape
+            for name, shape in Novelty.shapes(
+                architecture.n_features, n_kept, n_axes, n_classes
+            ).items()
+        }
     unknown = sorted(set(arrays) - set(shapes))
     if unknown:
         raise InvalidStateError(f"array {unknown[0]!r} does not belong to this network")
@@ -194,6 +210,7 @@ def from_arrays(
         targets,
         own["centers"],
         calibration,
+        _novelty(config["novelty"], own) if "novelty" in config else None,
     )
 
 
@@ -269,6 +286,21 @@ def _calibration(config: object) -> Calibration:
     return Calibration(**{name: float(value) for name, value in config.items()})
 
 
+def _novelty(config: object, own: Arrays) -> Novelty:
+    """Rebuild what knows novelty from its config and arrays of the right shapes."""
+    if not isinstance(config, dict) or set(config) != {"n_neighbors", "floor"}:
+        raise InvalidStateError("the model's config lacks a complete 'novelty'")
+    n_neighbors, floor = config["n_neighbors"], config["floor"]
+    if type(n_neighbors) is not int or not 1 <= n_neighbors <= len(own["novelty_usual"]):
+        raise InvalidStateError(f"n_neighbors must be a number of samples, not {n_neighbors!r}")
+    if not (_is_number(floor) and 0 < floor <= sys.float_info.max):
+        raise InvalidStateError(f"floor must be a positive number, not {floor!r}")
+    if not (own["novelty_spread"] > 0).all() or not (np.diff(own["novelty_known"]) >= 0).all():
+        raise InvalidStateError("'novelty_spread' must be positive and 'novelty_known' sorted")
+    arrays = {name: own[f"novelty_{name}"] for name in Novelty.shapes(0, 0, 0, 0)}
+    return Novelty.from_arrays(n_neighbors, float(floor), arrays)
+
+
 def _shapes(architecture: Architecture, n_classes: int) -> dict[str, tuple[int, ...]]:
     d, k = architecture.n_features, architecture.n_inputs
     m, r = architecture.n_components, architecture.n_outputs
@@ -307,8 +339,8 @@ def _checked(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ..
 
 
 def _dtype(name: str) -> type[np.floating]:
-    on_device = name == "targets" or name.startswith(("encoder", "decoder"))
-    return np.float32 if on_device else np.float64
+    single = name in ("targets", "novelty_axes", "novelty_reference")
+    return np.float32 if single or name.startswith(("encoder", "decoder")) else np.float64
 
 
 def _is_number(value: object) -> bool:

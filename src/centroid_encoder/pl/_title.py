@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from centroid_encoder.tl._result import Result
+from centroid_encoder.tl._result import QUERY, Result
 
 
 def panel_title(result: Result, panel: str) -> str:
     """What a panel shows, and for held-out cells how much of it is right."""
+    if panel == QUERY:
+        query = (result.split == QUERY).to_numpy()
+        n_unassigned = int((query & (result.codes < 0)).sum())
+        also = f", {n_unassigned:,} unassigned" if n_unassigned else ""
+        return f"query cells (n = {int(query.sum()):,}{also})"
     errors = result.stored["quality"][panel]
     n = f"n = {errors['n']:,}"
     shown = int((result.split == panel).sum())

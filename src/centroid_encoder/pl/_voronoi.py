@@ -24,7 +24,7 @@ from centroid_encoder.pl._regions import (
     region_path,
 )
 from centroid_encoder.pl._title import panel_title
-from centroid_encoder.tl._result import Regions, Result, read_result
+from centroid_encoder.tl._result import QUERY, UNASSIGNED, Regions, Result, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -68,7 +68,9 @@ def voronoi(
         ``"voronoi"``: cells of the class centers, straight-edged; ``"decoder"``: where the model
         decides for a class, curved; None draws none.
     split
-        ``"train"`` or ``"test"`` for one panel. Default: both, where cells were held out.
+        ``"train"`` or ``"test"`` for one panel. Default: both, where cells were held out. Cells
+        that `ingest` has sent through a map have one panel of their own: predicted classes over
+        the reference's regions, unassigned cells grey.
     mark_misplaced
         Circle the cells that lie in another class's region.
     palette
@@ -105,7 +107,9 @@ def voronoi(
     """
     result = read_result(adata, key)
     _check(result, regions, split, legend_loc)
-    panels = [split] if split else [p for p in ("train", "test") if (result.split == p).any()]
+    panels = (
+        [split] if split else [p for p in ("train", "test", QUERY) if (result.split == p).any()]
+    )
     titles = [title] if isinstance(title, str) else title
     if titles is None:
         titles = [panel_title(result, panel) for panel in panels]
@@ -132,6 +136,8 @@ def voronoi(
         entries = {str(name): colors[name] for name in result.classes}
         if (result.split == "unlabeled").any():
             entries["unlabeled"] = unlabeled_color(axes[-1])
+        if ((result.split == QUERY) & (result.codes < 0)).any():
+            entries[UNASSIGNED] = unlabeled_color(axes[-1])
         legend = legend_beside(axes[-1], result.label_key, entries, marked=mark_misplaced)
         if ax is None:
             widen(axes[-1].figure, legend)
@@ -149,6 +155,8 @@ def _check(result: Result, regions: str | None, split: str | None, legend_loc: s
     ):
         if value not in choices:
             raise ValueError(f"{name} must be one of {choices}; got {value!r}")
+    if split is not None and (result.split == QUERY).any():
+        raise ValueError("split is for cells that were trained on; these were ingested")
     if split == "test" and not (result.split == "test").any():
         raise ValueError("no cell was held out (test_size=0): there is no test panel")
     if result.embedding.shape[1] > 3:
@@ -219,9 +227,11 @@ def _draw_cells(
         "rasterized": True,
     }
     unlabeled = (result.split == "unlabeled").to_numpy()
+    if panel == QUERY:
+        unlabeled |= shown & (result.codes < 0)
     ax.plot(*points[unlabeled].T, color=unlabeled_color(ax), zorder=1.5, **style)
     # One Line2D a class is by far the fastest way to draw many points; the smallest class on top.
-    counts = np.bincount(result.codes[shown], minlength=len(result.classes))
+    counts = np.bincount(result.codes[shown & (result.codes >= 0)], minlength=len(result.classes))
     for code in np.argsort(-counts, kind="stable"):
         members = points[shown & (result.codes == code)]
         ax.plot(*members.T, color=colors[result.classes[code]], zorder=2, **style)

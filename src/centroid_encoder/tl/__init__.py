@@ -10,8 +10,16 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._centroid_encoder import centroid_encoder
     from centroid_encoder.tl._cross_validate import cross_validate
     from centroid_encoder.tl._fitted_model import fitted_model
+    from centroid_encoder.tl._ingest import ingest
     from centroid_encoder.tl._mislabeled import mislabeled
     from centroid_encoder.tl._misplaced import misplaced
 
-__all__ = ["centroid_encoder", "cross_validate", "fitted_model", "mislabeled", "misplaced"]
+__all__ = [
+    "centroid_encoder",
+    "cross_validate",
+    "fitted_model",
+    "ingest",
+    "mislabeled",
+    "misplaced",
+]
 __getattr__, __dir__ = lazy(__name__, {name: f"_{name}" for name in __all__})

@@ -102,6 +102,10 @@ def centroid_encoder(
             Its probability, which tells doubt between the classes. It is calibrated on the
             held-out cells, so that of the cells with 0.8, four in five are right; with
             ``test_size=0`` on the training cells, of which the map is too sure.
+        ``adata.obs["ce_novelty"]`` : :class:`pandas.Series` (dtype ``float32``)
+            The other doubt: how unlike anything seen in training the cell is. Share of the
+            training cells, each judged by the others, that are less novel; NaN with fewer than ten
+            training cells.
         ``adata.uns["ce"]`` : :class:`dict`
             ``params``; ``classes`` and their ``centers`` (n_classes × n_components, means of the
             embedded training cells); ``history`` (a DataFrame, one row an epoch); ``quality``

@@ -13,10 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from centroid_encoder.core.batches import Matrix, looks_like_counts
+
 if TYPE_CHECKING:
     from anndata import AnnData
-
-    from centroid_encoder.core.batches import Matrix
 
 Missing = Literal["error", "drop", "mean"]
 
@@ -156,36 +156,53 @@ def read_features(
         raise ValueError(f"missing must be 'error', 'drop' or 'mean'; got {missing!r}")
     if not adata.obs_names.is_unique:
         raise ValueError("obs_names are not unique; call adata.obs_names_make_unique() first")
-    names: NDArray[np.object_] | None = None
-    if use_rep is not None and use_rep != "X":
-        if layer is not None or not (mask_var is None or _is_auto(mask_var)):
-            raise ValueError("use_rep excludes layer and mask_var: a representation has neither")
-        X = _entry(adata.obsm, use_rep, "obsm")
-        where = f"obsm[{use_rep!r}]"
-    else:
+    if use_rep is not None and use_rep != "X" and not (mask_var is None or _is_auto(mask_var)):
+        raise ValueError("use_rep excludes layer and mask_var: a representation has neither")
+    X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer)
+    if names is not None:
         if not adata.var_names.is_unique:
             raise ValueError("var_names are not unique; call adata.var_names_make_unique() first")
-        X = adata.X if layer is None else _entry(adata.layers, layer, "layers")
-        where = "X" if layer is None else f"layers[{layer!r}]"
-        if X is None:
-            raise ValueError("adata.X is empty; name a layer or use_rep")
         mask = _read_mask(adata, mask_var)
-        names = adata.var_names.to_numpy().astype(object)
         if mask is not None:
             X, names = X[:, mask], names[mask]
-    X = _in_memory(X, where)
+    if hasattr(X, "compute") or hasattr(X, "to_memory"):
+        logger.info("    loading %s into memory", where)
+    X = in_memory(X)
     if not X.shape[1]:
         raise ValueError(f"{where} has no features")
     if X.dtype.kind not in "biuf":
         raise TypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
     left_out = _find_missing(X, where, missing, adata.obs_names, names)
-    if names is not None and _looks_like_counts(X):
+    if names is not None and looks_like_counts(X):
         logger.warning(
             "%s looks like raw counts; log-normalise first "
             "(sc.pp.normalize_total, sc.pp.log1p) unless you mean it",
             where,
         )
     return Features(X, names, left_out)
+
+
+def read_matrix(
+    adata: AnnData, *, use_rep: str | None, layer: str | None
+) -> tuple[Any, str, NDArray[np.object_] | None]:
+    """Return X, a layer or a representation as it is, what it is called, and its columns' names.
+
+    Raises
+    ------
+    KeyError
+        If a key does not exist; near matches are named.
+    ValueError
+        If both are given, or if there is no X.
+    """
+    if use_rep is not None and use_rep != "X":
+        if layer is not None:
+            raise ValueError("use_rep excludes layer and mask_var: a representation has neither")
+        return _entry(adata.obsm, use_rep, "obsm"), f"obsm[{use_rep!r}]", None
+    X = adata.X if layer is None else _entry(adata.layers, layer, "layers")
+    if X is None:
+        raise ValueError("adata.X is empty; name a layer or use_rep")
+    where = "X" if layer is None else f"layers[{layer!r}]"
+    return X, where, adata.var_names.to_numpy().astype(object)
 
 
 def obs_column(adata: AnnData, key: str) -> pd.Series:
@@ -239,13 +256,11 @@ def _is_auto(mask_var: object) -> bool:
     return isinstance(mask_var, str) and mask_var == "auto"
 
 
-def _in_memory(X: Any, where: str) -> Matrix:
+def in_memory(X: Any) -> Matrix:
     """Return a dense or CSR matrix, whatever AnnData holds: views, backed, dask, frames."""
     if hasattr(X, "compute"):
-        logger.info("    loading %s into memory", where)
         X = X.compute()
     elif hasattr(X, "to_memory"):
-        logger.info("    loading %s into memory", where)
         X = X.to_memory()
     if sparse.issparse(X):
         return cast("sparse.csr_array[Any]", cast(Any, X).tocsr())
@@ -266,18 +281,35 @@ def _find_missing(
     values = X.data if sparse.issparse(X) else X
     if missing == "mean" or values.dtype.kind != "f" or np.isfinite(values).all():
         return left_out
-    rows, columns = _not_finite(X)
-    left_out[rows] = True
     if missing == "drop":
+        rows, _ = _not_finite(X)
+        left_out[rows] = True
         logger.info("    leaving out %d cells with NaN or inf", int(left_out.sum()))
         return left_out
+    try:
+        raise_not_finite(X, where, obs_names, names)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}. Pass missing='drop' to leave these cells out or missing='mean' to put the "
+            "feature's mean in their place"
+        ) from None
+    return left_out
+
+
+def raise_not_finite(
+    X: Matrix, where: str, obs_names: pd.Index, names: NDArray[np.object_] | None
+) -> None:
+    """Raise a ValueError that counts NaN and infinite values and names the first, if any."""
+    values = X.data if sparse.issparse(X) else X
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return
+    rows, columns = _not_finite(X)
     n_nan = int(np.isnan(values).sum())
     feature = repr(names[columns[0]]) if names is not None else f"column {columns[0]}"
     raise ValueError(
         f"{where} has {n_nan} NaN and {len(rows) - n_nan} infinite values in "
-        f"{left_out.sum()} of {X.shape[0]} cells; the first is {feature} of cell "
-        f"{obs_names[rows[0]]!r}. Pass missing='drop' to leave these cells out or missing='mean' "
-        "to put the feature's mean in their place"
+        f"{len(np.unique(rows))} of {X.shape[0]} cells; the first is {feature} of cell "
+        f"{obs_names[rows[0]]!r}"
     )
 
 
@@ -308,12 +340,3 @@ def _not_finite(X: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     stored = np.flatnonzero(~np.isfinite(X.data))
     rows = np.searchsorted(X.indptr, stored, side="right") - 1
     return rows, X.indices[stored].astype(np.intp)
-
-
-def _looks_like_counts(X: Matrix) -> bool:
-    # Enough to tell, and no copy of all.
-    values = (X.data if sparse.issparse(X) else X[: 100_000 // X.shape[1] + 1].ravel())[:100_000]
-    values = values[np.isfinite(values)]
-    return bool(len(values)) and bool(
-        (values >= 0).all() and (values % 1 == 0).all() and values.max() > 20
-    )

@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
 Regions = Literal["voronoi", "decoder"]
 
+QUERY = "query"
+"""Split of cells that `tl.ingest` has sent through the map of others."""
+UNASSIGNED = "unassigned"
+"""Label of those of which the map is not sure enough."""
+
 
 @dataclass(frozen=True)
 class Result:
@@ -33,7 +38,7 @@ class Result:
     predicted: NDArray[np.intp]
     """(n_obs,) index into `classes` of the predicted class; −1 for cells left out."""
     split: pd.Series
-    """``"train"``, ``"test"`` or ``"unlabeled"`` for every cell."""
+    """``"train"``, ``"test"`` or ``"unlabeled"`` for every cell; after `ingest` ``"query"``."""
     classes: pd.Index
     categories: pd.Index
     """Categories of the label column as it is now: what ``uns[f"{label_key}_colors"]`` counts."""
@@ -97,8 +102,10 @@ def read_result(adata: AnnData, key: str) -> Result:
             raise KeyError(f"obs[{column!r}], a part of the result {key!r}, is gone")
     labels, split = adata.obs[label_key], adata.obs[f"{key}_split"]
     classes = pd.Index(np.asarray(stored["classes"]).tolist())
-    codes = np.where(split.isin(["train", "test"]), classes.get_indexer(labels.astype(object)), -1)
-    unknown = labels[split.isin(["train", "test"]) & (codes < 0)].unique()
+    labeled = split.isin(["train", "test", QUERY])
+    codes = np.where(labeled, classes.get_indexer(labels.astype(object)), -1)
+    unassigned = (split == QUERY) & (labels.isna() | (labels == UNASSIGNED))
+    unknown = labels[labeled & (codes < 0) & ~unassigned].unique()
     if len(unknown):
         raise ValueError(
             f"obs[{label_key!r}] has changed since the embedding was made: "

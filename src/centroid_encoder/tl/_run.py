@@ -18,6 +18,7 @@ from centroid_encoder.core.confidence import (
     cross_fitted_probabilities,
     expected_calibration_error,
 )
+from centroid_encoder.core.novelty import LEAST
 from centroid_encoder.core.quality import CHUNK, Errors, knn_predict, nearest_center
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.core.training import Report, never
@@ -108,6 +109,8 @@ class Run(Task):
         if self.held_out.any():
             unseen = self.held_out[self.kept]
             self._estimator.calibrate(self._X[unseen], y[unseen])
+        if self.train.sum() >= LEAST:
+            self._estimator.fit_novelty(self._X, y, subset=self.train[self.kept])
         self._results = self._compute()
 
     def _compute(self) -> Results:
@@ -123,6 +126,10 @@ class Run(Task):
         predicted[kept], confidence[kept] = decisions(estimator, embedding[kept])
         predicted[kept] = order[predicted[kept]]
 
+        novelty = np.full(len(kept), np.nan, dtype=np.float32)
+        if self.train.sum() >= LEAST:
+            novelty[kept] = estimator.novelty(self._X)
+
         split = np.where(self.held_out, 1, np.where(self.train, 0, 2))
         categories = self._labels.categories
         # The last entry serves the cells left out, −1.
@@ -133,6 +140,7 @@ class Run(Task):
                 category_of_class[predicted], categories
             ),
             f"{self.key}_confidence": confidence,
+            f"{self.key}_novelty": novelty,
         }
         config, arrays = estimator.to_state()
         if self._names is not None:

@@ -1,0 +1,497 @@
+"""Send new cells through a map."""
+
+from __future__ import annotations
+
+import copy as copying
+import json
+import logging
+import numbers
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils.validation import check_is_fitted
+from tqdm.auto import tqdm
+
+from centroid_encoder.core.batches import looks_like_counts
+from centroid_encoder.estimator import CentroidEncoder, load
+from centroid_encoder.tl._fitted_model import fitted_model
+from centroid_encoder.tl._input import in_memory, raise_not_finite, read_matrix
+from centroid_encoder.tl._result import QUERY, UNASSIGNED, label_categories
+from centroid_encoder.tl._run import decisions
+from centroid_encoder.tl._task import check_key, listed, write_results
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from centroid_encoder.core.batches import Matrix
+
+MissingFeatures = Literal["error", "mean"]
+
+CHUNK = 4096
+"""Cells that go through at once, at most."""
+VALUES_AT_ONCE = 2**24
+"""Values of these cells, at most."""
+
+logger = logging.getLogger("centroid_encoder")
+
+
+def ingest(
+    adata: AnnData,
+    reference: AnnData | CentroidEncoder | str | os.PathLike[str],
+    *,
+    key: str = "ce",
+    layer: str | None = None,
+    use_rep: str | None = None,
+    missing: MissingFeatures = "error",
+    max_missing: float = 0.2,
+    min_confidence: float = 0.0,
+    max_novelty: float = 1.0,
+    key_added: str | None = None,
+    device: str | None = None,
+    progress: bool = True,
+    copy: bool = False,
+) -> AnnData | None:
+    """Embed and label new cells by a map that was trained on others. Nothing is trained.
+
+    Two kinds of doubt are told apart: between the classes of the map (confidence), and about
+    cells unlike anything the map has seen (novelty). Of neither is a label a proof: batches differ,
+    and a map has no word for a class that it does not know.
+
+    The cells go through in chunks: sparse data never become dense as a whole, and files and dask
+    arrays never come into memory as a whole.
+
+    Parameters
+    ----------
+    adata
+        Annotated data of the new cells, the query: normalised like the reference.
+    reference
+        What carries the map: an AnnData after `centroid_encoder`, a fitted `CentroidEncoder`, or
+        the path of a ``.safetensors`` or ``.h5ad`` file.
+    key
+        Which map of an AnnData: its ``key_added``.
+    layer, use_rep
+        Where the query's values are: a key of ``adata.layers`` or ``adata.obsm``, or
+        ``use_rep="X"``. Default: where the reference had them.
+    missing
+        What to do about genes that the map looks at and the query lacks, and about NaN: raise an
+        error, or put the mean of the training cells in their place (``"mean"``).
+    max_missing
+        With ``"mean"``, the share of the map's genes that may be missing, in [0, 1].
+    min_confidence, max_novelty
+        Cells of less confidence or more novelty are ``"unassigned"`` (missing, where classes are
+        no strings). Default: every cell gets the best guess.
+    key_added
+        Name for the results. Default: `key`.
+    device
+        ``"auto"`` or a torch device. Default: ``"auto"``, or where the `CentroidEncoder` is.
+    progress
+        Show a progress bar.
+    copy
+        Return a changed copy instead of changing `adata`.
+
+    Returns
+    -------
+    AnnData | None
+        None, or the copy if ``copy=True``. Sets the following fields:
+
+        ``adata.obsm["X_ce"]`` : :class:`numpy.ndarray` (dtype ``float32``)
+            The embedding, n_obs × n_components, among the cells of the reference.
+        ``adata.obs["ce_label"]`` : :class:`pandas.Series` (dtype ``category``)
+            Predicted class; ``"unassigned"`` where a threshold says so.
+        ``adata.obs["ce_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
+            Probability of the predicted class.
+        ``adata.obs["ce_novelty"]`` : :class:`pandas.Series` (dtype ``float32``)
+            Share of the training cells that are less novel, in [0, 1]; NaN for a map that has not
+            learned it (see `CentroidEncoder.fit_novelty`).
+        ``adata.obs["ce_split"]`` : :class:`pandas.Series` (dtype ``category``)
+            ``"query"``.
+        ``adata.uns["ce"]`` : :class:`dict`
+            ``params``, with the origin of the map as ``ingested_from``; ``classes``, ``centers``
+            and ``model`` of the reference: the query carries the map, too.
+        ``adata.uns["ce_label_colors"]`` : :class:`list`
+            Colours of the classes, where the reference has some.
+
+    Raises
+    ------
+    KeyError
+        If the reference has no map under that key, or if a layer or representation is missing.
+    FileNotFoundError
+        If there is no such file.
+    InvalidStateError
+        If what is stored is not a complete map.
+    ValueError
+        If genes are missing (the message says how many, and which), if the query looks like raw
+        counts and the training data did not, or if values cannot be used. `adata` is then as it
+        was.
+
+    Notes
+    -----
+    Genes are matched by name, in any order, and where that fails without regard to case. Genes
+    that the map does not know are left aside; genes it knows but does not look at (of weight 0)
+    may be missing. A map without names, as of a representation, needs as many columns.
+
+    Examples
+    --------
+    >>> import centroid_encoder as ce
+    >>> import scanpy as sc
+    >>> adata = sc.datasets.pbmc68k_reduced()
+    >>> known, new = adata[:600].copy(), adata[600:].copy()
+    >>> ce.tl.centroid_encoder(known, "bulk_labels", progress=False)
+    >>> ce.tl.ingest(new, known, min_confidence=0.5, progress=False)
+    >>> new.obsm["X_ce"].shape
+    (100, 2)
+    """
+    if missing not in get_args(MissingFeatures):
+        raise ValueError(f"missing must be 'error' or 'mean'; got {missing!r}")
+    for name, share in (
+        ("max_missing", max_missing),
+        ("min_confidence", min_confidence),
+        ("max_novelty", max_novelty),
+    ):
+        if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
+            raise ValueError(f"{name} must be a number in [0, 1]; got {share!r}")
+    check_key(key_added)
+    if adata.is_view and adata.isbacked and not copy:
+        raise ValueError(
+            "adata is a view of a file on disk, which cannot take results; pass "
+            "adata.to_memory(), or copy=True for a copy in memory"
+        )
+    if not adata.n_obs:
+        raise ValueError("adata has no cells")
+    known = _read(reference, key, device)
+    if max_novelty < 1 and not known.model.knows_novelty:
+        raise ValueError(
+            "max_novelty needs a map that has learned what is usual: train it with "
+            "ce.tl.centroid_encoder, or call its fit_novelty"
+        )
+    logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
+    X, where, names = read_matrix(
+        adata,
+        use_rep=use_rep or (None if layer else _of_reference(known, "use_rep")),
+        layer=layer or (None if use_rep else _of_reference(known, "layer")),
+    )
+    columns = _match(known.model, X.shape[1], names, where, missing, float(max_missing))
+    found = _embed(known, columns, X, where, adata.obs_names, missing, progress=progress)
+    n_novel = int((found.novelty > 0.99).sum())
+    if n_novel > adata.n_obs / 2:
+        logger.warning(
+            "most cells are unlike anything in training (novelty above 0.99 in %d of %d): is the "
+            "preprocessing the same, down to the normalisation?",
+            n_novel,
+            adata.n_obs,
+        )
+    if copy:
+        adata = adata.to_memory() if adata.isbacked else adata.copy()
+    _write(
+        adata, known, columns, found, key_added or key, float(min_confidence), float(max_novelty)
+    )
+    return adata if copy else None
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A map and what is known of the cells it was trained on."""
+
+    model: CentroidEncoder
+    origin: str
+    classes: pd.Index
+    """Classes in the order in which they are stored."""
+    params: Mapping[str, Any]
+    """What `centroid_encoder` was called with; empty for a map alone."""
+    colors: list[str] | None = None
+    """A colour for each class."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where in the query the map's features are."""
+
+    index: NDArray[np.intp] | None
+    """(d,) columns, −1 for a feature that is missing; None: all of them, in their order."""
+    n_missing: int
+    """Features that the map looks at and the query lacks."""
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """What the map says of the query's cells."""
+
+    embedding: NDArray[np.float32]
+    """(n, m)."""
+    predicted: NDArray[np.intp]
+    """(n,) index into the reference's classes."""
+    confidence: NDArray[np.float32]
+    """(n,)."""
+    novelty: NDArray[np.float32]
+    """(n,)."""
+
+
+def _read(
+    reference: AnnData | CentroidEncoder | str | os.PathLike[str], key: str, device: str | None
+) -> Reference:
+    from anndata import AnnData, read_h5ad
+
+    if isinstance(reference, AnnData):
+        return _carried(reference, key, device, "an AnnData")
+    if isinstance(reference, CentroidEncoder):
+        return _alone(reference, "a CentroidEncoder")
+    if not isinstance(reference, str | os.PathLike):
+        raise TypeError(
+            "reference must be an AnnData with a map, a CentroidEncoder or a path; got "
+            f"{type(reference).__name__}"
+        )
+    path = Path(reference)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r}")
+    if path.suffix != ".h5ad":
+        return _alone(load(path, device=device or "auto"), path.name)
+    # Of a file with a million cells only the map is wanted.
+    opened = read_h5ad(path, backed="r")
+    try:
+        return _carried(opened, key, device, path.name)
+    finally:
+        opened.file.close()
+
+
+def _carried(adata: AnnData, key: str, device: str | None, origin: str) -> Reference:
+    model = fitted_model(adata, key, device=device or "auto")
+    stored = adata.uns[key]
+    params, classes = stored["params"], pd.Index(np.asarray(stored["classes"]).tolist())
+    label_key = params["label_key"]
+    colors = None
+    if label_key in adata.obs and f"{label_key}_colors" in adata.uns:
+        named = dict(
+            zip(
+                label_categories(adata.obs[label_key]),
+                map(str, adata.uns[f"{label_key}_colors"]),
+                strict=False,
+            )
+        )
+        if set(classes) <= set(named):
+            colors = [named[name] for name in classes]
+    return Reference(model, origin, classes, params, colors)
+
+
+def _of_reference(known: Reference, name: str) -> str | None:
+    # A query that carries the map of another is a reference as well.
+    value = known.params.get(f"reference_{name}", known.params.get(name))
+    return None if value is None else str(value)
+
+
+def _alone(model: CentroidEncoder, origin: str) -> Reference:
+    check_is_fitted(model)
+    return Reference(model, origin, pd.Index(model.classes_.tolist()), {})
+
+
+def _match(
+    model: CentroidEncoder,
+    n_columns: int,
+    names: NDArray[np.object_] | None,
+    where: str,
+    missing: MissingFeatures,
+    max_missing: float,
+) -> Columns:
+    """Find the map's features by name, or say what is missing."""
+    wanted: NDArray[np.object_] | None = getattr(model, "feature_names_in_", None)
+    if wanted is None or names is None:
+        if n_columns != model.n_features_in_:
+            raise ValueError(
+                f"{where} has {n_columns} columns, but the map was trained on "
+                f"{model.n_features_in_}, without names by which to tell them"
+            )
+        if names is not None:
+            logger.warning("the map knows no names: columns of %s are taken in their order", where)
+        return Columns(None, 0)
+    if np.array_equal(names, wanted):
+        return Columns(None, 0)
+    have = pd.Index(names)
+    twice = have[have.duplicated()].intersection(pd.Index(wanted))
+    if len(twice):
+        raise ValueError(
+            f"{where} has {twice[0]!r} more than once; call adata.var_names_make_unique() first"
+        )
+    position = dict(zip(names, range(len(names)), strict=True))
+    index = np.array([position.get(name, -1) for name in wanted])
+    _match_any_case(index, names, wanted)
+
+    looked_at = model.feature_weights_ > 0
+    absent = wanted[(index < 0) & looked_at]
+    n_aside = int((index < 0).sum()) - len(absent)
+    if n_aside:
+        logger.info("    %d features that the map does not look at are missing", n_aside)
+    if not len(absent):
+        return Columns(index, 0)
+    share = len(absent) / looked_at.sum()
+    message = (
+        f"{where} lacks {len(absent)} of the {looked_at.sum()} features that the map looks at: "
+        f"{listed(pd.Index(absent))}"
+    )
+    if (index < 0).all():
+        message += f". It has features like {names[0]!r}: are these names of another kind?"
+    elif missing == "error":
+        message += ". Pass missing='mean' to put the mean of the training cells in their place"
+        if share > max_missing:
+            message += f", and max_missing above {share:.2f}"
+    elif share > max_missing:
+        message += f". That is more than max_missing={max_missing:g}"
+    else:
+        logger.warning("%s; the mean of the training cells takes their place", message)
+        return Columns(index, len(absent))
+    raise ValueError(message)
+
+
+def _match_any_case(
+    index: NDArray[np.intp], names: NDArray[np.object_], wanted: NDArray[np.object_]
+) -> None:
+    """Fill in what is found when case does not count, and is not ambiguous."""
+    taken = set(index.tolist())
+    positions: dict[str, list[int]] = {}
+    for i, name in enumerate(names):
+        if i not in taken:
+            positions.setdefault(str(name).casefold(), []).append(i)
+    found = 0
+    for j in np.flatnonzero(index < 0):
+        candidates = positions.pop(str(wanted[j]).casefold(), [])
+        if len(candidates) == 1:
+            index[j] = candidates[0]
+            found += 1
+    if found:
+        logger.info("    %d features are matched without regard to case", found)
+
+
+def _embed(
+    known: Reference,
+    columns: Columns,
+    X: Any,
+    where: str,
+    obs_names: pd.Index,
+    missing: MissingFeatures,
+    *,
+    progress: bool,
+) -> Embedded:
+    """Send the cells through the map, a chunk at a time."""
+    # Without names: they have been seen to.
+    model = copying.copy(known.model)
+    names = model.__dict__.pop("feature_names_in_", None)
+    n, d = X.shape[0], model.n_features_in_
+    order = known.classes.get_indexer(model.classes_)
+    embedding = np.empty((n, model.centers_.shape[1]), dtype=np.float32)
+    predicted = np.empty(n, dtype=np.intp)
+    confidence = np.empty(n, dtype=np.float32)
+    novelty = np.full(n, np.nan, dtype=np.float32)
+    rows_at_once = max(1, min(CHUNK, VALUES_AT_ONCE // d))
+    with tqdm(total=n, disable=not progress, unit="cell", desc="ingest") as bar:
+        for start in range(0, n, rows_at_once):
+            part = slice(start, min(start + rows_at_once, n))
+            x = in_memory(X[part])
+            if start == 0:
+                _check_counts(model, x, where)
+            x = _arranged(x, columns, model, missing)
+            if missing == "error":
+                raise_not_finite(x, where, obs_names[part], names)
+            embedding[part] = model.transform(x)
+            predicted[part], confidence[part] = decisions(model, embedding[part])
+            if model.knows_novelty:
+                novelty[part] = model.novelty(x)
+            bar.update(part.stop - start)
+    return Embedded(embedding, order[predicted], confidence, novelty)
+
+
+def _check_counts(model: CentroidEncoder, x: Matrix, where: str) -> None:
+    counts = looks_like_counts(x)
+    if counts and not model.trained_on_counts_:
+        raise ValueError(
+            f"{where} looks like raw counts, but the map was trained on other values; do to it "
+            "what was done to the training data (sc.pp.normalize_total, sc.pp.log1p), or name the "
+            "layer where that is"
+        )
+    if model.trained_on_counts_ and not counts:
+        logger.warning("the map was trained on raw counts, which %s does not look like", where)
+
+
+def _arranged(
+    x: Matrix, columns: Columns, model: CentroidEncoder, missing: MissingFeatures
+) -> Matrix:
+    """(n, d) values in the order of the map's features, gaps filled where that is wanted."""
+    absent = np.empty(0, dtype=np.intp)
+    if columns.index is not None:
+        absent = np.flatnonzero(columns.index < 0)
+        x = x[:, np.maximum(columns.index, 0)]
+    values = x.data if sparse.issparse(x) else x
+    gaps = missing == "mean" and values.dtype.kind == "f" and not np.isfinite(values).all()
+    if not (len(absent) or gaps):
+        return x
+    dense = np.array(x.toarray() if sparse.issparse(x) else x, dtype=np.float64)
+    dense[:, absent] = model.feature_means_[absent]
+    if gaps:
+        row, column = np.nonzero(~np.isfinite(dense))
+        dense[row, column] = model.feature_means_[column]
+    return dense
+
+
+def _write(
+    adata: AnnData,
+    known: Reference,
+    columns: Columns,
+    found: Embedded,
+    key: str,
+    min_confidence: float,
+    max_novelty: float,
+) -> None:
+    classes = known.classes
+    assigned = found.confidence >= min_confidence
+    if max_novelty < 1:
+        assigned &= found.novelty <= max_novelty
+    codes = np.where(assigned, found.predicted, -1)
+    categories = classes
+    thresholds = min_confidence > 0 or max_novelty < 1
+    if thresholds and isinstance(classes[0], str) and UNASSIGNED not in classes:
+        categories = classes.append(pd.Index([UNASSIGNED]))
+        codes = np.where(assigned, codes, len(classes))
+    params: dict[str, Any] = {
+        "ingested_from": known.origin,
+        "label_key": f"{key}_label",
+        "n_missing": columns.n_missing,
+        "min_confidence": min_confidence,
+        "max_novelty": max_novelty,
+    }
+    if len(categories) > len(classes):
+        params["unlabeled_category"] = UNASSIGNED
+    for name in ("label_key", "use_rep", "layer"):
+        if (value := _of_reference(known, name)) is not None:
+            params[f"reference_{name}"] = value
+    config, arrays = known.model.to_state()
+    centers = np.empty_like(known.model.centers_)
+    centers[classes.get_indexer(known.model.classes_)] = known.model.centers_
+    uns: dict[str, Any] = {
+        key: {
+            "params": params,
+            "classes": np.asarray(classes.tolist()),
+            "centers": centers,
+            "model": {"config": json.dumps(config), "arrays": arrays},
+        }
+    }
+    if known.colors is not None:
+        gray = ["#bebebe"] * (len(categories) - len(classes))
+        uns[f"{key}_label_colors"] = [*known.colors, *gray]
+    write_results(
+        adata,
+        {
+            "obs": {
+                f"{key}_label": pd.Categorical.from_codes(codes, categories),
+                f"{key}_confidence": found.confidence,
+                f"{key}_novelty": found.novelty,
+                f"{key}_split": pd.Categorical.from_codes(np.zeros(len(codes), int), [QUERY]),
+            },
+            "obsm": {"X_ce" if key == "ce" else key: found.embedding},
+            "uns": uns,
+        },
+    )
+    logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(assigned))

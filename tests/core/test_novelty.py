@@ -1,0 +1,165 @@
+"""What is unlike anything seen before, against what was drawn elsewhere."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.decomposition import PCA
+from sklearn.metrics import roc_auc_score
+from sklearn.neighbors import NearestNeighbors
+
+from centroid_encoder.core import novelty
+from centroid_encoder.core.batches import Standardizer
+from centroid_encoder.core.novelty import Novelty
+
+MEANS = 2.0 * np.random.default_rng(7).normal(size=(5, 30))
+
+
+def drawn(n: int, classes: range, seed: int) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(len(classes), size=n)
+    X = MEANS[list(classes)][codes] + rng.normal(size=(n, 30))
+    return np.maximum(X, 0).astype(np.float32), codes
+
+
+def fitted(X: object, codes: NDArray[np.intp]) -> tuple[Novelty, Standardizer]:
+    index = np.arange(len(codes))
+    standardizer = Standardizer.fit(X, index, codes, "supervised", 10.0, 2000)
+    return Novelty.fit(X, index, codes, standardizer), standardizer
+
+
+@pytest.mark.parametrize("n", [60, 400, 3000])
+def test_quantiles_of_known_kinds_are_uniform(n: int) -> None:
+    X, codes = drawn(n, range(4), 0)
+    model, standardizer = fitted(X, codes)
+    found = np.sort(model.quantiles(drawn(4000, range(4), 1)[0], standardizer))
+    uniform = (np.arange(4000) + 0.5) / 4000
+    # Kolmogorov's distance, next to that of as many known samples.
+    assert np.abs(found - uniform).max() < 1.9 / np.sqrt(min(n, 2000))
+    assert (found > 0.95).mean() == pytest.approx(0.05, abs=0.04)
+
+
+def test_a_class_that_was_not_there_is_novel() -> None:
+    X, codes = drawn(800, range(4), 0)
+    model, standardizer = fitted(X, codes)
+    known = model.quantiles(drawn(400, range(4), 1)[0], standardizer)
+    unknown = model.quantiles(drawn(400, range(4, 5), 1)[0], standardizer)
+    truth = np.repeat([0, 1], 400)
+    assert roc_auc_score(truth, np.concatenate([known, unknown])) > 0.97
+
+
+def test_features_without_a_weight_count() -> None:
+    """What a new class differs in need not be what the known ones differ in."""
+    X, codes = drawn(800, range(2), 0)
+    standardizer = Standardizer.fit(X, np.arange(800), codes, "supervised", 10.0, 5)
+    model = Novelty.fit(X, np.arange(800), codes, standardizer)
+    other = drawn(200, range(2), 1)[0]
+    other[:, np.flatnonzero(standardizer.weight == 0)] += 3
+    assert np.median(model.quantiles(other, standardizer)) > 0.99
+
+
+def test_axes_are_those_of_a_pca() -> None:
+    X, codes = drawn(500, range(4), 0)
+    model, standardizer = fitted(X, codes)
+    z = np.clip((X - standardizer.mean) / standardizer.scale, -10, 10)
+    pca = PCA(20, svd_solver="full").fit(z)
+    # As projections: signs are arbitrary.
+    assert_allclose(model.axes @ model.axes.T, pca.components_.T @ pca.components_, atol=1e-4)
+    assert_allclose(
+        np.abs(z @ model.axes - model.offset)[:, :10], np.abs(pca.transform(z))[:, :10], atol=1e-3
+    )
+
+
+def test_the_two_numbers_are_those_of_the_formulas() -> None:
+    X, codes = drawn(300, range(3), 0)
+    around = fitted(X, codes)[0].surroundings
+    reference = around.reference.astype(np.float64)
+    points = np.random.default_rng(1).normal(scale=3, size=(7, reference.shape[1]))
+    neighbors = NearestNeighbors(n_neighbors=10, algorithm="kd_tree").fit(reference)
+    own, _ = neighbors.kneighbors()
+    distance, index = neighbors.kneighbors(points)
+    floor = 0.01 * np.sqrt(np.square(reference).sum(axis=1).mean())
+    near = np.log(distance.mean(axis=1) + floor)
+    near -= 0.5 * np.log(own.mean(axis=1) + floor)[index].mean(axis=1)
+    assert_allclose(around.around(points)[:, 0], near, atol=1e-4)
+
+    K = reference.shape[1]
+    common = sum(np.cov(reference[codes == c].T) * ((codes == c).sum() - 1) for c in range(3)) / 297
+    least = np.full(7, np.inf)
+    for c in range(3):
+        inside = reference[codes == c]
+        shrinkage = K / (K + len(inside))
+        covariance = (1 - shrinkage) * np.cov(inside.T) + shrinkage * common
+        covariance = 0.95 * covariance + 0.05 * np.trace(covariance) / K * np.eye(K)
+        away = points - inside.mean(axis=0)
+        least = np.minimum(least, (away * np.linalg.solve(covariance, away.T).T).sum(axis=1))
+    assert_allclose(around.around(points)[:, 1], np.log(least + 0.01 * K), rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
+def test_sparse_is_dense(kind: type) -> None:
+    X, codes = drawn(400, range(4), 0)
+    query = drawn(50, range(5), 1)[0]
+    dense, standardizer = fitted(X, codes)
+    found, _ = fitted(kind(X), codes)
+    assert_allclose(
+        found.quantiles(kind(query), standardizer),
+        dense.quantiles(query, standardizer),
+        atol=2 / 400,
+    )
+
+
+def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, codes = drawn(400, range(4), 0)
+    query = drawn(50, range(5), 1)[0]
+    whole, standardizer = fitted(X, codes)
+    expected = whole.quantiles(query, standardizer)
+    monkeypatch.setattr(novelty, "CELLS_AT_ONCE", 2900)
+    found, _ = fitted(X, codes)
+    assert_allclose(found.quantiles(query, standardizer), expected, atol=2 / 400)
+
+
+def test_the_reference_is_small_and_has_every_class() -> None:
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2, 3], [9000, 900, 30, 5])
+    X = rng.normal(size=(len(codes), 6)) + codes[:, None]
+    model, _ = fitted(X, codes)
+    assert 1900 < len(model.known) < 2100
+    assert len(model.surroundings.means) == 4
+    # Of the small ones twenty, or all there are.
+    assert_array_equal(np.bincount(codes[novelty._representatives(codes, rng)])[2:], [20, 5])
+    many = np.arange(12_000) % 3000
+    assert len(novelty._representatives(many, rng)) == 3000
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.ones((12, 3)),
+        np.repeat(np.eye(3), 4, axis=0),
+        np.random.default_rng(0).normal(size=(10, 1)),
+        np.random.default_rng(0).normal(size=(11, 50)),
+        1e30 * np.random.default_rng(0).normal(size=(40, 4)),
+    ],
+    ids=["constant", "duplicates", "one feature", "more features than samples", "huge"],
+)
+@pytest.mark.filterwarnings("error")
+def test_odd_data(X: NDArray[np.float64]) -> None:
+    codes = np.arange(len(X)) % 2
+    model, standardizer = fitted(X, codes)
+    found = model.quantiles(X, standardizer)
+    assert np.isfinite(found).all()
+    assert ((found >= 0) & (found <= 1)).all()
+
+
+def test_the_same_data_give_the_same_bits() -> None:
+    X, codes = drawn(700, range(4), 0)
+    first, _ = fitted(X, codes)
+    second, _ = fitted(X, codes)
+    for one, other in zip(
+        first.to_arrays()[1].values(), second.to_arrays()[1].values(), strict=True
+    ):
+        assert_array_equal(one, other)

@@ -1,0 +1,442 @@
+"""`tl.ingest`: new cells through a map, matched by name, in chunks, or refused with a reason."""
+
+from __future__ import annotations
+
+import logging
+import re
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+from matplotlib.colors import to_hex
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
+
+import centroid_encoder as ce
+from centroid_encoder.core.state import InvalidStateError
+from centroid_encoder.tl import _ingest
+
+Ingest = Callable[..., AnnData | None]
+
+
+@pytest.fixture
+def known(make_cells, fast) -> AnnData:
+    """Cells with a map."""
+    adata = make_cells(n_obs=150)
+    ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)
+    return adata
+
+
+@pytest.fixture
+def new(make_cells) -> AnnData:
+    """Other cells of the same kinds."""
+    adata = make_cells(n_obs=60)
+    adata.X = adata.X + np.random.default_rng(1).normal(size=adata.shape).astype(np.float32)
+    adata.obs_names = [f"new{i}" for i in range(60)]
+    del adata.obs["cell_type"]
+    return adata
+
+
+@pytest.fixture
+def ingest() -> Ingest:
+    def run(adata: AnnData, reference: Any, **kwargs: Any) -> AnnData | None:
+        return ce.tl.ingest(adata, reference, **{"progress": False} | kwargs)
+
+    return run
+
+
+def test_what_is_written(known, new, ingest):
+    ingest(new, known)
+    model = ce.tl.fitted_model(known)
+    frame = pd.DataFrame(new.X, columns=new.var_names)
+    assert_array_equal(new.obsm["X_ce"], model.transform(frame))
+    assert_array_equal(new.obs["ce_label"], model.predict(frame))
+    assert_allclose(new.obs["ce_confidence"], model.predict_proba(frame).max(axis=1), rtol=1e-6)
+    assert_allclose(new.obs["ce_novelty"], model.novelty(frame))
+    assert (new.obs["ce_split"] == "query").all()
+    stored = new.uns["ce"]
+    assert list(stored["classes"]) == list(known.uns["ce"]["classes"])
+    assert_array_equal(stored["centers"], known.uns["ce"]["centers"])
+    assert stored["params"]["ingested_from"] == "an AnnData"
+    assert stored["params"]["reference_label_key"] == "cell_type"
+    assert set(new.obs) == {"ce_label", "ce_confidence", "ce_novelty", "ce_split"}
+
+
+def test_the_same_cells_come_to_lie_where_they_were(known, ingest):
+    again = known.copy()
+    ingest(again, known, key_added="again")
+    assert_array_equal(again.obsm["again"], known.obsm["X_ce"])
+    for name in ("label", "confidence", "novelty"):
+        assert_array_equal(again.obs[f"again_{name}"], known.obs[f"ce_{name}"])
+    assert_array_equal(again.obsm["X_ce"], known.obsm["X_ce"])
+
+
+class TestReferences:
+    def test_of_every_kind_agree(self, known, new, ingest, tmp_path):
+        known.write_h5ad(tmp_path / "known.h5ad")
+        model = ce.tl.fitted_model(known)
+        model.save(tmp_path / "map.safetensors")
+        expected = ingest(new, known, copy=True)
+        for reference, origin in (
+            (model, "a CentroidEncoder"),
+            (tmp_path / "map.safetensors", "map.safetensors"),
+            (str(tmp_path / "known.h5ad"), "known.h5ad"),
+            (expected, "an AnnData"),
+        ):
+            found = ingest(new, reference, copy=True)
+            assert_array_equal(found.obsm["X_ce"], expected.obsm["X_ce"])
+            assert_array_equal(found.obs["ce_label"], expected.obs["ce_label"])
+            assert_array_equal(found.obs["ce_novelty"], expected.obs["ce_novelty"])
+            assert found.uns["ce"]["params"]["ingested_from"] == origin
+
+    def test_that_are_none(self, known, new, ingest, tmp_path, unchanged):
+        (tmp_path / "broken.safetensors").write_bytes(b"nothing")
+        broken = known.copy()
+        broken.uns["ce"] = {**broken.uns["ce"], "model": {}}
+        for reference, error, words in (
+            (tmp_path / "nowhere.h5ad", FileNotFoundError, "there is no file"),
+            (tmp_path / "broken.safetensors", InvalidStateError, "not a readable"),
+            (broken, InvalidStateError, "lacks 'config'"),
+            (new, KeyError, "run ce.tl.centroid_encoder first"),
+            (3, TypeError, "got int"),
+            (ce.CentroidEncoder(), ValueError, "not fitted"),
+        ):
+            with unchanged(new), pytest.raises(error, match=words.replace(".", r"\.")):
+                ingest(new, reference)
+        with unchanged(new), pytest.raises(KeyError, match="no map 'other'"):
+            ingest(new, known, key="other")
+
+    def test_order_of_categories_is_kept(self, known, new, fast, ingest):
+        known.obs["cell_type"] = known.obs["cell_type"].cat.reorder_categories(
+            ["type 2", "type 0", "type 1"]
+        )
+        ce.tl.centroid_encoder(known, "cell_type", model=fast, progress=False)
+        known.uns["cell_type_colors"] = ["#ff0000", "#00ff00", "#0000ff"]
+        ingest(new, known)
+        assert list(new.obs["ce_label"].cat.categories) == ["type 2", "type 0", "type 1"]
+        assert list(new.uns["ce_label_colors"]) == ["#ff0000", "#00ff00", "#0000ff"]
+        assert_array_equal(new.uns["ce"]["centers"], known.uns["ce"]["centers"])
+        model = ce.tl.fitted_model(known)
+        assert_array_equal(
+            new.obs["ce_label"], model.predict(pd.DataFrame(new.X, columns=new.var_names))
+        )
+
+    def test_layers_and_representations_are_found_again(self, known, new, fast, ingest):
+        known.layers["scaled"], new.layers["scaled"] = 2 * known.X, 2 * new.X
+        known.obsm["X_pca"], new.obsm["X_pca"] = known.X[:, :4], new.X[:, :4]
+        for kwargs, expected in (
+            ({"layer": "scaled"}, new.layers["scaled"]),
+            ({"use_rep": "X_pca"}, new.obsm["X_pca"]),
+        ):
+            ce.tl.centroid_encoder(known, "cell_type", model=fast, progress=False, **kwargs)
+            model = ce.tl.fitted_model(known)
+            model.__dict__.pop("feature_names_in_", None)
+            found = ingest(new, known, copy=True)
+            assert_array_equal(found.obsm["X_ce"], model.transform(expected))
+            # What has been ingested knows where from.
+            assert_array_equal(ingest(new, found, copy=True).obsm["X_ce"], found.obsm["X_ce"])
+        with pytest.raises(ValueError, match="X has 8 columns, but the map was trained on 4"):
+            ingest(new, known, use_rep="X")
+        del new.obsm["X_pca"]
+        with pytest.raises(KeyError, match="obsm has no 'X_pca'"):
+            ingest(new, known)
+
+
+class TestNames:
+    def test_order_and_further_features_do_not_matter(self, known, new, ingest):
+        expected = ingest(new, known, copy=True)
+        more = ad.concat(
+            [new, AnnData(np.ones((60, 2)), obs=new.obs, var=pd.DataFrame(index=["x", "y"]))],
+            axis=1,
+        )
+        shuffled = more[:, np.random.default_rng(0).permutation(10)].copy()
+        ingest(shuffled, known)
+        assert_array_equal(shuffled.obsm["X_ce"], expected.obsm["X_ce"])
+
+    def test_case_does_not_matter_where_it_is_clear(self, known, new, ingest, caplog):
+        caplog.set_level(logging.INFO, "centroid_encoder")
+        expected = ingest(new, known, copy=True)
+        new.var_names = [f"Gene{i}" for i in range(8)]
+        ingest(new, known)
+        assert_array_equal(new.obsm["X_ce"], expected.obsm["X_ce"])
+        assert "8 features are matched without regard to case" in caplog.text
+        new.var_names = ["GENE0", "Gene0", *(f"gene{i}" for i in range(2, 8))]
+        with pytest.raises(ValueError, match=r"lacks 2 of the 8 features .*: 'gene0', 'gene1'"):
+            ingest(new, known)
+
+    def test_missing_ones_are_named(self, known, new, ingest, unchanged):
+        some = new[:, 2:].copy()
+        with unchanged(some), pytest.raises(ValueError, match="missing='mean'") as caught:
+            ingest(some, known)
+        assert "X lacks 2 of the 8 features that the map looks at: 'gene0', 'gene1'" in str(
+            caught.value
+        )
+        assert "max_missing above 0.25" in str(caught.value)
+        with unchanged(some), pytest.raises(ValueError, match=r"more than max_missing=0\.2"):
+            ingest(some, known, missing="mean")
+        other = new.copy()
+        other.var_names = [f"ENSG{i}" for i in range(8)]
+        with unchanged(other), pytest.raises(ValueError, match="'ENSG0': are these names of anoth"):
+            ingest(other, known, missing="mean", max_missing=1)
+
+    @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+    def test_the_mean_takes_their_place(self, known, new, ingest, caplog, kind):
+        some = AnnData(kind(new.X[:, 1:]), obs=new.obs, var=new.var.iloc[1:])
+        ingest(some, known, missing="mean")
+        assert "lacks 1 of the 8 features" in caplog.text
+        filled = new.copy()
+        filled.X[:, 0] = known.X[(known.obs["ce_split"] == "train").to_numpy(), 0].mean()
+        ingest(filled, known)
+        assert_allclose(some.obsm["X_ce"], filled.obsm["X_ce"], atol=1e-4)
+        assert some.uns["ce"]["params"]["n_missing"] == 1
+
+    def test_those_that_the_map_does_not_look_at_may_be_missing(self, known, new, ingest, caplog):
+        caplog.set_level(logging.INFO, "centroid_encoder")
+        model = ce.CentroidEncoder(hidden=(16,), max_epochs=5, max_features=3)
+        ce.tl.centroid_encoder(known, "cell_type", model=model, progress=False)
+        looked_at = ce.tl.fitted_model(known).feature_weights_ > 0
+        some = new[:, looked_at].copy()
+        with pytest.raises(ValueError, match="lacks 1 of the 3"):
+            ingest(some[:, 1:].copy(), known)
+        caplog.clear()
+        # Their mean is filled in for the sake of novelty alone.
+        ingest(some, known)
+        assert "5 features that the map does not look at are missing" in caplog.text
+        assert_allclose(some.obsm["X_ce"], ingest(new, known, copy=True).obsm["X_ce"], atol=1e-5)
+
+    @pytest.mark.filterwarnings("ignore:Variable names are not unique:UserWarning")
+    def test_twice_is_an_error_only_where_it_matters(self, known, new, ingest):
+        more = ad.concat([new, new[:, :1]], axis=1)
+        with pytest.raises(ValueError, match="'gene0' more than once"):
+            ingest(more, known)
+        more.var_names = [*new.var_names[:7], "x", "x"]
+        with pytest.raises(ValueError, match="lacks 1 of the 8"):
+            ingest(more, known)
+        ingest(more, known, missing="mean")
+
+    def test_a_map_without_names_takes_columns_in_order(self, new, known, ingest, caplog):
+        y = known.obs["cell_type"].to_numpy().astype(str)
+        model = ce.CentroidEncoder(hidden=(16,), max_epochs=3, random_state=0).fit(known.X, y)
+        ingest(new, model)
+        assert "the map knows no names" in caplog.text
+        assert_array_equal(new.obsm["X_ce"], model.transform(new.X))
+        assert new.obs["ce_novelty"].isna().all()
+        with pytest.raises(ValueError, match="max_novelty needs a map that has learned"):
+            ingest(new, model, max_novelty=0.9)
+        with pytest.raises(ValueError, match="X has 7 columns, but the map was trained on 8"):
+            ingest(new[:, 1:].copy(), model)
+
+
+class TestValues:
+    def test_raw_counts_are_refused(self, known, new, ingest, unchanged):
+        new.layers["log"] = new.X.copy()
+        new.X = np.random.default_rng(0).poisson(20, new.shape).astype(np.float32)
+        with unchanged(new), pytest.raises(ValueError, match="X looks like raw counts") as caught:
+            ingest(new, known)
+        assert "sc.pp.log1p" in str(caught.value)
+        ingest(new, known, layer="log")
+
+    def test_a_map_of_counts_takes_counts(self, known, new, fast, ingest, caplog, tmp_path):
+        known.X = np.random.default_rng(0).poisson(20, known.shape).astype(np.float32)
+        ce.tl.centroid_encoder(known, "cell_type", model=fast, progress=False)
+        model = ce.tl.fitted_model(known)
+        assert model.trained_on_counts_
+        caplog.clear()
+        counts = new.copy()
+        counts.X = np.random.default_rng(1).poisson(20, new.shape).astype(np.float32)
+        ingest(counts, known)
+        assert "counts" not in caplog.text
+        ingest(new, known)
+        assert "the map was trained on raw counts, which X does not look like" in caplog.text
+
+    def test_another_normalisation_is_noticed(self, known, new, ingest, caplog):
+        ingest(new, known)
+        assert "unlike anything in training" not in caplog.text
+        new.X = 7 * new.X - 20
+        ingest(new, known)
+        assert "most cells are unlike anything in training (novelty above 0.99 in" in caplog.text
+
+    def test_gaps(self, known, new, ingest, unchanged):
+        new.X[[3, 50], 2] = np.nan, np.inf
+        with unchanged(new), pytest.raises(ValueError, match="1 NaN and 1 infinite") as caught:
+            ingest(new, known)
+        assert "the first is 'gene2' of cell 'new3'" in str(caught.value)
+        filled = new.copy()
+        filled.X[[3, 50], 2] = known.X[(known.obs["ce_split"] == "train").to_numpy(), 2].mean()
+        before = new.X.copy()
+        ingest(new, known, missing="mean")
+        ingest(filled, known)
+        assert_allclose(new.obsm["X_ce"], filled.obsm["X_ce"], atol=1e-4)
+        assert_array_equal(new.X, before)
+
+    def test_matrices_of_all_kinds_agree(self, known, new, ingest, tmp_path):
+        expected = ingest(new, known, copy=True)
+        for kind in (
+            sparse.csr_matrix,
+            sparse.csc_matrix,
+            sparse.csr_array,
+            np.asfortranarray,
+            lambda X: X.astype(np.float64),
+        ):
+            adata = AnnData(kind(new.X), obs=new.obs, var=new.var)
+            ingest(adata, known)
+            assert_allclose(adata.obsm["X_ce"], expected.obsm["X_ce"], atol=1e-5)
+            adata.write_h5ad(tmp_path / "new.h5ad")
+            backed = ad.read_h5ad(tmp_path / "new.h5ad", backed="r")
+            found = ingest(backed, known, copy=True)
+            assert_allclose(found.obsm["X_ce"], expected.obsm["X_ce"], atol=1e-5)
+            with pytest.raises(ValueError, match=r"to_memory\(\), or copy=True"):
+                ingest(backed[:9], known)
+        view = new[::2, ::-1]
+        ingest(view, known)
+        assert not view.is_view
+        assert_array_equal(view.obsm["X_ce"], expected.obsm["X_ce"][::2])
+
+    def test_dask_arrays_stay_dask_arrays(self, known, new, ingest):
+        dask = pytest.importorskip("dask.array", reason="dask is not installed")
+        expected = ingest(new, known, copy=True)
+        new.X = dask.from_array(new.X, chunks=(7, 8))
+        ingest(new, known)
+        assert isinstance(new.X, dask.Array)
+        assert_array_equal(new.obsm["X_ce"], expected.obsm["X_ce"])
+
+    def test_chunks_change_nothing(self, known, new, ingest, monkeypatch):
+        expected = ingest(new, known, copy=True)
+        monkeypatch.setattr(_ingest, "CHUNK", 7)
+        ingest(new, known)
+        assert_allclose(new.obsm["X_ce"], expected.obsm["X_ce"], atol=1e-6)
+        assert_array_equal(new.obs["ce_label"], expected.obs["ce_label"])
+
+
+class TestDoubt:
+    def test_thresholds(self, known, new, ingest):
+        everything = ingest(new, known, copy=True).obs
+        confident = everything["ce_confidence"].quantile(0.3)
+        usual = everything["ce_novelty"].quantile(0.8)
+        ingest(new, known, min_confidence=confident, max_novelty=usual)
+        doubtful = (everything["ce_confidence"] < confident) | (everything["ce_novelty"] > usual)
+        assert 0 < doubtful.sum() < 60
+        assert_array_equal(new.obs["ce_label"] == "unassigned", doubtful)
+        assert (new.obs["ce_label"] == everything["ce_label"].astype(str))[~doubtful].all()
+        assert_array_equal(new.obs["ce_confidence"], everything["ce_confidence"])
+
+    def test_without_thresholds_there_is_no_such_category(self, known, new, ingest):
+        ingest(new, known)
+        assert "unassigned" not in new.obs["ce_label"].cat.categories
+
+    @pytest.mark.parametrize("labels", [[4, 7, 9], [False, True, True]])
+    def test_classes_that_are_no_words(self, known, new, fast, ingest, labels, tmp_path):
+        known.obs["number"] = np.array(labels)[known.obs["cell_type"].cat.codes]
+        ce.tl.centroid_encoder(known, "number", model=fast, progress=False)
+        ingest(new, known, min_confidence=0.7)
+        doubtful = new.obs["ce_confidence"] < 0.7
+        assert_array_equal(new.obs["ce_label"].isna(), doubtful)
+        assert 0 < doubtful.sum() < 60
+        new.write_h5ad(tmp_path / "new.h5ad")
+        ce.pl.voronoi(ad.read_h5ad(tmp_path / "new.h5ad"), show=False)
+
+    def test_confidence_and_novelty_are_two_things(self, make_cells, ingest):
+        """An unknown class far out is novel, whatever the map takes it for."""
+        adata = make_cells(4, 400)
+        unknown = (adata.obs["cell_type"] == "type 3").to_numpy()
+        known, new = adata[~unknown].copy(), adata[unknown].copy()
+        model = ce.CentroidEncoder(hidden=(32,), max_epochs=30)
+        ce.tl.centroid_encoder(known, "cell_type", model=model, progress=False)
+        ingest(new, known)
+        assert new.obs["ce_novelty"].median() > 0.99
+        assert known.obs["ce_novelty"].median() < 0.7
+        middle = known[:60].copy()
+        a, b = (known[known.obs["cell_type"] == f"type {i}"].X.mean(axis=0) for i in (0, 1))
+        middle.X[:] = (a + b) / 2
+        ingest(middle, known)
+        assert middle.obs["ce_confidence"].max() < known.obs["ce_confidence"].quantile(0.1)
+
+    @pytest.mark.parametrize(
+        ("kwargs", "words"),
+        [
+            ({"missing": "drop"}, "missing must be 'error' or 'mean'; got 'drop'"),
+            ({"max_missing": 2}, "max_missing must be a number in [0, 1]; got 2"),
+            ({"min_confidence": -0.1}, "min_confidence must be a number in [0, 1]"),
+            ({"max_novelty": "high"}, "max_novelty must be a number in [0, 1]; got 'high'"),
+            ({"key_added": "a/b"}, "'/'"),
+            ({"layer": "log", "use_rep": "X_pca"}, "use_rep excludes layer"),
+            ({"device": "cuda:99"}, "device 'cuda:99' is not available"),
+        ],
+    )
+    def test_bad_arguments_change_nothing(self, known, new, ingest, unchanged, kwargs, words):
+        with unchanged(new), pytest.raises(ValueError, match=re.escape(words)):
+            ingest(new, known, **kwargs)
+
+    def test_no_cells(self, known, new, ingest):
+        with pytest.raises(ValueError, match="no cells"):
+            ingest(new[:0].copy(), known)
+
+
+def test_ctrl_c_changes_nothing(known, new, ingest, unchanged, monkeypatch):
+    calls = []
+
+    def strike(*args):
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return decisions(*args)
+
+    decisions = _ingest.decisions
+    monkeypatch.setattr(_ingest, "decisions", strike)
+    monkeypatch.setattr(_ingest, "CHUNK", 10)
+    with unchanged(new), pytest.raises(KeyboardInterrupt):
+        ingest(new, known)
+    assert len(calls) == 3
+
+
+def test_the_reference_stays_as_it_was(known, new, ingest, unchanged):
+    with unchanged(known):
+        ingest(new, known)
+
+
+def test_figure_of_the_query(known, new, ingest, tmp_path):
+    known.uns["cell_type_colors"] = ["#112233", "#445566", "#778899"]
+    ingest(
+        new,
+        known,
+        min_confidence=float(ingest(new, known, copy=True).obs["ce_confidence"].quantile(0.2)),
+    )
+    new.write_h5ad(tmp_path / "new.h5ad")
+    read = ad.read_h5ad(tmp_path / "new.h5ad")
+    ax = ce.pl.voronoi(read, show=False)
+    n = int((read.obs["ce_label"] == "unassigned").sum())
+    assert n
+    assert ax.get_title() == f"query cells (n = 60, {n} unassigned)"
+    shown = {to_hex(line.get_color()): len(line.get_xdata()) for line in ax.lines}
+    assert shown["#d3d3d3"] == n
+    counts = read.obs["ce_label"].value_counts()
+    for i, color in enumerate(["#112233", "#445566", "#778899"]):
+        assert shown[color] == counts[f"type {i}"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == "unassigned"
+    with pytest.raises(ValueError, match="these were ingested"):
+        ce.pl.voronoi(read, split="train", show=False)
+
+
+def test_a_file_does_not_come_into_memory(known, ingest, tmp_path):
+    """A hundred megabytes of zeros and some, through a tenth of it."""
+    rng = np.random.default_rng(0)
+    X = sparse.random(150_000, 8, density=0.9, format="csr", dtype=np.float32, rng=rng)
+    big = AnnData(X, var=known.var)
+    size = X.data.nbytes + X.indices.nbytes
+    big.write_h5ad(tmp_path / "big.h5ad")
+    del big, X
+    backed = ad.read_h5ad(tmp_path / "big.h5ad", backed="r+")
+    tracemalloc.start()
+    try:
+        ingest(backed, known)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    written = backed.obsm["X_ce"].nbytes + 150_000 * (8 + 4 + 4 + 2)
+    assert peak < written * 2.5 + 8e6
+    assert peak < size * 1.6
