@@ -547,7 +547,7 @@ def test_a_command_that_is_wrong(options: list[str], said: str, folder: Path) ->
         (None, ["--label-key", "cel_type"], "no column 'cel_type'; did you mean 'cell_type'?"),
         (None, ["--layer", "counts"], "layers has no 'counts'; there are none"),
         (None, ["--device", "toaster"], "device 'toaster' is not available here"),
-        (None, ["--key-added", "a/b"], "key_added must not hold '/'"),
+        (None, ["--key-added", "a/b"], "--key-added must not hold '/'"),
         ("nan", [], "Pass --missing drop to leave these cells out or --missing mean to put"),
         ("truncated", [], "in.h5ad cannot be read: it is damaged, incomplete, or no .h5ad file ("),
         ("text", [], "in.h5ad cannot be read: it is damaged, incomplete, or no .h5ad file ("),
@@ -650,6 +650,7 @@ def test_a_bug_keeps_its_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch
             "centroid-encoder cross-validate --label-key 'cell (fine)' --n-permutations 99",
         ),
         ("ce.tl.fitted_model(adata)", "ce.tl.fitted_model(adata)"),
+        ("leave out group_key, or obs['group_key']", "leave out --group-key, or obs['group_key']"),
         ("(n = 12) in obs['layer']", "(n = 12) in obs['layer']"),
     ],
 )
@@ -674,9 +675,11 @@ def test_the_script_is_declared() -> None:
 
 def test_stdout_is_for_the_result_alone(folder: Path) -> None:
     Path("text.h5ad").write_text("cells")
-    options = (*FIT, "-o", "out.h5ad", "--json")
+    options = ("-o", "out.h5ad", "--json", "--label-key", "cell_type")
     processes = [
-        process("fit", *last) for last in (("in.h5ad", *options), ("text.h5ad", *options), ())
+        process("fit", "in.h5ad", *options, "--max-epochs", 3),
+        process("fit", "text.h5ad", *options),
+        process("fit"),
     ]
     said = [one.communicate(timeout=120) for one in processes]
 

@@ -65,11 +65,13 @@ def cross_validate(
     options.check_inputs(output, (input_file,), overwrite=overwrite)
     validation = options.arguments(**validation)
     with session(quiet=quiet) as warnings:
+        key = validation["key_added"] or "ce"
+        adata = read_h5ad(input_file)
+
+        # A file that cannot be read is known before torch is there.
         from centroid_encoder import tl
         from centroid_encoder.pl._summary import summary
 
-        key = validation["key_added"] or "ce"
-        adata = read_h5ad(input_file)
         tl.cross_validate(adata, label_key, progress=not quiet, **validation)
         suspects = tl.mislabeled(adata, key=key, min_confidence=min_confidence)
         files: dict[Path, Write] = {

@@ -49,11 +49,13 @@ def fit(
     options.check_inputs(output, (input_file,), overwrite=overwrite)
     training = options.arguments(**training)
     with session(quiet=quiet) as warnings:
+        key = training["key_added"] or "ce"
+        adata = read_h5ad(input_file)
+
+        # A file that cannot be read is known before torch is there.
         from centroid_encoder import tl
         from centroid_encoder.pl._summary import summary
 
-        key = training["key_added"] or "ce"
-        adata = read_h5ad(input_file)
         tl.centroid_encoder(adata, label_key, progress=not quiet, **training)
         files: dict[Path, Write] = {
             output: with_results(input_file, adata, obsm=[embedding_key(key)], uns=[key])

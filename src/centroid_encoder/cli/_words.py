@@ -14,11 +14,13 @@ QUOTES = "'\""
 VALUE = r"""'[^']*'|"[^"]*"|\w[\w.]*(?<!\.)"""
 CALL = re.compile(rf"ce\.((?:tl|pl)\.\w+)(?:\(adata((?:,\s*(?:\w+=)?(?:{VALUE}))*)\))?")
 ARGUMENT = re.compile(rf"(?:(\w+)=)?({VALUE})")
-KEYWORD = re.compile(
-    r"\b(group_key|key_added|layer|mask_var|missing|n_components|n_folds|n_permutations|n_repeats"
-    r"|max_missing|max_novelty|min_confidence|test_size|unlabeled_category|use_rep)"
-    rf"=({VALUE})"
+NAMES = (
+    "group_key|key_added|mask_var|max_missing|max_novelty|min_confidence|n_components|n_folds"
+    "|n_permutations|n_repeats|test_size|unlabeled_category|use_rep"
 )
+KEYWORD = re.compile(rf"\b({NAMES}|layer|missing)=({VALUE})")
+# In quotes it is a column of that name.
+NAME = re.compile(rf"""(?<!['"\w-])({NAMES})(?!['"\w])""")
 
 
 def in_words(error: BaseException) -> str:
@@ -29,7 +31,8 @@ def in_words(error: BaseException) -> str:
 
 def as_options(text: str) -> str:
     """Turn calls into commands and keyword arguments into options."""
-    return KEYWORD.sub(lambda match: _option(*match.groups()), CALL.sub(_command, text))
+    text = KEYWORD.sub(lambda match: _option(*match.groups()), CALL.sub(_command, text))
+    return NAME.sub(lambda match: f"--{match[0].replace('_', '-')}", text)
 
 
 def _command(match: re.Match[str]) -> str:
