@@ -422,6 +422,13 @@ def test_figure_of_the_query(known, new, ingest, tmp_path):
         ce.pl.voronoi(read, split="train", show=False)
 
 
+@pytest.mark.parametrize("name", ["reliability", "confusion", "calibration", "history"])
+def test_figures_of_what_is_not_known(known, new, ingest, name):
+    ingest(new, known)
+    with pytest.raises(ValueError, match=r"that of ce\.tl\.ingest: .* nothing tells"):
+        getattr(ce.pl, name)(new, show=False)
+
+
 def test_a_file_does_not_come_into_memory(known, ingest, tmp_path):
     """A hundred megabytes of zeros and some, through a tenth of it."""
     rng = np.random.default_rng(0)
