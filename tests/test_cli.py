@@ -151,7 +151,7 @@ print(*{"torch", "scanpy", "anndata", "matplotlib", "sklearn", "numpy", "tqdm"} 
     ("path", "tool", "own"),
     [
         (["fit"], ce.tl.centroid_encoder, {"model_out"}),
-        (["cross-validate"], ce.tl.cross_validate, {"mislabeled", "min_confidence"}),
+        (["cross-validate"], ce.tl.cross_validate, {"mislabeled", "max_own"}),
         (["ingest"], ce.tl.ingest, {"query"}),
         *((["plot", name.replace("_", "-")], getattr(ce.pl, name), {"dpi"}) for name in FIGURES),
     ],
@@ -176,6 +176,11 @@ def test_options_and_their_defaults_are_those_of_the_tool(
         *("adata", "model", "progress", "copy"),
         *("palette", "legend_loc", "size", "title", "ax", "show", "save"),
     }
+
+
+def test_the_default_of_mislabeled_is_that_of_the_tool() -> None:
+    default = cli.commands["cross-validate"].make_context("", [], resilient_parsing=True).params
+    assert default["max_own"] == inspect.signature(ce.tl.mislabeled).parameters["max_own"].default
 
 
 def test_version() -> None:
@@ -345,7 +350,7 @@ def test_cross_validate_writes_what_the_tools_write_bit_for_bit(folder: Path) ->
     found = json.loads(
         run(
             *("cross-validate", "in.h5ad", *VALIDATE, "-o", "out.h5ad", "--json"),
-            *("--mislabeled", "doubtful.csv", "--min-confidence", 0.2, "--n-repeats", 2),
+            *("--mislabeled", "doubtful.csv", "--max-own", 0.4, "--n-repeats", 2),
         ).stdout
     )
 
@@ -360,7 +365,7 @@ def test_cross_validate_writes_what_the_tools_write_bit_for_bit(folder: Path) ->
         progress=False,
     )
     assert as_written(ad.read_h5ad("out.h5ad")) == as_written(adata)
-    expected = ce.tl.mislabeled(adata, min_confidence=0.2)
+    expected = ce.tl.mislabeled(adata, max_own=0.4)
     table = pd.read_csv("doubtful.csv", index_col="cell")
     assert list(table.index) == list(expected.index)
     assert list(table) == ["label", "predicted", "confidence", "own"]

@@ -23,10 +23,10 @@ from centroid_encoder.cli._session import session
     help="Write the cells that look mislabelled as well, worst first, a .csv file.",
 )
 @click.option(
-    "--min-confidence",
+    "--max-own",
     type=options.SHARE,
-    default=0.5,
-    help="Smallest probability of the other class for a cell to look mislabelled.",
+    default=0.05,
+    help="Largest probability of its own label for a cell to look mislabelled.",
 )
 @options.training
 @click.option(
@@ -51,7 +51,7 @@ def cross_validate(
     output: Path,
     overwrite: bool,
     mislabeled: Path | None,
-    min_confidence: float,
+    max_own: float,
     label_key: str,
     as_json: bool,
     quiet: bool,
@@ -73,7 +73,7 @@ def cross_validate(
         from centroid_encoder.pl._summary import summary
 
         tl.cross_validate(adata, label_key, progress=not quiet, **validation)
-        suspects = tl.mislabeled(adata, key=key, min_confidence=min_confidence)
+        suspects = tl.mislabeled(adata, key=key, max_own=max_own)
         files: dict[Path, Write] = {
             output: with_results(input_file, adata, obsm=[], uns=[f"{key}_cv"])
         }

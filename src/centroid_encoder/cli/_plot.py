@@ -24,7 +24,7 @@ REGIONS = click.option(
 
 @click.group()
 def plot() -> None:
-    """Draw what fit and cross-validate have found."""
+    """Draw what the other commands have found."""
 
 
 def _figure(name: str, help_: str, *own: options.Decorator) -> None:

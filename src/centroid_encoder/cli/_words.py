@@ -15,7 +15,7 @@ VALUE = r"""'[^']*'|"[^"]*"|\w[\w.]*(?<!\.)"""
 CALL = re.compile(rf"ce\.((?:tl|pl)\.\w+)(?:\(adata((?:,\s*(?:\w+=)?(?:{VALUE}))*)\))?")
 ARGUMENT = re.compile(rf"(?:(\w+)=)?({VALUE})")
 NAMES = (
-    "group_key|key_added|mask_var|max_missing|max_novelty|min_confidence|n_components|n_folds"
+    "group_key|key_added|mask_var|max_missing|max_novelty|max_own|min_confidence|n_components|n_folds"
     "|n_permutations|n_repeats|test_size|unlabeled_category|use_rep"
 )
 KEYWORD = re.compile(rf"\b({NAMES}|layer|missing)=({VALUE})")
