@@ -95,12 +95,14 @@ class TestReferences:
             assert found.uns["ce"]["params"]["ingested_from"] == origin
 
     def test_that_are_none(self, known, new, ingest, tmp_path, unchanged):
-        (tmp_path / "broken.safetensors").write_bytes(b"nothing")
+        for name in ("broken.safetensors", "broken.h5ad"):
+            (tmp_path / name).write_bytes(b"nothing")
         broken = known.copy()
         broken.uns["ce"] = {**broken.uns["ce"], "model": {}}
         for reference, error, words in (
             (tmp_path / "nowhere.h5ad", FileNotFoundError, "there is no file"),
             (tmp_path / "broken.safetensors", InvalidStateError, "not a readable"),
+            (tmp_path / "broken.h5ad", ValueError, "broken.h5ad is not a readable .h5ad"),
             (broken, InvalidStateError, "lacks 'config'"),
             (new, KeyError, "run ce.tl.centroid_encoder first"),
             (3, TypeError, "got int"),
