@@ -127,9 +127,9 @@ def ingest(
     InvalidStateError
         If what is stored is not a complete map.
     ValueError
-        If a file is damaged, if genes are missing (the message says how many, and which), if the query looks like raw
-        counts and the training data did not, or if values cannot be used. `adata` is then as it
-        was.
+        If a file is damaged, if genes are missing (the message says how many, and which), if the
+        query looks like raw counts and the training data did not, or if values cannot be used.
+        `adata` is then as it was.
 
     Notes
     -----
