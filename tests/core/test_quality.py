@@ -19,6 +19,7 @@ from centroid_encoder.core.quality import (
     knn_predict,
     misplacement_depth,
     nearest_center,
+    permutation_p_value,
 )
 
 Array = NDArray[np.float64]
@@ -290,3 +291,19 @@ def test_naming_the_largest_class_is_no_better_than_chance() -> None:
 
     assert errors_of(labels, np.zeros_like(labels)).at_chance()
     assert not errors_of(labels, labels).at_chance()
+
+
+def test_p_value_counts_the_observed_labeling_itself() -> None:
+    null = np.array([0.5, 0.6, 0.7, 0.8])
+    assert permutation_p_value(0.1, null) == pytest.approx(1 / 5)
+    assert permutation_p_value(0.6, null) == pytest.approx(3 / 5)
+    assert permutation_p_value(0.9, null) == 1
+    assert permutation_p_value(0.1, np.empty(0)) == 1
+
+
+def test_p_values_of_what_is_one_of_many_are_uniform() -> None:
+    rng = np.random.default_rng(0)
+    draws = rng.normal(size=(4000, 20))
+    p = np.array([permutation_p_value(float(draw[0]), draw[1:]) for draw in draws])
+    assert (p <= 0.05).mean() == pytest.approx(0.05, abs=0.01)
+    assert p.mean() == pytest.approx(0.525, abs=0.02)

@@ -95,12 +95,14 @@ class TestReferences:
             assert found.uns["ce"]["params"]["ingested_from"] == origin
 
     def test_that_are_none(self, known, new, ingest, tmp_path, unchanged):
-        (tmp_path / "broken.safetensors").write_bytes(b"nothing")
+        for name in ("broken.safetensors", "broken.h5ad"):
+            (tmp_path / name).write_bytes(b"nothing")
         broken = known.copy()
         broken.uns["ce"] = {**broken.uns["ce"], "model": {}}
         for reference, error, words in (
             (tmp_path / "nowhere.h5ad", FileNotFoundError, "there is no file"),
             (tmp_path / "broken.safetensors", InvalidStateError, "not a readable"),
+            (tmp_path / "broken.h5ad", ValueError, "broken.h5ad is not a readable .h5ad"),
             (broken, InvalidStateError, "lacks 'config'"),
             (new, KeyError, "run ce.tl.centroid_encoder first"),
             (3, TypeError, "got int"),
@@ -420,6 +422,13 @@ def test_figure_of_the_query(known, new, ingest, tmp_path):
     assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == "unassigned"
     with pytest.raises(ValueError, match="these were ingested"):
         ce.pl.voronoi(read, split="train", show=False)
+
+
+@pytest.mark.parametrize("name", ["reliability", "confusion", "calibration", "history"])
+def test_figures_of_what_is_not_known(known, new, ingest, name):
+    ingest(new, known)
+    with pytest.raises(ValueError, match=r"that of ce\.tl\.ingest: .* nothing tells"):
+        getattr(ce.pl, name)(new, show=False)
 
 
 def test_a_file_does_not_come_into_memory(known, ingest, tmp_path):

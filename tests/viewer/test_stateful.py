@@ -642,7 +642,7 @@ class User:
         checked = self.adata is not None and f"{key}_cv" in self.adata.uns
         assert widget.verdict.isHidden() != checked
         if widget.misplaced.source is OUT_OF_FOLD and checked:
-            said = "labelled cells are taken for another class"
+            said = "labels are given a probability of 5 % or less"
             try:
                 cells = list(mislabeled(self.adata, key=key).index)
             except KeyError as error:

@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from centroid_encoder.pl._output import save_or_show
+from centroid_encoder.tl._result import check_trained
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -46,6 +47,7 @@ def history(
     KeyError
         If there is no result under that key.
     """
+    check_trained(adata, key)
     stored = adata.uns.get(key)
     if not isinstance(stored, Mapping) or "history" not in stored:
         raise KeyError(f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) first")

@@ -19,7 +19,7 @@ from centroid_encoder.pl._permutation_test import permutation_test
 from centroid_encoder.pl._summary import summary
 from centroid_encoder.pl._unseen import Unseen, read_cross_validation, read_unseen
 from centroid_encoder.pl._voronoi import voronoi
-from centroid_encoder.tl._result import Regions, Result, read_result
+from centroid_encoder.tl._result import Regions, Result, check_trained, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -71,6 +71,7 @@ def reliability(
     ValueError
         If the labels are no longer those of the result, or if an argument is not valid.
     """
+    check_trained(adata, key)
     mapped = isinstance(adata.uns.get(key), Mapping) and "centers" in adata.uns[key]
     stored = read_cross_validation(adata, key)
     if not mapped and stored is None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.tl._result import read_result
+from centroid_encoder.tl._result import check_trained, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -74,6 +74,7 @@ def read_unseen(adata: AnnData, key: str) -> Unseen:
 
 
 def _held_out(adata: AnnData, key: str) -> Unseen:
+    check_trained(adata, key)
     result = read_result(adata, key)
     if not int(result.stored["quality"]["test"]["n"]):
         raise ValueError(

@@ -127,9 +127,9 @@ def ingest(
     InvalidStateError
         If what is stored is not a complete map.
     ValueError
-        If genes are missing (the message says how many, and which), if the query looks like raw
-        counts and the training data did not, or if values cannot be used. `adata` is then as it
-        was.
+        If a file is damaged, if genes are missing (the message says how many, and which), if the
+        query looks like raw counts and the training data did not, or if values cannot be used.
+        `adata` is then as it was.
 
     Notes
     -----
@@ -250,10 +250,13 @@ def _read(
     path = Path(reference)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
-    if path.suffix != ".h5ad":
+    if path.suffix.lower() != ".h5ad":
         return _alone(load(path, device=device or "auto"), path.name)
     # Of a file with a million cells only the map is wanted.
-    opened = read_h5ad(path, backed="r")
+    try:
+        opened = read_h5ad(path, backed="r")
+    except OSError as error:
+        raise ValueError(f"{path.name} is not a readable .h5ad file: {error}") from error
     try:
         return _carried(opened, key, device, path.name)
     finally:

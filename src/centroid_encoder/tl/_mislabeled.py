@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 
-def mislabeled(adata: AnnData, *, key: str = "ce", min_confidence: float = 0.5) -> pd.DataFrame:
+def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float = 0.05) -> pd.DataFrame:
     """List the cells that look mislabelled, worst first.
 
-    These are cells that networks trained without them take for another class, with a probability
-    of at least `min_confidence`. Besides mislabelled cells, cells between classes are listed, the
-    less sure ones towards the end. `adata` stays as it is.
+    These are cells to whose own label networks trained without them give a probability of at most
+    `max_own`. Besides mislabelled cells there are cells of classes that the data do not tell apart,
+    the less sure ones towards the end. `adata` stays as it is.
 
     Parameters
     ----------
@@ -25,8 +25,9 @@ def mislabeled(adata: AnnData, *, key: str = "ce", min_confidence: float = 0.5) 
         Annotated data after `cross_validate`.
     key
         Its ``key_added``.
-    min_confidence
-        Smallest out-of-fold probability of the other class, in [0, 1].
+    max_own
+        Largest out-of-fold probability of the cell's own label, in [0, 1]. 1 lists every cell that
+        is taken for another class.
 
     Returns
     -------
@@ -45,7 +46,7 @@ def mislabeled(adata: AnnData, *, key: str = "ce", min_confidence: float = 0.5) 
     KeyError
         If there is no cross-validation under that key, or if a part of it is gone.
     ValueError
-        If `min_confidence` is not in [0, 1].
+        If `max_own` is not in [0, 1].
 
     Examples
     --------
@@ -55,8 +56,8 @@ def mislabeled(adata: AnnData, *, key: str = "ce", min_confidence: float = 0.5) 
     >>> ce.tl.cross_validate(adata, "bulk_labels", progress=False)
     >>> suspects = ce.tl.mislabeled(adata)
     """
-    if not 0 <= min_confidence <= 1:
-        raise ValueError(f"min_confidence must be in [0, 1]; got {min_confidence!r}")
+    if not 0 <= max_own <= 1:
+        raise ValueError(f"max_own must be in [0, 1]; got {max_own!r}")
     stored = adata.uns.get(f"{key}_cv")
     if not isinstance(stored, Mapping) or "confusion" not in stored:
         raise KeyError(
@@ -71,9 +72,7 @@ def mislabeled(adata: AnnData, *, key: str = "ce", min_confidence: float = 0.5) 
     classes = pd.Index(np.asarray(stored["classes"]).tolist())
     own_class = classes.get_indexer(label.astype(object))
     found = np.append(classes.get_indexer(predicted.cat.categories), -1)[predicted.cat.codes]
-    suspect = (
-        (own_class >= 0) & (found >= 0) & (own_class != found) & (confidence >= min_confidence)
-    )
+    suspect = (own_class >= 0) & (found >= 0) & (own_class != found) & (own <= max_own)
     rows = np.flatnonzero(suspect)
     with np.errstate(divide="ignore"):
         ratio = confidence.to_numpy()[rows] / own.to_numpy()[rows]

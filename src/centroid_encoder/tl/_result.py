@@ -127,6 +127,17 @@ def read_result(adata: AnnData, key: str) -> Result:
     )
 
 
+def check_trained(adata: AnnData, key: str) -> None:
+    """Raise a ValueError for cells that `ingest` has labeled: nothing says which are right."""
+    stored = adata.uns.get(key)
+    if isinstance(stored, Mapping) and "ingested_from" in stored.get("params", {}):
+        raise ValueError(
+            f"the result {key!r} is that of ce.tl.ingest: these cells went through the map of "
+            f"{stored['params']['ingested_from']}, and nothing tells which labels are right. Draw "
+            "the reference, or ce.pl.voronoi for where the cells lie"
+        )
+
+
 def label_categories(column: pd.Series) -> pd.Index:
     """Categories of a label column, or those it would have if it were categorical."""
     if isinstance(column.dtype, pd.CategoricalDtype):

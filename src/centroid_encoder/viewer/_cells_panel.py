@@ -12,6 +12,7 @@ from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QPushButton, QVBoxLay
 
 from centroid_encoder.viewer import _colorings as colorings
 from centroid_encoder.viewer._link import LayerLink
+from centroid_encoder.viewer._message import Lines
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -47,8 +48,7 @@ class CellsPanel(QWidget):
 
         self.color_box = QComboBox()
         self.color_box.setToolTip("What the colours of the layer's cells stand for")
-        self.color_text = QLabel()
-        self.color_text.setWordWrap(True)
+        self.color_text = Lines()
         self.selection_text = QLabel()
         self.show_button = QPushButton("Zoom to")
         self.show_button.setToolTip("Move the camera to the selected cells")

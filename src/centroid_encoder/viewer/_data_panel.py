@@ -26,7 +26,7 @@ from qtpy.QtWidgets import (
 from centroid_encoder.viewer._form import form_label, form_layout
 from centroid_encoder.viewer._join import Join, Keys, guess_keys
 from centroid_encoder.viewer._link import is_drawn
-from centroid_encoder.viewer._message import Kind, Message, sentence
+from centroid_encoder.viewer._message import Kind, Lines, Message, sentence
 from centroid_encoder.viewer._tables import Table, Tables
 
 if TYPE_CHECKING:
@@ -89,8 +89,7 @@ class DataPanel(QWidget):
                 QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
             )
             box.setMinimumContentsLength(5)
-        self.joined_text = QLabel()
-        self.joined_text.setWordWrap(True)
+        self.joined_text = Lines()
         self.joined_text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.message = Message()
 

@@ -12,7 +12,31 @@ from qtpy.QtWidgets import QLabel, QWidget
 Kind = Literal["info", "warning", "error"]
 
 
-class Message(QLabel):
+class Lines(QLabel):
+    """Text that takes as many lines as it needs in the width that it gets."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWordWrap(True)
+
+    def setText(self, text: str | None) -> None:
+        """Show a text."""
+        super().setText(text or "")
+        self._take_room()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Break the lines anew."""
+        super().resizeEvent(event)
+        self._take_room()
+
+    def _take_room(self) -> None:
+        # Left to itself, a label asks for the lines that it would need if it were wide.
+        self.setMinimumHeight(0)
+        if self.text():
+            self.setMinimumHeight(self.heightForWidth(self.width()))
+
+
+class Message(Lines):
     """Text below a part of the widget; gone when there is nothing to say.
 
     Attributes
@@ -23,7 +47,6 @@ class Message(QLabel):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWordWrap(True)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.kind: Kind = "info"
@@ -36,23 +59,11 @@ class Message(QLabel):
         self.setText(text)
         self.setVisible(bool(text))
         self._paint()
-        self._take_room()
 
     def set_colors(self, colors: dict[str, str]) -> None:
         """Follow a theme: colours by kind."""
         self._colors = colors
         self._paint()
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        """Take as many lines as it needs in the width that it gets."""
-        super().resizeEvent(event)
-        self._take_room()
-
-    def _take_room(self) -> None:
-        # Left to itself, a label asks for the lines that it would need if it were wide.
-        self.setMinimumHeight(0)
-        if self.text():
-            self.setMinimumHeight(self.heightForWidth(self.width()))
 
     def _paint(self) -> None:
         color = self._colors.get(self.kind)

@@ -23,6 +23,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from centroid_encoder.viewer._message import Lines
 from centroid_encoder.viewer._suspects import REGIONS, SOURCES, Source
 
 ROW = 22
@@ -75,8 +76,7 @@ class MisplacedTable(QWidget):
             sources.addWidget(choice)
             choice.clicked.connect(partial(self.choose, source))
         sources.addStretch()
-        self.summary = QLabel()
-        self.summary.setWordWrap(True)
+        self.summary = Lines()
 
         self.label_box = QComboBox()
         self.label_box.setEditable(True)

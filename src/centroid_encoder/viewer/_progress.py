@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from napari.utils import progress
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QHBoxLayout, QLabel, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+
+from centroid_encoder.viewer._message import Lines
 
 if TYPE_CHECKING:
     from centroid_encoder.core.training import Report
@@ -30,8 +32,7 @@ class ProgressRow(QWidget):
         self._cancel = QPushButton("Cancel")
         self._cancel.setToolTip("End it now and leave everything as it was")
         self._cancel.clicked.connect(self.cancel_requested)
-        self._text = QLabel()
-        self._text.setWordWrap(True)
+        self._text = Lines()
         row = QHBoxLayout()
         row.setContentsMargins(0, 0, 0, 0)
         row.addWidget(self._bar, stretch=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shutil
 import warnings
@@ -18,6 +17,7 @@ from anndata.io import write_elem
 
 from centroid_encoder import tl
 from centroid_encoder.core.atomic import flush, replacing
+from centroid_encoder.targets import check_target, readable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,7 +48,7 @@ def save_h5ad(adata: AnnData, path: StrPath) -> None:
     OSError
         If there is no such folder, if it may not be written to, or if the disk is full.
     """
-    path = _target(path, ".h5ad")
+    path = check_target(path, ".h5ad")
     if adata.isbacked and path.exists() and os.path.samefile(path, adata.filename):
         raise ValueError(
             f"the table reads its matrix from {path.name} itself, which can thus not be replaced; "
@@ -58,7 +58,7 @@ def save_h5ad(adata: AnnData, path: StrPath) -> None:
         with replacing(path) as beside, h5py.File(beside, "w") as file:
             _write(file, "/", adata)
     except (OSError, RuntimeError) as error:  # h5py, closing a file on a full disk
-        raise _readable(error, path) from error
+        raise readable(error, path) from error
 
 
 def save_table(table: Table) -> None:
@@ -104,7 +104,7 @@ def save_table(table: Table) -> None:
                 os.rename(old, folder)
             raise
     except OSError as error:
-        raise _readable(error, store) from error
+        raise readable(error, store) from error
     finally:
         # Never together with the only copy there is.
         if folder.exists() or not old.exists():
@@ -125,12 +125,12 @@ def save_model(adata: AnnData, key: str, path: StrPath) -> None:
     OSError
         If there is no such folder, if it may not be written to, or if the disk is full.
     """
-    path = _target(path, ".safetensors")
+    path = check_target(path, ".safetensors")
     model = tl.fitted_model(adata, key, device="cpu")
     try:
         model.save(path)
     except OSError as error:
-        raise _readable(error, path) from error
+        raise readable(error, path) from error
 
 
 def save_figure(figure: Figure, path: StrPath, *, dpi: int = 200) -> None:
@@ -144,35 +144,12 @@ def save_figure(figure: Figure, path: StrPath, *, dpi: int = 200) -> None:
         If there is no such folder, if it may not be written to, or if the disk is full.
     """
     formats = figure.canvas.get_supported_filetypes()
-    path = _target(path, *(f".{name}" for name in formats))
+    path = check_target(path, *(f".{name}" for name in formats))
     try:
         with replacing(path) as beside:
             figure.savefig(beside, format=path.suffix[1:].lower(), dpi=dpi, bbox_inches="tight")
     except OSError as error:
-        raise _readable(error, path) from error
-
-
-def _target(path: StrPath, *suffixes: str) -> Path:
-    """Check what can be checked before any work begins."""
-    path = Path(path)
-    if path.suffix.lower() not in suffixes:
-        raise ValueError(f"the name must end in {' or '.join(suffixes)}; got {path.name!r}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent}; choose another, or make it")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; choose another name")
-    if path.exists() and not os.access(path, os.W_OK):
-        raise PermissionError(f"{path} is write-protected; choose another name")
-    return path
-
-
-def _readable(error: OSError | RuntimeError, path: Path) -> OSError:
-    """Say in one line why `path` was not written; HDF5 says it in a page."""
-    if isinstance(error, PermissionError):
-        return PermissionError(f"{path.parent} may not be written to; choose another folder")
-    in_hdf5 = re.search(r"error message = '([^']+)'", str(error))
-    reason = in_hdf5[1] if in_hdf5 else getattr(error, "strerror", None) or str(error)
-    return OSError(f"{path} was not written: {reason}")
+        raise readable(error, path) from error
 
 
 def _on_disk(table: Table) -> tuple[Path, Path]:

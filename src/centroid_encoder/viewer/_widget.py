@@ -61,8 +61,8 @@ NO_RESULT = "No map yet.\n\nChoose the labels and press Train."
 WIDTH = 410
 """Pixels below which something would be cut off."""
 OTHER_LABELS = "This is the map of"
-LIKELY = 0.5
-"""Out-of-fold probability of another class from which on a cell is listed."""
+UNLIKELY = 0.05
+"""Out-of-fold probability of its own label up to which a cell is listed."""
 WORKSHOP = "centroid_encoder.viewer._training"
 SETTLED = 200
 """Milliseconds after which the widget is on the screen."""
@@ -399,11 +399,11 @@ class CentroidEncoderWidget(QWidget):
 
     def _out_of_fold(self, table: Table, check: Mapping[str, Any]) -> tuple[str, pd.DataFrame]:
         """Return the labels that were checked, and which cells are taken for another class."""
-        cells = tl.mislabeled(table.adata, key=self.form.key, min_confidence=LIKELY)
+        cells = tl.mislabeled(table.adata, key=self.form.key, max_own=UNLIKELY)
         labeled = int(check["quality"]["n"])
         self.misplaced.summary.setText(
-            f"{len(cells):,} of {labeled:,} labelled cells are taken for another class with a "
-            f"probability of {100 * LIKELY:.0f} % or more."
+            f"{len(cells):,} of {labeled:,} labels are given a probability of "
+            f"{100 * UNLIKELY:.0f} % or less by networks that have not seen the cell."
         )
         return str(check["params"]["label_key"]), cells
 

@@ -1,0 +1,304 @@
+"""How far confidence, novelty, cross-validation and permutation tests can be believed.
+
+    python -m benchmarks.honesty transfer       # cells of one technology through the map of others
+    python -m benchmarks.honesty novelty        # each class of pbmc3k left out in turn
+    python -m benchmarks.honesty calibration    # before and after, on held-out cells
+    python -m benchmarks.honesty permutation    # how often shuffled labels are found significant
+    python -m benchmarks.honesty mislabels      # planted in pbmc3k, looked for out of fold
+    python -m benchmarks.honesty throughput     # a million cells on disk through a map
+
+Several may be named at once. All of it needs the data folder but the last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
+from sklearn.ensemble import IsolationForest
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_score
+from sklearn.neighbors import KNeighborsClassifier, LocalOutlierFactor, NearestNeighbors
+
+import centroid_encoder as ce
+from benchmarks import datasets
+from centroid_encoder.core.splits import stratified_holdout
+
+N_SEEDS = 5
+
+
+def transfer() -> None:
+    """Two technologies' cells train, the third's are ingested; then all three in turn."""
+    adata = datasets.read_h5ad("pbmc_3tech/pbmc_3tech.h5ad")
+    new = (adata.obs["donor"] == "5p").to_numpy()
+    known, query = adata[~new].copy(), adata[new].copy()
+    truth = query.obs["cell_type"].astype(str)
+    rows = []
+    for seed in range(N_SEEDS):
+        ce.tl.centroid_encoder(known, "cell_type", random_state=seed, progress=False)
+        ce.tl.ingest(query, known, progress=False)
+        found = query.obs["ce_label"].astype(str)
+        rows.append((accuracy_score(truth, found), balanced_accuracy_score(truth, found)))
+    print(f"3' to 5', {len(query)} cells: accuracy {spread(*np.transpose(rows)[:1])}", end="")
+    print(f", balanced {spread(*np.transpose(rows)[1:])}")
+    pca = PCA(30, random_state=0).fit(dense(known.X))
+    knn = KNeighborsClassifier(5).fit(
+        pca.transform(dense(known.X)), known.obs["cell_type"].astype(str)
+    )
+    found = knn.predict(pca.transform(dense(query.X)))
+    print(
+        f"PCA (30) and 5-NN: accuracy {accuracy_score(truth, found):.3f}, "
+        f"balanced {balanced_accuracy_score(truth, found):.3f}"
+    )
+    ce.tl.cross_validate(adata, "cell_type", group_key="donor", progress=False)
+    print("the technologies in turn:", errors(adata))
+
+
+def novelty() -> None:
+    """AUROC of each class that was left out against known cells that were held out."""
+    adata = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
+    y = adata.obs["classified"].astype(str).to_numpy()
+    table = {}
+    for unknown in np.unique(y):
+        known = np.flatnonzero(y != unknown)
+        _, codes = np.unique(y[known], return_inverse=True)
+        held_out = stratified_holdout(codes, 0.2, 0)
+        train, asked = known[~held_out], np.append(known[held_out], np.flatnonzero(y == unknown))
+        model = ce.CentroidEncoder(random_state=0).fit(adata.X[train], y[train])
+        model.fit_novelty(adata.X[train], y[train])
+        scores = {"novelty": model.novelty(adata.X[asked])}
+        scores |= dict(simple_scores(model, adata, train, asked))
+        truth = y[asked] == unknown
+        table[unknown] = {name: roc_auc_score(truth, score) for name, score in scores.items()}
+        exceeding = (scores["novelty"][~truth] > 0.95).mean()
+        print(f"{unknown}: {100 * exceeding:.1f} % of the known above 0.95", flush=True)
+    frame = pd.DataFrame(table).T
+    print(pd.concat([frame, frame.mean().to_frame("mean").T]).round(3).to_string())
+
+
+def simple_scores(
+    model: ce.CentroidEncoder, adata: AnnData, train: NDArray[np.intp], asked: NDArray[np.intp]
+) -> Iterator[tuple[str, NDArray[np.floating]]]:
+    """What one might take for a novelty score."""
+    yield "1 - probability", 1 - model.predict_proba(adata.X[asked]).max(axis=1)
+    near = NearestNeighbors(n_neighbors=5).fit(model.transform(adata.X[train]))
+    yield "5-NN in the map", near.kneighbors(model.transform(adata.X[asked]))[0].mean(axis=1)
+    X = dense(adata.X[train])
+    # The 2,000 most variable genes, as usual.
+    genes = np.argsort(-X.var(axis=0))[:2000]
+    mean, deviation = X[:, genes].mean(axis=0), X[:, genes].std(axis=0)
+    z, z_asked = (
+        np.clip((dense(adata.X[rows])[:, genes] - mean) / deviation, -10, 10)
+        for rows in (train, asked)
+    )
+    pca = PCA(20, random_state=0).fit(z)
+    points, query = pca.transform(z), pca.transform(z_asked)
+    yield "PCA residual", np.square(z_asked - pca.inverse_transform(query)).sum(axis=1)
+    near = NearestNeighbors(n_neighbors=5).fit(points)
+    yield "PCA and 5-NN", near.kneighbors(query)[0].mean(axis=1)
+    yield "isolation forest", -IsolationForest(random_state=0).fit(points).score_samples(query)
+    yield "local outliers", -LocalOutlierFactor(novelty=True).fit(points).score_samples(query)
+
+
+def calibration() -> None:
+    """Expected calibration error of held-out cells over seeds; USPS as in the paper's split."""
+    cells = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
+    table = datasets.read_h5ad("vectra_6plex/cells.h5ad")
+    X, y = datasets.usps()
+    digits = AnnData(X.astype(np.float32), obs=pd.DataFrame({"digit": pd.Categorical(y)}))
+    digits.obs_names = [f"image{i}" for i in range(len(y))]
+    for name, adata, label_key, share in (
+        ("pbmc3k", cells, "classified", 0.2),
+        ("vectra_6plex", table, "phenotype", 0.2),
+        ("USPS", digits, "digit", 3 / 11),
+    ):
+        rows = []
+        for seed in range(N_SEEDS):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ce.tl.centroid_encoder(
+                    adata,
+                    label_key,
+                    missing="mean",
+                    test_size=share,
+                    random_state=seed,
+                    progress=False,
+                )
+            quality = adata.uns["ce"]["quality"]["test"]
+            rows.append((quality["uncalibrated_error"], quality["calibration_error"]))
+        before, after = np.transpose(rows)
+        print(
+            f"{name}, {quality['n']} held-out cells: expected calibration error before "
+            f"{spread(before)}, after {spread(after)}",
+            flush=True,
+        )
+    ce.tl.cross_validate(cells, "classified", progress=False)
+    quality = cells.uns["ce_cv"]["quality"]
+    print(
+        f"pbmc3k, out of fold, {quality['n']} cells: before {quality['uncalibrated_error']:.3f}, "
+        f"after {quality['calibration_error']:.3f}"
+    )
+
+
+def permutation(n_repetitions: int = 100, n_permutations: int = 39) -> None:
+    """How many shuffled labelings get p < 0.05, of which one in twenty would be right."""
+    pbmc = ad.AnnData(*_pbmc())
+    iris = load_iris()
+    X, y = datasets.sonar()
+    # Small and quick: whether the test holds its level does not hang on the network.
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=5)
+    kwargs = {"n_folds": 2, "model": model, "progress": False, "n_permutations": n_permutations}
+    for name, adata in (
+        ("sonar", table_of(X, y)),
+        ("iris", table_of(iris.data, iris.target_names[iris.target])),
+        ("300 cells of pbmc68k_reduced", pbmc[:300].copy()),
+    ):
+        ce.tl.cross_validate(adata, "class", **kwargs)
+        real = adata.uns["ce_cv"]["permutation"]["p_value"]
+        p_values = []
+        for repetition in range(n_repetitions):
+            rng = np.random.default_rng(repetition)
+            shuffled = adata.copy()
+            shuffled.obs["class"] = rng.permutation(adata.obs["class"].to_numpy())
+            ce.tl.cross_validate(shuffled, "class", random_state=repetition, **kwargs)
+            p_values.append(shuffled.uns["ce_cv"]["permutation"]["p_value"])
+        p_values = np.array(p_values)
+        print(
+            f"{name}: p = {real:.3f} on the real labels (the smallest possible: "
+            f"{1 / (1 + n_permutations):.3f}); on shuffled ones p < 0.05 in "
+            f"{(p_values < 0.05).sum()} of {n_repetitions}, mean p {p_values.mean():.2f}",
+            flush=True,
+        )
+
+
+def mislabels() -> None:
+    """Flip the labels of one cell in twenty, and look for them."""
+    adata = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
+    labels = adata.obs["classified"].astype(str).to_numpy()
+    classes = np.unique(labels)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        flipped = rng.random(len(labels)) < 0.05
+        wrong = labels.copy()
+        for i in np.flatnonzero(flipped):
+            wrong[i] = rng.choice(classes[classes != labels[i]])
+        adata.obs["flipped"] = pd.Categorical(wrong)
+        ce.tl.cross_validate(adata, "flipped", random_state=seed, progress=False)
+        found = adata.obs_names.isin(ce.tl.mislabeled(adata).index)
+        hits = (found & flipped).sum()
+        top = adata.obs_names.get_indexer(ce.tl.mislabeled(adata).index[: flipped.sum()])
+        print(
+            f"seed {seed}: {flipped.sum()} flipped, {found.sum()} listed, recall "
+            f"{hits / flipped.sum():.3f}, precision {hits / found.sum():.3f}; of the first "
+            f"{flipped.sum()} in the list {flipped[top].mean():.3f} are flipped",
+            flush=True,
+        )
+
+
+def throughput(n: int = 1_000_000, d: int = 2_000) -> None:
+    """Send random sparse cells, which lie on disk, through a map of default size."""
+    rng = np.random.default_rng(0)
+    known = random_cells(2000, d)
+    known.obs["class"] = pd.Categorical(rng.integers(10, size=2000).astype(str))
+    model = ce.CentroidEncoder(max_epochs=2)
+    ce.tl.centroid_encoder(known, "class", model=model, progress=False)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "cells.h5ad"
+        # By another process: memory is counted by its peak.
+        code = f"from benchmarks.honesty import write_cells; write_cells({str(path)!r}, {n}, {d})"
+        subprocess.run([sys.executable, "-c", code], check=True)
+        size = path.stat().st_size
+        cells = ad.read_h5ad(path, backed="r+")
+        started = time.perf_counter()
+        ce.tl.ingest(cells, known, progress=False)
+        seconds = time.perf_counter() - started
+        print(
+            f"{cells.n_obs:,} cells of {d:,} genes, {size / 1e9:.1f} GB on disk: {seconds:.0f} s, "
+            f"{cells.n_obs / seconds:,.0f} cells a second, peak of memory {memory():.2f} GB"
+        )
+
+
+def write_cells(path: str, n: int, d: int) -> None:
+    """Write random sparse cells."""
+    cells = random_cells(20_000, d)
+    X = sparse.vstack([cells.X] * (n // 20_000), format="csr")
+    AnnData(X, var=cells.var).write_h5ad(path)
+
+
+def random_cells(n: int, d: int) -> AnnData:
+    """Make sparse cells, of which one value in twenty is not zero."""
+    rng = np.random.default_rng(0)
+    X = sparse.random(n, d, density=0.05, format="csr", dtype=np.float32, rng=rng)
+    return AnnData(X, var=pd.DataFrame(index=[f"gene{i}" for i in range(d)]))
+
+
+def _pbmc() -> tuple[NDArray[np.float32], pd.DataFrame]:
+    import scanpy as sc
+
+    adata = sc.datasets.pbmc68k_reduced()
+    order = np.random.default_rng(0).permutation(adata.n_obs)
+    frame = pd.DataFrame({"class": adata.obs["bulk_labels"].astype(str)})
+    return adata.X[order], frame.iloc[order]
+
+
+def table_of(X: NDArray[np.floating], y: NDArray[np.generic]) -> AnnData:
+    """Make an AnnData of a table."""
+    names = [f"row{i}" for i in range(len(y))]
+    return AnnData(X.astype(np.float32), obs=pd.DataFrame({"class": y.astype(str)}, index=names))
+
+
+def dense(X: object) -> NDArray[np.floating]:
+    """Return an array, whatever it was."""
+    return X.toarray() if sparse.issparse(X) else np.asarray(X)
+
+
+def errors(adata: AnnData) -> str:
+    """Say what a cross-validation found."""
+    quality = adata.uns["ce_cv"]["quality"]
+    names = ("knn", "decoder", "balanced_decoder", "input_knn", "chance")
+    return ", ".join(
+        f"{name} {100 * quality[f'{name}_error']:.1f} ± {100 * quality[f'{name}_error_sd']:.1f} %"
+        for name in names
+    )
+
+
+def spread(values: NDArray[np.floating]) -> str:
+    """Mean and standard deviation."""
+    return f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
+
+
+def memory() -> float:
+    """Largest resident memory so far, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def main() -> None:
+    """Run what is named."""
+    parts: dict[str, Callable[[], None]] = {
+        part.__name__: part
+        for part in (transfer, novelty, calibration, permutation, mislabels, throughput)
+    }
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="+", choices=parts)
+    for name in parser.parse_args().parts:
+        parts[name]()
+
+
+if __name__ == "__main__":
+    main()

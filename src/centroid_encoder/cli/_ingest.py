@@ -1,0 +1,127 @@
+"""``centroid-encoder ingest``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from centroid_encoder.cli import _options as options
+from centroid_encoder.cli._files import embedding_key, read_h5ad, with_results, write_all
+from centroid_encoder.cli._results import print_json, print_lines
+from centroid_encoder.cli._session import session
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST = 10
+"""Classes that are named."""
+
+
+@click.command(short_help="Place new cells with a map.")
+@click.argument("query", type=options.INPUT)
+@click.option(
+    "--reference",
+    metavar="FILE",
+    type=options.INPUT,
+    required=True,
+    help="What carries the map: an output of fit, .h5ad or .safetensors.",
+)
+@options.result
+@click.option("--key", default="ce", help="Name under which the reference stores the map.")
+@click.option("--use-rep", metavar="KEY", help="The values are in this entry of obsm, or in X.")
+@click.option("--layer", metavar="KEY", help="The values are in this layer.")
+@click.option(
+    "--missing",
+    type=click.Choice(["error", "mean"]),
+    default="error",
+    help="Genes that QUERY lacks, and NaN: stop, or fill in the training cells' mean.",
+)
+@click.option(
+    "--max-missing",
+    type=options.SHARE,
+    default=0.2,
+    help="With --missing mean, the share of the map's genes that may be missing.",
+)
+@click.option(
+    "--min-confidence",
+    type=options.SHARE,
+    default=0.0,
+    help="Cells of less confidence are unassigned.",
+)
+@click.option(
+    "--max-novelty",
+    type=options.SHARE,
+    default=1.0,
+    help="Cells of more novelty are unassigned.",
+)
+@options.device
+@options.key_added
+@options.reporting
+def ingest(
+    query: Path,
+    reference: Path,
+    output: Path,
+    overwrite: bool,
+    key: str,
+    key_added: str | None,
+    as_json: bool,
+    quiet: bool,
+    **doubts: Any,
+) -> None:
+    """Place and label the cells of QUERY with a map that was trained on others.
+
+    Nothing is trained, and X of QUERY never comes into memory as a whole. The output is QUERY with
+    the embedding in obsm["X_ce"], and for every cell its predicted class in obs["ce_label"], how
+    sure that is in obs["ce_confidence"], and how unlike the training cells it is in
+    obs["ce_novelty"].
+    """
+    options.check_inputs(output, (query, reference), overwrite=overwrite)
+    with session(quiet=quiet) as warnings:
+        from centroid_encoder import tl
+
+        adata = read_h5ad(query, matrix=False)
+        with closing(adata.file):
+            tl.ingest(adata, reference, key=key, key_added=key_added, progress=not quiet, **doubts)
+        key = key_added or key
+        keys = [name for name in (key, f"{key}_label_colors") if name in adata.uns]
+        stored = adata.uns[key]
+        labels = adata.obs[f"{key}_label"].value_counts(sort=False)
+        assigned = labels.reindex(stored["classes"].tolist())
+        confidence = float(adata.obs[f"{key}_confidence"].mean())
+        novelty = float(adata.obs[f"{key}_novelty"].median())
+        write_all({output: with_results(query, adata, obsm=[embedding_key(key)], uns=keys)})
+    if as_json:
+        print_json(
+            "ingest",
+            input=query,
+            reference=reference,
+            output=output,
+            key=key,
+            n_obs=adata.n_obs,
+            params=stored["params"],
+            classes=stored["classes"],
+            labels=assigned.to_dict(),
+            n_unassigned=adata.n_obs - assigned.sum(),
+            mean_confidence=confidence,
+            median_novelty=novelty,
+            warnings=warnings,
+        )
+    else:
+        print_lines(_sentences(adata.n_obs, assigned, confidence, novelty), [output])
+
+
+def _sentences(n_obs: int, assigned: pd.Series, confidence: float, novelty: float) -> Iterator[str]:
+    yield f"{assigned.sum():,} of {n_obs:,} cells are assigned to a class."
+    found = assigned[assigned > 0].sort_values(ascending=False, kind="stable")
+    named = [f"{name} {n:,}" for name, n in found.items()]
+    if named:
+        more = f" and {len(named) - MOST} more" if len(named) > MOST else ""
+        yield f"Classes: {', '.join(named[:MOST])}{more}."
+    yield f"Mean confidence {100 * confidence:.1f} %."
+    if math.isfinite(novelty):
+        yield f"Median novelty {novelty:.2f}; of new cells like those in training it is 0.50."

@@ -1,0 +1,762 @@
+"""The command line: the tools' own results in files, one line for what is wrong, no half a file."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import pydoc
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import click
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from scipy import sparse
+
+import centroid_encoder as ce
+from centroid_encoder.cli import cli, main
+from centroid_encoder.cli._words import as_options, in_words
+
+ROOT = Path(__file__).parents[1]
+FIGURES = sorted(ce.pl.__all__)
+FIT = ("--label-key", "cell_type", "--max-epochs", "3")
+VALIDATE = (*FIT, "--n-folds", "2", "--n-permutations", "2")
+
+MakeCells = Callable[..., ad.AnnData]
+
+
+@pytest.fixture
+def folder(cells: ad.AnnData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Working directory with cells in ``in.h5ad``."""
+    cells.write_h5ad(tmp_path / "in.h5ad")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """File of cells with a map, a cross-validation and a permutation test."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(90) % 3
+    adata = ad.AnnData(
+        (2 * codes[:, None] + rng.normal(size=(90, 5))).astype(np.float32),
+        obs=pd.DataFrame({"cell_type": np.array(["a", "b", "c"])[codes]}, index=names("cell", 90)),
+        var=pd.DataFrame(index=names("gene", 5)),
+    )
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=5)
+    ce.tl.centroid_encoder(adata, "cell_type", model=model, progress=False)
+    ce.tl.cross_validate(
+        adata, "cell_type", model=model, n_folds=2, n_permutations=3, progress=False
+    )
+    path = tmp_path_factory.mktemp("results") / "results.h5ad"
+    adata.write_h5ad(path)
+    return path
+
+
+def names(what: str, n: int) -> list[str]:
+    return [f"{what}{i}" for i in range(n)]
+
+
+def run(*arguments: object, status: int = 0) -> Result:
+    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    if result.exit_code not in (0, 1, 2) or isinstance(result.exception, AssertionError):
+        raise result.exception or AssertionError(result.output)
+    assert result.exit_code == status, result.output
+    return result
+
+
+def failure(*arguments: object, status: int = 1) -> str:
+    """What the last line says of a command that fails; nothing is on stdout."""
+    result = run(*arguments, status=status)
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert result.stderr.count("Error: ") == 1
+    return result.stderr.rstrip("\n").rpartition("Error: ")[2]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def as_written(adata: ad.AnnData) -> bytes:
+    """All that is read of an AnnData once it has been in a file, bit for bit."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = Path(folder, "once.h5ad"), Path(folder, "twice.h5ad")
+        adata.write_h5ad(paths[0])
+        ad.read_h5ad(paths[0]).write_h5ad(paths[1])
+        return paths[1].read_bytes()
+
+
+def process(*arguments: object, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "centroid_encoder", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        env=os.environ | {"PYTHONUTF8": "1", "OMP_NUM_THREADS": "1"},
+        **options,
+    )
+
+
+def commands(command: click.Command = cli, *path: str) -> Iterator[tuple[str, ...]]:
+    yield path
+    if isinstance(command, click.Group):
+        for name, one in command.commands.items():
+            yield from commands(one, *path, name)
+
+
+# Help
+
+
+@pytest.mark.parametrize("path", list(commands()), ids=" ".join)
+def test_every_command_has_help_and_every_option_says_what_it_does(path: tuple[str, ...]) -> None:
+    text = run(*path, "-h").stdout
+    assert text.startswith(f"Usage: cli {' '.join(path)}".rstrip())
+    command: click.Command = cli
+    for name in path:
+        assert isinstance(command, click.Group)
+        command = command.commands[name]
+    assert command.help
+    for parameter in command.params:
+        assert isinstance(parameter, click.Argument) or parameter.help
+
+
+def test_help_needs_nothing_heavy() -> None:
+    code = """
+import sys
+from click.testing import CliRunner
+from centroid_encoder.cli import cli, main
+for command in ("fit", "cross-validate", "ingest", "plot"):
+    assert CliRunner().invoke(cli, [command, "--help"]).exit_code == 0
+print(*{"torch", "scanpy", "anndata", "matplotlib", "sklearn", "numpy", "tqdm"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "tool", "own"),
+    [
+        (["fit"], ce.tl.centroid_encoder, {"model_out"}),
+        (["cross-validate"], ce.tl.cross_validate, {"mislabeled", "max_own"}),
+        (["ingest"], ce.tl.ingest, {"query"}),
+        *((["plot", name.replace("_", "-")], getattr(ce.pl, name), {"dpi"}) for name in FIGURES),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_and_their_defaults_are_those_of_the_tool(
+    path: list[str], tool: Callable[..., Any], own: set[str]
+) -> None:
+    command: Any = cli
+    for name in path:
+        command = command.commands[name]
+    own = own | {"input_file", "output", "overwrite", "as_json", "quiet"}
+    if path in (["fit"], ["cross-validate"]):
+        own |= {"no_mask_var", "max_epochs"}
+    parameters = inspect.signature(tool).parameters
+    options = command.make_context("", [], resilient_parsing=True).params
+    for name, default in options.items():
+        if name not in own | {"label_key", "reference"}:
+            assert default == parameters[name].default, name
+    # What is left to Python: arrays, objects, and how to show things.
+    assert set(parameters) - set(options) <= {
+        *("adata", "model", "progress", "copy"),
+        *("palette", "legend_loc", "size", "title", "ax", "show", "save"),
+    }
+
+
+def test_the_default_of_mislabeled_is_that_of_the_tool() -> None:
+    default = cli.commands["cross-validate"].make_context("", [], resilient_parsing=True).params
+    assert default["max_own"] == inspect.signature(ce.tl.mislabeled).parameters["max_own"].default
+
+
+def test_version() -> None:
+    assert run("--version").stdout.split()[-1] == ce.__version__
+
+
+# fit
+
+
+def test_fit_writes_what_the_tool_writes_bit_for_bit(folder: Path, cells: ad.AnnData) -> None:
+    before = (folder / "in.h5ad").read_bytes()
+
+    run(
+        "fit",
+        "in.h5ad",
+        *FIT,
+        "-o",
+        "out.h5ad",
+        "--random-state",
+        7,
+        "--model-out",
+        "m.safetensors",
+    )
+
+    adata = ad.read_h5ad("in.h5ad")
+    model = ce.CentroidEncoder(max_epochs=3)
+    ce.tl.centroid_encoder(adata, "cell_type", model=model, random_state=7, progress=False)
+    assert sorted(contents(folder)) == ["in.h5ad", "m.safetensors", "out.h5ad"]
+    assert (folder / "in.h5ad").read_bytes() == before
+    assert as_written(ad.read_h5ad("out.h5ad")) == as_written(adata)
+    ce.tl.fitted_model(adata, device="cpu").save("expected.safetensors")
+    found = contents(folder)
+    assert found["m.safetensors"] == found["expected.safetensors"]
+
+
+def test_fit_passes_options_on(folder: Path, make_cells: MakeCells) -> None:
+    cells = make_cells(4, names=["a", "b", "c", "?"])
+    cells.obs["donor"] = names("donor", 6) * 20
+    cells.layers["log"] = cells.X.copy()
+    cells.layers["log"][3, 2] = np.nan
+    cells.var["good"] = [True] * 6 + [False] * 2
+    cells.write_h5ad("in.h5ad")
+
+    run(
+        *("fit", "in.h5ad", *FIT, "--output", "out.h5ad"),
+        *("--layer", "log", "--missing", "drop", "--mask-var", "good", "--group-key", "donor"),
+        *("--unlabeled-category", "?", "--test-size", 0.3, "--n-components", 3),
+        *("--key-added", "mine", "--device", "cpu"),
+    )
+
+    adata = ad.read_h5ad("out.h5ad")
+    assert adata.obsm["mine"].shape == (120, 3)
+    assert np.isnan(adata.obsm["mine"]).any(axis=1).sum() == 1
+    assert dict(adata.uns["mine"]["params"]) == {
+        "label_key": "cell_type",
+        "layer": "log",
+        "mask_var": "good",
+        "unlabeled_category": "?",
+        "missing": "drop",
+        "test_size": 0.3,
+        "group_key": "donor",
+        "random_state": 0,
+    }
+    assert len(adata.uns["mine"]["history"]) == 3
+    assert (adata.obs["cell_type"][adata.obs["mine_split"] == "unlabeled"] == "?").all()
+    assert len(ce.tl.fitted_model(adata, "mine").feature_names_in_) == 6
+
+
+def test_all_variables_can_be_asked_for(folder: Path, cells: ad.AnnData) -> None:
+    cells.var["highly_variable"] = [True] * 3 + [False] * 5
+    cells.write_h5ad("in.h5ad")
+    for options, n in (((), 3), (("--no-mask-var",), 8)):
+        run("fit", "in.h5ad", *FIT, "-o", "out.h5ad", *options)
+        assert ce.tl.fitted_model(ad.read_h5ad("out.h5ad")).n_features_in_ == n
+    said = failure(
+        *("fit", "in.h5ad", *FIT, "-o", "o.h5ad", "--no-mask-var", "--mask-var", "x"), status=2
+    )
+    assert said == "--mask-var and --no-mask-var exclude each other"
+
+
+def test_what_fit_says(folder: Path) -> None:
+    result = run("fit", "in.h5ad", *FIT, "-o", "out.h5ad")
+    lines = result.stdout.splitlines()
+    assert re.match(r"Held-out 5-NN error \d+\.\d % \(n = 24\)", lines[0])
+    assert lines[-1] == "Wrote out.h5ad"
+    assert "computing centroid-encoder of 'cell_type'" in result.stderr
+    assert "3 classes; 96 training, 24 held-out, 0 unlabeled cells" in result.stderr
+    assert "3/3" in result.stderr
+
+
+def test_quiet_leaves_warnings(folder: Path, cells: ad.AnnData) -> None:
+    assert run("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--quiet").stderr == ""
+    cells.X = np.round(np.abs(10 * cells.X))
+    cells.write_h5ad("in.h5ad")
+    lines = run("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "-q").stderr.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("Warning: X looks like raw counts")
+
+
+def test_fit_as_json(folder: Path, cells: ad.AnnData) -> None:
+    result = run(
+        *("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--json", "--test-size", 0),
+        *("--model-out", "m.safetensors"),
+    )
+    found = json.loads(result.stdout)
+    assert result.stdout.count("\n") == 1
+    assert list(found) == [
+        *("command", "version", "input", "output", "model", "key", "n_obs", "params", "classes"),
+        *("quality", "warnings"),
+    ]
+    assert found["command"] == "fit"
+    assert found["version"] == ce.__version__
+    assert (found["input"], found["output"], found["model"]) == (
+        *("in.h5ad", "out.h5ad", "m.safetensors"),
+    )
+    assert found["params"]["test_size"] == 0
+    assert found["classes"] == ["type 0", "type 1", "type 2"]
+    # Nothing was held out: NaN, which JSON has not.
+    assert found["quality"]["test"]["n"] == 0
+    assert found["quality"]["test"]["knn_error"] is None
+    assert found["quality"]["test"]["calibration_error"] is None
+    stored = ad.read_h5ad("out.h5ad").uns["ce"]["quality"]
+    assert found["quality"]["train"] == dict(stored["train"])
+    assert [row["class"] for row in found["quality"]["per_class"]] == found["classes"]
+    assert found["warnings"] == []
+
+
+def test_warnings_are_in_the_json(folder: Path, cells: ad.AnnData) -> None:
+    cells.X = np.round(np.abs(10 * cells.X))
+    cells.write_h5ad("in.h5ad")
+    result = run("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--json")
+    (warning,) = json.loads(result.stdout)["warnings"]
+    assert warning.startswith("X looks like raw counts")
+    assert f"Warning: {warning}" in result.stderr
+
+
+def test_all_else_in_the_file_is_copied(folder: Path, cells: ad.AnnData) -> None:
+    cells.raw = cells.copy()
+    cells.X = sparse.csr_matrix(cells.X)
+    cells.uns["note"] = {"by": "me"}
+    cells.write_h5ad("in.h5ad", compression="gzip")
+    with h5py.File("in.h5ad", "r+") as file:
+        del file["obsm"]  # There need not be such a part.
+
+    run("fit", "in.h5ad", *FIT, "-o", "out.h5ad")
+
+    with h5py.File("out.h5ad") as file:
+        assert file["X/data"].compression == "gzip"
+    adata = ad.read_h5ad("out.h5ad")
+    assert adata.uns["note"] == {"by": "me"}
+    np.testing.assert_array_equal(adata.raw.X, cells.raw.X)
+    assert adata.obsm["X_ce"].shape == (120, 2)
+
+
+def test_strings_that_may_be_missing_come_through(folder: Path, cells: ad.AnnData) -> None:
+    cells.obs["id"] = pd.array([None, *names("id", 119)], dtype="string")
+    with ad.settings.override(allow_write_nullable_strings=True):
+        cells.write_h5ad("in.h5ad")
+    run("fit", "in.h5ad", *FIT, "-o", "out.h5ad")
+    assert ad.read_h5ad("out.h5ad").obs["id"].isna().sum() == 1
+
+
+# cross-validate
+
+
+def test_cross_validate_writes_what_the_tools_write_bit_for_bit(folder: Path) -> None:
+    found = json.loads(
+        run(
+            *("cross-validate", "in.h5ad", *VALIDATE, "-o", "out.h5ad", "--json"),
+            *("--mislabeled", "doubtful.csv", "--max-own", 0.4, "--n-repeats", 2),
+        ).stdout
+    )
+
+    adata = ad.read_h5ad("in.h5ad")
+    model = ce.CentroidEncoder(max_epochs=3)
+    ce.tl.cross_validate(
+        *(adata, "cell_type"),
+        model=model,
+        n_folds=2,
+        n_repeats=2,
+        n_permutations=2,
+        progress=False,
+    )
+    assert as_written(ad.read_h5ad("out.h5ad")) == as_written(adata)
+    expected = ce.tl.mislabeled(adata, max_own=0.4)
+    table = pd.read_csv("doubtful.csv", index_col="cell")
+    assert list(table.index) == list(expected.index)
+    assert list(table) == ["label", "predicted", "confidence", "own"]
+
+    assert list(found) == [
+        *("command", "version", "input", "output", "mislabeled", "n_mislabeled", "key", "n_obs"),
+        *("params", "classes", "quality", "errors", "per_class", "confusion", "permutation"),
+        "warnings",
+    ]
+    stored = adata.uns["ce_cv"]
+    assert found["n_mislabeled"] == len(expected)
+    assert found["quality"] == stored["quality"]
+    assert found["errors"] == stored["errors"].to_dict("records")
+    assert found["confusion"] == stored["confusion"].tolist()
+    assert found["permutation"]["p_value"] == stored["permutation"]["p_value"]
+    assert len(found["permutation"]["errors"]) == 2
+
+
+def test_what_cross_validate_says(folder: Path, cells: ad.AnnData) -> None:
+    cells.obs["donor"] = pd.Categorical(names("donor", 6) * 20)
+    cells.write_h5ad("in.h5ad")
+    result = run("cross-validate", "in.h5ad", *VALIDATE, "-o", "out.h5ad")
+    assert re.search(r"Cross-validated 5-NN error \d+\.\d ± \d+\.\d % \(2 folds", result.stdout)
+    assert "p = " in result.stdout
+    assert "points on average" in result.stdout
+    assert "Cells that look mislabelled: " in result.stdout
+    # In the words of those who type options.
+    assert "pass --group-key donor" in result.stdout
+    assert "pass --group-key donor" in result.stderr
+
+    found = json.loads(
+        run(
+            "cross-validate", "in.h5ad", *FIT, "-o", "o.h5ad", "--group-key", "donor", "--json"
+        ).stdout
+    )
+    assert found["params"]["n_folds"] == 5
+    assert found["permutation"] is found["mislabeled"] is None
+
+
+# ingest
+
+
+@pytest.mark.parametrize("reference", ["map.h5ad", "map.safetensors"])
+def test_ingest_writes_what_the_tool_writes_bit_for_bit(reference: str, folder: Path) -> None:
+    run("fit", "in.h5ad", *FIT, "-o", "map.h5ad", "--model-out", "map.safetensors")
+    options = {"min_confidence": 0.4, "max_novelty": 0.9}
+
+    result = run(
+        *("ingest", "in.h5ad", "--reference", reference, "-o", "out.h5ad", "--json"),
+        *("--min-confidence", 0.4, "--max-novelty", 0.9),
+    )
+
+    adata = ad.read_h5ad("in.h5ad")
+    ce.tl.ingest(adata, reference, progress=False, **options)
+    assert as_written(ad.read_h5ad("out.h5ad")) == as_written(adata)
+    found = json.loads(result.stdout)
+    assert list(found) == [
+        *("command", "version", "input", "reference", "output", "key", "n_obs", "params"),
+        *("classes", "labels", "n_unassigned", "mean_confidence", "median_novelty", "warnings"),
+    ]
+    assert (found["input"], found["reference"]) == ("in.h5ad", reference)
+    counts = adata.obs["ce_label"].value_counts()
+    assert found["n_unassigned"] == counts["unassigned"]
+    assert found["labels"] == counts.drop("unassigned").reindex(found["classes"]).to_dict()
+    assert found["params"]["ingested_from"] == reference
+    assert "ingesting 120 cells" in result.stderr
+
+
+def test_what_ingest_says(folder: Path) -> None:
+    run("fit", "in.h5ad", *FIT, "-o", "map.h5ad", "--key-added", "mine")
+    place = ("ingest", "in.h5ad", "--reference", "map.h5ad", "--key", "mine", "-o", "out.h5ad")
+
+    lines = run(*place, "--key-added", "other").stdout.splitlines()
+    assert lines[0] == "120 of 120 cells are assigned to a class."
+    assert re.match(r"Classes: type \d \d+, ", lines[1])
+    assert re.match(r"Mean confidence \d+\.\d %\.", lines[2])
+    assert lines[3].startswith("Median novelty 0.")
+    assert lines[4] == "Wrote out.h5ad"
+    assert list(ad.read_h5ad("out.h5ad").obsm) == ["other"]
+
+    lines = run(*place, "--min-confidence", 1).stdout.splitlines()
+    assert lines[0] == "0 of 120 cells are assigned to a class."
+    assert lines[1].startswith("Mean confidence")
+
+
+def test_what_ingest_cannot_use(folder: Path, cells: ad.AnnData) -> None:
+    run("fit", "in.h5ad", *FIT, "-o", "map.h5ad")
+    cells[:, 1:].write_h5ad("less.h5ad")
+    place = ("ingest", "less.h5ad", "-o", "out.h5ad", "--reference")
+    before = contents(folder)
+
+    said = failure(*place, "map.h5ad")
+    assert said.startswith("X lacks 1 of the 8 features that the map looks at: 'gene0'")
+    assert "Pass --missing mean to put" in said
+    said = failure(*place, "map.h5ad", "--missing", "mean", "--max-missing", 0.1)
+    assert said.endswith("That is more than --max-missing 0.1")
+    assert "run centroid-encoder fit first" in failure(*place, "in.h5ad")
+    said = failure(*place[:2], "-o", "map.h5ad", "--reference", "map.h5ad", status=2)
+    assert said.startswith("map.h5ad is an input")
+    assert contents(folder) == before
+
+    result = run(*place, "map.h5ad", "--missing", "mean", "-q")
+    assert result.stderr.startswith("Warning: X lacks 1 of the 8 features")
+
+
+# plot
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_every_figure_is_drawn(figure: str, results: Path, tmp_path: Path) -> None:
+    before = results.read_bytes()
+    output = tmp_path / "figure.png"
+    name = figure.replace("_", "-")
+    result = run("plot", name, results, "-o", output, "--dpi", 40, "--json")
+    assert json.loads(result.stdout) == {
+        "command": "plot",
+        "version": ce.__version__,
+        "figure": name,
+        "input": str(results),
+        "output": str(output),
+        "warnings": [],
+    }
+    assert output.read_bytes().startswith(b"\x89PNG")
+    assert os.listdir(tmp_path) == ["figure.png"]
+    assert results.read_bytes() == before
+
+
+@pytest.mark.parametrize(("suffix", "start"), [("pdf", b"%PDF"), ("SVG", b"<?xml")])
+def test_the_name_says_the_format(suffix: str, start: bytes, results: Path, tmp_path: Path) -> None:
+    output = tmp_path / f"figure.{suffix}"
+    result = run("plot", "voronoi", results, "-o", output, "--regions", "none", "--split", "test")
+    assert result.stdout == f"Wrote {output}\n"
+    assert output.read_bytes().startswith(start)
+
+
+def test_a_figure_is_an_option_of_its_own(results: Path, tmp_path: Path) -> None:
+    output = tmp_path / "figure.png"
+    run("plot", "confusion", results, "-o", output, "--counts", "--order", "category")
+    assert failure("plot", "history", results, "-o", output, "--counts", status=2)
+
+
+def test_from_cells_to_figure(folder: Path, pbmc: ad.AnnData) -> None:
+    """Real cells, and labels with a slash and a plus."""
+    pbmc.write_h5ad("in.h5ad")
+    labels = ("--label-key", "bulk_labels", "--max-epochs", 2)
+    run("fit", "in.h5ad", *labels, "-o", "map.h5ad")
+    run("cross-validate", "map.h5ad", *labels, "-o", "map.h5ad", "--overwrite", "--n-folds", 2)
+    run("plot", "reliability", "map.h5ad", "-o", "page.pdf")
+    run("ingest", "in.h5ad", "--reference", "map.h5ad", "-o", "placed.h5ad")
+    run("plot", "voronoi", "placed.h5ad", "-o", "placed.png")
+    assert sorted(contents(folder)) == [
+        *("in.h5ad", "map.h5ad", "page.pdf", "placed.h5ad", "placed.png"),
+    ]
+
+
+# What is wrong
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["nowhere.h5ad", "-o", "out.h5ad"], "'nowhere.h5ad' does not exist"),
+        ([".", "-o", "out.h5ad"], "is a directory"),
+        (["in.h5ad"], "Missing option '-o'"),
+        (["in.h5ad", "-o", "out.txt"], "the name must end in .h5ad; got 'out.txt'"),
+        (["in.h5ad", "-o", "nowhere/out.h5ad"], "there is no folder nowhere"),
+        (["in.h5ad", "-o", "in.h5ad"], "in.h5ad is an input; name another file, or pass --overw"),
+        (["in.h5ad", "-o", "link.h5ad"], "link.h5ad is an input"),
+        (["in.h5ad", "-o", "out.h5ad", "--model-out", "m.pt"], "must end in .safetensors"),
+        (["in.h5ad", "-o", "out.h5ad", "--missing", "ignore"], "'ignore' is not one of"),
+        (["in.h5ad", "-o", "out.h5ad", "--test-size", "1"], "is not in the range"),
+    ],
+)
+def test_a_command_that_is_wrong(options: list[str], said: str, folder: Path) -> None:
+    (folder / "link.h5ad").symlink_to("in.h5ad")
+    before = contents(folder)
+    assert said in failure("fit", *options, *FIT, status=2)
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "said"),
+    [
+        (None, ["--label-key", "cel_type"], "no column 'cel_type'; did you mean 'cell_type'?"),
+        (None, ["--layer", "counts"], "layers has no 'counts'; there are none"),
+        (None, ["--device", "toaster"], "device 'toaster' is not available here"),
+        (None, ["--key-added", "a/b"], "--key-added must not hold '/'"),
+        ("nan", [], "Pass --missing drop to leave these cells out or --missing mean to put"),
+        ("truncated", [], "in.h5ad cannot be read: it is damaged, incomplete, or no .h5ad file ("),
+        ("text", [], "in.h5ad cannot be read: it is damaged, incomplete, or no .h5ad file ("),
+    ],
+)
+def test_data_that_cannot_be_used(
+    change: str | None, options: list[str], said: str, folder: Path, cells: ad.AnnData
+) -> None:
+    path = folder / "in.h5ad"
+    if change == "nan":
+        cells.X[3, 4] = np.nan
+        cells.write_h5ad(path)
+    elif change == "truncated":
+        path.write_bytes(path.read_bytes()[:5000])
+    elif change == "text":
+        path.write_text("cells")
+    before = contents(folder)
+
+    line = failure("fit", path, *FIT, "-o", "out.h5ad", "--json", *options)
+
+    assert said in line
+    assert "\n" not in line
+    assert not line.startswith(('"', "'"))
+    assert contents(folder) == before
+
+
+def test_what_a_figure_lacks_is_said_as_a_command(folder: Path, results: Path) -> None:
+    said = failure("plot", "voronoi", "in.h5ad", "-o", "figure.png")
+    assert said == "no result 'ce'; run centroid-encoder fit first"
+    said = failure("plot", "history", results, "-o", "figure.png", "--key", "mine")
+    assert said.startswith("no result 'mine'")
+    assert list(contents(folder)) == ["in.h5ad"]
+
+
+def test_where_nothing_may_be_written_is_said_before_the_work(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(dir: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(dir))
+
+    monkeypatch.setattr("tempfile.TemporaryFile", refuse)
+    said = failure("fit", "in.h5ad", *FIT, "-o", "out.h5ad", status=2)
+    assert said.endswith("may not be written to; choose another folder")
+
+
+@pytest.mark.parametrize("step", ["shutil.copyfile", "os.replace", "os.fsync"])
+def test_a_full_disk_leaves_the_old_files_and_no_litter(
+    step: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--model-out", "m.safetensors")
+    before = contents(folder)
+
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(step, fail)
+    said = failure(
+        *("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--model-out", "m.safetensors"),
+        *("--random-state", 1),
+    )
+    monkeypatch.undo()
+    assert "No space left on device" in said
+    assert contents(folder) == before
+
+
+def test_an_input_is_replaced_if_that_is_meant(folder: Path) -> None:
+    run("fit", "in.h5ad", *FIT, "-o", "in.h5ad", "--overwrite")
+    assert "X_ce" in ad.read_h5ad("in.h5ad").obsm
+    # Any other file is replaced as well.
+    Path("out.h5ad").touch()
+    run("fit", "in.h5ad", *FIT, "-o", "out.h5ad")
+    assert sorted(contents(folder)) == ["in.h5ad", "out.h5ad"]
+
+
+def test_a_bug_keeps_its_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*args: Any, **kwargs: Any) -> None:
+        raise AttributeError("a bug")
+
+    monkeypatch.setattr(
+        import_module("centroid_encoder.tl"), "centroid_encoder", broken, raising=False
+    )
+    with pytest.raises(AttributeError, match="a bug"):
+        CliRunner().invoke(cli, ["fit", "in.h5ad", *FIT, "-o", "out.h5ad"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pass missing='drop'", "pass --missing drop"),
+        ("pass group_key='my donor'", "pass --group-key 'my donor'"),
+        ("(mask_var=None takes all)", "(--no-mask-var takes all)"),
+        ("Train with n_components=2.", "Train with --n-components 2."),
+        ("run ce.tl.ingest again", "run centroid-encoder ingest again"),
+        (
+            "run ce.tl.centroid_encoder(adata, label_key) and\nce.pl.permutation_test",
+            "run centroid-encoder fit and\ncentroid-encoder plot permutation-test",
+        ),
+        (
+            "ce.tl.cross_validate(adata, 'cell (fine)',\nn_permutations=99)",
+            "centroid-encoder cross-validate --label-key 'cell (fine)' --n-permutations 99",
+        ),
+        ("ce.tl.fitted_model(adata)", "ce.tl.fitted_model(adata)"),
+        ("leave out group_key, or obs['group_key']", "leave out --group-key, or obs['group_key']"),
+        ("(n = 12) in obs['layer']", "(n = 12) in obs['layer']"),
+    ],
+)
+def test_python_is_said_as_options(text: str, expected: str) -> None:
+    assert as_options(text) == expected
+
+
+def test_errors_are_one_line() -> None:
+    assert in_words(KeyError("no 'x'")) == "no 'x'"
+    assert in_words(ValueError("one\n  two")) == "one two"
+    assert in_words(MemoryError()) == "MemoryError"
+
+
+# Processes
+
+
+def test_the_script_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    module, _, name = project["scripts"]["centroid-encoder"].partition(":")
+    assert callable(getattr(import_module(module), name))
+
+
+def test_stdout_is_for_the_result_alone(folder: Path) -> None:
+    Path("text.h5ad").write_text("cells")
+    options = ("-o", "out.h5ad", "--json", "--label-key", "cell_type")
+    processes = [
+        process("fit", "in.h5ad", *options, "--max-epochs", 3),
+        process("fit", "text.h5ad", *options),
+        process("fit"),
+    ]
+    said = [one.communicate(timeout=120) for one in processes]
+
+    assert [one.returncode for one in processes] == [0, 1, 2], said
+    assert json.loads(said[0][0])["command"] == "fit"
+    assert "3/3" in said[0][1]
+    assert said[1][0] == said[2][0] == ""
+    assert re.fullmatch("Error: text.h5ad cannot be read: .*\n", said[1][1])
+    assert said[2][1].startswith("Usage: centroid-encoder fit [OPTIONS] IN")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other signals")
+def test_an_interrupted_training_leaves_nothing(folder: Path) -> None:
+    before = contents(folder)
+    working = process(
+        *("fit", "in.h5ad", "--label-key", "cell_type", "--max-epochs", 10**6, "-o", "out.h5ad"),
+        # Where the tests run in the background, it may be ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert working.stderr is not None
+    try:
+        # The first epochs: text without an end of line.
+        seen = ""
+        while "epoch/s, loss" not in seen:
+            read = working.stderr.read(1)
+            assert read, seen
+            seen += read
+        working.send_signal(signal.SIGINT)
+        out, err = working.communicate(timeout=60)
+    finally:
+        working.kill()
+    assert working.returncode == 130
+    assert out == ""
+    assert err.endswith("\nInterrupted\n")
+    assert "Traceback" not in err
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("step", ["os.fsync", "h5py.File"])
+def test_an_interruption_while_files_are_written_leaves_the_old_ones(
+    number: signal.Signals,
+    status: int,
+    step: str,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    run("cross-validate", "in.h5ad", *VALIDATE, "-o", "out.h5ad", "--mislabeled", "table.csv")
+    before = contents(folder)
+    handlers = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM)}
+    for one in handlers:
+        signal.signal(one, signal.SIG_DFL)
+    options = (*VALIDATE, "-o", "out.h5ad", "--mislabeled", "table.csv", "--n-repeats", "2", "-q")
+    monkeypatch.setattr("sys.argv", ["centroid-encoder", "cross-validate", "in.h5ad", *options])
+    monkeypatch.setenv("TQDM_MININTERVAL", "1")
+    original = pydoc.locate(step)
+    assert callable(original)
+
+    def interrupted(target: int | Path, *arguments: Any) -> Any:
+        if isinstance(target, int) or Path(target).name.startswith(".out.h5ad."):
+            signal.raise_signal(number)
+        return original(target, *arguments)
+
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(step, interrupted)
+            with pytest.raises(SystemExit) as end:
+                main()
+    finally:
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
+    assert end.value.code == status
+    assert capsys.readouterr() == ("", "Interrupted\n")
+    assert contents(folder) == before
