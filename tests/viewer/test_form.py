@@ -230,3 +230,24 @@ def test_labels_among_the_features_are_not_learned_from(form: TrainingForm):
     table.adata.obs["cluster"] = pd.Categorical(["a", "b"] * 6)
     form.set_adata(table.adata, "cluster")
     assert "mask_var" not in form.parameters()
+
+
+def test_a_check_has_knobs_of_its_own(form: TrainingForm, table: AnnData):
+    form.set_adata(table)
+    assert form.check_parameters() == {}
+    form.test_size.value = 0.5
+    form.group_key.value = "donor"
+    form.n_folds.value = 3
+    form.n_permutations.value = 19
+    assert form.check_parameters() == {"group_key": "donor", "n_folds": 3, "n_permutations": 19}
+    assert form.parameters() == {"group_key": "donor", "test_size": 0.5}
+
+
+@pytest.mark.parametrize("name", ["donor", "the donor's", 'a "donor"', "a donor"])
+def test_advice_for_python_is_given_in_the_words_of_the_form(form: TrainingForm, name: str):
+    advice = f"larger: pass group_key={name!r}. Fewer: pass n_folds=2, or less."
+    assert form.where(advice) == (
+        "larger: choose it under Advanced ▸ Hold out whole. Fewer: choose it under Advanced ▸ "
+        "Folds, or less."
+    )
+    assert form.where("nothing to pass on") == "nothing to pass on"

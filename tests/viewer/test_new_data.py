@@ -303,6 +303,7 @@ def test_nothing_to_map(
          "Features."),
         ("nan", "X has 1 NaN and 0 infinite values in 1 of 150 cells; the first is 'gene2' of "
          "cell 'new3'. Choose under Missing."),
+        ("novelty", "This map does not know what is usual: leave novelty at 1, or train it anew."),
         ("own", "other: AnnData has a map of its own in uns['ce'], which this would replace: "
          "choose another name under Store as."),
     ],
@@ -311,6 +312,7 @@ def test_nothing_to_map(
 def test_errors_say_where_they_can_be_mended(
     widget: CentroidEncoderWidget,
     send: Do,
+    cells: AnnData,
     others: AnnData,
     unchanged: Any,
     case: str,
@@ -323,6 +325,14 @@ def test_errors_say_where_they_can_be_mended(
         others.X = np.random.default_rng(0).poisson(30, others.shape).astype(np.float32)
     elif case == "nan":
         others.X[3, 2] = np.nan
+    elif case == "novelty":
+        few = cells[:9].copy()
+        ce.tl.centroid_encoder(
+            few, "cell_type", model=ce.CentroidEncoder(max_epochs=1), progress=False
+        )
+        widget.show_table(few, name="few")
+        panel.choose(next(t for t in widget.data.found if t.adata is others))
+        panel.max_novelty.value = 0.5
     else:
         others.obs["kind"] = pd.Categorical(list("abc") * 50)
         model = ce.CentroidEncoder(max_epochs=1)

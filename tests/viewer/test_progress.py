@@ -93,6 +93,19 @@ def test_stage_epoch_loss_and_error(row: Row) -> None:
     assert row.text == "cells, phenotype: counting errors"
 
 
+def test_what_cannot_be_stopped_can_be_cancelled(row: Row) -> None:
+    row.row.begin("cells, phenotype", stoppable=False)
+    assert row.stop.isHidden()
+    assert not row.cancel.isHidden()
+    row.row.report(report(stage="fold 2 of 5", epoch=3))
+    assert not row.row.can_stop
+    assert row.text == "cells, phenotype: fold 2 of 5, epoch 3 of 40"
+    row.row.begin("cells, phenotype")
+    assert not row.stop.isHidden()
+    row.row.report(report())
+    assert row.row.can_stop
+
+
 def test_the_time_left_counts_training_only(row: Row) -> None:
     row.row.begin("cells")
     time.sleep(0.3)  # reading

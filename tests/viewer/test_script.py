@@ -18,6 +18,7 @@ from hypothesis import given
 
 import centroid_encoder as ce
 from centroid_encoder.tl._run import Run
+from centroid_encoder.viewer._keep import Recipe
 from centroid_encoder.viewer._relabel import Relabeling
 from centroid_encoder.viewer._save import save_h5ad
 from centroid_encoder.viewer._script import as_python
@@ -232,6 +233,39 @@ def test_a_training_stopped_by_hand_is_said_to_differ() -> None:
     assert "# The training in napari was stopped by hand after epoch 12." in script
     assert "differs" in script
     assert "bit for bit" not in script
+
+
+def test_a_check_follows_the_training() -> None:
+    check = Recipe("kind", {"n_folds": 3, "n_permutations": 0, "group_key": "donor"})
+    script = as_python(in_file(Path("x.h5ad")), "type", {"test_size": 0.3}, check=check)
+    assert (
+        'ce.tl.centroid_encoder(adata, "type", test_size=0.3)\n'
+        'ce.tl.cross_validate(adata, "kind", n_folds=3, group_key="donor")\n'
+    ) in script
+    check = Recipe("kind", {"key_added": "k"}, relabeled=True, from_file=True)
+    alone = as_python(in_file(Path("x.h5ad")), "kind", None, check=check)
+    assert set(calls(alone)) == {"ad.read_h5ad", "ce.tl.cross_validate", "adata.write_h5ad"}
+    assert "gives the same numbers, bit for bit" in alone
+    assert '# obs["kind"] holds labels corrected by hand' in alone
+    assert "# The table does not say which model was checked" in alone
+    assert 'adata.write_h5ad("x_k.h5ad")' in alone
+    both = as_python(in_file(Path("x.h5ad")), "type", {}, relabeled="type", check=check)
+    assert both.count("holds labels corrected by hand") == 2
+
+
+@pytest.mark.parametrize(
+    ("mapped_by", "file"), [(str(Path("a") / "b.h5ad"), str(Path("a") / "b.h5ad")),
+                            ("nuclei: AnnData", "map.h5ad")],
+)  # fmt: skip
+def test_cells_that_were_mapped_are_not_trained_on(mapped_by: str, file: str) -> None:
+    arguments = {"key": "ce", "key_added": "mine", "max_novelty": 0.9, "min_confidence": 0.0}
+    script = as_python(in_file(Path("x.h5ad")), "kind", arguments, mapped_by=mapped_by)
+    found = calls(script)
+    assert "ce.tl.centroid_encoder" not in found
+    assert ast.literal_eval(found["ce.tl.ingest"].args[1]) == file
+    assert arguments_of(found["ce.tl.ingest"]) == {"key_added": "mine", "max_novelty": 0.9}
+    assert arguments_of(found["ce.pl.voronoi"]) == {"key": "mine"}
+    assert "has to be\n# saved in napari with its map" in script
 
 
 def test_a_spatialdata_table_is_read_from_its_store() -> None:

@@ -17,6 +17,7 @@ from superqt.utils import WorkerBase
 
 import centroid_encoder as ce
 from centroid_encoder.core.training import Report, StoppedTooEarly
+from centroid_encoder.tl._cross_validation import CrossValidation
 from centroid_encoder.tl._run import Run
 from centroid_encoder.viewer import _training
 from centroid_encoder.viewer._training import SNAPSHOT_INTERVAL, Training
@@ -226,6 +227,35 @@ def test_stop_before_the_first_epoch_leaves_nothing(
             assert (what, type(error)) == ("failed", StoppedTooEarly)
             with pytest.raises(RuntimeError, match="nothing to write"):
                 training.run.write(cells)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_check_is_all_or_nothing(
+    cells: ad.AnnData, unchanged: Unchanged, qtbot: Any, stopped: bool
+) -> None:
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=ENDLESS if stopped else 4)
+    run = CrossValidation(cells, "cell_type", n_folds=2, model=model)
+    with unchanged(cells):
+        training = Training(run)
+        ear = Ear(training)
+        training.start()
+        if stopped:
+            qtbot.waitUntil(lambda: bool(ear.reports))
+            training.stop()
+        qtbot.waitUntil(lambda: bool(ear.end))
+        wait_for_thread()
+        hear()
+    assert not ear.embeddings
+    ((what, error),) = ear.end
+    if stopped:
+        assert (what, type(error)) == ("failed", StoppedTooEarly)
+        return
+    assert what == "finished"
+    assert ear.reports[-1].step == ear.reports[-1].n_steps == 8
+    expected = cells.copy()
+    ce.tl.cross_validate(expected, "cell_type", n_folds=2, model=model, progress=False)
+    run.write(cells)
+    assert cells.obs.equals(expected.obs)
 
 
 # -- cancel --------------------------------------------------------------------------------------

@@ -66,6 +66,8 @@ class MisplacedTable(QWidget):
         self.view.setMinimumHeight(5 * ROW)
         header = self.view.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
+        # In bold, the longer names would be cut off.
+        header.setHighlightSections(False)
         self.view.selectionModel().selectionChanged.connect(self._on_selection)
         self.source_buttons = {source: QRadioButton(source.name) for source in SOURCES}
         sources = QHBoxLayout()

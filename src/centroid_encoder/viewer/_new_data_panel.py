@@ -260,6 +260,8 @@ class NewDataPanel(QWidget):
         """Say in the words of the fields where an error can be mended."""
         error = re.sub(r"for key_added\.$", "under Store as.", error)
         error = re.sub(r", or name the layer where that is\.$", ", or choose Features.", error)
+        if error.startswith("max_novelty needs"):
+            return "This map does not know what is usual: leave novelty at 1, or train it anew."
         fault, advice, more = error.partition(" Pass missing='mean'")
         if advice:
             also = " and allow more of them" if "max_missing" in more else ""
