@@ -24,8 +24,9 @@ demo: screen  ## Train on real cells and open napari on them; write demo/
 	@$(BIN)/python examples/demo.py
 	@$(XVFB) $(BIN)/python examples/tissue.py $(if $(HEADLESS),--screenshot demo/napari.png)
 
+# Two workers share the cores; threads of their own would stand in each other's way.
 test: screen  ## Run the tests; make test ARGS="-k voronoi" picks some
-	@$(XVFB) $(BIN)/python -m pytest -n 2 $(ARGS)
+	@OMP_NUM_THREADS=1 $(XVFB) $(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(ENV)  ## Check style, types and that imports run one way
 	$(BIN)/ruff check

@@ -160,6 +160,9 @@ BAD = [
         {"mask_var": np.ones(7, dtype=bool)}),
     Bad("mask selects nothing", column("var", "highly_variable", False), ValueError,
         ("var['highly_variable'] selects none of the 8",)),
+    Bad("labels where results are written", column("obs", "ce_label", lambda a: a.obs["cell_type"]),
+        ValueError, ("obs['ce_label'] would be replaced by what comes of it", "key_added"),
+        {"label_key": "ce_label"}),
     # The split.
     Bad("test_size of a number of cells", same, ValueError,
         ("test_size must be a share in [0, 1)", "got 20"), {"test_size": 20}),
@@ -196,8 +199,8 @@ BAD = [
 
 
 TRAININGS = [ce.tl.centroid_encoder, ce.tl.cross_validate]
-# What is said of the hold-out, of which a cross-validation has none.
-OF_THE_SPLIT = ("test_size", "each class in a group")
+# What is said of the hold-out and of the label, of which a cross-validation writes none.
+OF_THE_SPLIT = ("test_size", "each class in a group", "labels where results")
 CASES = [
     (function, case)
     for function in TRAININGS

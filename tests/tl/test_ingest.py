@@ -263,11 +263,16 @@ class TestValues:
         ingest(new, known)
         assert "most cells are unlike anything in training (novelty above 0.99 in" in caplog.text
 
-    def test_gaps(self, known, new, ingest, unchanged):
+    def test_gaps(self, known, new, ingest, unchanged, monkeypatch):
         new.X[[3, 50], 2] = np.nan, np.inf
         with unchanged(new), pytest.raises(ValueError, match="1 NaN and 1 infinite") as caught:
             ingest(new, known)
-        assert "the first is 'gene2' of cell 'new3'" in str(caught.value)
+        assert "the first is 'gene2' of cell 'new3'. Pass missing='mean'" in str(caught.value)
+        monkeypatch.setattr(_ingest, "CHUNK", 10)
+        new.X[3, 2] = 0
+        with pytest.raises(ValueError, match=r"X \(cells 50 to 59\) has 0 NaN and 1 infinite"):
+            ingest(new, known)
+        new.X[3, 2] = np.nan
         filled = new.copy()
         filled.X[[3, 50], 2] = known.X[(known.obs["ce_split"] == "train").to_numpy(), 2].mean()
         before = new.X.copy()

@@ -82,6 +82,8 @@ class CrossValidation(Task):
     or permutations add to the same ones.
     """
 
+    WRITES = ("cv_label",)
+
     def __init__(
         self,
         adata: AnnData,

@@ -398,13 +398,25 @@ def _embed(
                 _check_counts(model, x, where)
             x = _arranged(x, columns, model, missing)
             if missing == "error":
-                raise_not_finite(x, where, obs_names[part], names)
+                chunk = "" if part == slice(0, n) else f" (cells {start:,} to {part.stop - 1:,})"
+                _refuse_gaps(x, where + chunk, obs_names[part], names)
             embedding[part] = model.transform(x)
             predicted[part], confidence[part] = decisions(model, embedding[part])
             if model.knows_novelty:
                 novelty[part] = model.novelty(x)
             bar.update(part.stop - start)
     return Embedded(embedding, order[predicted], confidence, novelty)
+
+
+def _refuse_gaps(
+    x: Matrix, where: str, obs_names: pd.Index, names: NDArray[np.object_] | None
+) -> None:
+    try:
+        raise_not_finite(x, where, obs_names, names)
+    except ValueError as error:
+        raise ValueError(
+            f"{error}. Pass missing='mean' to put the mean of the training cells in their place"
+        ) from None
 
 
 def _check_counts(model: CentroidEncoder, x: Matrix, where: str) -> None:

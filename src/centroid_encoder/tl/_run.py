@@ -47,6 +47,8 @@ class Run(Task):
         (n_obs,) masks.
     """
 
+    WRITES = ("label", "split")
+
     def __init__(
         self,
         adata: AnnData,

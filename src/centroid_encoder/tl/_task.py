@@ -6,7 +6,7 @@ import logging
 import numbers
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -43,6 +43,9 @@ class Task:
         (n_obs,) mask of the cells that take part: the rows of the matrix that is learned from.
     """
 
+    WRITES: ClassVar[tuple[str, ...]]
+    """Columns ``obs[f"{key}_…"]`` which hold classes, and could be taken for labels."""
+
     def __init__(
         self,
         adata: AnnData,
@@ -63,6 +66,11 @@ class Task:
         self._start = time.perf_counter()
         check_key(key_added)
         self.key = key_added or "ce"
+        if label_key in (f"{self.key}_{name}" for name in self.WRITES):
+            raise ValueError(
+                f"obs[{label_key!r}] would be replaced by what comes of it; choose other labels, "
+                "or another key_added"
+            )
         self._labels = read_labels(adata, label_key, unlabeled_category)
         logger.info("computing centroid-encoder of %r", label_key)
         features = read_features(

@@ -166,13 +166,7 @@ class TrainingPanel(QWidget):
         chosen = parameters()
         warnings = _Warnings()
         logger.addHandler(warnings)
-        written = f"{self.form.key}_cv_label" if what == "check" else f"{self.form.key}_label"
         try:
-            if label_key == written:
-                raise ValueError(
-                    f"obs[{label_key!r}] would be replaced by what comes of it; choose other "
-                    "labels, or another key_added"
-                )
             run = job(table.adata, label_key, **chosen)
         except Exception as error:
             self.say_error(error)
