@@ -14,6 +14,7 @@ from centroid_encoder.core.training import Report
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._input import Missing
 from centroid_encoder.tl._run import Run
+from centroid_encoder.tl._task import check_writable
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -141,11 +142,7 @@ def centroid_encoder(
     >>> adata.obsm["X_ce"].shape
     (700, 2)
     """
-    if adata.is_view and adata.isbacked and not copy:
-        raise ValueError(
-            "adata is a view of a file on disk, which cannot take results; pass "
-            "adata.to_memory(), or copy=True for a copy in memory"
-        )
+    check_writable(adata, copy=copy)
     run = Run(
         adata,
         label_key,

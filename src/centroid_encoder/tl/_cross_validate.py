@@ -13,6 +13,7 @@ from centroid_encoder.core.training import Report
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cross_validation import CrossValidation
 from centroid_encoder.tl._input import Missing
+from centroid_encoder.tl._task import check_writable
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -132,11 +133,7 @@ def cross_validate(
     >>> adata.uns["ce_cv"]["quality"]["knn_error"] < 0.3
     True
     """
-    if adata.is_view and adata.isbacked and not copy:
-        raise ValueError(
-            "adata is a view of a file on disk, which cannot take results; pass "
-            "adata.to_memory(), or copy=True for a copy in memory"
-        )
+    check_writable(adata, copy=copy)
     run = CrossValidation(
         adata,
         label_key,

@@ -7,32 +7,28 @@ import json
 import logging
 import numbers
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils.validation import check_is_fitted
 from tqdm.auto import tqdm
 
 from centroid_encoder.core.batches import looks_like_counts
-from centroid_encoder.estimator import CentroidEncoder, load
-from centroid_encoder.tl._fitted_model import fitted_model
+from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tl._features import Columns, MissingFeatures, match_features
 from centroid_encoder.tl._input import in_memory, raise_not_finite, read_matrix
-from centroid_encoder.tl._result import QUERY, UNASSIGNED, label_categories
+from centroid_encoder.tl._reference import Reference, read_reference
+from centroid_encoder.tl._result import QUERY, UNASSIGNED
 from centroid_encoder.tl._run import decisions
-from centroid_encoder.tl._task import check_key, listed, write_results
+from centroid_encoder.tl._task import check_key, check_writable, write_results
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
     from centroid_encoder.core.batches import Matrix
-
-MissingFeatures = Literal["error", "mean"]
 
 CHUNK = 4096
 """Cells that go through at once, at most."""
@@ -158,14 +154,10 @@ def ingest(
         if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
             raise ValueError(f"{name} must be a number in [0, 1]; got {share!r}")
     check_key(key_added)
-    if adata.is_view and adata.isbacked and not copy:
-        raise ValueError(
-            "adata is a view of a file on disk, which cannot take results; pass "
-            "adata.to_memory(), or copy=True for a copy in memory"
-        )
+    check_writable(adata, copy=copy)
     if not adata.n_obs:
         raise ValueError("adata has no cells")
-    known = _read(reference, key, device)
+    known = read_reference(reference, key, device)
     if max_novelty < 1 and not known.model.knows_novelty:
         raise ValueError(
             "max_novelty needs a map that has learned what is usual: train it with "
@@ -174,10 +166,10 @@ def ingest(
     logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
     X, where, names = read_matrix(
         adata,
-        use_rep=use_rep or (None if layer else _of_reference(known, "use_rep")),
-        layer=layer or (None if use_rep else _of_reference(known, "layer")),
+        use_rep=use_rep or (None if layer else known.setting("use_rep")),
+        layer=layer or (None if use_rep else known.setting("layer")),
     )
-    columns = _match(known.model, X.shape[1], names, where, missing, float(max_missing))
+    columns = match_features(known.model, X.shape[1], names, where, missing, float(max_missing))
     found = _embed(known, columns, X, where, adata.obs_names, missing, progress=progress)
     n_novel = int((found.novelty > 0.99).sum())
     if n_novel > adata.n_obs / 2:
@@ -196,30 +188,6 @@ def ingest(
 
 
 @dataclass(frozen=True)
-class Reference:
-    """A map and what is known of the cells it was trained on."""
-
-    model: CentroidEncoder
-    origin: str
-    classes: pd.Index
-    """Classes in the order in which they are stored."""
-    params: Mapping[str, Any]
-    """What `centroid_encoder` was called with; empty for a map alone."""
-    colors: list[str] | None = None
-    """A colour for each class."""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Where in the query the map's features are."""
-
-    index: NDArray[np.intp] | None
-    """(d,) columns, −1 for a feature that is missing; None: all of them, in their order."""
-    n_missing: int
-    """Features that the map looks at and the query lacks."""
-
-
-@dataclass(frozen=True)
 class Embedded:
     """What the map says of the query's cells."""
 
@@ -231,142 +199,6 @@ class Embedded:
     """(n,)."""
     novelty: NDArray[np.float32]
     """(n,)."""
-
-
-def _read(
-    reference: AnnData | CentroidEncoder | str | os.PathLike[str], key: str, device: str | None
-) -> Reference:
-    from anndata import AnnData, read_h5ad
-
-    if isinstance(reference, AnnData):
-        return _carried(reference, key, device, "an AnnData")
-    if isinstance(reference, CentroidEncoder):
-        return _alone(reference, "a CentroidEncoder")
-    if not isinstance(reference, str | os.PathLike):
-        raise TypeError(
-            "reference must be an AnnData with a map, a CentroidEncoder or a path; got "
-            f"{type(reference).__name__}"
-        )
-    path = Path(reference)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {str(path)!r}")
-    if path.suffix.lower() != ".h5ad":
-        return _alone(load(path, device=device or "auto"), path.name)
-    # Of a file with a million cells only the map is wanted.
-    try:
-        opened = read_h5ad(path, backed="r")
-    except OSError as error:
-        raise ValueError(f"{path.name} is not a readable .h5ad file: {error}") from error
-    try:
-        return _carried(opened, key, device, path.name)
-    finally:
-        opened.file.close()
-
-
-def _carried(adata: AnnData, key: str, device: str | None, origin: str) -> Reference:
-    model = fitted_model(adata, key, device=device or "auto")
-    stored = adata.uns[key]
-    params, classes = stored["params"], pd.Index(np.asarray(stored["classes"]).tolist())
-    label_key = params["label_key"]
-    colors = None
-    if label_key in adata.obs and f"{label_key}_colors" in adata.uns:
-        named = dict(
-            zip(
-                label_categories(adata.obs[label_key]),
-                map(str, adata.uns[f"{label_key}_colors"]),
-                strict=False,
-            )
-        )
-        if set(classes) <= set(named):
-            colors = [named[name] for name in classes]
-    return Reference(model, origin, classes, params, colors)
-
-
-def _of_reference(known: Reference, name: str) -> str | None:
-    # A query that carries the map of another is a reference as well.
-    value = known.params.get(f"reference_{name}", known.params.get(name))
-    return None if value is None else str(value)
-
-
-def _alone(model: CentroidEncoder, origin: str) -> Reference:
-    check_is_fitted(model)
-    return Reference(model, origin, pd.Index(model.classes_.tolist()), {})
-
-
-def _match(
-    model: CentroidEncoder,
-    n_columns: int,
-    names: NDArray[np.object_] | None,
-    where: str,
-    missing: MissingFeatures,
-    max_missing: float,
-) -> Columns:
-    """Find the map's features by name, or say what is missing."""
-    wanted: NDArray[np.object_] | None = getattr(model, "feature_names_in_", None)
-    if wanted is None or names is None:
-        if n_columns != model.n_features_in_:
-            raise ValueError(
-                f"{where} has {n_columns} columns, but the map was trained on "
-                f"{model.n_features_in_}, without names by which to tell them"
-            )
-        if names is not None:
-            logger.warning("the map knows no names: columns of %s are taken in their order", where)
-        return Columns(None, 0)
-    if np.array_equal(names, wanted):
-        return Columns(None, 0)
-    have = pd.Index(names)
-    twice = have[have.duplicated()].intersection(pd.Index(wanted))
-    if len(twice):
-        raise ValueError(
-            f"{where} has {twice[0]!r} more than once; call adata.var_names_make_unique() first"
-        )
-    position = dict(zip(names, range(len(names)), strict=True))
-    index = np.array([position.get(name, -1) for name in wanted])
-    _match_any_case(index, names, wanted)
-
-    looked_at = model.feature_weights_ > 0
-    absent = wanted[(index < 0) & looked_at]
-    n_aside = int((index < 0).sum()) - len(absent)
-    if n_aside:
-        logger.info("    %d features that the map does not look at are missing", n_aside)
-    if not len(absent):
-        return Columns(index, 0)
-    share = len(absent) / looked_at.sum()
-    message = (
-        f"{where} lacks {len(absent)} of the {looked_at.sum()} features that the map looks at: "
-        f"{listed(pd.Index(absent))}"
-    )
-    if (index < 0).all():
-        message += f". It has features like {names[0]!r}: are these names of another kind?"
-    elif missing == "error":
-        message += ". Pass missing='mean' to put the mean of the training cells in their place"
-        if share > max_missing:
-            message += f", and max_missing above {share:.2f}"
-    elif share > max_missing:
-        message += f". That is more than max_missing={max_missing:g}"
-    else:
-        logger.warning("%s; the mean of the training cells takes their place", message)
-        return Columns(index, len(absent))
-    raise ValueError(message)
-
-
-def _match_any_case(
-    index: NDArray[np.intp], names: NDArray[np.object_], wanted: NDArray[np.object_]
-) -> None:
-    """Fill in what is found when case does not count, and is not ambiguous."""
-    taken = set(index.tolist())
-    positions: dict[str, list[int]] = {}
-    for i, name in enumerate(names):
-        if i not in taken:
-            positions.setdefault(str(name).casefold(), []).append(i)
-    found = 0
-    for j in np.flatnonzero(index < 0):
-        candidates = positions.pop(str(wanted[j]).casefold(), [])
-        if len(candidates) == 1:
-            index[j] = candidates[0]
-            found += 1
-    if found:
-        logger.info("    %d features are matched without regard to case", found)
 
 
 def _embed(
@@ -480,7 +312,7 @@ def _write(
     if len(categories) > len(classes):
         params["unlabeled_category"] = UNASSIGNED
     for name in ("label_key", "use_rep", "layer"):
-        if (value := _of_reference(known, name)) is not None:
+        if (value := known.setting(name)) is not None:
             params[f"reference_{name}"] = value
     config, arrays = known.model.to_state()
     centers = np.empty_like(known.model.centers_)

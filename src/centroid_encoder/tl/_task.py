@@ -149,6 +149,15 @@ def check_key(key_added: str | None) -> None:
         raise ValueError(f"key_added must not hold '/', which means nesting on disk: {key_added!r}")
 
 
+def check_writable(adata: AnnData, *, copy: bool) -> None:
+    """Refuse an AnnData that cannot take results."""
+    if adata.is_view and adata.isbacked and not copy:
+        raise ValueError(
+            "adata is a view of a file on disk, which cannot take results; pass "
+            "adata.to_memory(), or copy=True for a copy in memory"
+        )
+
+
 def listed(classes: pd.Index) -> str:
     """Name up to ten classes."""
     names = ", ".join(repr(name) for name in classes[:10])

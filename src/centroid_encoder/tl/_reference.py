@@ -1,0 +1,106 @@
+"""The map that new cells go through, whatever carries it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from centroid_encoder.estimator import CentroidEncoder, load
+from centroid_encoder.tl._fitted_model import fitted_model
+from centroid_encoder.tl._result import label_categories
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A map and what is known of the cells it was trained on."""
+
+    model: CentroidEncoder
+    origin: str
+    classes: pd.Index
+    """Classes in the order in which they are stored."""
+    params: Mapping[str, Any]
+    """What `centroid_encoder` was called with; empty for a map alone."""
+    colors: list[str] | None = None
+    """A colour for each class."""
+
+    def setting(self, name: str) -> str | None:
+        """What `centroid_encoder` was called with; a query that carries a map knows as well."""
+        value = self.params.get(f"reference_{name}", self.params.get(name))
+        return None if value is None else str(value)
+
+
+def read_reference(
+    reference: AnnData | CentroidEncoder | str | os.PathLike[str], key: str, device: str | None
+) -> Reference:
+    """Read a map from what carries it.
+
+    Raises
+    ------
+    TypeError
+        If nothing of that kind carries a map.
+    FileNotFoundError
+        If there is no such file.
+    KeyError
+        If there is no map under that key.
+    ValueError
+        If a file is damaged, or a map not complete or not fitted.
+    """
+    from anndata import AnnData, read_h5ad
+
+    if isinstance(reference, AnnData):
+        return _carried(reference, key, device, "an AnnData")
+    if isinstance(reference, CentroidEncoder):
+        return _alone(reference, "a CentroidEncoder")
+    if not isinstance(reference, str | os.PathLike):
+        raise TypeError(
+            "reference must be an AnnData with a map, a CentroidEncoder or a path; got "
+            f"{type(reference).__name__}"
+        )
+    path = Path(reference)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {str(path)!r}")
+    if path.suffix.lower() != ".h5ad":
+        return _alone(load(path, device=device or "auto"), path.name)
+    # Of a file with a million cells only the map is wanted.
+    try:
+        opened = read_h5ad(path, backed="r")
+    except OSError as error:
+        raise ValueError(f"{path.name} is not a readable .h5ad file: {error}") from error
+    try:
+        return _carried(opened, key, device, path.name)
+    finally:
+        opened.file.close()
+
+
+def _carried(adata: AnnData, key: str, device: str | None, origin: str) -> Reference:
+    model = fitted_model(adata, key, device=device or "auto")
+    stored = adata.uns[key]
+    params, classes = stored["params"], pd.Index(np.asarray(stored["classes"]).tolist())
+    label_key = params["label_key"]
+    colors = None
+    if label_key in adata.obs and f"{label_key}_colors" in adata.uns:
+        named = dict(
+            zip(
+                label_categories(adata.obs[label_key]),
+                map(str, adata.uns[f"{label_key}_colors"]),
+                strict=False,
+            )
+        )
+        if set(classes) <= set(named):
+            colors = [named[name] for name in classes]
+    return Reference(model, origin, classes, params, colors)
+
+
+def _alone(model: CentroidEncoder, origin: str) -> Reference:
+    check_is_fitted(model)
+    return Reference(model, origin, pd.Index(model.classes_.tolist()), {})
