@@ -563,9 +563,10 @@ class CentroidEncoder(
     def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         """How unlike anything seen in training samples are.
 
-        Two things are looked at, in the first 20 principal components of the z-scores of all
-        features: how far away the nearest training samples are, next to how far they are from each
-        other, and how far the nearest class is in units of its own spread.
+        Two things are looked at, in the first 5, 10, 20 and 50 principal components of the
+        z-scores of all features: how far away the nearest training samples are, next to how far
+        they are from each other, and how far the nearest class is in units of its own spread. What
+        counts is where a sample stands out most.
 
         Parameters
         ----------

@@ -39,7 +39,8 @@ def test_quantiles_of_known_kinds_are_uniform(n: int) -> None:
     uniform = (np.arange(4000) + 0.5) / 4000
     # Kolmogorov's distance, next to that of as many known samples.
     assert np.abs(found - uniform).max() < 1.9 / np.sqrt(min(n, 2000))
-    assert (found > 0.95).mean() == pytest.approx(0.05, abs=0.04)
+    # Few samples hardly tell how rare a value is: their own axes and deviations flatter them.
+    assert (found > 0.95).mean() == pytest.approx(0.05, abs=0.08 if n < 100 else 0.02)
 
 
 def test_a_class_that_was_not_there_is_novel() -> None:
@@ -65,7 +66,7 @@ def test_axes_are_those_of_a_pca() -> None:
     X, codes = drawn(500, range(4), 0)
     model, standardizer = fitted(X, codes)
     z = np.clip((X - standardizer.mean) / standardizer.scale, -10, 10)
-    pca = PCA(20, svd_solver="full").fit(z)
+    pca = PCA(30, svd_solver="full").fit(z)
     # As projections: signs are arbitrary.
     assert_allclose(model.axes @ model.axes.T, pca.components_.T @ pca.components_, atol=1e-4)
     assert_allclose(
@@ -75,28 +76,47 @@ def test_axes_are_those_of_a_pca() -> None:
 
 def test_the_two_numbers_are_those_of_the_formulas() -> None:
     X, codes = drawn(300, range(3), 0)
-    around = fitted(X, codes)[0].surroundings
-    reference = around.reference.astype(np.float64)
-    points = np.random.default_rng(1).normal(scale=3, size=(7, reference.shape[1]))
-    neighbors = NearestNeighbors(n_neighbors=10, algorithm="kd_tree").fit(reference)
-    own, _ = neighbors.kneighbors()
-    distance, index = neighbors.kneighbors(points)
-    floor = 0.01 * np.sqrt(np.square(reference).sum(axis=1).mean())
-    near = np.log(distance.mean(axis=1) + floor)
-    near -= 0.5 * np.log(own.mean(axis=1) + floor)[index].mean(axis=1)
-    assert_allclose(around.around(points)[:, 0], near, atol=1e-4)
+    model, _ = fitted(X, codes)
+    points = np.random.default_rng(1).normal(scale=3, size=(7, 30)).astype(np.float32)
+    for around, K in zip(model.surroundings, (5, 10, 20, 30), strict=True):
+        reference = model.reference[:, :K].astype(np.float64)
+        query = points[:, :K].astype(np.float64)
+        neighbors = NearestNeighbors(n_neighbors=10, algorithm="kd_tree").fit(reference)
+        own, _ = neighbors.kneighbors()
+        distance, index = neighbors.kneighbors(query)
+        floor = 0.01 * np.sqrt(np.square(reference).sum(axis=1).mean())
+        near = np.log(distance.mean(axis=1) + floor)
+        near -= 0.5 * np.log(own.mean(axis=1) + floor)[index].mean(axis=1)
+        assert_allclose(around.around(points[:, :K])[:, 0], near, atol=1e-4)
 
-    K = reference.shape[1]
-    common = sum(np.cov(reference[codes == c].T) * ((codes == c).sum() - 1) for c in range(3)) / 297
-    least = np.full(7, np.inf)
-    for c in range(3):
-        inside = reference[codes == c]
-        shrinkage = K / (K + len(inside))
-        covariance = (1 - shrinkage) * np.cov(inside.T) + shrinkage * common
-        covariance = 0.95 * covariance + 0.05 * np.trace(covariance) / K * np.eye(K)
-        away = points - inside.mean(axis=0)
-        least = np.minimum(least, (away * np.linalg.solve(covariance, away.T).T).sum(axis=1))
-    assert_allclose(around.around(points)[:, 1], np.log(least + 0.01 * K), rtol=1e-4)
+        inside = [reference[codes == c] for c in range(3)]
+        common = sum(np.cov(own.T) * (len(own) - 1) for own in inside) / 297
+        least = np.full(7, np.inf)
+        for own in inside:
+            shrinkage = K / (K + len(own))
+            covariance = (1 - shrinkage) * np.cov(own.T) + shrinkage * common
+            covariance = 0.95 * covariance + 0.05 * np.trace(covariance) / K * np.eye(K)
+            away = query - own.mean(axis=0)
+            least = np.minimum(least, (away * np.linalg.solve(covariance, away.T).T).sum(axis=1))
+        assert_allclose(
+            around.around(points[:, :K])[:, 1], np.log(least + 0.01 * K), rtol=1e-4, atol=1e-4
+        )
+
+
+def test_the_score_is_that_of_the_scale_in_which_a_sample_stands_out_most() -> None:
+    X, codes = drawn(300, range(3), 0)
+    model, standardizer = fitted(X, codes)
+    query = drawn(50, range(5), 1)[0]
+    z = np.clip((query - standardizer.mean) / standardizer.scale, -10, 10)
+    points = (z @ model.axes - model.offset).astype(np.float32)
+    scores = [
+        ((around.around(points[:, :K]) - location) / spread).sum(axis=1)
+        for around, K, location, spread in zip(
+            model.surroundings, (5, 10, 20, 30), model.location, model.spread, strict=True
+        )
+    ]
+    expected = [(model.known < score).mean() for score in np.max(scores, axis=0)]
+    assert_allclose(model.quantiles(query, standardizer), expected, atol=1 / 300)
 
 
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
@@ -105,11 +125,11 @@ def test_sparse_is_dense(kind: type) -> None:
     query = drawn(50, range(5), 1)[0]
     dense, standardizer = fitted(X, codes)
     found, _ = fitted(kind(X), codes)
-    assert_allclose(
-        found.quantiles(kind(query), standardizer),
-        dense.quantiles(query, standardizer),
-        atol=2 / 400,
-    )
+    expected = dense.quantiles(query, standardizer)
+    # A map of sparse data may be asked about dense ones: those whose gaps were filled.
+    for asked in (kind(query), query):
+        assert_allclose(found.quantiles(asked, standardizer), expected, atol=2 / 400)
+        assert_allclose(dense.quantiles(asked, standardizer), expected, atol=2 / 400)
 
 
 def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +148,7 @@ def test_the_reference_is_small_and_has_every_class() -> None:
     X = rng.normal(size=(len(codes), 6)) + codes[:, None]
     model, _ = fitted(X, codes)
     assert 1900 < len(model.known) < 2100
-    assert len(model.surroundings.means) == 4
+    assert all(len(around.means) == 4 for around in model.surroundings)
     # Of the small ones twenty, or all there are.
     assert_array_equal(np.bincount(codes[novelty._representatives(codes, rng)])[2:], [20, 5])
     many = np.arange(12_000) % 3000
@@ -159,7 +179,5 @@ def test_the_same_data_give_the_same_bits() -> None:
     X, codes = drawn(700, range(4), 0)
     first, _ = fitted(X, codes)
     second, _ = fitted(X, codes)
-    for one, other in zip(
-        first.to_arrays()[1].values(), second.to_arrays()[1].values(), strict=True
-    ):
+    for one, other in zip(first.to_arrays().values(), second.to_arrays().values(), strict=True):
         assert_array_equal(one, other)

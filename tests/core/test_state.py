@@ -546,8 +546,7 @@ class TestNovelty:
         save(tmp_path / "map.safetensors", *parts)
         back = from_arrays(*load(tmp_path / "map.safetensors"), CPU)
         assert back.novelty is not None
-        _, arrays = back.novelty.to_arrays()
-        for name, array in arrays.items():
+        for name, array in back.novelty.to_arrays().items():
             assert np.array_equal(array, parts[1][f"novelty_{name}"])
 
     @pytest.mark.parametrize(
@@ -556,9 +555,12 @@ class TestNovelty:
             ("axes", lambda a: a[:-1], "has shape"),
             ("known", lambda a: a[::-1], "sorted"),
             ("spread", lambda a: 0 * a, "must be positive"),
-            ("usual", lambda a: a[:-1], "has shape"),
-            ("means", lambda a: a * np.nan, "not finite"),
-            ("whitening", lambda a: a[0], "has shape"),
+            ("known", lambda a: a[:0], "must not be empty"),
+            ("location", lambda a: a[:-1], "has shape"),
+            ("codes", lambda a: a + 0.5, "indices of classes"),
+            ("codes", lambda a: a + N_CLASSES, "indices of classes"),
+            ("codes", lambda a: a[:-1], "has shape"),
+            ("reference", lambda a: a * np.nan, "not finite"),
             ("offset", lambda a: a[:1], "has shape"),
             ("reference", None, "is missing"),
         ],
@@ -573,28 +575,6 @@ class TestNovelty:
             arrays[f"novelty_{name}"] = change(arrays[f"novelty_{name}"])
         with pytest.raises(InvalidStateError, match=words):
             from_arrays(config, arrays, CPU)
-
-    @pytest.mark.parametrize(
-        "novelty",
-        [
-            None,
-            {},
-            {"n_neighbors": 0, "floor": 0.1},
-            {"n_neighbors": 41, "floor": 0.1},
-            {"n_neighbors": 8.0, "floor": 0.1},
-            {"n_neighbors": 8, "floor": 0.0},
-            {"n_neighbors": 8, "floor": float("inf")},
-            {"n_neighbors": 8, "floor": "x"},
-        ],
-    )
-    def test_config_that_does_not_fit(self, parts: tuple[Config, Arrays], novelty: object) -> None:
-        with pytest.raises(InvalidStateError):
-            from_arrays(parts[0] | {"novelty": novelty}, parts[1], CPU)
-
-    def test_arrays_without_a_config_do_not_belong(self, parts: tuple[Config, Arrays]) -> None:
-        config = {name: value for name, value in parts[0].items() if name != "novelty"}
-        with pytest.raises(InvalidStateError, match="does not belong"):
-            from_arrays(config, parts[1], CPU)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
 from sklearn.neighbors import NearestNeighbors
+from sklearn.utils import gen_batches
 
 from centroid_encoder.core.batches import Matrix, Standardizer
 
@@ -25,7 +27,8 @@ N_REFERENCE = 2_000
 """Training samples that are kept, about."""
 N_OF_CLASS = 20
 """Of each class at least that many, where there are as many and classes are few."""
-N_COMPONENTS = 20
+SCALES = (5, 10, 20, 50)
+"""Numbers of principal components: a new class may differ in a few of them, or in many."""
 N_NEIGHBORS = 10
 N_FOLDS = 5
 LOCAL = 0.5
@@ -34,15 +37,17 @@ RIDGE = 0.05
 """Share of the mean variance in each class covariance."""
 FLOOR = 0.01
 """Keeps duplicates from a logarithm of 0."""
-CELLS_AT_ONCE = 2**24
+CELLS_AT_ONCE = 2**23
 """Values of a matrix that are dense at once."""
+ROWS_AT_ONCE = 2**14
+"""Samples whose neighbours are looked for at once."""
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Training samples in their principal components: what there is around a point.
+    """Training samples in some principal components: what there is around a point.
 
     Two numbers are asked of it: the mean distance to the nearest training samples, next to what is
     usual around these; and the distance to the nearest class in units of its own spread.
@@ -60,11 +65,12 @@ class Surroundings:
     floor: float
 
     @classmethod
-    def fit(cls, points: Floats, codes: NDArray[np.integer], n_neighbors: int) -> Self:
+    def fit(cls, reference: NDArray[np.float32], codes: NDArray[np.integer]) -> Self:
         """Learn from (n, K) points of the classes `codes`."""
+        points = reference.astype(np.float64)
         n, K = points.shape
-        reference = points.astype(np.float32)
-        rms = float(np.sqrt(np.square(reference).sum(axis=1).mean())) or 1.0
+        n_neighbors = max(1, min(N_NEIGHBORS, n // 5))
+        floor = FLOOR * (float(np.sqrt(np.square(points).sum(axis=1).mean())) or 1.0)
         # Of itself a sample is no neighbour.
         distance, _ = _neighbors(reference, n_neighbors).kneighbors()
         classes, index = np.unique(codes, return_inverse=True)
@@ -80,14 +86,12 @@ class Surroundings:
             mean_variance = np.trace(covariance) / K or 1.0
             covariance = (1 - RIDGE) * covariance + RIDGE * mean_variance * np.eye(K)
             whitening[i] = np.linalg.cholesky(np.linalg.inv(covariance))
-        usual = np.log(distance.mean(axis=1) + FLOOR * rms)
-        return cls(reference, usual, means, whitening, n_neighbors, FLOOR * rms)
+        usual = np.log(distance.mean(axis=1) + floor)
+        return cls(reference, usual, means, whitening, n_neighbors, floor)
 
-    def around(self, points: Floats) -> Floats:
+    def around(self, points: NDArray[np.float32]) -> Floats:
         """Return the two logarithms for (q, K) points, as (q, 2)."""
-        distance, neighbor = _neighbors(self.reference, self.n_neighbors).kneighbors(
-            points.astype(np.float32)
-        )
+        distance, neighbor = _neighbors(self.reference, self.n_neighbors).kneighbors(points)
         near = np.log(distance.mean(axis=1) + self.floor)
         near -= LOCAL * self.usual[neighbor].mean(axis=1)
         least = np.full(len(points), np.inf)
@@ -98,17 +102,24 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Novelty:
-    """Score of samples by their surroundings, as a quantile among known samples."""
+    """Score of samples by their surroundings, as a quantile among known samples.
+
+    The surroundings are looked at in 5, 10, 20 and 50 principal components. In each both numbers
+    are standardised and added, and the largest of the four sums is the score.
+    """
 
     axes: NDArray[np.float32]
     """(d, K) principal axes of the z-scored training samples, all features counting the same."""
     offset: Floats
     """(K,) where the mean of the training samples comes to lie on these axes."""
-    surroundings: Surroundings
+    reference: NDArray[np.float32]
+    """(n, K) training samples on these axes."""
+    codes: NDArray[np.intp]
+    """(n,) their class indices."""
     location: Floats
-    """(2,) means of the two numbers over samples that were left out of the surroundings."""
+    """(S, 2) means of the two numbers over samples that were left out of the surroundings."""
     spread: Floats
-    """(2,) their standard deviations."""
+    """(S, 2) their standard deviations."""
     known: Floats
     """(n,) sorted scores of the training samples, each left out of what scored it."""
 
@@ -138,18 +149,16 @@ class Novelty:
         chosen = _representatives(codes, rng)
         X, codes = X[index[chosen]], codes[chosen]
         n, d = X.shape
-        n_components = max(1, min(N_COMPONENTS, d, n // 3))
-        n_neighbors = max(1, min(N_NEIGHBORS, n // 5))
+        n_components = max(1, min(SCALES[-1], d, n // 3))
         gram = np.zeros((n, n))
         for _, z in _blocks(X, standardizer):
-            block: Any = z @ z.T
-            gram += block if isinstance(block, np.ndarray) else block.toarray()
+            gram += z @ z.T
 
         # Samples find themselves among the reference, and axes and covariances fit them too well:
         # what is usual must come from samples left out. The Gram matrix holds all of it.
         fold = np.empty(n, dtype=np.intp)
         fold[np.lexsort((rng.random(n), codes))] = np.arange(n) % N_FOLDS
-        around = np.empty((n, 2))
+        around = np.empty((n, len(_scales(n_components)), 2))
         for i in range(N_FOLDS):
             rest, out = np.flatnonzero(fold != i), np.flatnonzero(fold == i)
             among = gram[np.ix_(rest, rest)]
@@ -157,93 +166,107 @@ class Novelty:
             vectors, values = _principal(_centered(among), n_components)
             across = gram[np.ix_(out, rest)]
             across = across - across.mean(axis=1, keepdims=True) - column_mean + column_mean.mean()
-            surroundings = Surroundings.fit(vectors * values, codes[rest], n_neighbors)
-            around[out] = surroundings.around(across @ (vectors / values))
-        location, spread = around.mean(axis=0), around.std(axis=0)
-        spread[spread == 0] = 1.0
+            reference = (vectors * values).astype(np.float32)
+            points = (across @ (vectors / values)).astype(np.float32)
+            for j, k in enumerate(_scales(n_components)):
+                surroundings = Surroundings.fit(reference[:, :k], codes[rest])
+                around[out, j] = surroundings.around(points[:, :k])
 
         vectors, values = _principal(_centered(gram), n_components)
-        axes, offset = np.empty((d, len(values))), np.zeros(len(values))
+        scales = len(_scales(len(values)))
+        around = around[:, :scales]
+        location, spread = around.mean(axis=0), around.std(axis=0)
+        spread[spread == 0] = 1.0
+        axes, offset = np.empty((d, len(values)), dtype=np.float32), np.zeros(len(values))
         for columns, z in _blocks(X, standardizer):
-            axes[columns] = z.T @ (vectors / values)
-            offset += np.ravel(z.mean(axis=0)) @ axes[columns]
+            mean = z.mean(axis=0, dtype=np.float64)
+            axes[columns] = (z - mean).astype(np.float32).T @ (vectors / values).astype(np.float32)
+            offset += mean @ axes[columns].astype(np.float64)
         return cls(
-            axes=axes.astype(np.float32),
+            axes=axes,
             offset=offset,
-            surroundings=Surroundings.fit(vectors * values, codes, n_neighbors),
+            reference=(vectors * values).astype(np.float32),
+            codes=codes.astype(np.intp),
             location=location,
             spread=spread,
-            known=np.sort(((around - location) / spread).sum(axis=1)),
+            known=np.sort(_score(around, location, spread)),
+        )
+
+    @cached_property
+    def surroundings(self) -> tuple[Surroundings, ...]:
+        """One for each number of components, found anew from the reference."""
+        return tuple(
+            Surroundings.fit(self.reference[:, :k], self.codes)
+            for k in _scales(self.reference.shape[1])
         )
 
     def quantiles(self, X: Matrix, standardizer: Standardizer) -> NDArray[np.float32]:
         """(n,) share of known samples that are less novel than each row of X, in [0, 1]."""
         n, d = X.shape
+        points = np.empty((n, len(self.offset)), dtype=np.float32)
+        for part in gen_batches(n, max(1, CELLS_AT_ONCE // d)):
+            points[part] = self._points(X[part], standardizer)
         quantiles = np.empty(n, dtype=np.float32)
-        rows_at_once = max(1, CELLS_AT_ONCE // d)
-        axes = self.axes.astype(np.float64)
-        for start in range(0, n, rows_at_once):
-            part = slice(start, start + rows_at_once)
-            points = _z_scores(X[part], standardizer) @ axes - self.offset
-            around = self.surroundings.around(points)
-            score = ((around - self.location) / self.spread).sum(axis=1)
+        for part in gen_batches(n, ROWS_AT_ONCE):
+            around = [
+                known.around(points[part, : known.reference.shape[1]])
+                for known in self.surroundings
+            ]
+            score = _score(np.stack(around, axis=1), self.location, self.spread)
             # Equal scores count half.
             below = np.searchsorted(self.known, score, side="left")
             upto = np.searchsorted(self.known, score, side="right")
             quantiles[part] = (below + upto) / (2 * len(self.known))
         return quantiles
 
+    def _points(self, X: Matrix, standardizer: Standardizer) -> NDArray[np.float32]:
+        """(q, K) rows of X on the axes. Sparse ones stay sparse: zeros share what a zero adds."""
+        mean, scale, clip = standardizer.mean, standardizer.scale, standardizer.clip
+        if not sparse.issparse(X):
+            z = np.clip((X - mean) / scale, -clip, clip).astype(np.float32)
+            return (z @ self.axes - self.offset).astype(np.float32)
+        of_zero = np.clip(-mean / scale, -clip, clip)
+        x = sparse.csr_matrix(X, dtype=np.float64, copy=True)
+        x.sum_duplicates()
+        column = x.indices
+        x.data = np.clip((x.data - mean[column]) / scale[column], -clip, clip) - of_zero[column]
+        return (x @ self.axes + (of_zero @ self.axes - self.offset)).astype(np.float32)
+
     @staticmethod
-    def shapes(
-        n_features: int, n_known: int, n_axes: int, n_classes: int
-    ) -> dict[str, tuple[int, ...]]:
+    def shapes(n_features: int, n_known: int, n_axes: int) -> dict[str, tuple[int, ...]]:
         """Shapes of the arrays of `to_arrays`."""
+        n_scales = len(_scales(n_axes))
         return {
             "axes": (n_features, n_axes),
             "offset": (n_axes,),
             "reference": (n_known, n_axes),
-            "usual": (n_known,),
-            "means": (n_classes, n_axes),
-            "whitening": (n_classes, n_axes, n_axes),
-            "location": (2,),
-            "spread": (2,),
+            "codes": (n_known,),
+            "location": (n_scales, 2),
+            "spread": (n_scales, 2),
             "known": (n_known,),
         }
 
-    def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return a JSON-able config and plain arrays; `from_arrays` takes them."""
-        around = self.surroundings
-        return {"n_neighbors": around.n_neighbors, "floor": around.floor}, {
-            "axes": self.axes,
-            "offset": self.offset,
-            "reference": around.reference,
-            "usual": around.usual,
-            "means": around.means,
-            "whitening": around.whitening,
-            "location": self.location,
-            "spread": self.spread,
-            "known": self.known,
+    def to_arrays(self) -> dict[str, NDArray[np.floating]]:
+        """Return plain arrays of floats; `from_arrays` takes them."""
+        return {name: getattr(self, name) for name in self.shapes(0, 0, 1)} | {
+            "codes": self.codes.astype(np.float64)
         }
 
     @classmethod
-    def from_arrays(cls, n_neighbors: int, floor: float, arrays: dict[str, NDArray[Any]]) -> Self:
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
         """Rebuild it; the inverse of `to_arrays`."""
-        surroundings = Surroundings(
-            reference=arrays["reference"],
-            usual=arrays["usual"],
-            means=arrays["means"],
-            whitening=arrays["whitening"],
-            n_neighbors=n_neighbors,
-            floor=floor,
-        )
-        return cls(
-            axes=arrays["axes"],
-            offset=arrays["offset"],
-            surroundings=surroundings,
-            location=arrays["location"],
-            spread=arrays["spread"],
-            known=arrays["known"],
-        )
+        return cls(**arrays | {"codes": arrays["codes"].astype(np.intp)})
+
+
+def _scales(n_axes: int) -> list[int]:
+    """Numbers of components to look at, where there are only so many."""
+    return sorted({min(k, n_axes) for k in SCALES})
+
+
+def _score(around: Floats, location: Floats, spread: Floats) -> Floats:
+    """(n,) scores of (n, S, 2) numbers: in which of the scales a sample stands out most."""
+    score: Floats = ((around - location) / spread).sum(axis=2).max(axis=1)
+    return score
 
 
 def _representatives(codes: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.intp]:
@@ -263,29 +286,18 @@ def _representatives(codes: NDArray[np.integer], rng: np.random.Generator) -> ND
     )
 
 
-def _z_scores(X: Matrix, standardizer: Standardizer, columns: slice = slice(None)) -> Any:
-    """z-scores without weights; of CSR all columns, less the z-score of zero: zeros stay zeros.
-
-    A constant shift of all samples vanishes when their mean is taken off.
-    """
-    mean, scale, clip = standardizer.mean, standardizer.scale, standardizer.clip
-    if not sparse.issparse(X):
-        return np.clip((X[:, columns] - mean[columns]) / scale[columns], -clip, clip)
-    z = sparse.csr_matrix(X, dtype=np.float64, copy=True)
-    z.sum_duplicates()
-    of_zero = np.clip(-mean / scale, -clip, clip)
-    column = z.indices
-    z.data = np.clip((z.data - mean[column]) / scale[column], -clip, clip) - of_zero[column]
-    return z
-
-
-def _blocks(X: Matrix, standardizer: Standardizer) -> Iterator[tuple[slice, Any]]:
-    """Columns and their z-scores; of dense data some at a time."""
+def _blocks(X: Matrix, standardizer: Standardizer) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    """Columns and their z-scores without weights, dense, some columns at a time."""
     n, d = X.shape
-    width = d if sparse.issparse(X) else max(1, CELLS_AT_ONCE // n)
-    for start in range(0, d, width):
-        columns = slice(start, start + width)
-        yield columns, _z_scores(X, standardizer, columns)
+    mean, scale, clip = standardizer.mean, standardizer.scale, standardizer.clip
+    by_column: Any = X.tocsc() if sparse.issparse(X) else X
+    width = max(1, CELLS_AT_ONCE // n)
+    for columns in gen_batches(d, width):
+        x: Any = by_column[:, columns]
+        if sparse.issparse(X):
+            x = x.toarray()
+        z = np.clip((x - mean[columns]) / scale[columns], -clip, clip)
+        yield columns, z.astype(np.float32)
 
 
 def _centered(gram: Floats) -> Floats:
@@ -304,7 +316,8 @@ def _principal(gram: Floats, n_components: int) -> tuple[Floats, Floats]:
         values, vectors = eigsh(gram, n_components, v0=np.ones(n) + np.arange(n) % 7)
     order = np.argsort(-values)[:n_components]
     values, vectors = values[order], vectors[:, order]
-    told = values > 1e-9 * max(values[0], 1e-9)
+    # Products are of single precision.
+    told = values > 1e-6 * max(values[0], 1e-6)
     if not told.any():
         # All samples are the same: one axis, on which they lie in one point.
         return np.zeros((n, 1)), np.ones(1)

@@ -133,9 +133,7 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     if targets.origin is not None and targets.basis is not None:
         arrays |= {"origin": targets.origin, "basis": targets.basis}
     if fitted.novelty is not None:
-        novelty_config, novelty_arrays = fitted.novelty.to_arrays()
-        config["novelty"] = novelty_config
-        arrays |= {f"novelty_{name}": array for name, array in novelty_arrays.items()}
+        arrays |= {f"novelty_{name}": array for name, array in fitted.novelty.to_arrays().items()}
     for name, value in fitted.network.state_dict().items():
         # h5ad and zarr read "/" as nesting and a "." invites the same; "_" is safe everywhere.
         arrays[name.replace(".", "_")] = value.cpu().numpy()
@@ -171,14 +169,15 @@ def from_arrays(
     if n_classes < 1:
         raise InvalidStateError("array 'targets' is missing or empty")
     shapes = _shapes(architecture, n_classes)
-    if "novelty" in config:
-        n_kept = len(np.atleast_1d(arrays.get("novelty_usual", 0)))
+    knows_novelty = any(name.startswith("novelty_") for name in arrays)
+    if knows_novelty:
+        n_known = len(np.atleast_1d(arrays.get("novelty_known", 0)))
         n_axes = len(np.atleast_1d(arrays.get("novelty_offset", 0)))
+        if not (n_known and n_axes):
+            raise InvalidStateError("'novelty_known' and 'novelty_offset' must not be empty")
         shapes |= {
             f"novelty_{name}": shape
-            for name, shape in Novelty.shapes(
-                architecture.n_features, n_kept, n_axes, n_classes
-            ).items()
+            for name, shape in Novelty.shapes(architecture.n_features, n_known, n_axes).items()
         }
     unknown = sorted(set(arrays) - set(shapes))
     if unknown:
@@ -210,7 +209,7 @@ def from_arrays(
         targets,
         own["centers"],
         calibration,
-        _novelty(config["novelty"], own) if "novelty" in config else None,
+        _novelty(own, n_classes) if knows_novelty else None,
     )
 
 
@@ -286,19 +285,19 @@ def _calibration(config: object) -> Calibration:
     return Calibration(**{name: float(value) for name, value in config.items()})
 
 
-def _novelty(config: object, own: Arrays) -> Novelty:
-    """Rebuild what knows novelty from its config and arrays of the right shapes."""
-    if not isinstance(config, dict) or set(config) != {"n_neighbors", "floor"}:
-        raise InvalidStateError("the model's config lacks a complete 'novelty'")
-    n_neighbors, floor = config["n_neighbors"], config["floor"]
-    if type(n_neighbors) is not int or not 1 <= n_neighbors <= len(own["novelty_usual"]):
-        raise InvalidStateError(f"n_neighbors must be a number of samples, not {n_neighbors!r}")
-    if not (_is_number(floor) and 0 < floor <= sys.float_info.max):
-        raise InvalidStateError(f"floor must be a positive number, not {floor!r}")
+def _novelty(own: Arrays, n_classes: int) -> Novelty:
+    """Rebuild what knows novelty from arrays of the right shapes."""
     if not (own["novelty_spread"] > 0).all() or not (np.diff(own["novelty_known"]) >= 0).all():
         raise InvalidStateError("'novelty_spread' must be positive and 'novelty_known' sorted")
-    arrays = {name: own[f"novelty_{name}"] for name in Novelty.shapes(0, 0, 0, 0)}
-    return Novelty.from_arrays(n_neighbors, float(floor), arrays)
+    if not np.isin(own["novelty_codes"], np.arange(n_classes)).all():
+        raise InvalidStateError("'novelty_codes' must be indices of classes")
+    return Novelty.from_arrays(
+        {
+            name.removeprefix("novelty_"): array
+            for name, array in own.items()
+            if name.startswith("novelty_")
+        }
+    )
 
 
 def _shapes(architecture: Architecture, n_classes: int) -> dict[str, tuple[int, ...]]:
