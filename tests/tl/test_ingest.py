@@ -20,6 +20,7 @@ from scipy import sparse
 import centroid_encoder as ce
 from centroid_encoder.core.state import InvalidStateError
 from centroid_encoder.tl import _ingest
+from centroid_encoder.tl._reference import read_reference
 
 Ingest = Callable[..., AnnData | None]
 
@@ -454,3 +455,20 @@ def test_a_file_does_not_come_into_memory(known, ingest, tmp_path):
     written = backed.obsm["X_ce"].nbytes + 150_000 * (8 + 4 + 4 + 2)
     assert peak < written * 2.5 + 8e6
     assert peak < size * 1.6
+
+
+def test_a_query_writes_all_or_nothing(known, new, unchanged, monkeypatch):
+    """What the widget runs in a thread, in three steps."""
+    monkeypatch.setattr(_ingest, "CHUNK", 25)
+    query = _ingest.Query(new, read_reference(known, "ce", None))
+    through = query.embed()
+    n_done = [next(through)]
+    with unchanged(new), pytest.raises(RuntimeError, match="not all cells are through"):
+        query.write(new)
+    n_done += through
+    assert n_done == [25, 50, 60]
+    other = new[::-1].copy()
+    with unchanged(other), pytest.raises(ValueError, match="have changed since"):
+        query.write(other)
+    query.write(new)
+    assert new.obsm["X_ce"].shape == (new.n_obs, 2)

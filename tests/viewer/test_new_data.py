@@ -16,11 +16,13 @@ import pytest
 from anndata import AnnData
 from anndata.tests.helpers import assert_equal
 from matplotlib.colors import to_hex
-from qtpy.QtWidgets import QLabel, QScrollArea
+from qtpy.QtWidgets import QLabel, QProgressBar, QPushButton, QScrollArea
 
 import centroid_encoder as ce
+from centroid_encoder.tl import _ingest
 from centroid_encoder.viewer import _new_data_panel
 from centroid_encoder.viewer._colorings import GREY
+from centroid_encoder.viewer._message import Lines
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -419,10 +421,10 @@ def test_it_can_be_forgotten(
         running = panel.ingestion
         assert not panel.map_button.isEnabled()
         if how == "cancel":
-            assert not panel.cancel_button.isHidden()
-            panel.cancel_button.click()
+            assert not panel.progress.isHidden()
+            panel.progress.findChild(QPushButton, "cancel").click()
             assert panel.message.text() == "Cancelled; nothing has changed."
-            assert panel.cancel_button.isHidden()
+            assert panel.progress.isHidden()
         elif how == "dock":
             (dock,) = viewer.window._wrapped_dock_widgets.values()
             viewer.window.remove_dock_widget(dock)
@@ -430,6 +432,48 @@ def test_it_can_be_forgotten(
             viewer.close()
         qtbot.waitUntil(lambda: not running.alive, timeout=10_000)
         qtbot.wait(50)
+
+
+def test_it_says_how_far_it_is(
+    widget: CentroidEncoderWidget, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(_ingest, "CHUNK", 40)
+    panel = widget.new_data
+    bar, text = panel.progress.findChild(QProgressBar), panel.progress.findChild(Lines)
+    said: list[tuple[int, int, str]] = []
+
+    def hear(_: int) -> None:
+        said.append((bar.value(), bar.maximum(), text.text().partition(",")[0]))
+
+    panel.map_button.click()
+    panel.ingestion.reported.connect(hear)
+    qtbot.waitUntil(lambda: panel.ingestion is None, timeout=60_000)
+    assert said == [
+        (n_done, 150, f"other: AnnData: {n_done} of 150 cells") for n_done in (40, 80, 120, 150)
+    ]
+
+
+def test_it_stops_when_it_is_told(
+    widget: CentroidEncoderWidget,
+    qtbot: QtBot,
+    others: AnnData,
+    monkeypatch: pytest.MonkeyPatch,
+    unchanged: Any,
+):
+    monkeypatch.setattr(_ingest, "CHUNK", 1)
+    panel = widget.new_data
+    with unchanged(others):
+        panel.map_button.click()
+        running, heard = panel.ingestion, []
+        running.reported.connect(heard.append)
+        with qtbot.waitSignal(running.reported):
+            pass
+        panel.cancel()
+        qtbot.waitUntil(lambda: not running.alive, timeout=10_000)
+        qtbot.wait(50)
+    assert max(heard) < others.n_obs
+    with pytest.raises(RuntimeError, match="not all cells"):
+        running.write(others)
 
 
 def test_everything_fits_into_the_width(widget: CentroidEncoderWidget):

@@ -7,13 +7,13 @@ import json
 import logging
 import numbers
 import os
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils import gen_batches
 from tqdm.auto import tqdm
 
 from centroid_encoder.core.batches import looks_like_counts
@@ -26,6 +26,8 @@ from centroid_encoder.tl._run import decisions
 from centroid_encoder.tl._task import check_key, check_writable, write_results
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from anndata import AnnData
 
     from centroid_encoder.core.batches import Matrix
@@ -144,100 +146,190 @@ def ingest(
     >>> new.obsm["X_ce"].shape
     (100, 2)
     """
-    if missing not in get_args(MissingFeatures):
-        raise ValueError(f"missing must be 'error' or 'mean'; got {missing!r}")
-    for name, share in (
-        ("max_missing", max_missing),
-        ("min_confidence", min_confidence),
-        ("max_novelty", max_novelty),
-    ):
-        if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
-            raise ValueError(f"{name} must be a number in [0, 1]; got {share!r}")
-    check_key(key_added)
     check_writable(adata, copy=copy)
-    if not adata.n_obs:
-        raise ValueError("adata has no cells")
-    known = read_reference(reference, key, device)
-    if max_novelty < 1 and not known.model.knows_novelty:
-        raise ValueError(
-            "max_novelty needs a map that has learned what is usual: train it with "
-            "ce.tl.centroid_encoder, or call its fit_novelty"
-        )
-    logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
-    X, where, names = read_matrix(
+    query = Query(
         adata,
-        use_rep=use_rep or (None if layer else known.setting("use_rep")),
-        layer=layer or (None if use_rep else known.setting("layer")),
+        read_reference(reference, key, device),
+        key=key,
+        layer=layer,
+        use_rep=use_rep,
+        missing=missing,
+        max_missing=max_missing,
+        min_confidence=min_confidence,
+        max_novelty=max_novelty,
+        key_added=key_added,
     )
-    columns = match_features(known.model, X.shape[1], names, where, missing, float(max_missing))
-    found = _embed(known, columns, X, where, adata.obs_names, missing, progress=progress)
-    n_novel = int((found.novelty > 0.99).sum())
-    if n_novel > adata.n_obs / 2:
-        logger.warning(
-            "most cells are unlike anything in training (novelty above 0.99 in %d of %d): is the "
-            "preprocessing the same, down to the normalisation?",
-            n_novel,
-            adata.n_obs,
-        )
+    with tqdm(total=adata.n_obs, disable=not progress, unit="cell", desc="ingest") as bar:
+        for n_done in query.embed():
+            bar.update(n_done - bar.n)
     if copy:
         adata = adata.to_memory() if adata.isbacked else adata.copy()
-    _write(
-        adata, known, columns, found, key_added or key, float(min_confidence), float(max_novelty)
-    )
+    query.write(adata)
     return adata if copy else None
 
 
-@dataclass(frozen=True)
-class Embedded:
-    """What the map says of the query's cells."""
+class Query:
+    """New cells on their way through a map: three steps, of which the second may run in a thread.
 
-    embedding: NDArray[np.float32]
-    """(n, m)."""
-    predicted: NDArray[np.intp]
-    """(n,) index into the reference's classes."""
-    confidence: NDArray[np.float32]
-    """(n,)."""
-    novelty: NDArray[np.float32]
-    """(n,)."""
+    Making it reads and checks; `embed` computes, and reads the matrix of the AnnData chunk by
+    chunk; `write` puts the results in. The parameters are those of `ingest`.
+    """
 
+    def __init__(
+        self,
+        adata: AnnData,
+        known: Reference,
+        *,
+        key: str = "ce",
+        layer: str | None = None,
+        use_rep: str | None = None,
+        missing: MissingFeatures = "error",
+        max_missing: float = 0.2,
+        min_confidence: float = 0.0,
+        max_novelty: float = 1.0,
+        key_added: str | None = None,
+    ) -> None:
+        if missing not in get_args(MissingFeatures):
+            raise ValueError(f"missing must be 'error' or 'mean'; got {missing!r}")
+        for name, share in (
+            ("max_missing", max_missing),
+            ("min_confidence", min_confidence),
+            ("max_novelty", max_novelty),
+        ):
+            if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
+                raise ValueError(f"{name} must be a number in [0, 1]; got {share!r}")
+        check_key(key_added)
+        if not adata.n_obs:
+            raise ValueError("adata has no cells")
+        if max_novelty < 1 and not known.model.knows_novelty:
+            raise ValueError(
+                "max_novelty needs a map that has learned what is usual: train it with "
+                "ce.tl.centroid_encoder, or call its fit_novelty"
+            )
+        logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
+        self.key = key_added or key
+        self._known = known
+        self._missing: MissingFeatures = missing
+        self._min_confidence, self._max_novelty = float(min_confidence), float(max_novelty)
+        self._obs_names = adata.obs_names
+        self._X, self._where, names = read_matrix(
+            adata,
+            use_rep=use_rep or (None if layer else known.setting("use_rep")),
+            layer=layer or (None if use_rep else known.setting("layer")),
+        )
+        self._columns = match_features(
+            known.model, self._X.shape[1], names, self._where, missing, float(max_missing)
+        )
+        n = len(self._obs_names)
+        self._n_done = 0
+        self._embedding = np.empty((n, known.model.centers_.shape[1]), dtype=np.float32)
+        self._predicted = np.empty(n, dtype=np.intp)
+        self._confidence = np.empty(n, dtype=np.float32)
+        self._novelty = np.full(n, np.nan, dtype=np.float32)
 
-def _embed(
-    known: Reference,
-    columns: Columns,
-    X: Any,
-    where: str,
-    obs_names: pd.Index,
-    missing: MissingFeatures,
-    *,
-    progress: bool,
-) -> Embedded:
-    """Send the cells through the map, a chunk at a time."""
-    # Without names: they have been seen to.
-    model = copying.copy(known.model)
-    names = model.__dict__.pop("feature_names_in_", None)
-    n, d = X.shape[0], model.n_features_in_
-    order = known.classes.get_indexer(model.classes_)
-    embedding = np.empty((n, model.centers_.shape[1]), dtype=np.float32)
-    predicted = np.empty(n, dtype=np.intp)
-    confidence = np.empty(n, dtype=np.float32)
-    novelty = np.full(n, np.nan, dtype=np.float32)
-    rows_at_once = max(1, min(CHUNK, VALUES_AT_ONCE // d))
-    with tqdm(total=n, disable=not progress, unit="cell", desc="ingest") as bar:
-        for start in range(0, n, rows_at_once):
-            part = slice(start, min(start + rows_at_once, n))
-            x = in_memory(X[part])
-            if start == 0:
-                _check_counts(model, x, where)
-            x = _arranged(x, columns, model, missing)
-            if missing == "error":
-                chunk = "" if part == slice(0, n) else f" (cells {start:,} to {part.stop - 1:,})"
-                _refuse_gaps(x, where + chunk, obs_names[part], names)
-            embedding[part] = model.transform(x)
-            predicted[part], confidence[part] = decisions(model, embedding[part])
+    def embed(self) -> Iterator[int]:
+        """Send the cells through the map, a chunk at a time; yield how many are through."""
+        # Without names: they have been seen to.
+        model = copying.copy(self._known.model)
+        names = model.__dict__.pop("feature_names_in_", None)
+        n = len(self._obs_names)
+        order = self._known.classes.get_indexer(model.classes_)
+        for part in gen_batches(n, max(1, min(CHUNK, VALUES_AT_ONCE // model.n_features_in_))):
+            x = in_memory(self._X[part])
+            if part.start == 0:
+                _check_counts(model, x, self._where)
+            x = _arranged(x, self._columns, model, self._missing)
+            if self._missing == "error":
+                chunk = (
+                    "" if part == slice(0, n) else f" (cells {part.start:,} to {part.stop - 1:,})"
+                )
+                _refuse_gaps(x, self._where + chunk, self._obs_names[part], names)
+            embedding = model.transform(x)
+            self._embedding[part] = embedding
+            predicted, self._confidence[part] = decisions(model, embedding)
+            self._predicted[part] = order[predicted]
             if model.knows_novelty:
-                novelty[part] = model.novelty(x)
-            bar.update(part.stop - start)
-    return Embedded(embedding, order[predicted], confidence, novelty)
+                self._novelty[part] = model.novelty(x)
+            self._n_done = part.stop
+            yield part.stop
+        n_novel = int((self._novelty > 0.99).sum())
+        if n_novel > n / 2:
+            logger.warning(
+                "most cells are unlike anything in training (novelty above 0.99 in %d of %d): is "
+                "the preprocessing the same, down to the normalisation?",
+                n_novel,
+                n,
+            )
+
+    def write(self, adata: AnnData) -> None:
+        """Write all results into `adata`, or, if anything fails, nothing.
+
+        Raises
+        ------
+        RuntimeError
+            If not all cells are through the map.
+        ValueError
+            If `adata` no longer has the cells that were read.
+        """
+        if self._n_done < len(self._obs_names):
+            raise RuntimeError("nothing to write: not all cells are through the map")
+        if not adata.obs_names.equals(self._obs_names):
+            raise ValueError(
+                "the cells of adata have changed since they were sent through the map: the "
+                "results, which belong to the cells that were there, are not written"
+            )
+        known, key, classes = self._known, self.key, self._known.classes
+        assigned = self._confidence >= self._min_confidence
+        if self._max_novelty < 1:
+            assigned &= self._novelty <= self._max_novelty
+        codes = np.where(assigned, self._predicted, -1)
+        categories = classes
+        thresholds = self._min_confidence > 0 or self._max_novelty < 1
+        if thresholds and isinstance(classes[0], str) and UNASSIGNED not in classes:
+            categories = classes.append(pd.Index([UNASSIGNED]))
+            codes = np.where(assigned, codes, len(classes))
+        params: dict[str, Any] = {
+            "ingested_from": known.origin,
+            "label_key": f"{key}_label",
+            "n_missing": self._columns.n_missing,
+            "min_confidence": self._min_confidence,
+            "max_novelty": self._max_novelty,
+        }
+        if len(categories) > len(classes):
+            params["unlabeled_category"] = UNASSIGNED
+        for name in ("label_key", "use_rep", "layer"):
+            if (value := known.setting(name)) is not None:
+                params[f"reference_{name}"] = value
+        config, arrays = known.model.to_state()
+        centers = np.empty_like(known.model.centers_)
+        centers[classes.get_indexer(known.model.classes_)] = known.model.centers_
+        uns: dict[str, Any] = {
+            key: {
+                "params": params,
+                "classes": np.asarray(classes.tolist()),
+                "centers": centers,
+                "model": {"config": json.dumps(config), "arrays": arrays},
+            }
+        }
+        if known.colors is not None:
+            gray = ["#bebebe"] * (len(categories) - len(classes))
+            uns[f"{key}_label_colors"] = [*known.colors, *gray]
+        write_results(
+            adata,
+            {
+                "obs": {
+                    f"{key}_label": pd.Categorical.from_codes(codes, categories),
+                    f"{key}_confidence": self._confidence,
+                    f"{key}_novelty": self._novelty,
+                    f"{key}_split": pd.Categorical.from_codes(np.zeros(len(codes), int), [QUERY]),
+                },
+                "obsm": {"X_ce" if key == "ce" else key: self._embedding},
+                "uns": uns,
+            },
+        )
+        logger.info(
+            "    %d of %d cells are assigned to a class", int(assigned.sum()), len(assigned)
+        )
 
 
 def _refuse_gaps(
@@ -281,64 +373,3 @@ def _arranged(
         row, column = np.nonzero(~np.isfinite(dense))
         dense[row, column] = model.feature_means_[column]
     return dense
-
-
-def _write(
-    adata: AnnData,
-    known: Reference,
-    columns: Columns,
-    found: Embedded,
-    key: str,
-    min_confidence: float,
-    max_novelty: float,
-) -> None:
-    classes = known.classes
-    assigned = found.confidence >= min_confidence
-    if max_novelty < 1:
-        assigned &= found.novelty <= max_novelty
-    codes = np.where(assigned, found.predicted, -1)
-    categories = classes
-    thresholds = min_confidence > 0 or max_novelty < 1
-    if thresholds and isinstance(classes[0], str) and UNASSIGNED not in classes:
-        categories = classes.append(pd.Index([UNASSIGNED]))
-        codes = np.where(assigned, codes, len(classes))
-    params: dict[str, Any] = {
-        "ingested_from": known.origin,
-        "label_key": f"{key}_label",
-        "n_missing": columns.n_missing,
-        "min_confidence": min_confidence,
-        "max_novelty": max_novelty,
-    }
-    if len(categories) > len(classes):
-        params["unlabeled_category"] = UNASSIGNED
-    for name in ("label_key", "use_rep", "layer"):
-        if (value := known.setting(name)) is not None:
-            params[f"reference_{name}"] = value
-    config, arrays = known.model.to_state()
-    centers = np.empty_like(known.model.centers_)
-    centers[classes.get_indexer(known.model.classes_)] = known.model.centers_
-    uns: dict[str, Any] = {
-        key: {
-            "params": params,
-            "classes": np.asarray(classes.tolist()),
-            "centers": centers,
-            "model": {"config": json.dumps(config), "arrays": arrays},
-        }
-    }
-    if known.colors is not None:
-        gray = ["#bebebe"] * (len(categories) - len(classes))
-        uns[f"{key}_label_colors"] = [*known.colors, *gray]
-    write_results(
-        adata,
-        {
-            "obs": {
-                f"{key}_label": pd.Categorical.from_codes(codes, categories),
-                f"{key}_confidence": found.confidence,
-                f"{key}_novelty": found.novelty,
-                f"{key}_split": pd.Categorical.from_codes(np.zeros(len(codes), int), [QUERY]),
-            },
-            "obsm": {"X_ce" if key == "ce" else key: found.embedding},
-            "uns": uns,
-        },
-    )
-    logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(assigned))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +15,9 @@ from anndata import AnnData
 from qtpy.QtCore import QObject, Signal
 from superqt.utils import create_worker
 
-from centroid_encoder import tl
 from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.tl._task import write_results
+from centroid_encoder.tl._ingest import Query
+from centroid_encoder.tl._reference import Reference, read_reference
 from centroid_encoder.viewer._training import Failure
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ logger = logging.getLogger("centroid_encoder")
 
 
 class Ingestion(QObject):
-    """One call of `tl.ingest`: what the thread works on is nobody else's, but for the matrix.
+    """A `Query` in a worker thread: what it works on is nobody else's, but for the matrix.
 
     Every signal comes in the GUI thread. After `finished`, `failed` or `cancel` there are none.
 
@@ -40,6 +43,8 @@ class Ingestion(QObject):
         Keyword arguments of `tl.ingest`.
     """
 
+    reported = Signal(int)
+    """So many cells are through the map."""
     finished = Signal(object)
     """The results can be written; with them come the warnings."""
     failed = Signal(object)
@@ -54,19 +59,21 @@ class Ingestion(QObject):
         arguments: Mapping[str, Any],
     ) -> None:
         super().__init__()
-        self._adata = _cells_of(adata)
-        self._origin = origin
         self.key = str(arguments.get("key_added") or key)
-        self._heard = True
+        known = replace(read_reference(_map_of(reference, key), key, "auto"), origin=origin)
+        self._query: Query | None = None
+        self._stop = Event()
         worker: Any = create_worker(
             _work,
-            self._adata,
-            _map_of(reference, key),
-            {"key": key, "progress": False, **arguments},
+            _cells_of(adata),
+            known,
+            {"key": key, **arguments},
+            self._stop.is_set,
             _start_thread=False,
             _ignore_errors=True,
         )
         # Bound methods of a QObject: Qt drops the connection with the object.
+        worker.yielded.connect(self._pass_on)
         worker.returned.connect(self._finish)
         self._worker = worker
 
@@ -80,42 +87,36 @@ class Ingestion(QObject):
         self._worker.start()
 
     def cancel(self) -> None:
-        """Forget it: the thread ends by itself, unheard."""
-        self._heard = False
+        """Forget it: the thread ends after the cells it is at, unheard."""
+        self._stop.set()
 
     def write(self, adata: AnnData) -> None:
         """Write the results into the AnnData of the new cells.
 
         Raises
         ------
+        RuntimeError
+            If there are none yet.
         ValueError
             If it no longer has the cells that were sent through the map.
         """
-        done, key = self._adata, self.key
-        if not adata.obs_names.equals(done.obs_names):
-            raise ValueError(
-                "the cells of the table have changed since they were sent through the map: the "
-                "results, which belong to the cells that were there, are not written"
-            )
-        done.uns[key]["params"]["ingested_from"] = self._origin
-        obsm_key = "X_ce" if key == "ce" else key
-        write_results(
-            adata,
-            {
-                "obs": {str(name): done.obs[name].array for name in done.obs},
-                "obsm": {obsm_key: done.obsm[obsm_key]},
-                "uns": dict(done.uns),
-            },
-        )
+        if self._query is None:
+            raise RuntimeError("nothing to write: not all cells are through the map")
+        self._query.write(adata)
 
-    def _finish(self, outcome: list[str] | Failure) -> None:
-        if not self._heard:
+    def _pass_on(self, n_done: int) -> None:
+        if not self._stop.is_set():
+            self.reported.emit(n_done)
+
+    def _finish(self, outcome: tuple[Query, list[str]] | Failure | None) -> None:
+        if self._stop.is_set() or outcome is None:
             return
-        self._heard = False
+        self._stop.set()
         if isinstance(outcome, Failure):
             self.failed.emit(outcome.error)
         else:
-            self.finished.emit(outcome)
+            self._query, warnings = outcome
+            self.finished.emit(warnings)
 
 
 def _cells_of(adata: AnnData) -> AnnData:
@@ -142,17 +143,23 @@ def _map_of(reference: AnnData, key: str) -> AnnData:
     return AnnData(obs=obs, uns=uns)
 
 
-def _work(adata: AnnData, reference: AnnData, arguments: dict[str, Any]) -> list[str] | Failure:
-    """Send the cells through the map; runs in the thread. Returns the warnings."""
+def _work(
+    adata: AnnData, known: Reference, arguments: dict[str, Any], stop: Callable[[], bool]
+) -> Generator[int, None, tuple[Query, list[str]] | Failure | None]:
+    """Send the cells through the map; runs in the thread. Returns the results and the warnings."""
     warnings = _Warnings()
     logger.addHandler(warnings)
     try:
-        tl.ingest(adata, reference, **arguments)
+        query = Query(adata, known, **arguments)
+        for n_done in query.embed():
+            yield n_done
+            if stop():
+                return None
     except Exception as error:
         return Failure(error)
     finally:
         logger.removeHandler(warnings)
-    return warnings.texts
+    return query, warnings.texts
 
 
 class _Warnings(logging.Handler):

@@ -27,6 +27,7 @@ from qtpy.QtWidgets import (
 from centroid_encoder.viewer._form import form_label, form_layout
 from centroid_encoder.viewer._keep import Recipe
 from centroid_encoder.viewer._message import Message, sentence
+from centroid_encoder.viewer._progress import ProgressRow
 
 if TYPE_CHECKING:
     from centroid_encoder.viewer._ingestion import Ingestion
@@ -46,8 +47,8 @@ class NewDataPanel(QWidget):
     ----------
     table_box
         The tables whose cells can be sent through the map.
-    map_button, message
-        What begins it, and the line below for what goes wrong.
+    map_button, progress, message
+        What begins it, how far it is, and the line below for what goes wrong.
     ingestion
         What runs, or None.
     """
@@ -124,9 +125,8 @@ class NewDataPanel(QWidget):
             "class, a confidence and a novelty"
         )
         self.map_button.clicked.connect(self.map_cells)
-        self.cancel_button = QPushButton("Cancel")
-        self.cancel_button.setToolTip("Leave everything as it was")
-        self.cancel_button.clicked.connect(self.cancel)
+        self.progress = ProgressRow()
+        self.progress.cancel_requested.connect(self.cancel)
         self.message = Message()
         self._lay_out()
         for field in (*self._fields.values(), self.features):
@@ -232,7 +232,8 @@ class NewDataPanel(QWidget):
         self._what = reference, table, recipe
         ingestion.finished.connect(self._on_finished)
         ingestion.failed.connect(self._on_failed)
-        self.message.say(f"Mapping {table.adata.n_obs:,} cells …")
+        ingestion.reported.connect(self._on_reported)
+        self.progress.begin(table.name, stoppable=False)
         self._enable()
         ingestion.start()
 
@@ -271,6 +272,11 @@ class NewDataPanel(QWidget):
             error += " Choose under Missing."
         return error
 
+    def _on_reported(self, n_done: int) -> None:
+        if self.mapped is not None:
+            n = self.mapped.adata.n_obs
+            self.progress.advance(n_done, n, f"{n_done:,} of {n:,} cells")
+
     def _on_finished(self, warnings: list[str]) -> None:
         ingestion, what = self.ingestion, self._what
         if ingestion is None or what is None:
@@ -293,14 +299,13 @@ class NewDataPanel(QWidget):
     def _end(self) -> None:
         self.ingestion = self._what = None
         self._running.clear()
-        self.message.say("")
+        self.progress.end()
         self._enable()
 
     def _enable(self) -> None:
         running = self.ingestion is not None
         ready = self._reference is not None and not running
         self.map_button.setEnabled(ready and self.table is not None)
-        self.cancel_button.setVisible(running)
         for widget in (self.table_box, self.open_button):
             widget.setEnabled(ready)
         for field in (*self._fields.values(), self.features):
@@ -355,11 +360,12 @@ class NewDataPanel(QWidget):
         form.addRow(form_label(self.min_confidence.label), thresholds)
         form.addRow(
             form_label("Store as"),
-            _row((self.key_added.native, 1), (self.map_button, 1), (self.cancel_button, 0)),
+            _row((self.key_added.native, 1), (self.map_button, 1)),
         )
         layout = QVBoxLayout(self)
         layout.setContentsMargins(2, 4, 2, 0)
         layout.addLayout(form)
+        layout.addWidget(self.progress)
         layout.addWidget(self.message)
         layout.addStretch()
 

@@ -30,6 +30,7 @@ class ProgressRow(QWidget):
         self._stop.setToolTip("End the training now and keep the best map so far")
         self._stop.clicked.connect(self._on_stop)
         self._cancel = QPushButton("Cancel")
+        self._cancel.setObjectName("cancel")
         self._cancel.setToolTip("End it now and leave everything as it was")
         self._cancel.clicked.connect(self.cancel_requested)
         self._text = Lines()
@@ -70,23 +71,26 @@ class ProgressRow(QWidget):
 
     def report(self, report: Report) -> None:
         """Show where the training is."""
-        if self._activity is None:
-            return
-        self._bar.setRange(0, report.n_steps)
-        self._bar.setValue(report.step)
         # Before the first epoch of training there is nothing that could be kept.
         self._stop.setEnabled(
             self._stoppable
             and not report.stage.startswith("pretrain")
             and self._stop.text() == "Stop"
         )
-        if report.step == report.n_steps:
-            self._text.setText(f"{self._name}: counting errors")
-        elif self._stop.text() == "Stop":
-            described = _described(report) if self._stoppable else _place(report)
-            self._text.setText(f"{self._name}: {described}{self._left(report)}")
-        self._activity.total = report.n_steps
-        self._activity.update(report.step - self._activity.n)
+        last = report.step == report.n_steps
+        described = _described(report) if self._stoppable else _place(report)
+        self.advance(report.step, report.n_steps, "counting errors" if last else described)
+
+    def advance(self, step: int, n_steps: int, described: str) -> None:
+        """Show how many steps are done, and what is to be said of it."""
+        if self._activity is None:
+            return
+        self._bar.setRange(0, n_steps)
+        self._bar.setValue(step)
+        if self._stop.text() == "Stop":
+            self._text.setText(f"{self._name}: {described}{self._left(step, n_steps)}")
+        self._activity.total = n_steps
+        self._activity.update(step - self._activity.n)
 
     def end(self) -> None:
         """Hide."""
@@ -101,15 +105,16 @@ class ProgressRow(QWidget):
         self._text.setText(f"{self._name}: keeping the best map so far")
         self.stop_requested.emit()
 
-    def _left(self, report: Report) -> str:
-        """Tell how long the rest will take; what came before the first report was no training."""
+    def _left(self, step: int, n_steps: int) -> str:
+        """Tell how long the rest will take; what came before the first step was something else."""
         now = time.perf_counter()
-        if self._first is None or report.step <= self._first[1]:
-            self._first = now, report.step
+        if self._first is None or step <= self._first[1]:
+            self._first = now, step
             return ""
-        since, step = self._first
-        left = (now - since) / (report.step - step) * (report.n_steps - report.step)
-        return f", {_duration(left)} left"
+        if step == n_steps:
+            return ""
+        since, first = self._first
+        return f", {_duration((now - since) / (step - first) * (n_steps - step))} left"
 
 
 def _described(report: Report) -> str:
