@@ -53,8 +53,8 @@ from centroid_encoder.portable import (
     classes_from,
     history_from,
     is_list_of,
-    jsonable,
     params_from,
+    params_to,
 )
 from centroid_encoder.recipes import RECIPES
 
@@ -623,7 +623,7 @@ class CentroidEncoder(
         params = self.get_params(deep=False)
         names = getattr(self, "feature_names_in_", None)
         config["estimator"] = {
-            "params": {name: jsonable(value) for name, value in params.items()},
+            "params": params_to(params),
             "classes": self.classes_.tolist(),
             "classes_dtype": self.classes_.dtype.str,
             "feature_names": None if names is None else names.tolist(),

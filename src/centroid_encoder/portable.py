@@ -28,6 +28,11 @@ def jsonable(value: object) -> object:
     return value
 
 
+def params_to(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an estimator as JSON knows them; the inverse of `params_from`."""
+    return {name: jsonable(value) for name, value in params.items()}
+
+
 def params_from(params: object, known: set[str]) -> dict[str, Any]:
     """Return the arguments of the estimator; `known` are their names."""
     if not isinstance(params, dict) or set(params) != known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -150,6 +151,9 @@ def test_what_it_found_is_said_and_its_suspects_are_listed(
         f"in the full input space {whole:.1f} %; always naming the largest class {chance:.1f} %."
     ) in texts(widget)
     assert widget.tabs.currentWidget() is widget.misplaced
+    per_class = cells.uns["ce_cv"]["per_class"]["knn_error"]
+    assert [row.out_of_fold for row in widget.classes.model.rows] == per_class.tolist()
+    assert not widget.classes.view.isColumnHidden(3)
     assert widget.misplaced.source is OUT_OF_FOLD
     suspects = ce.tl.mislabeled(cells)
     assert len(suspects) > 3
@@ -192,6 +196,7 @@ def test_it_needs_no_map(widget: CentroidEncoderWidget, check: Do, cells: AnnDat
     assert "No map yet.\n\nChoose the labels and press Train." in texts(widget)
     assert widget.keep.copy_button.isEnabled()
     assert not widget.keep.save_model_action.isEnabled()
+    assert widget.keep.save_reliability_action.isEnabled()
     assert "ce_cv_label" in widget.form.label_key.choices
     assert widget.form.label_key.value == "cell_type"
 
@@ -234,6 +239,8 @@ def test_other_labels_than_those_of_the_map(
     check(widget)
     assert widget.verdict.found.text().startswith("half, out of fold: ")
     assert set(widget.misplaced.model.table["label"]) <= {"a", "b"}
+    # The legend is that of the map, of which other classes were not checked.
+    assert widget.classes.view.isColumnHidden(3)
     widget.misplaced.source_buttons[REGIONS].click()
     # The label column that is chosen is not that of the map: nothing was relabelled.
     assert set(widget.misplaced.model.table["label"]) <= set(cells.obs["cell_type"].cat.categories)
@@ -387,7 +394,7 @@ def test_a_check_that_came_with_the_table_is_offered(
     widget.form.n_folds.value = 2
     check(widget)
     found, doubted = widget.verdict.found.text(), widget.verdict.doubts.text()
-    listed = widget.misplaced.model.table
+    listed, known = widget.misplaced.model.table, widget.keep.script()
     widget.keep.save_table(tmp_path / "checked.h5ad")
     assert widget.keep.message.text() == "Saved checked.h5ad."
     again = widget.data.open_file(tmp_path / "checked.h5ad")
@@ -396,8 +403,9 @@ def test_a_check_that_came_with_the_table_is_offered(
     assert (widget.verdict.found.text(), widget.verdict.doubts.text()) == (found, doubted)
     assert widget.verdict.isVisible()
     pd.testing.assert_frame_equal(widget.misplaced.model.table, listed, check_categorical=False)
-    # It does not say with which model.
-    assert "# The table does not say which model was checked" in widget.keep.script()
+    # As if it had been checked here, but for where the table is.
+    assert widget.keep.script() == re.sub(r"cells(?=(_ce)?\.h5ad)", "checked", known)
+    assert "model=ce.CentroidEncoder(" in known
 
     del again.adata.obs["ce_cv_own"]
     widget.data.read_again()

@@ -14,7 +14,7 @@ from qtpy.QtWidgets import QApplication, QColorDialog, QStyle, QStyleOptionViewI
 from centroid_encoder.viewer._classes import COLUMNS, ClassRow, ClassTable
 
 ROWS = [
-    ClassRow("B cells", "#ff0000", 1234, 0.125),
+    ClassRow("B cells", "#ff0000", 1234, 0.125, 0.25),
     ClassRow("NK", "#00ff00", 7, np.nan),
     ClassRow("T cells", "#0000ff", 0, 0.0),
 ]
@@ -73,18 +73,28 @@ def legend(qtbot: Any) -> Legend:
 
 def test_names_colors_numbers_and_errors(legend: Legend) -> None:
     model = legend.table.model
-    assert (model.rowCount(), model.columnCount()) == (3, 3)
-    assert [model.headerData(i, Qt.Orientation.Horizontal) for i in range(3)] == list(COLUMNS)
-    texts = [[legend.text(row, column) for column in range(3)] for row in range(3)]
-    assert texts == [["B cells", "1,234", "12.5 %"], ["NK", "7", "–"], ["T cells", "0", "0.0 %"]]
+    assert (model.rowCount(), model.columnCount()) == (3, 4)
+    assert [model.headerData(i, Qt.Orientation.Horizontal) for i in range(4)] == list(COLUMNS)
+    texts = [[legend.text(row, column) for column in range(4)] for row in range(3)]
+    assert texts == [
+        ["B cells", "1,234", "12.5 %", "25.0 %"],
+        ["NK", "7", "–", "–"],
+        ["T cells", "0", "0.0 %", "–"],
+    ]
     for row, wanted in enumerate(ROWS):
         icon = legend.text(row, 0, Role.DecorationRole)
         assert icon.pixmap(14, 14).toImage().pixelColor(7, 7) == QColor(wanted.color)
         assert legend.text(row, 0, Role.CheckStateRole) == Qt.CheckState.Checked
         assert legend.text(row, 1, Role.CheckStateRole) is None
-    for column in range(3):
+    for column in range(4):
         tip = model.headerData(column, Qt.Orientation.Horizontal, Role.ToolTipRole)
         assert len(tip) > 10
+
+
+def test_without_a_check_there_is_no_column_for_it(legend: Legend) -> None:
+    assert not legend.table.view.isColumnHidden(3)
+    legend.table.set_classes(ROWS[1:])
+    assert legend.table.view.isColumnHidden(3)
 
 
 def test_what_cannot_be_seen_in_full_is_in_the_tooltip(legend: Legend) -> None:

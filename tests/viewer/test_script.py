@@ -242,12 +242,11 @@ def test_a_check_follows_the_training() -> None:
         'ce.tl.centroid_encoder(adata, "type", test_size=0.3)\n'
         'ce.tl.cross_validate(adata, "kind", n_folds=3, group_key="donor")\n'
     ) in script
-    check = Recipe("kind", {"key_added": "k"}, relabeled=True, from_file=True)
+    check = Recipe("kind", {"key_added": "k"}, relabeled=True)
     alone = as_python(in_file(Path("x.h5ad")), "kind", None, check=check)
     assert set(calls(alone)) == {"ad.read_h5ad", "ce.tl.cross_validate", "adata.write_h5ad"}
     assert "gives the same numbers, bit for bit" in alone
     assert '# obs["kind"] holds labels corrected by hand' in alone
-    assert "# The table does not say which model was checked" in alone
     assert 'adata.write_h5ad("x_k.h5ad")' in alone
     both = as_python(in_file(Path("x.h5ad")), "type", {}, relabeled="type", check=check)
     assert both.count("holds labels corrected by hand") == 2

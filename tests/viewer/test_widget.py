@@ -611,6 +611,8 @@ def test_everything_can_be_saved(trained: CentroidEncoderWidget, cells: AnnData,
     assert np.array_equal(model.transform(cells.to_df()), cells.obsm["X_ce"])
     keep.save_figure(tmp_path / "map.png")
     assert (tmp_path / "map.png").stat().st_size > 10_000
+    keep.save_reliability(tmp_path / "page.png")
+    assert (tmp_path / "page.png").stat().st_size > 10_000
     # The figure's colours are the map's.
     assert list(cells.uns.pop("cell_type_colors")) == trained.map.canvas.map._colors
     assert_equal(cells, expected, exact=True)
@@ -625,6 +627,7 @@ def test_what_cannot_be_saved_is_said_there(
         (keep.save_table, "device/cells.h5ad"),
         (keep.save_model, "missing/map.safetensors"),
         (keep.save_figure, "map.jpgg"),
+        (keep.save_reliability, "missing/page.png"),
     ):
         save(tmp_path / name)
         assert keep.message.isVisible()
@@ -632,7 +635,7 @@ def test_what_cannot_be_saved_is_said_there(
         assert keep.message.text().startswith(expected)
         assert not trained.message.text()
         assert notified[-1].message == keep.message.text()
-    assert len(notified) == 3
+    assert len(notified) == 4
     assert list(tmp_path.iterdir()) == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import numbers
 from collections.abc import Callable, Generator
@@ -28,6 +29,7 @@ from centroid_encoder.core.quality import (
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
 from centroid_encoder.core.training import Report, StoppedTooEarly, never
 from centroid_encoder.estimator import CentroidEncoder, draw_seed
+from centroid_encoder.portable import params_to
 from centroid_encoder.tl._doubts import doubts
 from centroid_encoder.tl._input import Missing, fill_missing, read_groups
 from centroid_encoder.tl._task import Task
@@ -363,6 +365,7 @@ class CrossValidation(Task):
         np.add.at(confusion, (codes[self._labeled], predicted[self._labeled]), 1)
         uns: dict[str, Any] = {
             "params": self._params,
+            "model": json.dumps(params_to(self._estimator.get_params(deep=False))),
             "classes": np.asarray(self.classes.tolist()),
             "errors": errors,
             "per_class": pd.DataFrame(

@@ -20,12 +20,13 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-COLUMNS = ("class", "cells", "held-out error")
+COLUMNS = ("class", "cells", "held-out error", "out of fold")
 TIPS = (
     "The box switches a class on and off; a double click on its name shows it alone, "
     "on its colour changes the colour everywhere",
     "Labelled cells",
     "Share of held-out cells of this class whose five nearest training cells say another class",
+    "The same for all its cells, each by a network that has not seen it (Check labels)",
 )
 SWATCH = 14
 
@@ -39,6 +40,8 @@ class ClassRow:
     n: int
     error: float
     """Held-out 5-NN error; NaN where it is not known."""
+    out_of_fold: float = np.nan
+    """Cross-validated 5-NN error; NaN where it is not known."""
 
 
 class ClassTable(QWidget):
@@ -74,6 +77,8 @@ class ClassTable(QWidget):
     def set_classes(self, rows: list[ClassRow]) -> None:
         """Show other classes, or other colours and numbers of the same ones."""
         self.model.set_rows(rows)
+        unknown = all(np.isnan(row.out_of_fold) for row in rows)
+        self.view.setColumnHidden(COLUMNS.index("out of fold"), unknown)
 
     def isolate(self, code: int) -> None:
         """Show one class alone; once more, and all are back."""
@@ -150,8 +155,7 @@ class _Model(QAbstractTableModel):
     def data(self, index: Any, role: int = 0) -> Any:
         row, column = self.rows[index.row()], index.column()
         if role == Qt.ItemDataRole.DisplayRole:
-            error = "–" if np.isnan(row.error) else f"{100 * row.error:.1f} %"
-            return (row.name, f"{row.n:,}", error)[column]
+            return (row.name, f"{row.n:,}", _percent(row.error), _percent(row.out_of_fold))[column]
         if role == Qt.ItemDataRole.TextAlignmentRole and column:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         if role == Qt.ItemDataRole.ToolTipRole:
@@ -170,6 +174,10 @@ class _Model(QAbstractTableModel):
         shown[index.row()] = Qt.CheckState(value) == Qt.CheckState.Checked
         self.set_shown(shown)
         return True
+
+
+def _percent(error: float) -> str:
+    return "–" if np.isnan(error) else f"{100 * error:.1f} %"
 
 
 def _swatch(color: str) -> QIcon:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from centroid_encoder.viewer._message import Message, sentence
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from centroid_encoder.estimator import CentroidEncoder
     from centroid_encoder.tl._result import Regions
     from centroid_encoder.viewer._tables import Table
 
@@ -40,8 +42,6 @@ class Recipe:
     """Whether the labels were corrected by hand."""
     stopped_after: int | None = None
     """Number of epochs after which the training was stopped by hand, if it was."""
-    from_file: bool = False
-    """Whether it is of a check that came with its table, which does not know the model."""
     mapped_by: str | None = None
     """File or name of the table whose map the cells were sent through, if they were; the parameters
     are then those of `tl.ingest`."""
@@ -64,8 +64,14 @@ class KeepRow(QWidget):
         self.update_action = menu.addAction("Table into its SpatialData", self.update_spatialdata)
         self.save_model_action = menu.addAction("Model as .safetensors …", self._ask_model)
         self.save_figure_action = menu.addAction("Figure as .png, .pdf or .svg …", self._ask_figure)
+        self.save_reliability_action = menu.addAction(
+            "What may be believed as .png, .pdf or .svg …", self._ask_reliability
+        )
         self.save_button = QPushButton("Save …")
-        self.save_button.setToolTip("The table with the map, the map alone, or the figure")
+        self.save_button.setToolTip(
+            "The table with the map, the map alone, the figure, or a page with the figure and the "
+            "evidence for it"
+        )
         self.save_button.setMenu(menu)
         self.copy_button = QPushButton("Copy as Python")
         self.copy_button.setToolTip(
@@ -110,6 +116,9 @@ class KeepRow(QWidget):
         for action in (self.save_model_action, self.save_figure_action):
             action.setEnabled(key is not None)
         self.copy_button.setEnabled(key is not None or check_key is not None)
+        # Of cells that were sent through a map, nothing tells which labels are right.
+        trained = key is not None and table is not None and not _is_ingested(table.adata, key)
+        self.save_reliability_action.setEnabled(trained or check_key is not None)
         self.update_action.setVisible(table is not None and table.origin == "spatialdata")
 
     def remember(self, table: Table, key: str, recipe: Recipe) -> None:
@@ -139,7 +148,11 @@ class KeepRow(QWidget):
 
     def save_figure(self, path: Path) -> None:
         """Draw the figure for a paper: `pl.voronoi`."""
-        self._done(f"Saved {path.name}.", self._draw, path)
+        self._done(f"Saved {path.name}.", self._draw_map, path)
+
+    def save_reliability(self, path: Path) -> None:
+        """Draw the page that says what may be believed: `pl.reliability`."""
+        self._done(f"Saved {path.name}.", self._draw_reliability, path)
 
     def update_spatialdata(self) -> None:
         """Write the table into the store it came from."""
@@ -181,19 +194,18 @@ class KeepRow(QWidget):
             lambda: QGuiApplication.clipboard().setText(self.script()),
         )
 
-    def _draw(self, path: Path) -> None:
-        import matplotlib.pyplot as plt
-
-        from centroid_encoder.viewer._save import save_figure
-
+    def _draw_map(self, path: Path) -> None:
         assert self._table is not None
         assert self._key is not None
         axes = pl.voronoi(self._table.adata, key=self._key, regions=self._regions, show=False)
-        figure = np.ravel(axes)[0].figure  # type: ignore[arg-type]
-        try:
-            save_figure(figure, path)
-        finally:
-            plt.close(figure)
+        _save_and_close(np.ravel(axes)[0].figure, path)  # type: ignore[arg-type]
+
+    def _draw_reliability(self, path: Path) -> None:
+        assert self._table is not None
+        key = self._key or self._check_key
+        assert key is not None
+        page = pl.reliability(self._table.adata, key=key, regions=self._regions, show=False)
+        _save_and_close(page, path)
 
     def _done(self, text: str, function: Any, *arguments: Any) -> bool:
         try:
@@ -223,6 +235,12 @@ class KeepRow(QWidget):
         ):
             self.save_figure(path)
 
+    def _ask_reliability(self) -> None:
+        if path := self._ask(
+            "Save what may be believed", "reliability.png", "Figures (*.png *.pdf *.svg)", ".png"
+        ):
+            self.save_reliability(path)
+
     def _ask(self, title: str, default: str, kinds: str, suffix: str) -> Path | None:
         name, _ = QFileDialog.getSaveFileName(self, title, default, kinds)
         if not name:
@@ -231,32 +249,53 @@ class KeepRow(QWidget):
         return path if path.suffix else path.with_suffix(suffix)
 
 
+def _save_and_close(figure: Any, path: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    from centroid_encoder.viewer._save import save_figure
+
+    try:
+        save_figure(figure, path)
+    finally:
+        plt.close(figure)
+
+
+def _is_ingested(adata: AnnData, key: str) -> bool:
+    return "ingested_from" in adata.uns[key]["params"]
+
+
 def _stored(adata: AnnData, key: str) -> Recipe:
     """How a result was made that came with its table: what it says of itself."""
     from sklearn.base import clone
 
-    from centroid_encoder.estimator import CentroidEncoder
-
     parameters = dict(adata.uns[key]["params"])
     label_key = str(parameters.pop("label_key"))
-    if "ingested_from" in parameters:
+    if _is_ingested(adata, key):
         mapped_by = str(parameters["ingested_from"])
         kept = {name: parameters[name] for name in ("min_confidence", "max_novelty")}
         return Recipe(
             label_key, kept | ({} if key == "ce" else {"key_added": key}), mapped_by=mapped_by
         )
-    model = clone(tl.fitted_model(adata, key, device="cpu"))
-    if model.random_state == parameters.get("random_state"):
-        # Which is where it is from.
-        model.set_params(random_state=None)
-    if model.get_params() != CentroidEncoder().get_params():
-        parameters["model"] = model
-    return Recipe(label_key, parameters | ({} if key == "ce" else {"key_added": key}))
+    return _recipe(label_key, parameters, clone(tl.fitted_model(adata, key, device="cpu")), key)
 
 
 def _stored_check(adata: AnnData, key: str) -> Recipe:
-    """How the labels were checked of a table that came with it, as far as it says."""
-    parameters = dict(adata.uns[f"{key}_cv"]["params"])
+    """How the labels were checked of a table that came with it: what it says of itself."""
+    from centroid_encoder.estimator import CentroidEncoder
+    from centroid_encoder.portable import params_from
+
+    stored = adata.uns[f"{key}_cv"]
+    parameters = dict(stored["params"])
     label_key = str(parameters.pop("label_key"))
-    parameters |= {} if key == "ce" else {"key_added": key}
-    return Recipe(label_key, parameters, from_file=True)
+    known = set(CentroidEncoder().get_params())
+    model = CentroidEncoder(**params_from(json.loads(stored["model"]), known))
+    return _recipe(label_key, parameters, model, key)
+
+
+def _recipe(label_key: str, parameters: dict[str, Any], model: CentroidEncoder, key: str) -> Recipe:
+    if model.random_state == parameters.get("random_state"):
+        # Which is where it is from.
+        model.set_params(random_state=None)
+    if model.get_params() != type(model)().get_params():
+        parameters["model"] = model
+    return Recipe(label_key, parameters | ({} if key == "ce" else {"key_added": key}))

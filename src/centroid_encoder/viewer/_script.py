@@ -86,10 +86,6 @@ def as_python(
     elif arguments is not None:
         lines.append(_done(ce.tl.centroid_encoder, label_key, arguments))
     if check is not None:
-        if check.from_file:
-            lines += [
-                "# The table does not say which model was checked: this is the default one.",
-            ]
         lines.append(_done(ce.tl.cross_validate, check.label_key, checked))
     model = trained.get("model") or ce.CentroidEncoder()
     if arguments is not None and (trained.get("n_components") or model.n_components) <= 3:

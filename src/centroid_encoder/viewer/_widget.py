@@ -203,6 +203,7 @@ class CentroidEncoderWidget(QWidget):
         if key == self.form.key and not self._keep_up():
             self.misplaced.choose(OUT_OF_FOLD)
             self._show_check()
+            self._show_classes()
             self._show_keep()
             self._offer_colorings()
             self.tabs.setCurrentWidget(self.misplaced)
@@ -323,9 +324,21 @@ class CentroidEncoderWidget(QWidget):
         if table is None or label_key is None:
             self.classes.set_classes([])
             return
+        check = self._check
+        shown = label_key if self.result is None else self.result.label_key
+        out_of_fold: dict[str, float] = {}
+        if check is not None and check["params"]["label_key"] == shown:
+            per_class = check["per_class"]
+            out_of_fold = dict(zip(per_class["class"], per_class["knn_error"], strict=True))
         if self.result is not None:
             rows = [
-                ClassRow(str(name), color, int((self.result.codes == code).sum()), float(error))
+                ClassRow(
+                    str(name),
+                    color,
+                    int((self.result.codes == code).sum()),
+                    float(error),
+                    out_of_fold.get(str(name), np.nan),
+                )
                 for code, (name, color, error) in enumerate(
                     zip(
                         self.result.classes,
@@ -339,7 +352,13 @@ class CentroidEncoderWidget(QWidget):
             counts = table.adata.obs[label_key].value_counts()
             colors = label_colors(table.adata, label_key)
             rows = [
-                ClassRow(str(name), color, int(counts.get(name, 0)), np.nan)
+                ClassRow(
+                    str(name),
+                    color,
+                    int(counts.get(name, 0)),
+                    np.nan,
+                    out_of_fold.get(str(name), np.nan),
+                )
                 for name, color in colors.items()
             ]
         self.classes.set_classes(rows)
