@@ -193,8 +193,16 @@ def _write(ax: Any, sentences: list[str]) -> None:
         re.sub(r" (?=%|± )|(?<=±) |(?<=n) (?== )|(?<=n =) ", "\u00a0", s) for s in sentences
     ]
     for font in plt.rcParams["font.size"] * np.linspace(1, 0.5, 6):
-        letters = int(box.width / figure.dpi * 72 / (0.54 * font))
-        text.set_text("\n\n".join(textwrap.fill(line, letters) for line in sentences))
         text.set_fontsize(font)
-        if text.get_window_extent().height <= box.height:
+        # As many as would fit if all were narrow; then fewer, until the widest line fits.
+        for letters in range(int(box.width / figure.dpi * 72 / (0.45 * font)), 10, -1):
+            text.set_text(
+                "\n\n".join(
+                    textwrap.fill(line, letters, break_on_hyphens=False) for line in sentences
+                )
+            )
+            extent = text.get_window_extent()
+            if extent.width <= box.width:
+                break
+        if extent.height <= box.height:
             break

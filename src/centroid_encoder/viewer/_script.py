@@ -119,9 +119,10 @@ def _reading(table: Table) -> tuple[tuple[list[str], list[str]], str]:
 def _done(function: Callable[..., Any], second: str, arguments: Mapping[str, Any]) -> str:
     """Return a call on the table, with the arguments that are not the default."""
     parameters = inspect.signature(function).parameters
+    order = list(parameters)
     named = {
         name: _model(value) if isinstance(value, ce.CentroidEncoder) else _literal(value)
-        for name, value in arguments.items()
+        for name, value in sorted(arguments.items(), key=lambda item: order.index(item[0]))
         if name not in ("progress", "copy") and not _same(value, parameters[name].default)
     }
     return _call(f"ce.tl.{function.__name__}", ["adata", _literal(second)], named.items())
