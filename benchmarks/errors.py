@@ -1,0 +1,136 @@
+"""Errors of the centroid-encoder and its rivals in the paper's experiments.
+
+    python -m benchmarks.errors letter --method SNeRV --run 3       # one run of one method
+    python -m benchmarks.errors usps iris --method centroid-encoder # all runs of the paper
+    python -m benchmarks.errors --all                               # everything: hours
+
+Prints the 5-NN error of the test samples in two dimensions and, with `--results`, adds the runs to
+a file of comma-separated values, where what is there already is not run again. From this file
+`python -m benchmarks.render` makes the tables of docs/benchmarks.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import platform
+import time
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.methods import METHODS
+from benchmarks.protocols import EXPERIMENTS, Experiment
+from centroid_encoder.core.quality import knn_predict, nearest_center
+
+COLUMNS = (
+    "experiment",
+    "method",
+    "run",
+    "n_train",
+    "n_test",
+    "knn_error",
+    "voronoi_error",
+    "decoder_error",
+    "seconds",
+    "versions",
+)
+
+
+def evaluate(experiment: Experiment, method: str, run: int) -> dict[str, object]:
+    """Train a method on one run's training samples and count its errors on the test samples."""
+    X, y, X_test, y_test = experiment.run(run)
+    classes, codes = np.unique(y, return_inverse=True)
+    codes_test = np.searchsorted(classes, y_test)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        # Rivals warn of what their settings do; the errors tell.
+        warnings.simplefilter("ignore")
+        train, test, decided = METHODS[method].embed(X, codes, X_test, experiment.name, run)
+    seconds = time.perf_counter() - start
+    centers = np.array([train[codes == c].mean(axis=0) for c in range(len(classes))])
+    wrong = {
+        "knn": knn_predict(train, codes, test) != codes_test,
+        "voronoi": nearest_center(test, centers) != codes_test,
+    }
+    if decided is not None:
+        wrong["decoder"] = decided != codes_test
+    return {
+        "experiment": experiment.name,
+        "method": method,
+        "run": run,
+        "n_train": len(y),
+        "n_test": len(y_test),
+        **{f"{rule}_error": f"{share.mean():.6f}" for rule, share in wrong.items()},
+        "seconds": f"{seconds:.2f}",
+        "versions": versions(),
+    }
+
+
+def versions() -> str:
+    """What the results hang on."""
+    packages = ("centroid-encoder", "torch", "scikit-learn", "umap-learn", "numpy")
+    named = [f"{package} {version(package)}" for package in packages]
+    return "; ".join([f"Python {platform.python_version()}", *named])
+
+
+def read_results(path: Path) -> list[dict[str, str]]:
+    """Return the runs in a file; none if there is no file."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def add_result(path: Path, row: dict[str, object]) -> None:
+    """Add a run to a file."""
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        if new:
+            writer.writeheader()
+        writer.writerow(row)
+
+
+def main() -> None:
+    """Run what is named on the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("experiments", nargs="*", choices=[*EXPERIMENTS, []])
+    parser.add_argument("--method", action="append", choices=METHODS, help="default: all")
+    parser.add_argument("--run", type=int, action="append", help="number of a run, from 0")
+    parser.add_argument("--runs", type=int, help="the first so many runs; default: the paper's")
+    parser.add_argument("--results", type=Path, help="file to add the runs to")
+    parser.add_argument("--all", action="store_true", help="all experiments")
+    arguments = parser.parse_args()
+    names = list(EXPERIMENTS) if arguments.all else arguments.experiments
+    if not names:
+        parser.error("name an experiment, or pass --all")
+    done = set()
+    if arguments.results:
+        rows = read_results(arguments.results)
+        done = {(row["experiment"], row["method"], int(row["run"])) for row in rows}
+    for name in names:
+        experiment = EXPERIMENTS[name]
+        runs = arguments.run or range(arguments.runs or experiment.n_runs)
+        for method in arguments.method or METHODS:
+            if not METHODS[method].takes(name):
+                continue
+            for run in runs:
+                if (name, method, run) in done:
+                    continue
+                row = evaluate(experiment, method, run)
+                print(
+                    f"{experiment.title}, {method}, run {run}: "
+                    f"5-NN error {100 * float(str(row['knn_error'])):.2f} %, {row['seconds']} s",
+                    flush=True,
+                )
+                if arguments.results:
+                    add_result(arguments.results, row)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""All methods of the tables: the centroid-encoder, its rivals, and the floor in the input space.
+
+A method is a function of training data, class indices, test data and a seed that says of which
+class it takes the test samples to be, by each rule that it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.ensemble import ExtraTreesClassifier
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from benchmarks.rivals import classical, networks
+from benchmarks.rivals.selection import embed
+from centroid_encoder import CentroidEncoder
+from centroid_encoder.core.quality import knn_predict, nearest_center
+
+Decisions = dict[str, NDArray[np.intp]]
+"""Class of each test sample by rule: ``"knn"``, ``"voronoi"``, ``"decoder"``."""
+Run = Callable[[NDArray, NDArray[np.intp], NDArray, int], Decisions]
+
+TEN_FOLDS = ("letter", "landsat", "phoneme")
+SMALL = ("iris", "sonar", "usps-1000")
+LARGE = ("mnist", "usps")
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the tables."""
+
+    name: str
+    run: Run
+    kind: str
+    """Heading under which it stands."""
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Why it is not run, by experiment: its row then has the published number alone."""
+
+
+def decide(train: NDArray, codes: NDArray[np.intp], test: NDArray) -> Decisions:
+    """Decide by an embedding: by the five nearest training samples, and by the nearest center."""
+    centers = np.array([train[codes == c].mean(axis=0) for c in range(codes.max() + 1)])
+    return {"knn": knn_predict(train, codes, test), "voronoi": nearest_center(test, centers)}
+
+
+def centroid_encoder(recipe: str | None = None, **params: Any) -> Run:
+    """Make the product's default, or the paper's recipe for the experiment."""
+
+    def run(X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
+        if recipe is None:
+            model = CentroidEncoder(random_state=seed, **params)
+        else:
+            model = CentroidEncoder.from_recipe(recipe, random_state=seed, **params)
+        model.fit(X, codes)
+        test = model.transform(X_test)
+        return decide(model.transform(X), codes, test) | {
+            "decoder": model.decoder_distances(test).argmin(axis=1)
+        }
+
+    return run
+
+
+def classical_rival(make: classical.Rival) -> Run:
+    """Make a rival that is written for z-scores."""
+
+    def run(X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
+        scaler = StandardScaler().fit(X.astype(np.float64))
+        z, z_test = (scaler.transform(x.astype(np.float64)) for x in (X, X_test))
+        train, test = embed(make(seed), z, codes, z_test)
+        return decide(train, codes, test)
+
+    return run
+
+
+def network_rival(kind: type[networks.NetworkRival], **params: Any) -> Run:
+    """Make a rival that trains the project's own network."""
+
+    def run(X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
+        model = kind(random_state=seed, **params).fit(X, codes)
+        return decide(model.transform(X), codes, model.transform(X_test))
+
+    return run
+
+
+def in_full_space(make: Callable[[int], Any]) -> Run:
+    """Make a classifier of z-scores, with which no picture comes."""
+
+    def run(X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
+        classifier = make_pipeline(StandardScaler(), make(seed)).fit(X, codes)
+        return {"knn": np.asarray(classifier.predict(X_test))}
+
+    return run
+
+
+def rbf_svm(seed: int) -> GridSearchCV:
+    """Make an SVM with C and width chosen by cross-validation on the training samples."""
+    del seed
+    grid = {"C": [1, 10, 100], "gamma": ["scale", 0.03, 0.1, 0.3]}
+    return GridSearchCV(SVC(), grid, cv=3)
