@@ -66,7 +66,8 @@ class NetworkRival(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     batch_size
         Samples that are compared with each other at a time.
     optimizer, schedule, learning_rate, weight_decay
-        As in `CentroidEncoder`.
+        As in `CentroidEncoder`, with the same defaults where a rival does not do better with
+        others.
     random_state
         Seed of everything random.
     device
@@ -80,7 +81,7 @@ class NetworkRival(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     dropout: float | None = None
     pretrain_epochs: int = 0
     max_epochs: int | None = None
-    n_steps: int = 1500
+    n_steps: int = 1000
     batch_size: int = 500
     optimizer: Optimizer = "adamw"
     schedule: Schedule = "one_cycle"
@@ -201,7 +202,10 @@ class Autoencoder(NetworkRival):
     `pretrain_epochs` stand in for the paper's stack of restricted Boltzmann machines.
     """
 
-    batch_size: int = PRETRAIN_BATCH
+    # No pairs to compare: small batches bring more steps for the same time.
+    batch_size: int = 64
+    n_steps: int = 3000
+    weight_decay: float = 0.1
 
     def _objective(self, data: TrainingData, network: Network) -> Objective:
         return Reconstruction(data.rows)
@@ -217,6 +221,9 @@ class NonlinearNCA(NetworkRival):
         λ of the paper: the rest goes to the reconstruction.
     """
 
+    # The loss bounds no distance: without a brake, the code grows until its gradient is gone.
+    learning_rate: float = 2e-3
+    weight_decay: float = 3.0
     nca_weight: float = 0.99
 
     def _objective(self, data: TrainingData, network: Network) -> Objective:
@@ -227,6 +234,10 @@ class NonlinearNCA(NetworkRival):
 class DeepGaussianNCA(NetworkRival):
     """dG-NCA (Min et al. 2010): NCA of the code with a Gaussian kernel."""
 
+    # The loss bounds no distance: without a brake, the code grows until its gradient is gone.
+    learning_rate: float = 2e-3
+    weight_decay: float = 3.0
+
     def _objective(self, data: TrainingData, network: Network) -> Objective:
         return NCA(None)
 
@@ -234,6 +245,10 @@ class DeepGaussianNCA(NetworkRival):
 @dataclass(eq=False, repr=False, kw_only=True)
 class DeepTNCA(NetworkRival):
     """dt-NCA (Min et al. 2010): NCA of the code with Student's t."""
+
+    # The loss bounds no distance: without a brake, the code grows until its gradient is gone.
+    learning_rate: float = 2e-3
+    weight_decay: float = 3.0
 
     def _objective(self, data: TrainingData, network: Network) -> Objective:
         return NCA(_dof(self.n_components))
