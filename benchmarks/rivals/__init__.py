@@ -1,0 +1,1 @@
+"""The methods that the paper compares with, behind one interface: `fit` and `transform`."""

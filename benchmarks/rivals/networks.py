@@ -1,0 +1,331 @@
+"""Rivals that are networks: the project's own `Network` and `train`, each with its paper's loss.
+
+Encoder, optimiser and schedule are those of `CentroidEncoder`, so that what is compared is what the
+network is asked to do. Where a paper starts from a stack of restricted Boltzmann machines,
+``pretrain_epochs`` starts from an autoencoder that was grown layer by layer; with 0, the weights
+start at random.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.cluster import KMeans
+
+from benchmarks.rivals.objectives import (
+    MCML,
+    NCA,
+    TSNE,
+    Discriminant,
+    ExemplarMCML,
+    Reconstruction,
+    RegularizedNCA,
+)
+from centroid_encoder.core.batches import CHUNK, Rows, Scale, Standardizer
+from centroid_encoder.core.network import Activation, Network
+from centroid_encoder.core.objective import Objective
+from centroid_encoder.core.training import Optimizer, Schedule, TrainingConfig, TrainingData, train
+from centroid_encoder.estimator import resolve_device
+
+CLIP = 10.0
+"""Largest absolute z-score, as in `CentroidEncoder`."""
+PRETRAIN_BATCH = 256
+"""Rows per step while pre-training, which compares no pairs."""
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class NetworkRival(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What the rivals share: scaling, network, training.
+
+    Parameters
+    ----------
+    n_components
+        Width of the code.
+    hidden
+        Widths of the encoder's hidden layers.
+    activation
+        Non-linearity of the hidden layers.
+    scale
+        ``"global"`` centres the features and divides all by one number; ``"feature"`` takes
+        z-scores; ``"supervised"`` and ``"none"`` as in `CentroidEncoder`.
+    dropout
+        Input dropout; None takes that of `CentroidEncoder`, d / (2d + 200).
+    pretrain_epochs
+        Epochs of each layer-wise stage of an autoencoder, and then of all its layers together.
+    max_epochs
+        Epochs of the training itself; None takes as many as `n_steps` batches need.
+    n_steps
+        Number of batches to train on, if `max_epochs` is None.
+    batch_size
+        Samples that are compared with each other at a time.
+    optimizer, schedule, learning_rate, weight_decay
+        As in `CentroidEncoder`, with the same defaults where a rival does not do better with
+        others.
+    random_state
+        Seed of everything random.
+    device
+        ``"auto"`` or a torch device.
+    """
+
+    n_components: int = 2
+    hidden: tuple[int, ...] = (500, 250, 125)
+    activation: Activation = "relu"
+    scale: Scale = "global"
+    dropout: float | None = None
+    pretrain_epochs: int = 0
+    max_epochs: int | None = None
+    n_steps: int = 1000
+    batch_size: int = 500
+    optimizer: Optimizer = "adamw"
+    schedule: Schedule = "one_cycle"
+    learning_rate: float = 3e-3
+    weight_decay: float = 1.0
+    random_state: int = 0
+    device: str = "cpu"
+
+    @abstractmethod
+    def _objective(self, data: TrainingData, network: Network) -> Objective:
+        """Return the loss, once data and network exist."""
+
+    def fit(self, X: NDArray[Any], y: NDArray[Any] | None = None) -> Self:
+        """Train the network.
+
+        Parameters
+        ----------
+        X
+            (n, d) data.
+        y
+            (n,) class labels; unsupervised rivals ignore them.
+
+        Raises
+        ------
+        KeyboardInterrupt
+            Also where the training loop would have kept what it had: a benchmark wants all or
+            nothing.
+        """
+        labels = np.zeros(len(X), dtype=np.intp)
+        if y is not None:
+            _, labels = np.unique(y, return_inverse=True)
+        index = np.arange(len(X))
+        device = resolve_device(self.device)
+        generator = torch.Generator().manual_seed(self.random_state)
+        self.standardizer_ = Standardizer.fit(X, index, labels, self.scale, CLIP, None)
+        rows = Rows(X, self.standardizer_, device)
+        everything = torch.from_numpy(index).to(device)
+        data = TrainingData(
+            rows, torch.from_numpy(labels).to(device), everything, everything[:0], None
+        )
+        pretrained = None
+        if self.pretrain_epochs:
+            pretrained = self._network(rows.n_inputs, rows.n_inputs, generator).to(device)
+            config = self._config(rows, PRETRAIN_BATCH, self.pretrain_epochs, layer_wise=True)
+            self._train(pretrained, Reconstruction(rows), data, config, generator)
+        # The objective may look at the network, and says whether it needs a decoder.
+        network = self._network(rows.n_inputs, 0, generator).to(device)
+        objective = self._objective(data, network)
+        if objective.n_outputs:
+            decoder = self._network(rows.n_inputs, objective.n_outputs, generator).to(device)
+            network.decoder = decoder.decoder
+        if pretrained is not None:
+            network.encoder.load_state_dict(pretrained.encoder.state_dict())
+            if objective.n_outputs:
+                network.decoder.load_state_dict(pretrained.decoder.state_dict())
+        n_batches = math.ceil(len(X) / self.batch_size)
+        max_epochs = self.max_epochs or math.ceil(self.n_steps / n_batches)
+        config = self._config(rows, self.batch_size, max_epochs)
+        self.losses_ = self._train(network, objective, data, config, generator)
+        self.network_ = network
+        return self
+
+    @torch.no_grad()
+    def transform(self, X: NDArray[Any]) -> NDArray[np.float32]:
+        """Embed (n, d) samples, in the units of the training data."""
+        device = next(self.network_.parameters()).device
+        codes = [
+            self.network_.encode(torch.from_numpy(self.standardizer_(chunk)).to(device)).cpu()
+            for chunk in np.array_split(X, max(1, math.ceil(len(X) / CHUNK)))
+        ]
+        return np.asarray(torch.cat(codes), dtype=np.float32)
+
+    def _network(self, n_inputs: int, n_outputs: int, generator: torch.Generator) -> Network:
+        return Network(
+            n_inputs, self.hidden, self.n_components, n_outputs, self.activation, generator
+        )
+
+    def _config(
+        self, rows: Rows, batch_size: int, max_epochs: int, *, layer_wise: bool = False
+    ) -> TrainingConfig:
+        dropout = self.dropout
+        if dropout is None:
+            dropout = rows.n_inputs / (2 * rows.n_inputs + 200)
+        return TrainingConfig(
+            batch_size=batch_size,
+            max_epochs=max_epochs,
+            pretrain_epochs=max_epochs if layer_wise else 0,
+            optimizer=self.optimizer,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            schedule=self.schedule,
+            dropout=dropout,
+        )
+
+    @staticmethod
+    def _train(
+        network: Network,
+        objective: Objective,
+        data: TrainingData,
+        config: TrainingConfig,
+        generator: torch.Generator,
+    ) -> list[float]:
+        """Run the loop to its end; return the mean loss of every epoch."""
+        reports = train(network, objective, data, config, generator)
+        while True:
+            try:
+                next(reports)
+            except StopIteration as end:
+                if end.value.interrupted:
+                    raise KeyboardInterrupt from None
+                return [report.loss for report in end.value.reports]
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class Autoencoder(NetworkRival):
+    """Deep autoencoder (Hinton & Salakhutdinov 2006): ‖x − f(x)‖², unsupervised.
+
+    `pretrain_epochs` stand in for the paper's stack of restricted Boltzmann machines.
+    """
+
+    # No pairs to compare: small batches bring more steps for the same time.
+    batch_size: int = 64
+    n_steps: int = 3000
+    weight_decay: float = 0.1
+
+    def _objective(self, data: TrainingData, network: Network) -> Objective:
+        return Reconstruction(data.rows)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class NonlinearNCA(NetworkRival):
+    """Nonlinear NCA (Salakhutdinov & Hinton 2007), regularised by an autoencoder.
+
+    Parameters
+    ----------
+    nca_weight
+        λ of the paper: the rest goes to the reconstruction.
+    """
+
+    # The loss bounds no distance: without a brake, the code grows until its gradient is gone.
+    learning_rate: float = 2e-3
+    weight_decay: float = 3.0
+    nca_weight: float = 0.99
+
+    def _objective(self, data: TrainingData, network: Network) -> Objective:
+        return RegularizedNCA(data.rows, self.nca_weight)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class DeepGaussianNCA(NetworkRival):
+    """dG-NCA (Min et al. 2010): NCA of the code with a Gaussian kernel."""
+
+    # The loss bounds no distance: without a brake, the code grows until its gradient is gone.
+    learning_rate: float = 2e-3
+    weight_decay: float = 3.0
+
+    def _objective(self, data: TrainingData, network: Network) -> Objective:
+        return NCA(None)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class DeepTNCA(NetworkRival):
+    """dt-NCA (Min et al. 2010): NCA of the code with Student's t."""
+
+    # The loss bounds no distance: without a brake, the code grows until its gradient is gone.
+    learning_rate: float = 2e-3
+    weight_decay: float = 3.0
+
+    def _objective(self, data: TrainingData, network: Network) -> Objective:
+        return NCA(_dof(self.n_components))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class DeepGaussianMCML(NetworkRival):
+    """dG-MCML (Min et al. 2010): MCML of the code with a Gaussian kernel."""
+
+    def _objective(self, data: TrainingData, network: Network) -> Objective:
+        return MCML(None)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class DeepTMCML(NetworkRival):
+    """dt-MCML (Min et al. 2010): MCML of the code with Student's t."""
+
+    def _objective(self, data: TrainingData, network: Network) -> Objective:
+        return MCML(_dof(self.n_components))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class HOPE(NetworkRival):
+    """Exemplar-centred supervised embedding (Min, Guo & Song 2017).
+
+    The project's network stands in for the paper's shallow map of high-order feature products; the
+    objective and the exemplars, k-means centers of each class in input space, are the paper's.
+
+    Parameters
+    ----------
+    n_exemplars
+        Exemplars of each class; a class with fewer distinct samples has as many as those.
+    """
+
+    n_exemplars: int = 10
+
+    def _objective(self, data: TrainingData, network: Network) -> Objective:
+        exemplars, labels = [], []
+        for label in data.labels.unique().tolist():
+            X = data.rows[(data.labels == label).nonzero().flatten()].cpu().numpy()
+            # Samples that coincide have one center.
+            n_exemplars = min(self.n_exemplars, len(np.unique(X, axis=0)))
+            k_means = KMeans(n_exemplars, random_state=self.random_state).fit(X)
+            exemplars.append(k_means.cluster_centers_)
+            labels += [label] * n_exemplars
+        device = data.labels.device
+        return ExemplarMCML(
+            torch.from_numpy(np.concatenate(exemplars)).to(device),
+            torch.tensor(labels, device=device),
+            network.encode,
+        )
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class ParametricTSNE(NetworkRival):
+    """Parametric t-SNE (van der Maaten 2009), unsupervised.
+
+    Parameters
+    ----------
+    perplexity
+        Effective number of neighbours within a batch.
+    """
+
+    perplexity: float = 30.0
+
+    def _objective(self, data: TrainingData, network: Network) -> Objective:
+        return TSNE(data.rows, self.perplexity, _dof(self.n_components))
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class GerDA(NetworkRival):
+    """Generalised discriminant analysis (Stuhlsatz, Lippel & Zielke 2012)."""
+
+    def _objective(self, data: TrainingData, network: Network) -> Objective:
+        return Discriminant()
+
+
+def _dof(n_components: int) -> float:
+    """Degrees of freedom of Student's t, m − 1, as in the papers of van der Maaten and Min."""
+    return float(max(1, n_components - 1))

@@ -1,0 +1,279 @@
+"""What the rivals ask of the network: one `Objective` for each family of losses.
+
+Written from the papers. Probabilities are computed from logarithms of kernels, which neither
+overflow nor vanish in float32, and self-similarities are masked out. A sample that has no other of
+its class in the batch attracts nothing; it still repels where the paper's normalisation says so.
+Class weights are no part of these methods.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from centroid_encoder.core.batches import Rows
+from centroid_encoder.core.objective import Batch
+
+N_BISECTIONS = 20
+"""Steps in the search for a bandwidth; each halves an interval of 25 in its logarithm."""
+RIDGE = 1e-4
+"""Share of the mean variance that is added to every direction's before a scatter is inverted."""
+
+
+class _NoDecision:
+    """What these objectives share: no class is decided on, and most need no decoder."""
+
+    n_outputs: int = 0
+
+    def distances(self, output: Tensor) -> None:
+        """Return None: k-NN in the embedding is the only decision."""
+
+
+class Reconstruction(_NoDecision):
+    """Squared error of the reconstructed input (Hinton & Salakhutdinov 2006).
+
+    Parameters
+    ----------
+    rows
+        The data, which are their own targets.
+    """
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self.n_outputs = rows.n_inputs
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean over samples and features."""
+        return (batch.output - self.rows[batch.rows]).square().mean()
+
+
+class NCA(_NoDecision):
+    """Neighbourhood components analysis of the code.
+
+    The expected share of samples that a stochastic nearest-neighbour rule gets wrong,
+
+        1 − 1/b Σ_i Σ_{j≠i, y_j=y_i} q_{j|i},   q_{j|i} = k(z_i, z_j) / Σ_{l≠i} k(z_i, z_l),
+
+    with a Gaussian kernel k in Salakhutdinov & Hinton (2007) and dG-NCA, and Student's t in dt-NCA
+    (Min et al. 2010).
+
+    Parameters
+    ----------
+    dof
+        Degrees of freedom of Student's t; None for the Gaussian.
+    """
+
+    def __init__(self, dof: float | None) -> None:
+        self.dof = dof
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Expected leave-one-out error; 1 for a sample that is alone in its class."""
+        logits = _without_self(log_kernel(batch.code, batch.code, self.dof))
+        same = _same_class(batch.labels)
+        return 1 - (logits.softmax(dim=1) * same).sum(dim=1).mean()
+
+
+class RegularizedNCA(NCA):
+    """Nonlinear NCA with an autoencoder as regulariser (Salakhutdinov & Hinton 2007, section 3.1).
+
+    λ · NCA + (1 − λ) · reconstruction error. The paper's error is a sum over pixels, in nats; so
+    is half the squared error, that of a Gaussian with unit variance.
+
+    Parameters
+    ----------
+    rows
+        The data, to be reconstructed.
+    nca_weight
+        λ; 0.99 in the paper.
+    """
+
+    def __init__(self, rows: Rows, nca_weight: float) -> None:
+        super().__init__(None)
+        self.reconstruction = Reconstruction(rows)
+        self.n_outputs = rows.n_inputs
+        self.nca_weight = nca_weight
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Weighted sum of both."""
+        nats = self.reconstruction.loss(batch) * self.n_outputs / 2
+        return self.nca_weight * super().loss(batch) + (1 - self.nca_weight) * nats
+
+
+class MCML(_NoDecision):
+    """Maximally collapsing metric learning of the code: dG-MCML and dt-MCML (Min et al. 2010).
+
+    KL(P‖Q) over all ordered pairs i ≠ j, with p_ij the same for all pairs of one class and 0 for
+    others, and q_ij = k(z_i, z_j) / Σ_{k≠l} k(z_k, z_l).
+
+    Parameters
+    ----------
+    dof
+        Degrees of freedom of Student's t; None for the Gaussian.
+    """
+
+    def __init__(self, dof: float | None) -> None:
+        self.dof = dof
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Divergence over the pairs of the batch; 0 if there is no pair of one class."""
+        same = _same_class(batch.labels)
+        return joint_divergence(same / same.sum().clamp(min=1), batch.code, self.dof)
+
+
+class TSNE(_NoDecision):
+    """Parametric t-SNE (van der Maaten 2009): KL(P‖Q) over the pairs of a batch, unsupervised.
+
+    p_ij = (p_{j|i} + p_{i|j}) / 2b, with p_{j|i} a Gaussian in input space whose bandwidth gives it
+    the wanted perplexity; q_ij as in dt-MCML.
+
+    Parameters
+    ----------
+    rows
+        The data.
+    perplexity
+        Effective number of neighbours in a batch; at most a third of the others in it.
+    dof
+        Degrees of freedom of Student's t.
+    """
+
+    def __init__(self, rows: Rows, perplexity: float, dof: float) -> None:
+        self.rows = rows
+        self.perplexity = perplexity
+        self.dof = dof
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Divergence over the pairs of the batch."""
+        x = self.rows[batch.rows]
+        perplexity = max(1.0, min(self.perplexity, (len(x) - 1) / 3))
+        p = neighbor_probabilities(torch.cdist(x, x).square(), perplexity)
+        return joint_divergence((p + p.T) / (2 * len(x)), batch.code, self.dof)
+
+
+class ExemplarMCML(_NoDecision):
+    """MCML against a few exemplars instead of all other samples: HOPE (Min, Guo & Song 2017).
+
+    1/b Σ_i KL(p_{·|i} ‖ q_{·|i}) over the exemplars j, with p_{j|i} the same for all exemplars of
+    the sample's class and 0 for others, and q_{j|i} = k(z_i, e_j) / Σ_l k(z_i, e_l), k = Student's
+    t with one degree of freedom.
+
+    Parameters
+    ----------
+    exemplars
+        (z, k) network inputs.
+    labels
+        (z,) their class indices; every class has at least one.
+    encode
+        The network's encoder: the exemplars move with the map.
+    """
+
+    def __init__(
+        self, exemplars: Tensor, labels: Tensor, encode: Callable[[Tensor], Tensor]
+    ) -> None:
+        self.exemplars = exemplars
+        self.labels = labels
+        self.encode = encode
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean divergence over the samples."""
+        codes = self.encode(self.exemplars)
+        log_q = log_kernel(batch.code, codes, dof=1.0).log_softmax(dim=1)
+        same = (batch.labels[:, None] == self.labels).to(log_q.dtype)
+        p = same / same.sum(dim=1, keepdim=True)
+        return (torch.xlogy(p, p) - p * log_q).sum(dim=1).mean()
+
+
+class Discriminant(_NoDecision):
+    """Generalised discriminant analysis of the code: GerDA (Stuhlsatz, Lippel & Zielke 2012).
+
+    m − trace(S_T⁻¹ S_B), with S_T = S_W + S_B and
+
+        S_B = 1/(2b²) Σ_ij n_i n_j δ_ij (m_i − m_j)(m_i − m_j)ᵀ,   δ_ij ∝ 1/‖m_i − m_j‖²,
+
+    the paper's weights, which keep classes that are far apart already from being all that counts.
+    Taken as they are, they would reward a smaller code; so they are scaled to leave the trace of
+    S_B as it is without them, and are constants to the gradient.
+    """
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Criterion of the batch's scatters, between 0 and m."""
+        code, n_rows = batch.code, len(batch.code)
+        _, classes = batch.labels.unique(return_inverse=True)
+        members = one_hot(classes).to(code.dtype)
+        counts = members.sum(dim=0)
+        means = members.T @ code / counts[:, None]
+        deviations = code - means[classes]
+        within = deviations.T @ deviations / n_rows
+
+        differences = means[:, None] - means
+        shares = counts[:, None] * counts / (2 * n_rows**2)
+        squared = differences.detach().square().sum(dim=2)
+        tiny = torch.finfo(code.dtype).tiny
+        spread = (shares * squared).sum().clamp(min=tiny)
+        # Coincident means have no direction to be weighted.
+        inverse = torch.where(squared > 1e-12 * spread, 1 / squared.clamp(min=tiny), 0.0)
+        weights = shares * inverse * spread / (shares * (inverse > 0)).sum().clamp(min=tiny)
+        between = torch.einsum("ij,ijk,ijl->kl", weights, differences, differences)
+
+        total = within + between
+        ridge = RIDGE * total.detach().diagonal().mean() + tiny
+        total = total + ridge * torch.eye(len(total), dtype=code.dtype, device=code.device)
+        explained: Tensor = torch.linalg.solve(total, between).trace()
+        return len(total) - explained
+
+
+def log_kernel(a: Tensor, b: Tensor, dof: float | None) -> Tensor:
+    """(n, k) logarithms of the similarities of (n, m) and (k, m) codes, but for a constant.
+
+    ‖a − b‖² enters as it is in the Gaussian, without a factor ½, as in the papers.
+    """
+    # The difference itself: ‖a‖² − 2ab + ‖b‖² would lose near neighbours to rounding.
+    squared = (a[:, None] - b).square().sum(dim=2)
+    if dof is None:
+        return -squared
+    return -(dof + 1) / 2 * torch.log1p(squared / dof)
+
+
+def joint_divergence(p: Tensor, code: Tensor, dof: float | None) -> Tensor:
+    """KL(P‖Q) of (b, b) joint probabilities with a zero diagonal and those of the code."""
+    logits = log_kernel(code, code, dof)
+    log_q = logits - _without_self(logits).flatten().logsumexp(dim=0)
+    return (torch.xlogy(p, p) - p * log_q).sum()
+
+
+def neighbor_probabilities(squared: Tensor, perplexity: float) -> Tensor:
+    """(b, b) p_{j|i} ∝ exp(−β_i d²_ij) whose rows have the given perplexity, by bisection."""
+    tiny = torch.finfo(squared.dtype).tiny
+    squared = squared / squared.mean(dim=1, keepdim=True).clamp(min=tiny)
+    # So far from itself that a sample never is its own neighbour.
+    squared = squared.masked_fill(_diagonal(squared), 1e9)
+    squared = squared - squared.amin(dim=1, keepdim=True)
+    low = torch.full_like(squared[:, :1], -10.0)
+    high = low + 25
+    for _ in range(N_BISECTIONS):
+        middle = (low + high) / 2
+        beta = middle.exp()
+        p = torch.exp(-beta * squared)
+        total = p.sum(dim=1, keepdim=True)
+        entropy = total.log() + beta * (p * squared).sum(dim=1, keepdim=True) / total
+        too_wide = entropy > math.log(perplexity)
+        low, high = torch.where(too_wide, middle, low), torch.where(too_wide, high, middle)
+    return (p / total).masked_fill(_diagonal(p), 0.0)
+
+
+def _same_class(labels: Tensor) -> Tensor:
+    """(b, b) 1.0 for two different samples of one class, else 0.0."""
+    same = labels[:, None] == labels
+    return same.masked_fill(_diagonal(same), False).float()
+
+
+def _without_self(logits: Tensor) -> Tensor:
+    # Finite: a sample that is alone in its batch must not make a NaN of it.
+    return logits.masked_fill(_diagonal(logits), torch.finfo(logits.dtype).min)
+
+
+def _diagonal(square: Tensor) -> Tensor:
+    return torch.eye(len(square), dtype=torch.bool, device=square.device)

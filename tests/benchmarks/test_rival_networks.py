@@ -1,0 +1,365 @@
+"""Losses against formulas written out one pair at a time, and every rival on blobs."""
+
+from __future__ import annotations
+
+import math
+import pickle
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from benchmarks.rivals import networks
+from benchmarks.rivals.objectives import (
+    MCML,
+    NCA,
+    RIDGE,
+    TSNE,
+    Discriminant,
+    ExemplarMCML,
+    Reconstruction,
+    RegularizedNCA,
+    neighbor_probabilities,
+)
+from centroid_encoder.core.batches import Rows, Standardizer
+from centroid_encoder.core.objective import Batch, Objective
+from centroid_encoder.core.quality import knn_predict
+
+Array = NDArray[np.float64]
+Kernel = Callable[[Array, Array], float]
+
+CPU = torch.device("cpu")
+LABELS = np.array([0, 0, 1, 2, 1, 0, 1, 4, 0, 1])  # 2 and 4 once, 3 never
+DOFS = [None, 1.0, 3.0]
+
+
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+def make_rows(X: Array) -> Rows:
+    index = np.arange(len(X))
+    return Rows(X, Standardizer.fit(X, index, index, "none", np.inf, None), CPU)
+
+
+def make_batch(
+    code: Array, labels: NDArray[np.integer] = LABELS, output: Array | None = None
+) -> Batch:
+    z = torch.tensor(code, dtype=torch.float32, requires_grad=True)
+    out = z if output is None else torch.tensor(output, dtype=torch.float32)
+    return Batch(torch.arange(len(z)), torch.tensor(labels), None, z, out)
+
+
+def kernel(dof: float | None) -> Kernel:
+    def similarity(a: Array, b: Array) -> float:
+        squared = float(((a - b) ** 2).sum())
+        return math.exp(-squared) if dof is None else (1 + squared / dof) ** (-(dof + 1) / 2)
+
+    return similarity
+
+
+def nca(code: Array, labels: NDArray[np.integer], k: Kernel) -> float:
+    right = 0.0
+    for i in range(len(code)):
+        others = [j for j in range(len(code)) if j != i]
+        total = sum(k(code[i], code[j]) for j in others)
+        right += sum(k(code[i], code[j]) / total for j in others if labels[j] == labels[i])
+    return 1 - right / len(code)
+
+
+def divergence(p: Array, code: Array, k: Kernel) -> float:
+    pairs = [(i, j) for i in range(len(code)) for j in range(len(code)) if i != j]
+    total = sum(k(code[i], code[j]) for i, j in pairs)
+    return sum(
+        p[i, j] * math.log(p[i, j] * total / k(code[i], code[j])) for i, j in pairs if p[i, j] > 0
+    )
+
+
+def class_pairs(labels: NDArray[np.integer]) -> Array:
+    p = np.zeros((len(labels), len(labels)))
+    for i in range(len(labels)):
+        for j in range(len(labels)):
+            p[i, j] = i != j and labels[i] == labels[j]
+    return p / p.sum()
+
+
+@pytest.mark.parametrize("dof", DOFS)
+@pytest.mark.parametrize("m", [1, 2, 5])
+def test_nca(dof: float | None, m: int) -> None:
+    code = rng().normal(size=(10, m))
+    found = NCA(dof).loss(make_batch(code))
+    assert float(found.detach()) == pytest.approx(nca(code, LABELS, kernel(dof)), rel=1e-5)
+
+
+@pytest.mark.parametrize("dof", DOFS)
+@pytest.mark.parametrize("m", [1, 2, 5])
+def test_mcml(dof: float | None, m: int) -> None:
+    code = rng().normal(size=(10, m))
+    found = MCML(dof).loss(make_batch(code))
+    expected = divergence(class_pairs(LABELS), code, kernel(dof))
+    assert float(found.detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_regularized_nca() -> None:
+    code, X, output = rng().normal(size=(10, 2)), rng().normal(size=(10, 6)), np.ones((10, 6))
+    found = RegularizedNCA(make_rows(X), 0.7).loss(make_batch(code, output=output))
+    nats = np.mean([((X[i] - output[i]) ** 2).sum() / 2 for i in range(10)])
+    expected = 0.7 * nca(code, LABELS, kernel(None)) + 0.3 * nats
+    assert float(found.detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_reconstruction_looks_up_its_rows() -> None:
+    X, output = rng().normal(size=(10, 6)), torch.ones(3, 6)
+    chosen = torch.tensor([7, 0, 7])
+    batch = Batch(chosen, torch.zeros(3, dtype=torch.long), None, output, output)
+    found = Reconstruction(make_rows(X)).loss(batch)
+    assert float(found) == pytest.approx(((X[chosen] - 1) ** 2).mean(), rel=1e-5)
+
+
+def test_exemplars() -> None:
+    code, exemplars = rng().normal(size=(10, 2)), rng().normal(size=(7, 3))
+    labels, W = np.array([0, 1, 1, 2, 3, 4, 0]), rng().normal(size=(3, 2))
+
+    objective = ExemplarMCML(
+        torch.tensor(exemplars, dtype=torch.float32),
+        torch.tensor(labels),
+        lambda x: x @ torch.tensor(W, dtype=torch.float32),
+    )
+    found = objective.loss(make_batch(code))
+
+    expected, k = 0.0, kernel(1.0)
+    for i in range(10):
+        similarities = [k(code[i], e @ W) for e in exemplars]
+        own = [s for s, label in zip(similarities, labels, strict=True) if label == LABELS[i]]
+        for s in own:
+            expected += math.log(1 / len(own) * sum(similarities) / s) / len(own) / 10
+    assert float(found.detach()) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("perplexity", [2.0, 3.0])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
+def test_neighbor_probabilities_have_the_perplexity(perplexity: float, scale: float) -> None:
+    X = scale * rng().normal(size=(12, 4))
+    squared = ((X[:, None] - X) ** 2).sum(axis=2)
+    p = neighbor_probabilities(torch.tensor(squared, dtype=torch.float32), perplexity).numpy()
+
+    for i in range(12):
+        others = [j for j in range(12) if j != i]
+        assert p[i, i] == 0
+        entropy = -sum(p[i, j] * math.log(p[i, j]) for j in others if p[i, j] > 0)
+        assert math.exp(entropy) == pytest.approx(perplexity, rel=1e-3)
+        # Gaussian: log p is linear in the squared distance, with one slope for all pairs.
+        near = [j for j in others if p[i, j] > 1e-6]
+        slopes = np.diff(np.log(p[i, near])) / np.diff(squared[i, near])
+        np.testing.assert_allclose(slopes, slopes[0], rtol=1e-2)
+        assert slopes[0] < 0
+
+
+def test_tsne() -> None:
+    X, code = rng().normal(size=(10, 4)), rng().normal(size=(10, 2))
+    squared = ((X[:, None] - X) ** 2).sum(axis=2)
+    conditional = neighbor_probabilities(torch.tensor(squared), 2.5).numpy()
+    joint = np.array(
+        [[(conditional[i, j] + conditional[j, i]) / 20 for j in range(10)] for i in range(10)]
+    )
+    found = TSNE(make_rows(X), 2.5, 1.0).loss(make_batch(code))
+    expected = divergence(joint, code, kernel(1.0))
+    assert float(found.detach()) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("m", [1, 2, 3])
+def test_discriminant(m: int) -> None:
+    labels = LABELS.copy()
+    code = rng().normal(size=(10, m)) + labels[:, None]
+    classes = np.unique(labels)
+    means = {c: code[labels == c].mean(axis=0) for c in classes}
+    counts = {c: (labels == c).sum() for c in classes}
+    within = np.zeros((m, m))
+    for z, c in zip(code, labels, strict=True):
+        within += np.outer(z - means[c], z - means[c]) / 10
+    plain, weighted = np.zeros((m, m)), np.zeros((m, m))
+    for a in classes:
+        for b in classes:
+            if a != b:
+                apart = means[a] - means[b]
+                scatter = counts[a] * counts[b] * np.outer(apart, apart) / 200
+                plain += scatter
+                weighted += scatter / (apart @ apart)
+    weighted *= np.trace(plain) / np.trace(weighted)
+    total = within + weighted
+    total += RIDGE * np.trace(total) / m * np.eye(m)
+    expected = m - np.trace(np.linalg.solve(total, weighted))
+    found = Discriminant().loss(make_batch(code))
+    assert float(found.detach()) == pytest.approx(expected, rel=1e-4)
+
+
+CODE_LOSSES: list[Objective] = [
+    NCA(None),
+    NCA(1.0),
+    MCML(None),
+    MCML(1.0),
+    TSNE(make_rows(rng().normal(size=(10, 4))), 2.5, 1.0),
+    Discriminant(),
+]
+
+
+@pytest.mark.parametrize("objective", CODE_LOSSES, ids=lambda o: type(o).__name__)
+@given(seed=st.integers(0, 2**32 - 1), shift=st.floats(-5, 5))
+@settings(max_examples=25, deadline=None)
+def test_losses_know_no_origin_and_no_axes(objective: Objective, seed: int, shift: float) -> None:
+    draws = np.random.default_rng(seed)
+    code = draws.normal(size=(10, 3))
+    rotation, _ = np.linalg.qr(draws.normal(size=(3, 3)))
+    labels = draws.integers(4, size=10)
+    before = objective.loss(make_batch(code, labels))
+    after = objective.loss(make_batch(code @ rotation + shift, labels))
+    assert float(after.detach()) == pytest.approx(float(before.detach()), rel=1e-3, abs=1e-4)
+
+
+@given(seed=st.integers(0, 2**32 - 1), scale=st.floats(1e-3, 1e3))
+@settings(max_examples=25, deadline=None)
+def test_discriminant_knows_no_scale(seed: int, scale: float) -> None:
+    draws = np.random.default_rng(seed)
+    code, labels = draws.normal(size=(12, 2)), draws.integers(3, size=12)
+    before = Discriminant().loss(make_batch(code, labels))
+    after = Discriminant().loss(make_batch(scale * code, labels))
+    assert float(after.detach()) == pytest.approx(float(before.detach()), rel=1e-3, abs=1e-4)
+
+
+@pytest.mark.parametrize("objective", CODE_LOSSES, ids=lambda o: type(o).__name__)
+@pytest.mark.parametrize("scale", [0.0, 1e-6, 1.0, 1e4])
+def test_losses_and_gradients_are_finite(objective: Objective, scale: float) -> None:
+    for labels in ([0] * 10, list(range(10)), [0] * 9 + [1]):
+        for n in (1, 2, 10):
+            batch = make_batch(scale * rng().normal(size=(n, 2)), np.array(labels[:n]))
+            loss = objective.loss(batch)
+            loss.backward()
+            assert math.isfinite(float(loss.detach()))
+            assert batch.code.grad is not None
+            assert batch.code.grad.isfinite().all()
+
+
+def test_a_class_with_one_sample_attracts_nothing() -> None:
+    labels = np.array([0, 1, 2])
+    for objective in (NCA(1.0), MCML(1.0)):
+        batch = make_batch(rng().normal(size=(3, 2)), labels)
+        objective.loss(batch).backward()
+        assert batch.code.grad is not None
+        assert not batch.code.grad.any()
+
+
+UNSUPERVISED = ["Autoencoder", "ParametricTSNE"]
+SUPERVISED = [
+    "NonlinearNCA",
+    "DeepGaussianNCA",
+    "DeepTNCA",
+    "DeepGaussianMCML",
+    "DeepTMCML",
+    "HOPE",
+    "GerDA",
+]
+
+
+def make(name: str, **kwargs: Any) -> networks.NetworkRival:
+    fast = {"hidden": (32, 16), "n_steps": 80, "batch_size": 100}
+    rival: networks.NetworkRival = getattr(networks, name)(**fast | kwargs)
+    return rival
+
+
+def blobs(n: int = 150) -> tuple[Array, NDArray[np.str_]]:
+    draws = np.random.default_rng(3)
+    codes = np.arange(n) % 3
+    X = 3 * np.random.default_rng(7).normal(size=(3, 10))[codes] + draws.normal(size=(n, 10))
+    # Large and off centre, as data are.
+    return 100 + 50 * X, np.array(["b", "a", "c"])[codes]
+
+
+def held_out_error(rival: networks.NetworkRival) -> float:
+    X, y = blobs()
+    train, test = np.arange(100), np.arange(100, 150)
+    classes, codes = np.unique(y, return_inverse=True)
+    rival.fit(X[train], y[train])
+    found = knn_predict(rival.transform(X[train]), codes[train], rival.transform(X[test]))
+    return float((classes[found] != y[test]).mean())
+
+
+@pytest.mark.parametrize("name", SUPERVISED)
+def test_supervised_rivals_separate_blobs(name: str) -> None:
+    assert held_out_error(make(name)) < 0.1
+
+
+@pytest.mark.parametrize("name", UNSUPERVISED)
+def test_unsupervised_rivals_ignore_the_labels(name: str) -> None:
+    X, y = blobs(60)
+    with_labels = make(name, n_steps=5).fit(X, y).transform(X)
+    without = make(name, n_steps=5).fit(X).transform(X)
+    assert with_labels.tobytes() == without.tobytes()
+    assert with_labels.shape == (60, 2)
+    assert np.isfinite(with_labels).all()
+
+
+@pytest.mark.parametrize("name", UNSUPERVISED)
+def test_unsupervised_rivals_learn(name: str) -> None:
+    losses = make(name).fit(*blobs()).losses_
+    assert losses[-1] < 0.8 * losses[0]
+
+
+@pytest.mark.parametrize("name", SUPERVISED + UNSUPERVISED)
+def test_same_seed_same_bits_and_no_global_randomness(name: str) -> None:
+    X, y = blobs(60)
+    before = torch.get_rng_state(), np.random.get_state()[1].tobytes(), random.getstate()  # noqa: NPY002
+    first, again, other = (
+        make(name, n_steps=4, pretrain_epochs=1, random_state=seed).fit(X, y) for seed in (0, 0, 1)
+    )
+    after = torch.get_rng_state(), np.random.get_state()[1].tobytes(), random.getstate()  # noqa: NPY002
+    assert torch.equal(before[0], after[0])
+    assert before[1:] == after[1:]
+    assert first.transform(X).tobytes() == again.transform(X).tobytes()
+    assert first.transform(X).tobytes() != other.transform(X).tobytes()
+
+
+@pytest.mark.parametrize("name", SUPERVISED + UNSUPERVISED)
+def test_a_class_with_one_sample(name: str) -> None:
+    X, y = blobs(60)
+    y = y.copy()
+    y[0] = "z"
+    assert np.isfinite(make(name, n_steps=6, batch_size=20).fit(X, y).transform(X)).all()
+
+
+def test_pretraining_hands_on_the_weights() -> None:
+    X, y = blobs()
+    start = make("Autoencoder", max_epochs=1, dropout=0.0).fit(X, y)
+    pretrained = make("Autoencoder", pretrain_epochs=30, max_epochs=1, dropout=0.0).fit(X, y)
+    assert pretrained.losses_[0] < 0.7 * start.losses_[0]
+
+
+def test_pretraining_gives_the_encoder_of_an_autoencoder() -> None:
+    X, _ = blobs()
+    kwargs = {"pretrain_epochs": 5, "learning_rate": 1e-9, "schedule": "constant"}
+    tsne = make("ParametricTSNE", **kwargs, max_epochs=1).fit(X)
+    autoencoder = make("Autoencoder", **kwargs, max_epochs=1).fit(X)
+    np.testing.assert_allclose(tsne.transform(X), autoencoder.transform(X), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", SUPERVISED + UNSUPERVISED)
+def test_scikit_learn_manners(name: str) -> None:
+    X, y = blobs(60)
+    rival = clone(make(name, n_components=3, n_steps=3))
+    assert rival.get_params()["n_components"] == 3
+    embedding = rival.fit_transform(X, y)
+    assert embedding.shape == (60, 3)
+    assert embedding.dtype == np.float32
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(rival)).transform(X), embedding)
+
+
+def test_hope_with_coincident_samples() -> None:
+    X = np.repeat(rng().normal(size=(3, 4)), 20, axis=0)
+    y = np.repeat([0, 1, 2], 20)
+    assert np.isfinite(make("HOPE", n_steps=3).fit(X, y).transform(X)).all()
