@@ -23,7 +23,6 @@ import numpy as np
 
 from benchmarks.methods import METHODS
 from benchmarks.protocols import EXPERIMENTS, Experiment
-from centroid_encoder.core.quality import knn_predict, nearest_center
 
 COLUMNS = (
     "experiment",
@@ -48,22 +47,16 @@ def evaluate(experiment: Experiment, method: str, run: int) -> dict[str, object]
     with warnings.catch_warnings():
         # Rivals warn of what their settings do; the errors tell.
         warnings.simplefilter("ignore")
-        train, test, decided = METHODS[method].embed(X, codes, X_test, experiment.name, run)
+        decisions = METHODS[method].run(experiment.name, X, codes, X_test, run)
     seconds = time.perf_counter() - start
-    centers = np.array([train[codes == c].mean(axis=0) for c in range(len(classes))])
-    wrong = {
-        "knn": knn_predict(train, codes, test) != codes_test,
-        "voronoi": nearest_center(test, centers) != codes_test,
-    }
-    if decided is not None:
-        wrong["decoder"] = decided != codes_test
+    errors = {rule: (found != codes_test).mean() for rule, found in decisions.items()}
     return {
         "experiment": experiment.name,
         "method": method,
         "run": run,
         "n_train": len(y),
         "n_test": len(y_test),
-        **{f"{rule}_error": f"{share.mean():.6f}" for rule, share in wrong.items()},
+        **{f"{rule}_error": f"{error:.6f}" for rule, error in errors.items()},
         "seconds": f"{seconds:.2f}",
         "versions": versions(),
     }
@@ -117,7 +110,8 @@ def main() -> None:
         experiment = EXPERIMENTS[name]
         runs = arguments.run or range(arguments.runs or experiment.n_runs)
         for method in arguments.method or METHODS:
-            if not METHODS[method].takes(name):
+            if name in METHODS[method].missing:
+                print(f"{experiment.title}, {method}: {METHODS[method].missing[name]}")
                 continue
             for run in runs:
                 if (name, method, run) in done:

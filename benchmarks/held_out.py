@@ -12,75 +12,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
 
 import numpy as np
-from numpy.typing import NDArray
-from sklearn.datasets import load_iris
-from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from benchmarks import datasets
+from benchmarks.protocols import EXPERIMENTS, N_FOLDS, Split
 from centroid_encoder import CentroidEncoder, tl
 from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
-
-Split = tuple[NDArray, NDArray, NDArray, NDArray]
-"""Training data and labels, test data and labels."""
-
-
-def mnist(n_seeds: int) -> Iterator[Split]:
-    """Yield the published split once for each seed."""
-    (X, y), (X_test, y_test) = datasets.mnist()
-    for _ in range(n_seeds):
-        yield X, y, X_test, y_test
-
-
-def usps(n_seeds: int) -> Iterator[Split]:
-    """Yield random splits into 8,000 and 3,000."""
-    X, y = datasets.usps()
-    for seed in range(n_seeds):
-        order = np.random.default_rng(seed).permutation(len(y))
-        train, test = order[:8000], order[8000:]
-        yield X[train], y[train], X[test], y[test]
-
-
-def ten_folds(load: Callable[[], datasets.Data]) -> Callable[[int], Iterator[Split]]:
-    """Yield the folds of 1,500 samples at random, for each seed."""
-
-    def splits(n_seeds: int) -> Iterator[Split]:
-        X, y = load()
-        for seed in range(n_seeds):
-            chosen = np.random.default_rng(seed).permutation(len(y))[:1500]
-            folds = StratifiedKFold(10, shuffle=True, random_state=seed)
-            for train, test in folds.split(X[chosen], y[chosen]):
-                yield X[chosen[train]], y[chosen[train]], X[chosen[test]], y[chosen[test]]
-
-    return splits
-
-
-def seventy_thirty(load: Callable[[], datasets.Data]) -> Callable[[int], Iterator[Split]]:
-    """Yield random 70/30 splits, one for each seed."""
-
-    def splits(n_seeds: int) -> Iterator[Split]:
-        X, y = load()
-        for seed in range(n_seeds):
-            X_train, X_test, y_train, y_test = train_test_split(
-                X, y, test_size=0.3, random_state=seed
-            )
-            yield X_train, y_train, X_test, y_test
-
-    return splits
-
-
-EXPERIMENTS: dict[str, Callable[[int], Iterator[Split]]] = {
-    "mnist": mnist,
-    "usps": usps,
-    "letter": ten_folds(datasets.letter),
-    "landsat": ten_folds(datasets.landsat),
-    "phoneme": ten_folds(datasets.phoneme),
-    "iris": seventy_thirty(lambda: load_iris(return_X_y=True)),
-    "sonar": seventy_thirty(datasets.sonar),
-}
-
 
 CELLS = {
     "pbmc3k": ("pbmc3k/pbmc3k_annotated.h5ad", "classified"),
@@ -131,7 +69,10 @@ def main() -> None:
             rows = [evaluate_cells(name, seed) for seed in range(arguments.seeds)]
         else:
             rows = []
-            for seed, split in enumerate(EXPERIMENTS[name](arguments.seeds)):
+            # A seed is a draw of samples and all its folds.
+            n_folds = N_FOLDS if name in ("letter", "landsat", "phoneme") else 1
+            splits = EXPERIMENTS[name].splits(arguments.seeds * n_folds)
+            for seed, split in enumerate(splits):
                 model = CentroidEncoder(random_state=seed)
                 if arguments.recipe == "paper":
                     model = CentroidEncoder.from_recipe(f"paper-{name}", random_state=seed)

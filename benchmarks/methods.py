@@ -26,11 +26,8 @@ from centroid_encoder.core.quality import knn_predict, nearest_center
 
 Decisions = dict[str, NDArray[np.intp]]
 """Class of each test sample by rule: ``"knn"``, ``"voronoi"``, ``"decoder"``."""
-Run = Callable[[NDArray, NDArray[np.intp], NDArray, int], Decisions]
-
-TEN_FOLDS = ("letter", "landsat", "phoneme")
-SMALL = ("iris", "sonar", "usps-1000")
-LARGE = ("mnist", "usps")
+Run = Callable[[str, NDArray, NDArray[np.intp], NDArray, int], Decisions]
+"""Called with the name of the experiment, training data and classes, test data and a seed."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +48,16 @@ def decide(train: NDArray, codes: NDArray[np.intp], test: NDArray) -> Decisions:
     return {"knn": knn_predict(train, codes, test), "voronoi": nearest_center(test, centers)}
 
 
-def centroid_encoder(recipe: str | None = None, **params: Any) -> Run:
-    """Make the product's default, or the paper's recipe for the experiment."""
+def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
+    """Make the product's default, or take the paper's recipe for the experiment."""
 
-    def run(X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
-        if recipe is None:
-            model = CentroidEncoder(random_state=seed, **params)
+    def run(
+        experiment: str, X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int
+    ) -> Decisions:
+        if recipe:
+            model = CentroidEncoder.from_recipe(f"paper-{experiment}", random_state=seed, **params)
         else:
-            model = CentroidEncoder.from_recipe(recipe, random_state=seed, **params)
+            model = CentroidEncoder(random_state=seed, **params)
         model.fit(X, codes)
         test = model.transform(X_test)
         return decide(model.transform(X), codes, test) | {
@@ -71,7 +70,7 @@ def centroid_encoder(recipe: str | None = None, **params: Any) -> Run:
 def classical_rival(make: classical.Rival) -> Run:
     """Make a rival that is written for z-scores."""
 
-    def run(X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
+    def run(_: str, X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
         scaler = StandardScaler().fit(X.astype(np.float64))
         z, z_test = (scaler.transform(x.astype(np.float64)) for x in (X, X_test))
         train, test = embed(make(seed), z, codes, z_test)
@@ -83,7 +82,7 @@ def classical_rival(make: classical.Rival) -> Run:
 def network_rival(kind: type[networks.NetworkRival], **params: Any) -> Run:
     """Make a rival that trains the project's own network."""
 
-    def run(X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
+    def run(_: str, X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
         model = kind(random_state=seed, **params).fit(X, codes)
         return decide(model.transform(X), codes, model.transform(X_test))
 
@@ -93,7 +92,7 @@ def network_rival(kind: type[networks.NetworkRival], **params: Any) -> Run:
 def in_full_space(make: Callable[[int], Any]) -> Run:
     """Make a classifier of z-scores, with which no picture comes."""
 
-    def run(X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
+    def run(_: str, X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
         classifier = make_pipeline(StandardScaler(), make(seed)).fit(X, codes)
         return {"knn": np.asarray(classifier.predict(X_test))}
 
@@ -105,3 +104,81 @@ def rbf_svm(seed: int) -> GridSearchCV:
     del seed
     grid = {"C": [1, 10, 100], "gamma": ["scale", 0.03, 0.1, 0.3]}
     return GridSearchCV(SVC(), grid, cv=3)
+
+
+# Time and memory grow with the square of the number of samples or faster.
+SQUARE = {
+    "mnist": "60,000 samples: its matrix of pairs would take 29 GB",
+    "usps": "8,000 samples: hours a run",
+}
+CLASSICAL: tuple[tuple[str, classical.Rival, str, Mapping[str, str]], ...] = (
+    ("supervised UMAP", classical.SUPERVISED["supervised UMAP"], "supervised", {}),
+    ("SNeRV", classical.SUPERVISED["SNeRV"], "supervised", SQUARE),
+    ("parametric embedding", classical.SUPERVISED["PE"], "supervised", SQUARE),
+    ("supervised Isomap", classical.SUPERVISED["S-Isomap"], "supervised", SQUARE),
+    ("NCA", classical.SUPERVISED["NCA"], "supervised", SQUARE),
+    ("LDA", classical.SUPERVISED["LDA"], "supervised", {}),
+    ("MUHSIC", classical.SUPERVISED["MUHSIC"], "supervised", SQUARE),
+    ("multiple relational embedding", classical.SUPERVISED["MRE"], "supervised", SQUARE),
+    ("kernel supervised PCA", classical.SUPERVISED["KSPCA"], "supervised", SQUARE),
+    ("supervised PCA", classical.SUPERVISED["SPCA"], "supervised", {}),
+    ("UMAP", classical.UNSUPERVISED["UMAP"], "unsupervised", {}),
+    ("t-SNE", classical.UNSUPERVISED["t-SNE"], "unsupervised", {"mnist": SQUARE["mnist"]}),
+    ("Isomap", classical.UNSUPERVISED["Isomap"], "unsupervised", SQUARE),
+    (
+        "Laplacian eigenmaps",
+        classical.UNSUPERVISED["Laplacian eigenmaps"],
+        "unsupervised",
+        {"mnist": SQUARE["mnist"]},
+    ),
+    ("PCA", classical.UNSUPERVISED["PCA"], "unsupervised", {}),
+)
+
+
+def _rows() -> list[Method]:
+    ours = [
+        Method("centroid-encoder", centroid_encoder(), "centroid-encoder"),
+        Method(
+            "centroid-encoder, the paper's recipe",
+            centroid_encoder(recipe=True),
+            "centroid-encoder",
+            {"usps-1000": "the paper does not say with which network"},
+        ),
+    ]
+    deep = [
+        Method(name, network_rival(kind), "trained on this project's network")
+        for name, kind in (
+            ("dt-MCML", networks.DeepTMCML),
+            ("dG-MCML", networks.DeepGaussianMCML),
+            ("HOPE", networks.HOPE),
+            ("GerDA", networks.GerDA),
+            ("dt-NCA", networks.DeepTNCA),
+            ("dG-NCA", networks.DeepGaussianNCA),
+            ("nonlinear NCA", networks.NonlinearNCA),
+            ("parametric t-SNE", networks.ParametricTSNE),
+            ("autoencoder", networks.Autoencoder),
+        )
+    ]
+    return [
+        *ours,
+        *deep,
+        *(
+            Method(name, classical_rival(make), kind, missing)
+            for name, make, kind, missing in CLASSICAL
+        ),
+        Method("5-NN", in_full_space(lambda _: KNeighborsClassifier(5)), "in the full input space"),
+        Method(
+            "RBF SVM",
+            in_full_space(rbf_svm),
+            "in the full input space",
+            {"mnist": "the search for its settings would take days"},
+        ),
+        Method(
+            "extra trees",
+            in_full_space(lambda seed: ExtraTreesClassifier(500, n_jobs=-1, random_state=seed)),
+            "in the full input space",
+        ),
+    ]
+
+
+METHODS = {method.name: method for method in _rows()}

@@ -1,0 +1,131 @@
+"""Put the numbers of benchmarks/results/errors.csv into the tables of docs/benchmarks.md.
+
+    python -m benchmarks.render
+
+Whatever stands between the marks of a table is replaced; all else in the document stays.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from benchmarks.methods import METHODS, Method
+from benchmarks.protocols import EXPERIMENTS
+from benchmarks.published import PUBLISHED
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results" / "errors.csv"
+DOCUMENT = ROOT / "docs" / "benchmarks.md"
+
+TABLES: dict[str, tuple[str, ...]] = {
+    "experiment 1": ("mnist", "usps"),
+    "experiment 2": ("letter", "landsat", "phoneme"),
+    "experiment 3": ("iris", "sonar", "usps-1000"),
+}
+RULES = ("knn", "voronoi", "decoder")
+OURS = ("centroid-encoder", "centroid-encoder, the paper's recipe")
+
+
+def errors_table(results: pd.DataFrame, experiments: Sequence[str]) -> str:
+    """Return a table with a row for each method and two columns for each experiment."""
+    titles = [EXPERIMENTS[name].title for name in experiments]
+    columns = [column for title in titles for column in (f"{title}, paper", title)]
+    lines = [
+        f"| | {' | '.join(columns)} |",
+        f"|---|{'---:|' * len(columns)}",
+    ]
+    best = {
+        name: results[(results["experiment"] == name) & results["method"].isin(in_the_plane())]
+        .groupby("method")["knn_error"]
+        .mean()
+        .min()
+        for name in experiments
+    }
+    for method in METHODS.values():
+        cells = []
+        for name in experiments:
+            published = PUBLISHED[name].get(PAPER_NAME.get(method.name, method.name))
+            cells.append("" if published is None else f"{published:.2f}")
+            cells.append(measured(results, method, name, best[name]))
+        if any(cells):
+            lines.append(f"| {method.name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+PAPER_NAME = {"centroid-encoder, the paper's recipe": "centroid-encoder (paper)"}
+
+
+def in_the_plane() -> list[str]:
+    """Names of the methods that make a picture."""
+    return [name for name, method in METHODS.items() if "full input space" not in method.kind]
+
+
+def measured(results: pd.DataFrame, method: Method, experiment: str, best: float) -> str:
+    """Return mean and spread of a method's 5-NN errors, in percent; the best in bold."""
+    rows = results[(results["experiment"] == experiment) & (results["method"] == method.name)]
+    if not len(rows):
+        return "–" if experiment in method.missing else ""
+    mean = rows["knn_error"].mean()
+    text = f"{100 * mean:.2f}"
+    if mean == best:
+        text = f"**{text}**"
+    if len(rows) > 1:
+        text += f" ± {100 * rows['knn_error'].std(ddof=1):.2f}"
+    n_runs = EXPERIMENTS[experiment].n_runs
+    return text if len(rows) == n_runs else f"{text} ({len(rows)})"
+
+
+def rules_table(results: pd.DataFrame) -> str:
+    """Return the three errors of the centroid-encoder, and how long it took."""
+    lines = [
+        "| | runs | 5-NN | Voronoi | decoder | Voronoi : 5-NN | seconds a fit |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for name, experiment in EXPERIMENTS.items():
+        rows = results[(results["experiment"] == name) & (results["method"] == OURS[0])]
+        if not len(rows):
+            continue
+        errors = [100 * rows[f"{rule}_error"].mean() for rule in RULES]
+        lines.append(
+            f"| {experiment.title} | {len(rows)} | "
+            + " | ".join(f"{error:.2f}" for error in errors)
+            + f" | {errors[1] / errors[0]:.2f} | {rows['seconds'].mean():.1f} |"
+        )
+    return "\n".join(lines)
+
+
+def missing_list() -> str:
+    """Return why some cells are empty."""
+    reasons: dict[str, list[str]] = {}
+    for method in METHODS.values():
+        for name, reason in method.missing.items():
+            reasons.setdefault(f"{EXPERIMENTS[name].title}: {reason}", []).append(method.name)
+    return "\n".join(f"- {reason}. {', '.join(names)}." for reason, names in reasons.items())
+
+
+def replaced(text: str, name: str, table: str) -> str:
+    """Put a table between its marks."""
+    pattern = rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)"
+    new, n = re.subn(pattern, lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text, flags=re.S)
+    if n != 1:
+        raise ValueError(f"{DOCUMENT.name} must have one place for {name!r}; it has {n}")
+    return new
+
+
+def main() -> None:
+    """Render all tables."""
+    results = pd.read_csv(RESULTS)
+    text = DOCUMENT.read_text()
+    for name, experiments in TABLES.items():
+        text = replaced(text, name, errors_table(results, experiments))
+    text = replaced(text, "rules", rules_table(results))
+    text = replaced(text, "missing", missing_list())
+    DOCUMENT.write_text(text)
+
+
+if __name__ == "__main__":
+    main()
