@@ -1,0 +1,253 @@
+"""How fast: ratios against named rivals, each measured in one run on a quiet machine.
+
+    python -m benchmarks.speed umap           # seconds to supervised UMAP's error, against its own
+    python -m benchmarks.speed schedule       # seconds to the paper's error, against its schedule
+    python -m benchmarks.speed arithmetic     # share of the machine's rate of matrix products
+    python -m benchmarks.speed scaling        # seconds and memory from 10,000 cells to 1,000,000
+    python -m benchmarks.speed transform      # cells a second through a map
+
+Several may be named at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from benchmarks.protocols import EXPERIMENTS, Split
+from centroid_encoder import CentroidEncoder
+from centroid_encoder.core.quality import knn_predict
+
+EPOCHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
+"""Budgets that are tried until an error is reached."""
+
+
+def umap() -> None:
+    """Compare with the time that supervised UMAP takes to fit, and to place the test samples."""
+    from umap import UMAP
+
+    for name in ("usps", "mnist"):
+        split = EXPERIMENTS[name].run(0)
+        X, y, X_test, y_test = split
+        start = time.perf_counter()
+        rival = UMAP().fit(X, y)
+        placed = rival.transform(X_test)
+        rival_seconds = time.perf_counter() - start
+        rival_error = (knn_predict(rival.embedding_, y, placed) != y_test).mean()
+        print(f"{name}, supervised UMAP: {100 * rival_error:.2f} %, {rival_seconds:.1f} s")
+        n_epochs, error, seconds = seconds_to(rival_error, split)
+        print(
+            f"{name}, centroid-encoder, {n_epochs} epochs: {100 * error:.2f} %, {seconds:.2f} s: "
+            f"{rival_seconds / seconds:.0f} times as fast",
+            flush=True,
+        )
+
+
+def schedule() -> None:
+    """Compare with the published program's schedule: 4 stages of 25 epochs and 200 more."""
+    split = EXPERIMENTS["mnist"].run(0)
+    n_epochs, error, seconds = seconds_to(0.0261, split)
+    print(f"mnist, {n_epochs} epochs: {100 * error:.2f} %, {seconds:.1f} s")
+    X, y = split[:2]
+    pretraining, training = epoch_seconds(X, y)
+    rival_seconds = 25 * sum(pretraining) + 200 * training
+    print(
+        f"the paper's schedule, from one epoch of each stage: {rival_seconds:.0f} s, "
+        f"{rival_seconds / seconds:.0f} times as long"
+    )
+
+
+def seconds_to(error: float, split: Split) -> tuple[int, float, float]:
+    """Return epochs, error and seconds of the shortest training that reaches an error.
+
+    Fitting and placing the test samples count. Each budget is a training of its own, from scratch.
+    """
+    X, y, X_test, y_test = split
+    for n_epochs in EPOCHS:
+        model = CentroidEncoder(max_epochs=n_epochs, random_state=0)
+        start = time.perf_counter()
+        test = model.fit(X, y).transform(X_test)
+        seconds = time.perf_counter() - start
+        reached = (knn_predict(model.transform(X), y, test) != y_test).mean()
+        if reached <= error:
+            return n_epochs, float(reached), seconds
+    raise RuntimeError(f"an error of {100 * error:.2f} % was not reached")
+
+
+def epoch_seconds(X: NDArray, y: NDArray) -> tuple[list[float], float]:
+    """Seconds of an epoch in each stage of the published program's loop on MNIST, re-expressed.
+
+    A DataLoader that collates sample by sample, a dense matrix of targets, and the loss over all
+    features: 784-1000-500-125-2 with tanh, batches of 512, Adam with amsgrad.
+    """
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    torch.manual_seed(0)
+    z = torch.as_tensor((X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1))
+    z = z.float()
+    codes = torch.as_tensor(y.astype(np.int64))
+    centroids = torch.stack([z[codes == c].mean(dim=0) for c in range(10)])
+    loader = DataLoader(TensorDataset(z, centroids[codes]), batch_size=512, shuffle=True)
+    widths = [784, 1000, 500, 125, 2]
+
+    def epoch(depth: int, trained: slice) -> float:
+        encoder = [nn.Linear(a, b) for a, b in pairwise(widths[: depth + 1])]
+        decoder = [nn.Linear(layer.out_features, layer.in_features) for layer in reversed(encoder)]
+        layers = [*encoder, *decoder]
+        for layer in layers:
+            layer.requires_grad_(False)
+        for layer in layers[trained]:
+            layer.requires_grad_(True)
+        steps: list[nn.Module] = []
+        for i, layer in enumerate(layers):
+            linear = i == len(layers) - 1 or i == depth - 1 == len(widths) - 2
+            steps += [layer] if linear else [layer, nn.Tanh()]
+        network = nn.Sequential(*steps)
+        parameters = [p for p in network.parameters() if p.requires_grad]
+        optimizer = torch.optim.Adam(parameters, lr=8e-4, amsgrad=True)
+        start = time.perf_counter()
+        for batch, target in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(network(batch), target)
+            penalty = sum(parameter.square().sum() for parameter in parameters)
+            (loss + 0.5 * 2e-5 * penalty).backward()
+            optimizer.step()
+        return time.perf_counter() - start
+
+    pretraining = [epoch(depth, slice(depth - 1, depth + 1)) for depth in range(1, 5)]
+    return pretraining, epoch(4, slice(None))
+
+
+def arithmetic() -> None:
+    """Count the products of a training and compare with those of square matrices a second."""
+    a = torch.rand(2048, 2048)
+    a @ a
+    times = []
+    for _ in range(10):
+        start = time.perf_counter()
+        a @ a
+        times.append(time.perf_counter() - start)
+    rate = 2 * 2048**3 / np.median(times)
+    print(
+        f"matrix products: {rate / 1e9:.0f} GFLOP/s in float32, {torch.get_num_threads()} threads"
+    )
+    rng = np.random.default_rng(0)
+    for n, d, hidden, batch_size in (
+        (60_000, 784, (500, 250, 125), 256),
+        (60_000, 784, (1000, 500, 125), 512),
+        (20_000, 2000, (500, 250, 125), 256),
+        (8_000, 256, (500, 250, 125), 250),
+        (1_350, 36, (500, 250, 125), 42),
+    ):
+        X = rng.normal(size=(n, d)).astype(np.float32)
+        y = rng.integers(10, size=n)
+        model = CentroidEncoder(
+            hidden=hidden, batch_size=batch_size, scale="feature", random_state=0
+        )
+        seconds = {}
+        for n_epochs in (1, 4):
+            model.set_params(max_epochs=n_epochs)
+            start = time.perf_counter()
+            model.fit(X, y)
+            seconds[n_epochs] = time.perf_counter() - start
+        epoch = (seconds[4] - seconds[1]) / 3
+        weights = [
+            a * b
+            for widths in ([d, *hidden, 2], [2, *reversed(hidden), 9])
+            for a, b in pairwise(widths)
+        ]
+        # Forward, backward to weights, and to inputs but for the first layer.
+        n_flop = n * (6 * sum(weights) - 2 * weights[0])
+        print(
+            f"{n:,} × {d}, {'-'.join(map(str, hidden))}, batches of {batch_size}: {epoch:.3f} s an "
+            f"epoch, {n_flop / epoch / 1e9:.0f} GFLOP/s, {100 * n_flop / epoch / rate:.0f} %",
+            flush=True,
+        )
+
+
+def scaling(sizes: tuple[int, ...] = (10_000, 31_623, 100_000, 316_228, 1_000_000)) -> None:
+    """Measure default fits of ever more cells of 2,000 features, each in a process of its own."""
+    found = []
+    for n in sizes:
+        code = f"from benchmarks.speed import fit_classes; fit_classes({n})"
+        done = subprocess.run(
+            [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        )
+        seconds, before, peak = map(float, done.stdout.split())
+        found.append(seconds)
+        print(
+            f"{n:,} cells: {seconds:.1f} s, peak of memory {peak:.2f} GB, of which the data "
+            f"{before:.2f} GB",
+            flush=True,
+        )
+    slope = np.polyfit(np.log(sizes), np.log(found), 1)[0]
+    last = math.log(found[-1] / found[-2]) / math.log(sizes[-1] / sizes[-2])
+    print(f"exponent {slope:.2f} over all, {last:.2f} over the last step")
+
+
+def fit_classes(n: int, d: int = 2000) -> None:
+    """Fit the default to synthetic classes; print seconds and memory before and at the peak."""
+    X, y = synthetic(n, d)
+    before = memory()
+    start = time.perf_counter()
+    CentroidEncoder(random_state=0).fit(X, y)
+    print(time.perf_counter() - start, before, memory())
+
+
+def synthetic(n: int, d: int) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
+    """Make ten classes, Gaussian about means of their own, without a copy."""
+    rng = np.random.default_rng(0)
+    means = rng.normal(size=(10, d)).astype(np.float32)
+    y = rng.integers(10, size=n)
+    X = np.empty((n, d), dtype=np.float32)
+    for start in range(0, n, 10_000):
+        part = slice(start, min(n, start + 10_000))
+        rng.standard_normal(dtype=np.float32, out=X[part])
+        X[part] *= 5
+        X[part] += means[y[part]]
+    return X, y
+
+
+def transform() -> None:
+    """Measure how many samples a second go through maps of default size."""
+    for d in (100, 2000):
+        X, y = synthetic(50_000, d)
+        model = CentroidEncoder(max_epochs=1, random_state=0).fit(X, y)
+        model.transform(X[:1000])
+        start = time.perf_counter()
+        model.transform(X)
+        seconds = time.perf_counter() - start
+        print(f"transform, {d:,} features: {len(X) / seconds:,.0f} samples a second", flush=True)
+
+
+def memory() -> float:
+    """Largest resident memory so far, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
+def main() -> None:
+    """Run what is named."""
+    parts: dict[str, Callable[[], None]] = {
+        part.__name__: part for part in (umap, schedule, arithmetic, scaling, transform)
+    }
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="+", choices=parts)
+    for name in parser.parse_args().parts:
+        parts[name]()
+
+
+if __name__ == "__main__":
+    main()
