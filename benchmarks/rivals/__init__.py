@@ -1,0 +1,1 @@
+"""The rivals of the paper's comparisons."""
