@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, softmax
 from sklearn.base import BaseEstimator
 
-from benchmarks.rivals.selection import Array, Labels
+from benchmarks.rivals.selection import Array, Labels, best_setting
 
 
 class ParzenPosterior:
@@ -134,7 +134,8 @@ class ParametricEmbedding(BaseEstimator):
     n_components
         Columns of the embedding.
     decay
-        Weight of ‖r‖², so that sure posteriors do not run to infinity.
+        Weight of ‖r‖², so that sure posteriors do not run to infinity. Without it, the best of
+        0.001, 0.0001 and 0.01 on held-out training data.
     n_starts
         Random starts, of which the best is kept.
     random_state
@@ -144,8 +145,8 @@ class ParametricEmbedding(BaseEstimator):
     def __init__(
         self,
         n_components: int = 2,
-        decay: float = 1e-4,
-        n_starts: int = 5,
+        decay: float | None = None,
+        n_starts: int = 3,
         random_state: int | None = None,
     ) -> None:
         self.n_components = n_components
@@ -155,6 +156,10 @@ class ParametricEmbedding(BaseEstimator):
 
     def fit(self, X: Array, y: Labels) -> Self:
         """Fit to labelled data."""
+        self.decay_ = self.decay or 0.0
+        if self.decay is None:
+            candidates = [{"decay": decay} for decay in (1e-3, 1e-4, 1e-2)]
+            self.decay_ = best_setting(self, candidates, X, y, self.random_state)["decay"]
         self.posterior_ = ParzenPosterior().fit(X, y)
         posteriors = self.posterior_.predict_proba()
         self.log_prior_ = np.log(posteriors.mean(axis=0))
@@ -163,7 +168,7 @@ class ParametricEmbedding(BaseEstimator):
         def cost(flat: Array) -> tuple[float, Array]:
             both = flat.reshape(-1, self.n_components)
             value, slope, slope_centers = embedding_cost(
-                both[:n], both[n:], posteriors, self.log_prior_, self.decay
+                both[:n], both[n:], posteriors, self.log_prior_, self.decay_
             )
             return value, np.vstack([slope, slope_centers]).ravel()
 
@@ -189,7 +194,7 @@ class ParametricEmbedding(BaseEstimator):
                 self.centers_,
                 posteriors,
                 self.log_prior_,
-                self.decay,
+                self.decay_,
             )
             return value * len(posteriors), slope.ravel() * len(posteriors)
 

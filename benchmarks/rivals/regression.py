@@ -19,7 +19,7 @@ class KernelRegression:
     embeddings are compared here, from training data alone.
     """
 
-    factors = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
+    factors = (0.15, 0.25, 0.5, 0.75, 1.0, 1.5)
     """Widths that are tried, in units of the median distance to the nearest neighbour."""
 
     def fit(self, X: Array, Z: Array, y: Labels) -> Self:
