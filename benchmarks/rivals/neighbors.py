@@ -46,7 +46,7 @@ def retrieval_cost(scaled: Array, p: Array, log_p: Array, share: float) -> tuple
     """Return the cost of NeRV for each row, and its derivative by the scaled squared distances.
 
     The cost is λ KL(p_i ‖ q_i) + (1 − λ) KL(q_i ‖ p_i) with q_ij ∝ exp(−scaled_ij) and λ =
-    ``share``; equation 9 of Venna et al. (2010). Where ``scaled`` is infinite, q is zero; p has to
+    ``share``, after Venna et al. (2010). Where ``scaled`` is infinite, q is zero; p has to
     be zero there, with any finite ``log_p``.
     """
     relative = scaled - scaled.min(axis=1, keepdims=True)
@@ -107,7 +107,7 @@ class SupervisedNeRV(BaseEstimator):
 
     Peltonen, Aidos & Kaski (2009), "Supervised nonlinear dimensionality reduction by neighbor
     retrieval", ICASSP; Venna, Peltonen, Nybo, Aidos & Kaski (2010), "Information retrieval
-    perspective to nonlinear dimensionality reduction for data visualization", JMLR 11, section 6.
+    perspective to nonlinear dimensionality reduction for data visualization", JMLR 11.
     The input's neighbour probabilities come from distances in the Fisher metric of p(c | x), along
     straight lines (`fisher_distances`); the embedding minimises
     Σ_i λ KL(p_i ‖ q_i) + (1 − λ) KL(q_i ‖ p_i), with the widths of p used for q, as in the paper.
@@ -211,7 +211,7 @@ def relational_cost(
 ) -> tuple[float, Array, Array]:
     """Return Σ_r mean_i KL(p^r_i ‖ q^r_i), and both gradients.
 
-    Equations 3 to 5 of Memisevic & Hinton (2005), with diagonal R^r = diag(``stretches[r]``).
+    The objective of Memisevic & Hinton (2005), with diagonal R^r = diag(``stretches[r]``).
     """
     cost, slope_points, slope_stretches = 0.0, np.zeros_like(points), np.zeros_like(stretches)
     for r, p in enumerate(relations):

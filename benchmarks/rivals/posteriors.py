@@ -62,7 +62,7 @@ class ParzenPosterior:
 def fisher_distances(left: Array, right: Array, codes: Labels, n_steps: int) -> Array:
     """Return the lengths of straight lines in the Fisher metric of p(c | x).
 
-    This is the T-point approximation of section 6.1 of Venna et al. (2010): the metric
+    This is the T-point approximation of Venna et al. (2010): the metric
     J(x) = E_c [∇ log p(c|x) ∇ log p(c|x)ᵀ] is summed up along the line between two points. Between
     neighbouring points of the line, the length is exact for the shortest way through the simplex
     of posteriors, twice their Bhattacharyya angle, of which J is the second derivative.
@@ -104,7 +104,7 @@ def embedding_cost(
 ) -> tuple[float, Array, Array]:
     """Return Σ_n KL(p(·|x_n) ‖ q(·|r_n)) with its penalty, and both gradients.
 
-    Equations 2 to 5 of Iwata et al. (2007), divided by the number of points.
+    The objective of Iwata et al. (2007), divided by the number of points.
     """
     n = len(points)
     logits = log_prior - 0.5 * cdist(points, centers, "sqeuclidean")

@@ -33,7 +33,7 @@ class SupervisedPCA(BaseEstimator):
 
     Barshan, Ghodsi, Azimifar & Zolghadri Jahromi (2011), "Supervised principal component analysis:
     visualization, classification and regression on subspaces and submanifolds", Pattern
-    Recognition 44, algorithm 1: the orthonormal U that maximises tr(Uᵀ X H L H Xᵀ U), the
+    Recognition 44: the orthonormal U that maximises tr(Uᵀ X H L H Xᵀ U), the
     Hilbert-Schmidt dependence of projection and labels.
 
     Parameters
@@ -67,7 +67,7 @@ class SupervisedPCA(BaseEstimator):
 class KernelSupervisedPCA(BaseEstimator):
     """Kernel supervised PCA with a Gaussian kernel.
 
-    Barshan et al. (2011), algorithm 3: the β of largest eigenvalue in K H L H K β = λ K β. With
+    Barshan et al. (2011): the β of largest eigenvalue in K H L H K β = λ K β. With
     H L H = D Dᵀ, they are β = D v / √λ for the eigenvectors v of the small matrix Dᵀ K D; new
     points go to βᵀ k(X, x).
 
@@ -156,7 +156,7 @@ def classical_mds(distances: Array, n_components: int) -> Array:
 
 
 def supervised_dissimilarity(X: Array, y: Labels, alpha: float, beta: float) -> Array:
-    """Return D(x, x') of equation 4 of Geng et al. (2005)."""
+    """Return D(x, x') of Geng et al. (2005)."""
     exponent = cdist(X, X, "sqeuclidean") / beta
     within = np.sqrt(-np.expm1(-exponent))
     # Of far points it matters only that they are far.
