@@ -1,0 +1,217 @@
+"""The rivals that kept libraries offer, at the settings of these libraries, and all by name.
+
+All take features in the units of ``X``: standardising is the caller's business. Those written from
+their papers are in `spectral`, `posteriors` and `neighbors`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Self
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.decomposition import PCA
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.manifold import TSNE, Isomap, SpectralEmbedding
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
+from sklearn.preprocessing import LabelEncoder
+
+from benchmarks.rivals.neighbors import MultipleRelationalEmbedding, SupervisedNeRV
+from benchmarks.rivals.posteriors import ParametricEmbedding
+from benchmarks.rivals.selection import Array, Inductive, Labels, Transductive
+from benchmarks.rivals.spectral import (
+    ColoredMVU,
+    KernelSupervisedPCA,
+    SupervisedIsomap,
+    SupervisedPCA,
+)
+
+
+def pca(n_components: int = 2, random_state: int | None = None) -> Inductive:
+    """Principal component analysis; looks at no labels."""
+    model: Inductive = PCA(n_components, random_state=random_state)
+    return model
+
+
+def nca(n_components: int = 2, random_state: int | None = None) -> Inductive:
+    """Neighbourhood component analysis (Goldberger et al. 2004): linear, as in the paper's table.
+
+    scikit-learn starts from LDA, or from PCA where there are too few classes.
+    """
+    model: Inductive = NeighborhoodComponentsAnalysis(
+        n_components, max_iter=200, random_state=random_state
+    )
+    return model
+
+
+class DiscriminantAnalysis(BaseEstimator):
+    """Fisher's linear discriminant analysis, always with ``n_components`` columns.
+
+    M classes span at most M − 1 discriminant directions. The columns that are missing, one of two
+    for two classes, are filled with zeros, which changes no distance.
+
+    Parameters
+    ----------
+    n_components
+        Columns of the embedding.
+    random_state
+        Not used: nothing is random.
+    """
+
+    def __init__(self, n_components: int = 2, random_state: int | None = None) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def fit(self, X: Array, y: Labels) -> Self:
+        """Fit to labelled data."""
+        self.model_ = LinearDiscriminantAnalysis().fit(X, y)
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """Project, and fill up with zeros."""
+        Z: Array = self.model_.transform(X)[:, : self.n_components]
+        return np.pad(Z, ((0, 0), (0, self.n_components - Z.shape[1])))
+
+    def fit_transform(self, X: Array, y: Labels) -> Array:
+        """Fit and project the training data."""
+        return self.fit(X, y).transform(X)
+
+
+@contextmanager
+def _broken_graphs_allowed() -> Iterator[None]:
+    """Be silent about a neighbour graph in parts: what becomes of it is the rival's result."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The number of connected components")
+        warnings.filterwarnings("ignore", "Graph is not fully connected")
+        # scikit-learn joins the parts by way of a sparse format that is slow to change.
+        warnings.filterwarnings("ignore", "Changing the sparsity structure")
+        yield
+
+
+class GeodesicMap(BaseEstimator):
+    """Isomap (Tenenbaum et al. 2000) of scikit-learn; looks at no labels.
+
+    Parameters
+    ----------
+    n_components
+        Columns of the embedding.
+    random_state
+        Not used: nothing is random.
+    """
+
+    def __init__(self, n_components: int = 2, random_state: int | None = None) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def fit(self, X: Array, y: Labels | None = None) -> Self:
+        """Fit to data; labels are ignored."""
+        with _broken_graphs_allowed():
+            self.model_ = Isomap(n_components=self.n_components).fit(X)
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """Place new points by their geodesic distances to the training points."""
+        return np.asarray(self.model_.transform(X), dtype=np.float64)
+
+    def fit_transform(self, X: Array, y: Labels | None = None) -> Array:
+        """Return the embedding of the training points."""
+        return np.asarray(self.fit(X).model_.embedding_, dtype=np.float64)
+
+
+class JointEmbedding(BaseEstimator):
+    """An unsupervised method without a map: training and test points are embedded together.
+
+    Transductive: the test points take part, no label does. There is no `transform` on purpose.
+
+    Parameters
+    ----------
+    method
+        ``"tsne"`` (van der Maaten & Hinton 2008) or ``"laplacian"`` (Belkin & Niyogi 2003), at the
+        defaults of scikit-learn.
+    n_components
+        Columns of the embedding.
+    random_state
+        Seed.
+    """
+
+    def __init__(
+        self, method: str = "tsne", n_components: int = 2, random_state: int | None = None
+    ) -> None:
+        self.method = method
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def fit_transform_both(self, X: Array, y: Labels, X_test: Array) -> tuple[Array, Array]:
+        """Return the embeddings of training and test points; ``y`` is ignored."""
+        kinds = {"tsne": TSNE, "laplacian": SpectralEmbedding}
+        model = kinds[self.method](n_components=self.n_components, random_state=self.random_state)
+        with _broken_graphs_allowed():
+            Z = np.asarray(model.fit_transform(np.vstack([X, X_test])), dtype=np.float64)
+        return Z[: len(X)], Z[len(X) :]
+
+
+class UniformManifold(BaseEstimator):
+    """UMAP (McInnes et al. 2018) of umap-learn at its defaults, with labels or without.
+
+    Parameters
+    ----------
+    supervised
+        Whether the labels take part in `fit`.
+    n_components
+        Columns of the embedding.
+    random_state
+        Seed.
+    """
+
+    def __init__(
+        self, supervised: bool = True, n_components: int = 2, random_state: int | None = None
+    ) -> None:
+        self.supervised = supervised
+        self.n_components = n_components
+        self.random_state = random_state
+
+    def fit(self, X: Array, y: Labels) -> Self:
+        """Fit to data, and to labels if supervised."""
+        from umap import UMAP  # slow to import
+
+        # A seed allows one job only; asking for it prevents a warning about that.
+        self.model_ = UMAP(
+            n_components=self.n_components, random_state=self.random_state, n_jobs=1
+        ).fit(X, LabelEncoder().fit_transform(y) if self.supervised else None)
+        return self
+
+    def transform(self, X: Array) -> Array:
+        """Place new points with the training points fixed."""
+        return np.asarray(self.model_.transform(X), dtype=np.float64)
+
+    def fit_transform(self, X: Array, y: Labels) -> Array:
+        """Return the embedding of the training points."""
+        return np.asarray(self.fit(X, y).model_.embedding_, dtype=np.float64)
+
+
+Rival = Callable[[int | None], Inductive | Transductive]
+"""Makes a rival for the plane from a seed."""
+
+UNSUPERVISED: dict[str, Rival] = {
+    "PCA": lambda seed: pca(random_state=seed),
+    "Isomap": lambda seed: GeodesicMap(random_state=seed),
+    "Laplacian eigenmaps": lambda seed: JointEmbedding("laplacian", random_state=seed),
+    "t-SNE": lambda seed: JointEmbedding("tsne", random_state=seed),
+    "UMAP": lambda seed: UniformManifold(supervised=False, random_state=seed),
+}
+
+SUPERVISED: dict[str, Rival] = {
+    "LDA": lambda seed: DiscriminantAnalysis(random_state=seed),
+    "NCA": lambda seed: nca(random_state=seed),
+    "SPCA": lambda seed: SupervisedPCA(random_state=seed),
+    "KSPCA": lambda seed: KernelSupervisedPCA(random_state=seed),
+    "S-Isomap": lambda seed: SupervisedIsomap(random_state=seed),
+    "MUHSIC": lambda seed: ColoredMVU(random_state=seed),
+    "PE": lambda seed: ParametricEmbedding(random_state=seed),
+    "MRE": lambda seed: MultipleRelationalEmbedding(random_state=seed),
+    "SNeRV": lambda seed: SupervisedNeRV(random_state=seed),
+    "supervised UMAP": lambda seed: UniformManifold(supervised=True, random_state=seed),
+}

@@ -1,0 +1,396 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import linalg
+from scipy.optimize import check_grad
+from scipy.sparse.csgraph import shortest_path
+from scipy.spatial.distance import cdist
+from scipy.special import rel_entr
+from sklearn.base import BaseEstimator
+from sklearn.manifold import Isomap
+from sklearn.metrics.pairwise import rbf_kernel
+
+from benchmarks.rivals.classical import SUPERVISED, UNSUPERVISED, DiscriminantAnalysis
+from benchmarks.rivals.neighbors import (
+    SupervisedNeRV,
+    map_cost,
+    neighbor_probabilities,
+    place,
+    relational_cost,
+    retrieval_cost,
+)
+from benchmarks.rivals.posteriors import (
+    ParametricEmbedding,
+    ParzenPosterior,
+    embedding_cost,
+    fisher_distances,
+)
+from benchmarks.rivals.regression import KernelRegression
+from benchmarks.rivals.selection import best_setting, embed, knn_error
+from benchmarks.rivals.spectral import (
+    KernelSupervisedPCA,
+    SupervisedIsomap,
+    SupervisedPCA,
+    classical_mds,
+    connected_graph,
+    supervised_dissimilarity,
+    unfold,
+)
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.generic]
+
+RIVALS = UNSUPERVISED | SUPERVISED
+
+
+def blobs(n: int = 120, n_classes: int = 3, distance: float = 3.0) -> tuple[Array, Labels]:
+    """Gaussian groups in ten dimensions, labelled by strings."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(n) % n_classes
+    means = distance * rng.normal(size=(n_classes, 10))
+    return means[codes] + rng.normal(size=(n, 10)), np.array(list("abcdefgh"))[codes]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(1)
+
+
+# UMAP is compiled at its first use.
+SLOW = {name: [pytest.mark.slow] if "UMAP" in name else [] for name in RIVALS}
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW[name]) for name in RIVALS])
+def test_a_rival_separates_blobs_and_repeats_itself(name: str) -> None:
+    X, y = blobs()
+    train, test = np.s_[:90], np.s_[90:]
+    first, second = (embed(RIVALS[name](3), X[train], y[train], X[test]) for _ in range(2))
+    for part, again, n in zip(first, second, (90, 30), strict=True):
+        assert part.shape == (n, 2)
+        assert part.dtype == np.float64
+        assert np.isfinite(part).all()
+        np.testing.assert_array_equal(part, again)
+    assert knn_error(first[0], y[train], first[1], y[test]) < 0.1
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW[name]) for name in SUPERVISED])
+def test_a_supervised_rival_takes_two_classes_of_different_sizes(name: str) -> None:
+    X, y = blobs(60, 2)
+    kept = (y == "a") | (np.arange(60) < 20)
+    Z, Z_test = embed(SUPERVISED[name](0), X[kept], y[kept], X[~kept])
+    assert Z_test.shape == ((~kept).sum(), 2)
+    assert knn_error(Z, y[kept], Z_test, y[~kept]) < 0.1
+
+
+def test_lda_fills_up_with_zeros() -> None:
+    X, y = blobs(60, 2)
+    Z = DiscriminantAnalysis().fit_transform(X, y)
+    assert Z.shape == (60, 2)
+    assert not Z[:, 1].any()
+
+
+def test_transductive_rivals_have_no_transform_and_look_at_no_label() -> None:
+    X, y = blobs()
+    for name in ("t-SNE", "Laplacian eigenmaps"):
+        rival = RIVALS[name](0)
+        assert not hasattr(rival, "transform")
+    for labels in (y[:90], y[:90][::-1]):
+        Z, _ = embed(RIVALS["Laplacian eigenmaps"](0), X[:90], labels, X[90:])
+        np.testing.assert_array_equal(
+            Z, embed(RIVALS["Laplacian eigenmaps"](0), X[:90], y[:90], X[90:])[0]
+        )
+
+
+class Ruler(BaseEstimator):
+    """One coordinate of the data; keeps what it was fitted to."""
+
+    seen: list[int]
+
+    def __init__(self, axis: int = 0) -> None:
+        self.axis = axis
+
+    def fit_transform(self, X: Array, y: Labels) -> Array:
+        Ruler.seen.append(len(X))
+        return self.transform(X)
+
+    def transform(self, X: Array) -> Array:
+        return X[:, [self.axis]]
+
+
+def test_a_setting_is_chosen_on_a_fifth_of_the_training_data(rng: np.random.Generator) -> None:
+    y = np.arange(50) % 2
+    X = rng.normal(size=(50, 3))
+    X[:, 2] += 10 * y
+    Ruler.seen = []
+    candidates = [{"axis": axis} for axis in (0, 1, 2)]
+    assert best_setting(Ruler(), candidates, X, y, 0) == {"axis": 2}
+    assert Ruler.seen == [40, 40, 40]
+    # A class of one cannot be in both parts.
+    y[0] = 2
+    assert best_setting(Ruler(), candidates, X, y, 0) == {"axis": 2}
+
+
+def test_knn_error_is_the_share_of_wrong_majorities() -> None:
+    Z = np.array([[0.0], [1], [2], [3], [4], [100]])
+    y = np.array(["a", "a", "a", "b", "b", "b"])
+    assert knn_error(Z, y, np.array([[2.0], [98.0]]), np.array(["a", "a"])) == 0.5
+
+
+def up_to_signs(A: Array, B: Array) -> None:
+    np.testing.assert_allclose(np.abs(A), np.abs(B), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(cdist(A, A), cdist(B, B), rtol=1e-6, atol=1e-9)
+
+
+def test_supervised_pca_has_the_leading_eigenvectors_of_its_definition() -> None:
+    X, y = blobs(60, 4)
+    H = np.eye(60) - 1 / 60
+    L = (y[:, None] == y[None, :]).astype(float)
+    vectors = np.linalg.eigh(X.T @ H @ L @ H @ X)[1][:, :-3:-1]
+    up_to_signs(SupervisedPCA().fit_transform(X, y), (X - X.mean(axis=0)) @ vectors)
+
+
+def test_kernel_supervised_pca_solves_its_eigenproblem() -> None:
+    X, y = blobs(60, 4)
+    model = KernelSupervisedPCA(gamma=1.0).fit(X, y)
+    squared = cdist(X, X, "sqeuclidean")
+    K = rbf_kernel(X, gamma=1 / np.median(squared[squared > 0]))
+    H = np.eye(60) - 1 / 60
+    L = (y[:, None] == y[None, :]).astype(float)
+    values = linalg.eigh(K @ H @ L @ H @ K, K + 1e-10 * np.eye(60), eigvals_only=True)[:-3:-1]
+    beta = model.coefficients_
+    np.testing.assert_allclose(K @ H @ L @ H @ K @ beta, K @ beta * values, rtol=1e-5, atol=1e-8)
+    np.testing.assert_allclose(beta.T @ K @ beta, np.eye(2), atol=1e-8)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_kernel_supervised_pca_is_supervised_pca_if_its_kernel_is_linear(n_classes: int) -> None:
+    X, y = blobs(60, n_classes)
+    X -= X[:40].mean(axis=0)
+    plain = SupervisedPCA().fit(X[:40], y[:40])
+    kernel = KernelSupervisedPCA(kernel="linear").fit(X[:40], y[:40])
+    up_to_signs(kernel.transform(X), plain.transform(X))
+
+
+def test_dissimilarity_is_that_of_the_paper(rng: np.random.Generator) -> None:
+    X, y = rng.normal(size=(5, 3)), np.array([0, 0, 1, 1, 1])
+    D = supervised_dissimilarity(X, y, 0.5, 2.0)
+    for i in range(5):
+        for j in range(5):
+            d = np.exp(np.sum((X[i] - X[j]) ** 2) / 2)
+            expected = np.sqrt(1 - 1 / d) if y[i] == y[j] else np.sqrt(d) - 0.5
+            assert D[i, j] == pytest.approx(expected, abs=1e-7)
+
+
+def test_supervised_isomap_of_one_class_is_isomap_for_large_beta() -> None:
+    X, _ = blobs(80, 1)
+    beta = 1e6
+    D = supervised_dissimilarity(X, np.zeros(80), 0.5, beta)
+    geodesics = shortest_path(connected_graph(D, 10), directed=False) * np.sqrt(beta)
+    isomap = Isomap(n_neighbors=10).fit(X)
+    np.testing.assert_allclose(geodesics, isomap.dist_matrix_, rtol=1e-4)
+    ours = SupervisedIsomap(n_neighbors=10, alpha=0.5, beta=beta)
+    Z = ours.fit_transform(X, np.zeros(80)) * np.sqrt(beta)
+    np.testing.assert_allclose(cdist(Z, Z), cdist(*[isomap.embedding_] * 2), rtol=1e-3, atol=1e-3)
+
+
+def test_neighbour_graph_is_in_one_piece_and_keeps_twins() -> None:
+    X = np.array([[0.0], [0.0], [0.1], [50.0], [50.1], [1e200]])
+    graph = connected_graph(cdist(X, X, "cityblock"), 1)
+    geodesics = shortest_path(graph, directed=False)
+    assert np.isfinite(geodesics).all()
+    assert (graph != graph.T).nnz == 0
+
+
+def test_classical_scaling_gives_back_a_plane(rng: np.random.Generator) -> None:
+    Z = rng.normal(size=(30, 2))
+    np.testing.assert_allclose(cdist(*[classical_mds(cdist(Z, Z), 2)] * 2), cdist(Z, Z))
+
+
+def test_unfolding_satisfies_the_conditions_of_an_optimum(rng: np.random.Generator) -> None:
+    differences = rng.normal(size=(60, 4))
+    squared = rng.uniform(0.5, 1.5, 60)
+    pull = np.cov(rng.normal(size=(4, 9)))
+    A = unfold(pull, differences, squared, 1.0)
+    lengths = np.sum(differences**2, axis=1)
+    unit = np.trace(pull) * (lengths @ squared) / (lengths @ lengths)
+    errors = np.einsum("ei,ij,ej->e", differences, A, differences) - squared
+    slope = pull / unit - 2 * np.einsum("e,ei,ej->ij", errors, differences, differences) / 60
+    # Of a concave function on the cone: the slope has no positive direction, and none along A.
+    assert linalg.eigvalsh(A)[0] > -1e-9
+    assert linalg.eigvalsh(slope)[-1] < 1e-3
+    np.testing.assert_allclose(slope @ A, 0, atol=1e-3)
+
+
+def test_regression_is_the_weighted_mean() -> None:
+    X, y = blobs(30)
+    Z = X[:, :2]
+    model = KernelRegression().fit(X, Z, y)
+    weights = np.exp(-cdist(X[:3] + 1, X, "sqeuclidean") / (2 * model.width**2))
+    expected = weights @ Z / weights.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict(X[:3] + 1), expected)
+    assert np.isfinite(model.predict(X + 1e4)).all()
+
+
+def test_posteriors_leave_the_point_itself_out() -> None:
+    X, y = blobs(30, distance=1.0)
+    model = ParzenPosterior().fit(X, y)
+    names, codes = np.unique(y, return_inverse=True)
+    for i in range(30):
+        others = np.arange(30) != i
+        k = np.exp(-cdist(X[[i]], X[others], "sqeuclidean")[0] / (2 * model.width**2))
+        expected = [k[codes[others] == c].sum() / k.sum() for c in range(len(names))]
+        np.testing.assert_allclose(model.predict_proba()[i], 0.999 * np.array(expected) + 0.001 / 3)
+
+
+def test_cost_of_parametric_embedding_is_that_of_two_loops(rng: np.random.Generator) -> None:
+    points, centers = rng.normal(size=(6, 2)), rng.normal(size=(4, 2))
+    p = rng.dirichlet(np.ones(4), 6)
+    prior = rng.dirichlet(np.ones(4))
+    cost = 0.0
+    for n in range(6):
+        q = np.array(
+            [prior[c] * np.exp(-0.5 * np.sum((points[n] - centers[c]) ** 2)) for c in range(4)]
+        )
+        cost += sum(p[n, c] * np.log(p[n, c] / (q[c] / q.sum())) for c in range(4))
+        cost += 0.1 * np.sum(points[n] ** 2)
+    cost += 0.1 * 6 / 4 * np.sum(centers**2)
+    args = (p, np.log(prior), 0.1)
+    assert embedding_cost(points, centers, *args)[0] == pytest.approx(cost / 6)
+    for which in (0, 1):
+
+        def value(flat: Array, which: int = which) -> float:
+            both = [points, centers]
+            both[which] = flat.reshape(-1, 2)
+            return embedding_cost(both[0], both[1], *args)[0]
+
+        def slope(flat: Array, which: int = which) -> Array:
+            both = [points, centers]
+            both[which] = flat.reshape(-1, 2)
+            return embedding_cost(both[0], both[1], *args)[1 + which].ravel()
+
+        assert check_grad(value, slope, (points, centers)[which].ravel()) < 1e-6
+
+
+def test_new_points_of_parametric_embedding_are_where_training_points_like_them_are() -> None:
+    X, y = blobs(60, distance=1.0)
+    model = ParametricEmbedding(random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model._place(model.posterior_.predict_proba()), model.embedding_)
+
+
+def test_fisher_distance_of_one_step_is_twice_the_angle_of_the_posteriors() -> None:
+    X, y = blobs(40, distance=1.0)
+    model = ParzenPosterior().fit(X, y)
+    left, right = model.log_kernel(X[:5] + 0.3), model.log_kernel(X[5:12] - 0.2)
+
+    def posterior(log_kernel: Array) -> Array:
+        mass = np.exp(log_kernel) @ model.indicators
+        return np.asarray(mass / mass.sum(axis=1, keepdims=True))
+
+    cosine = np.sqrt(posterior(left)) @ np.sqrt(posterior(right)).T
+    expected = 2 * np.arccos(cosine.clip(-1, 1))
+    np.testing.assert_allclose(fisher_distances(left, right, model.codes, 1), expected, atol=1e-7)
+
+
+def test_fisher_distance_is_the_length_in_the_metric_of_the_posteriors() -> None:
+    X, y = blobs(40, distance=1.0)
+    model = ParzenPosterior().fit(X, y)
+    a, b = X[0] + 0.3, X[1] - 0.2
+
+    def log_posterior(x: Array) -> Array:
+        mass = np.exp(model.log_kernel(x[None])[0]) @ model.indicators
+        return np.asarray(np.log(mass / mass.sum()))
+
+    length, steps, h = 0.0, 1000, 1e-6
+    for t in (np.arange(steps) + 0.5) / steps:
+        x = a + t * (b - a)
+        change = (log_posterior(x + h * (b - a)) - log_posterior(x - h * (b - a))) / (2 * h)
+        length += np.sqrt(np.exp(log_posterior(x)) @ change**2) / steps
+    kernels = model.log_kernel(a[None]), model.log_kernel(b[None])
+    assert fisher_distances(*kernels, model.codes, 200)[0, 0] == pytest.approx(length, rel=1e-3)
+    # Every step less is a shortcut through the simplex.
+    assert fisher_distances(*kernels, model.codes, 5)[0, 0] <= length
+
+
+def test_neighbour_probabilities_have_their_perplexity() -> None:
+    X, _ = blobs(60)
+    squared = cdist(X, X, "sqeuclidean")
+    np.fill_diagonal(squared, np.inf)
+    p, scales = neighbor_probabilities(squared, 12)
+    entropy = -np.sum(p * np.log(np.where(p > 0, p, 1)), axis=1)
+    np.testing.assert_allclose(np.exp(entropy), 12, rtol=1e-3)
+    expected = np.exp(-scales[:, None] * squared)
+    np.testing.assert_allclose(p, expected / expected.sum(axis=1, keepdims=True), atol=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
+def test_cost_and_gradient_of_nerv(share: float, rng: np.random.Generator) -> None:
+    Z = rng.normal(size=(8, 2))
+    p = rng.dirichlet(np.ones(8), 8)
+    np.fill_diagonal(p, 0)
+    p /= p.sum(axis=1, keepdims=True)
+    w = rng.uniform(0.5, 2, 8)
+    scaled = cdist(Z, Z, "sqeuclidean") * w[:, None]
+    np.fill_diagonal(scaled, np.inf)
+    q = np.exp(-scaled)
+    q /= q.sum(axis=1, keepdims=True)
+    expected = share * rel_entr(p, q).sum(axis=1) + (1 - share) * rel_entr(q, p).sum(axis=1)
+    log_p = np.log(np.where(p > 0, p, 1))
+    np.testing.assert_allclose(retrieval_cost(scaled, p, log_p, share)[0], expected)
+    error = check_grad(
+        lambda flat: map_cost(flat.reshape(8, 2), p, w, share)[0],
+        lambda flat: map_cost(flat.reshape(8, 2), p, w, share)[1].ravel(),
+        Z.ravel(),
+    )
+    assert error < 1e-6
+
+
+def test_gradients_of_multiple_relations(rng: np.random.Generator) -> None:
+    alike = np.equal.outer(np.arange(8) % 4, np.arange(8) % 4) * 1.0
+    alike[0] = alike[:, 0] = 0  # a class of one
+    alike[4] = alike[:, 4] = 0
+    near = rng.dirichlet(np.ones(8), 8)
+    for p in (alike, near):
+        np.fill_diagonal(p, 0)
+    relations = near / near.sum(axis=1, keepdims=True), alike
+    flat = np.concatenate([rng.normal(size=16), rng.uniform(0.5, 2, 4)])
+
+    def cost(flat: Array) -> tuple[float, Array]:
+        value, *slopes = relational_cost(
+            flat[:16].reshape(8, 2), flat[16:].reshape(2, 2), relations
+        )
+        return value, np.concatenate([slope.ravel() for slope in slopes])
+
+    assert check_grad(lambda x: cost(x)[0], lambda x: cost(x)[1], flat) < 1e-6
+    scaled = cdist(*[flat[:16].reshape(8, 2) * flat[16:18]] * 2, "sqeuclidean")
+    np.fill_diagonal(scaled, np.inf)
+    q = np.exp(-scaled)
+    q /= q.sum(axis=1, keepdims=True)
+    only_near = relational_cost(flat[:16].reshape(8, 2), flat[16:].reshape(2, 2), relations[:1])[0]
+    assert only_near == pytest.approx(rel_entr(relations[0], q).sum() / 8)
+
+
+def test_placing_goes_downhill_from_both_starts(rng: np.random.Generator) -> None:
+    fixed = rng.normal(size=(20, 2))
+    p, scales = neighbor_probabilities(rng.uniform(0.1, 4, size=(5, 20)), 4)
+    stretch = np.array([1.0, 0.5])
+
+    def cost(at: Array) -> Array:
+        scaled = cdist(at * stretch, fixed * stretch, "sqeuclidean") * scales[:, None]
+        return retrieval_cost(scaled, p, np.log(p), 0.3)[0]
+
+    placed = place(fixed, p, scales, 0.3, stretch)
+    assert (cost(placed) <= np.minimum(cost(fixed[p.argmax(axis=1)]), cost(p @ fixed))).all()
+    for axis in (0, 1):
+        for step in (1e-3, -1e-3):
+            moved = placed.copy()
+            moved[:, axis] += step
+            assert (cost(moved) >= cost(placed) - 1e-6).all()
+
+
+def test_nerv_places_no_test_point_by_another() -> None:
+    X, y = blobs(60)
+    model = SupervisedNeRV(n_steps=1).fit(X[:45], y[:45])
+    together = model.transform(X[45:])
+    np.testing.assert_allclose(model.transform(X[45:50]), together[:5], atol=0.05)
