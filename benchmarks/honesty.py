@@ -21,6 +21,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import anndata as ad
 import numpy as np
@@ -161,7 +162,12 @@ def permutation(n_repetitions: int = 100, n_permutations: int = 39) -> None:
     X, y = datasets.sonar()
     # Small and quick: whether the test holds its level does not hang on the network.
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=5)
-    kwargs = {"n_folds": 2, "model": model, "progress": False, "n_permutations": n_permutations}
+    kwargs: dict[str, Any] = {
+        "n_folds": 2,
+        "model": model,
+        "progress": False,
+        "n_permutations": n_permutations,
+    }
     for name, adata in (
         ("sonar", table_of(X, y)),
         ("iris", table_of(iris.data, iris.target_names[iris.target])),
@@ -169,14 +175,14 @@ def permutation(n_repetitions: int = 100, n_permutations: int = 39) -> None:
     ):
         ce.tl.cross_validate(adata, "class", **kwargs)
         real = adata.uns["ce_cv"]["permutation"]["p_value"]
-        p_values = []
+        found = []
         for repetition in range(n_repetitions):
             rng = np.random.default_rng(repetition)
             shuffled = adata.copy()
             shuffled.obs["class"] = rng.permutation(adata.obs["class"].to_numpy())
             ce.tl.cross_validate(shuffled, "class", random_state=repetition, **kwargs)
-            p_values.append(shuffled.uns["ce_cv"]["permutation"]["p_value"])
-        p_values = np.array(p_values)
+            found.append(shuffled.uns["ce_cv"]["permutation"]["p_value"])
+        p_values = np.array(found)
         print(
             f"{name}: p = {real:.3f} on the real labels (the smallest possible: "
             f"{1 / (1 + n_permutations):.3f}); on shuffled ones p < 0.05 in "
@@ -255,15 +261,15 @@ def _pbmc() -> tuple[NDArray[np.float32], pd.DataFrame]:
     return adata.X[order], frame.iloc[order]
 
 
-def table_of(X: NDArray[np.floating], y: NDArray[np.generic]) -> AnnData:
+def table_of(X: NDArray[Any], y: NDArray[np.generic]) -> AnnData:
     """Make an AnnData of a table."""
     names = [f"row{i}" for i in range(len(y))]
     return AnnData(X.astype(np.float32), obs=pd.DataFrame({"class": y.astype(str)}, index=names))
 
 
-def dense(X: object) -> NDArray[np.floating]:
+def dense(X: Any) -> NDArray[np.floating]:
     """Return an array, whatever it was."""
-    return X.toarray() if sparse.issparse(X) else np.asarray(X)
+    return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
 
 
 def errors(adata: AnnData) -> str:

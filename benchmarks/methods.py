@@ -26,7 +26,7 @@ from centroid_encoder.core.quality import knn_predict, nearest_center
 
 Decisions = dict[str, NDArray[np.intp]]
 """Class of each test sample by rule: ``"knn"``, ``"voronoi"``, ``"decoder"``."""
-Run = Callable[[str, NDArray, NDArray[np.intp], NDArray, int], Decisions]
+Run = Callable[[str, NDArray[Any], NDArray[np.intp], NDArray[Any], int], Decisions]
 """Called with the name of the experiment, training data and classes, test data and a seed."""
 
 
@@ -42,7 +42,7 @@ class Method:
     """Why it is not run, by experiment: its row then has the published number alone."""
 
 
-def decide(train: NDArray, codes: NDArray[np.intp], test: NDArray) -> Decisions:
+def decide(train: NDArray[Any], codes: NDArray[np.intp], test: NDArray[Any]) -> Decisions:
     """Decide by an embedding: by the five nearest training samples, and by the nearest center."""
     centers = np.array([train[codes == c].mean(axis=0) for c in range(codes.max() + 1)])
     return {"knn": knn_predict(train, codes, test), "voronoi": nearest_center(test, centers)}
@@ -52,7 +52,7 @@ def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
     """Make the product's default, or take the paper's recipe for the experiment."""
 
     def run(
-        experiment: str, X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int
+        experiment: str, X: NDArray[Any], codes: NDArray[np.intp], X_test: NDArray[Any], seed: int
     ) -> Decisions:
         if recipe:
             model = CentroidEncoder.from_recipe(f"paper-{experiment}", random_state=seed, **params)
@@ -70,7 +70,9 @@ def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
 def classical_rival(make: classical.Rival) -> Run:
     """Make a rival that is written for z-scores."""
 
-    def run(_: str, X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
+    def run(
+        _: str, X: NDArray[Any], codes: NDArray[np.intp], X_test: NDArray[Any], seed: int
+    ) -> Decisions:
         scaler = StandardScaler().fit(X.astype(np.float64))
         z, z_test = (scaler.transform(x.astype(np.float64)) for x in (X, X_test))
         train, test = embed(make(seed), z, codes, z_test)
@@ -82,7 +84,9 @@ def classical_rival(make: classical.Rival) -> Run:
 def network_rival(kind: type[networks.NetworkRival], **params: Any) -> Run:
     """Make a rival that trains the project's own network."""
 
-    def run(_: str, X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
+    def run(
+        _: str, X: NDArray[Any], codes: NDArray[np.intp], X_test: NDArray[Any], seed: int
+    ) -> Decisions:
         model = kind(random_state=seed, **params).fit(X, codes)
         return decide(model.transform(X), codes, model.transform(X_test))
 
@@ -92,7 +96,9 @@ def network_rival(kind: type[networks.NetworkRival], **params: Any) -> Run:
 def in_full_space(make: Callable[[int], Any]) -> Run:
     """Make a classifier of z-scores, with which no picture comes."""
 
-    def run(_: str, X: NDArray, codes: NDArray[np.intp], X_test: NDArray, seed: int) -> Decisions:
+    def run(
+        _: str, X: NDArray[Any], codes: NDArray[np.intp], X_test: NDArray[Any], seed: int
+    ) -> Decisions:
         classifier = make_pipeline(StandardScaler(), make(seed)).fit(X, codes)
         return {"knn": np.asarray(classifier.predict(X_test))}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from benchmarks import datasets
 
-Split = tuple[NDArray, NDArray, NDArray, NDArray]
+Split = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 """Training data and labels, test data and labels."""
 
 N_FOLDS = 10

@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -84,7 +85,7 @@ def seconds_to(error: float, split: Split) -> tuple[int, float, float]:
     raise RuntimeError(f"an error of {100 * error:.2f} % was not reached")
 
 
-def epoch_seconds(X: NDArray, y: NDArray) -> tuple[list[float], float]:
+def epoch_seconds(X: NDArray[Any], y: NDArray[Any]) -> tuple[list[float], float]:
     """Seconds of an epoch in each stage of the published program's loop on MNIST, re-expressed.
 
     A DataLoader that collates sample by sample, a dense matrix of targets, and the loss over all

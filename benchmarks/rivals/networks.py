@@ -41,7 +41,7 @@ PRETRAIN_BATCH = 256
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class NetworkRival(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class NetworkRival(TransformerMixin, BaseEstimator):
     """What the rivals share: scaling, network, training.
 
     Parameters
