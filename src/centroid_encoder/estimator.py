@@ -59,7 +59,8 @@ from centroid_encoder.portable import (
 from centroid_encoder.recipes import RECIPES
 
 SAMPLES_SEEN = 300_000
-"""Training samples that ``max_epochs="auto"`` wants the network to see."""
+SAMPLES_SEEN_OF_MANY = 1_200_000
+"""Training samples that ``max_epochs="auto"`` wants the network to see, of few and of many."""
 STEPS_PER_EPOCH = 32
 """Optimiser steps that ``batch_size="auto"`` wants to make of one epoch."""
 
@@ -87,6 +88,10 @@ class CentroidEncoder(
         Coordinates of the decoder's output: an orthonormal basis of the centroids' affine span (at
         most n_classes − 1 numbers, the same minimum at a fraction of the cost), or the paper's
         n_features numbers.
+    compactness : float, default=0.1
+        Weight, beside the distance to the centroids, of the share of the embedding's scatter that
+        is within classes. It keeps classes together, so that Voronoi cells tell them apart as well
+        as neighbours do; 0 is the paper's loss.
     scale : {"supervised", "feature", "global", "none"}, default="supervised"
         Standardisation: each feature by its own standard deviation and times its correlation ratio
         with the classes (``"supervised"``, so that features which say nothing do not drown those
@@ -99,7 +104,7 @@ class CentroidEncoder(
         Largest absolute z-score. Keeps nearly constant features from exploding on new data.
     dropout : float or "auto", default="auto"
         Share of input values set to zero in each training step, in [0, 1). ``"auto"`` grows with
-        the number k of features learned from, k / (2 k + 200): few features cannot spare any, of
+        the number k of features learned from, 1/2 − 50 / k: up to a hundred cannot spare any, of
         thousands one half will do.
     class_weight : "balanced", dict or None, default=None
         Weight of each class's samples in the loss, as in scikit-learn.
@@ -107,7 +112,7 @@ class CentroidEncoder(
         Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it.
     max_epochs : int or "auto", default="auto"
         Epochs of training. ``"auto"`` takes as many as make 300,000 samples seen, between 20 and
-        60.
+        60; of more than 60,000 samples as many as make 1,200,000, at least 5.
     validation_fraction : float, default=0.0
         Share of each class's samples that only watches, in [0, 1); the weights with the smallest
         loss on it are kept. 0 trains on everything for `max_epochs`.
@@ -121,8 +126,10 @@ class CentroidEncoder(
         AdamW, or Adam with its weight decay on the loss, without and with amsgrad.
     learning_rate : float, default=3e-3
         Peak (``"one_cycle"``) or constant learning rate.
-    weight_decay : float, default=1.0
-        Weight decay, in the sense of the optimiser.
+    weight_decay : float or "auto", default="auto"
+        Weight decay, in the sense of the optimiser. ``"auto"`` grows with the number of features k
+        for each of M classes, k / (10 M), up to 1: many classes in few features need all that the
+        network can bend.
     schedule : {"one_cycle", "constant"}, default="one_cycle"
         Course of the learning rate over each stage.
     device : str, default="auto"
@@ -184,6 +191,7 @@ class CentroidEncoder(
         hidden: Sequence[int] = (500, 250, 125),
         activation: Activation = "relu",
         output: Output = "span",
+        compactness: float = 0.1,
         scale: Scale = "supervised",
         max_features: int | None = 2000,
         clip: float | None = 10.0,
@@ -197,7 +205,7 @@ class CentroidEncoder(
         batch_size: int | Literal["auto"] = "auto",
         optimizer: Optimizer = "adamw",
         learning_rate: float = 3e-3,
-        weight_decay: float = 1.0,
+        weight_decay: float | Literal["auto"] = "auto",
         schedule: Schedule = "one_cycle",
         device: str = "auto",
         random_state: RandomState = None,
@@ -206,6 +214,7 @@ class CentroidEncoder(
         self.hidden = hidden
         self.activation = activation
         self.output = output
+        self.compactness = compactness
         self.scale = scale
         self.max_features = max_features
         self.clip = clip
@@ -359,7 +368,7 @@ class CentroidEncoder(
         rows = Rows(X, standardizer, device)
         data = self._training_data(rows, index, classes, codes, validates)
         centroids = class_means(rows, data.train, data.labels, len(classes))
-        targets = CentroidTargets.fit(centroids, self.output, device)
+        targets = CentroidTargets.fit(centroids, self.output, device, self.compactness)
         architecture = Architecture(
             n_features=X.shape[1],
             n_inputs=rows.n_inputs,
@@ -377,7 +386,7 @@ class CentroidEncoder(
             architecture.activation,
             generator,
         ).to(device)
-        config = self._training_config(len(data.train), rows.n_inputs)
+        config = self._training_config(len(data.train), rows.n_inputs, len(classes))
 
         outcome = yield from train(
             network, targets, data, config, generator, stop=stop, snapshot=snapshot
@@ -769,14 +778,18 @@ class CentroidEncoder(
             weights,
         )
 
-    def _training_config(self, n_train: int, n_inputs: int) -> TrainingConfig:
-        batch_size, max_epochs, dropout = self.batch_size, self.max_epochs, self.dropout
+    def _training_config(self, n_train: int, n_inputs: int, n_classes: int) -> TrainingConfig:
+        batch_size, max_epochs = self.batch_size, self.max_epochs
+        dropout, weight_decay = self.dropout, self.weight_decay
         if batch_size == "auto":
             batch_size = int(np.clip(n_train // STEPS_PER_EPOCH, 16, 256))
         if max_epochs == "auto":
             max_epochs = int(np.clip(SAMPLES_SEEN // n_train, 20, 60))
+            max_epochs = min(max_epochs, max(5, SAMPLES_SEEN_OF_MANY // n_train))
         if dropout == "auto":
-            dropout = n_inputs / (2 * n_inputs + 200)
+            dropout = max(0.0, 0.5 - 50 / n_inputs)
+        if weight_decay == "auto":
+            weight_decay = min(1.0, n_inputs / (10 * n_classes))
         return TrainingConfig(
             batch_size=int(batch_size),
             max_epochs=int(max_epochs),
@@ -785,9 +798,9 @@ class CentroidEncoder(
             patience=self.patience,
             optimizer=self.optimizer,
             learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
+            weight_decay=float(weight_decay),
             schedule=self.schedule,
-            dropout=dropout,
+            dropout=float(dropout),
         )
 
     def _check_parameters(self) -> None:
@@ -821,7 +834,9 @@ class CentroidEncoder(
                 continue
             _check_number(name, value, least, integer=True)
         _check_number("learning_rate", self.learning_rate, 0, open_=True)
-        _check_number("weight_decay", self.weight_decay, 0)
+        _check_number("compactness", self.compactness, 0)
+        if self.weight_decay != "auto":
+            _check_number("weight_decay", self.weight_decay, 0)
         if self.dropout != "auto":
             _check_number("dropout", self.dropout, 0, below=1)
         _check_number("validation_fraction", self.validation_fraction, 0, below=1)

@@ -6,11 +6,12 @@ from typing import Any
 
 # Common to the authors' published program: z-scores without clip, input-space output, Adam with
 # amsgrad and ½·2e-5·Σ‖θ‖² on the loss, a constant learning rate, layer-freeze pre-training with 25
-# epochs a stage, no early stopping, no class weights.
+# epochs a stage, no early stopping, no class weights, nothing at the bottleneck.
 _PROGRAM: dict[str, Any] = {
     "scale": "feature",
     "clip": None,
     "output": "full",
+    "compactness": 0.0,
     "optimizer": "amsgrad",
     "weight_decay": 2e-5,
     "schedule": "constant",

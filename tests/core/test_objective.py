@@ -14,7 +14,13 @@ from torch import Tensor
 
 from centroid_encoder.core.batches import Rows, Standardizer
 from centroid_encoder.core.network import Network
-from centroid_encoder.core.objective import Batch, CentroidTargets, Objective, Output
+from centroid_encoder.core.objective import (
+    Batch,
+    CentroidTargets,
+    Objective,
+    Output,
+    within_share,
+)
 from centroid_encoder.core.quality import knn_predict
 from centroid_encoder.core.training import Report, TrainingConfig, TrainingData, train
 
@@ -259,3 +265,55 @@ def test_an_objective_without_decoder_trains_the_encoder(hidden: tuple[int, ...]
     assert len(reports) == 3 * network.n_stages + 60 + 2
     assert before > 0.4
     assert error() < 0.1
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_within_share_is_what_a_double_loop_counts(seed: int, weighted: bool) -> None:
+    rng = np.random.default_rng(seed)
+    n, n_classes = int(rng.integers(1, 40)), int(rng.integers(1, 6))
+    code = rng.normal(size=(n, 2)) + 5 * rng.normal(size=2)
+    labels = rng.integers(n_classes, size=n)
+    weights = rng.uniform(0.1, 3, size=n) if weighted else np.ones(n)
+    within = total = 0.0
+    for z, label, weight in zip(code, labels, weights, strict=True):
+        own = labels == label
+        within += weight * np.sum((z - np.average(code[own], axis=0, weights=weights[own])) ** 2)
+        total += weight * np.sum((z - np.average(code, axis=0, weights=weights)) ** 2)
+    found = within_share(
+        torch.tensor(code, dtype=torch.float64),
+        torch.tensor(labels),
+        torch.tensor(weights) if weighted else None,
+        n_classes,
+    )
+    expected = within / total if n > 1 else 0.0
+    np.testing.assert_allclose(float(found), expected, rtol=1e-7, atol=1e-12)
+    assert -1e-9 <= float(found) <= 1 + 1e-9
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(0.01, 100))
+def test_within_share_knows_no_scale_no_place_and_no_direction(seed: int, scale: float) -> None:
+    rng = np.random.default_rng(seed)
+    code, labels = rng.normal(size=(30, 2)), torch.tensor(rng.integers(4, size=30))
+    turn, _ = np.linalg.qr(rng.normal(size=(2, 2)))
+    moved = scale * code @ turn + 3 * rng.normal(size=2)
+    shares = [float(within_share(torch.tensor(z), labels, None, 4)) for z in (code, moved)]
+    np.testing.assert_allclose(shares[1], shares[0], rtol=1e-8)
+
+
+def test_a_code_in_one_place_has_finite_gradients() -> None:
+    code = torch.ones(6, 2, requires_grad=True)
+    share = within_share(code, torch.tensor([0, 0, 1, 1, 2, 2]), None, 3)
+    share.backward()
+    assert share.item() == 0
+    assert torch.isfinite(code.grad).all()
+
+
+def test_compactness_adds_its_part_to_the_loss() -> None:
+    rng = np.random.default_rng(0)
+    centroids = rng.normal(size=(4, 6))
+    labels = rng.integers(4, size=20)
+    plain = fit(centroids)
+    compact = CentroidTargets.fit(centroids, "span", CPU, 0.3)
+    asked = batch(rng.normal(size=(20, plain.n_outputs)), labels)
+    share = within_share(asked.code, asked.labels, None, 4)
+    assert float(compact.loss(asked)) == pytest.approx(float(plain.loss(asked) + 0.3 * share))

@@ -834,6 +834,7 @@ def test_weight_decay_of_adam_is_a_penalty_on_the_loss() -> None:
         def __init__(self) -> None:
             self.n_outputs = objective.n_outputs
             self.coordinates = objective.coordinates
+            self.compactness = 0.0
 
         def loss(self, batch: Batch) -> Tensor:
             return super().loss(batch) + 0.05 * sum(

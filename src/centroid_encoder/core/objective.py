@@ -52,7 +52,11 @@ class CentroidTargets:
     """Centroid targets: every sample is mapped to the centroid of its class.
 
     The loss is the paper's, ‖c_j − f(x)‖² for a sample x of class j, averaged over samples and
-    output coordinates.
+    output coordinates; and `compactness` times the `within_share` of the code. The paper's loss
+    alone leaves classes as long as it likes, since the decoder can bend its regions around them;
+    Voronoi cells cannot. A term at the bottleneck that draws classes together is that of
+    bottleneck centroid-encoders (Ghosh & Kirby), here as a ratio, which no scale of the code
+    changes.
 
     All targets lie in the affine span of the M centroids. With ``output="span"`` the network's
     output is expressed in an orthonormal basis of that span (at most M − 1 coordinates), scaled to
@@ -69,6 +73,8 @@ class CentroidTargets:
         space. None where the output is the input space.
     device
         Where the targets live.
+    compactness
+        Weight of the second part of the loss, at least 0.
     """
 
     def __init__(
@@ -77,7 +83,9 @@ class CentroidTargets:
         origin: NDArray[np.float64] | None,
         basis: NDArray[np.float64] | None,
         device: torch.device,
+        compactness: float = 0.0,
     ) -> None:
+        self.compactness = compactness
         self.origin = origin
         self.basis = basis
         self.coordinates = torch.as_tensor(coordinates, dtype=torch.float32, device=device)
@@ -85,11 +93,15 @@ class CentroidTargets:
 
     @classmethod
     def fit(
-        cls, centroids: NDArray[np.floating], output: Output, device: torch.device
+        cls,
+        centroids: NDArray[np.floating],
+        output: Output,
+        device: torch.device,
+        compactness: float = 0.0,
     ) -> CentroidTargets:
         """Make targets of the (M, k) class means in the standardised input space."""
         if output == "full":
-            return cls(centroids, None, None, device)
+            return cls(centroids, None, None, device, compactness)
         centroids = centroids.astype(np.float64)
         origin = centroids.mean(axis=0)
         _, singular_values, directions = np.linalg.svd(centroids - origin, full_matrices=False)
@@ -104,12 +116,16 @@ class CentroidTargets:
             scale = np.sqrt(np.square(singular_values).sum() / (len(centroids) * rank))
         directions = directions[:rank]
         coordinates = (centroids - origin) @ directions.T / scale
-        return cls(coordinates, origin, directions * scale, device)
+        return cls(coordinates, origin, directions * scale, device, compactness)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean squared distance to the class's target."""
+        """Mean squared distance to the class's target, and what `compactness` adds."""
         error = (batch.output - self.coordinates[batch.labels]).square().mean(dim=1)
-        return (error if batch.weights is None else error * batch.weights).mean()
+        loss = (error if batch.weights is None else error * batch.weights).mean()
+        if self.compactness:
+            share = within_share(batch.code, batch.labels, batch.weights, len(self.coordinates))
+            loss = loss + self.compactness * share
+        return loss
 
     def distances(self, output: Tensor) -> Tensor:
         """Distance to every centroid; its smallest column is the model's decision."""
@@ -120,3 +136,20 @@ class CentroidTargets:
         if self.basis is None or self.origin is None:
             return np.asarray(output, dtype=np.float32)
         return np.asarray(output @ self.basis + self.origin, dtype=np.float32)
+
+
+def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes: int) -> Tensor:
+    """Share of the scatter of a (b, m) code that is within classes, in [0, 1].
+
+    Σ_i w_i ‖z_i − z̄_j(i)‖² / Σ_i w_i ‖z_i − z̄‖², with the means of the batch: one less the
+    squared correlation ratio. 0 where every sample of a class is in one place.
+    """
+    w = torch.ones_like(code[:, 0]) if weights is None else weights
+    # A product, not an indexed sum: on a GPU the order of those is not always the same.
+    member = torch.nn.functional.one_hot(labels, n_classes).to(code.dtype) * w[:, None]
+    tiny = torch.finfo(code.dtype).tiny
+    means = (member.T @ code) / member.sum(dim=0).clamp_min(tiny)[:, None]
+    mean = (w @ code) / w.sum().clamp_min(tiny)
+    within = w @ (code - means[labels]).square().sum(dim=1)
+    total = w @ (code - mean).square().sum(dim=1)
+    return within / total.clamp_min(tiny)

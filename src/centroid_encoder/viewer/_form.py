@@ -93,7 +93,8 @@ class TrainingForm(QWidget):
             label="",
             text="Epochs by the number of cells",
             value=True,
-            tooltip="Between 20 and 60: as many as show the network 300,000 cells",
+            tooltip="Between 20 and 60: as many as show the network 300,000 cells; fewer of very "
+            "many cells",
         )
         self.max_epochs = SpinBox(
             label="Epochs",
