@@ -11,10 +11,10 @@ XVFB := xvfb-run --auto-servernum --server-args='-screen 0 1600x1000x24'
 endif
 HEADLESS := $(if $(DISPLAY)$(WAYLAND_DISPLAY),,$(XVFB))
 
-.PHONY: help env demo test lint format docs constraints screen clean
+.PHONY: help env demo test bench bench-all lint format docs constraints screen clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 env: $(ENV)  ## Build .venv; nothing to do when it is up to date
 
@@ -41,6 +41,16 @@ format: $(ENV)  ## Fix what can be fixed by itself
 docs: $(ENV)  ## Build docs/_build/html; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 	@echo "Built docs/_build/html/index.html"
+
+BENCH := $(BIN)/python -m benchmarks.errors --results benchmarks/results/errors.csv
+
+bench: $(ENV)  ## Rerun a quick part of the paper's experiments and render docs/benchmarks.md
+	@$(BENCH) --quick
+	@$(BIN)/python -m benchmarks.render
+
+bench-all: $(ENV)  ## Rerun all of the paper's experiments with all rivals: a day
+	@$(BENCH) --all
+	@$(BIN)/python -m benchmarks.render
 
 constraints:  ## Pin the newest releases anew; PyTorch's pin stays as it is
 	@rm -rf build/env && $(PYTHON) -m venv build/env

@@ -98,10 +98,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, help="the first so many runs; default: the paper's")
     parser.add_argument("--results", type=Path, help="file to add the runs to")
     parser.add_argument("--all", action="store_true", help="all experiments")
+    parser.add_argument(
+        "--quick", action="store_true", help="the first runs of all but MNIST, of what is quick"
+    )
     arguments = parser.parse_args()
-    names = list(EXPERIMENTS) if arguments.all else arguments.experiments
+    names = list(EXPERIMENTS) if arguments.all or arguments.quick else arguments.experiments
     if not names:
-        parser.error("name an experiment, or pass --all")
+        parser.error("name an experiment, or pass --all or --quick")
     done = set()
     if arguments.results:
         rows = read_results(arguments.results)

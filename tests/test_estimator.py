@@ -508,3 +508,44 @@ def test_default_device_is_the_best_there_is(iris: tuple) -> None:
         else "cpu"
     )
     assert quick().fit(*iris)._map.device.type == expected
+
+
+@pytest.mark.parametrize(
+    ("n_train", "n_epochs"),
+    [(100, 60), (5_000, 60), (10_000, 30), (60_000, 20), (120_000, 10), (10_000_000, 5)],
+)
+def test_epochs_by_the_number_of_samples(n_train: int, n_epochs: int) -> None:
+    assert ce.CentroidEncoder()._training_config(n_train, 50, 3).max_epochs == n_epochs
+
+
+@pytest.mark.parametrize(
+    ("n_features", "n_classes", "dropout", "weight_decay"),
+    [(1, 2, 0, 0.05), (16, 26, 0, 16 / 260), (100, 10, 0, 1), (200, 5, 0.25, 1)],
+)
+def test_regularisation_by_features_and_classes(
+    n_features: int, n_classes: int, dropout: float, weight_decay: float
+) -> None:
+    config = ce.CentroidEncoder()._training_config(1000, n_features, n_classes)
+    assert (config.dropout, config.weight_decay) == (dropout, pytest.approx(weight_decay))
+
+
+@pytest.mark.parametrize(("n_classes", "stages"), [(15, {"train"}), (16, None)])
+def test_many_classes_are_pretrained(n_classes: int, stages: set[str] | None) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(10 * n_classes) % n_classes
+    X = rng.normal(size=(n_classes, 5))[y] + 0.1 * rng.normal(size=(len(y), 5))
+    model = ce.CentroidEncoder(hidden=(8, 4), max_epochs=4, random_state=0).fit(X, y)
+    found = model.history_["stage"]
+    assert set(found) == (stages or {"pretrain 1", "pretrain 2", "pretrain 3", "train"})
+    assert found.count("pretrain 1") == (0 if stages else 2)
+
+
+def test_compactness_keeps_classes_together() -> None:
+    X, y = load_iris(return_X_y=True)
+    shares = []
+    for compactness in (0.0, 1.0):
+        model = ce.CentroidEncoder(compactness=compactness, random_state=0).fit(X, y)
+        z = model.transform(X)
+        within = sum(((z[y == c] - z[y == c].mean(axis=0)) ** 2).sum() for c in range(3))
+        shares.append(within / ((z - z.mean(axis=0)) ** 2).sum())
+    assert shares[1] < 0.7 * shares[0]

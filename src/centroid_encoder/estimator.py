@@ -61,6 +61,8 @@ from centroid_encoder.recipes import RECIPES
 SAMPLES_SEEN = 300_000
 SAMPLES_SEEN_OF_MANY = 1_200_000
 """Training samples that ``max_epochs="auto"`` wants the network to see, of few and of many."""
+FEW_CLASSES = 15
+"""Classes up to which ``pretrain_epochs="auto"`` skips pre-training."""
 STEPS_PER_EPOCH = 32
 """Optimiser steps that ``batch_size="auto"`` wants to make of one epoch."""
 
@@ -108,8 +110,10 @@ class CentroidEncoder(
         thousands one half will do.
     class_weight : "balanced", dict or None, default=None
         Weight of each class's samples in the loss, as in scikit-learn.
-    pretrain_epochs : int, default=0
-        Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it.
+    pretrain_epochs : int or "auto", default="auto"
+        Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it. ``"auto"`` takes
+        half as many as of training with more than 15 classes, which tangle in the plane without
+        it, and skips it with fewer.
     max_epochs : int or "auto", default="auto"
         Epochs of training. ``"auto"`` takes as many as make 300,000 samples seen, between 20 and
         60; of more than 60,000 samples as many as make 1,200,000, at least 5.
@@ -197,7 +201,7 @@ class CentroidEncoder(
         clip: float | None = 10.0,
         dropout: float | Literal["auto"] = "auto",
         class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
-        pretrain_epochs: int = 0,
+        pretrain_epochs: int | Literal["auto"] = "auto",
         max_epochs: int | Literal["auto"] = "auto",
         validation_fraction: float = 0.0,
         patience: int | None = None,
@@ -786,6 +790,9 @@ class CentroidEncoder(
         if max_epochs == "auto":
             max_epochs = int(np.clip(SAMPLES_SEEN // n_train, 20, 60))
             max_epochs = min(max_epochs, max(5, SAMPLES_SEEN_OF_MANY // n_train))
+        pretrain_epochs = self.pretrain_epochs
+        if pretrain_epochs == "auto":
+            pretrain_epochs = int(max_epochs) // 2 if n_classes > FEW_CLASSES else 0
         if dropout == "auto":
             dropout = max(0.0, 0.5 - 50 / n_inputs)
         if weight_decay == "auto":
@@ -793,7 +800,7 @@ class CentroidEncoder(
         return TrainingConfig(
             batch_size=int(batch_size),
             max_epochs=int(max_epochs),
-            pretrain_epochs=self.pretrain_epochs,
+            pretrain_epochs=int(pretrain_epochs),
             merge_epochs=self.merge_epochs,
             patience=self.patience,
             optimizer=self.optimizer,
@@ -828,7 +835,7 @@ class CentroidEncoder(
             ("batch_size", 1),
         ):
             value = getattr(self, name)
-            if (value == "auto" and name in ("max_epochs", "batch_size")) or (
+            if (value == "auto" and name in ("max_epochs", "batch_size", "pretrain_epochs")) or (
                 value is None and name in ("patience", "max_features")
             ):
                 continue

@@ -147,9 +147,11 @@ def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes
     w = torch.ones_like(code[:, 0]) if weights is None else weights
     # A product, not an indexed sum: on a GPU the order of those is not always the same.
     member = torch.nn.functional.one_hot(labels, n_classes).to(code.dtype) * w[:, None]
-    tiny = torch.finfo(code.dtype).tiny
+    tiny, epsilon = torch.finfo(code.dtype).tiny, torch.finfo(code.dtype).eps
     means = (member.T @ code) / member.sum(dim=0).clamp_min(tiny)[:, None]
     mean = (w @ code) / w.sum().clamp_min(tiny)
     within = w @ (code - means[labels]).square().sum(dim=1)
     total = w @ (code - mean).square().sum(dim=1)
-    return within / total.clamp_min(tiny)
+    # Of a code in one place rounding errors are all the scatter there is.
+    rounding = 100 * epsilon**2 * (w @ code.detach().square().sum(dim=1))
+    return within / torch.maximum(total, rounding + tiny)
