@@ -150,6 +150,12 @@ def _rows() -> list[Method]:
             "centroid-encoder",
             {"usps-1000": "the paper does not say with which network"},
         ),
+        Method(
+            "centroid-encoder, the paper's recipe, not pre-trained",
+            centroid_encoder(recipe=True, pretrain_epochs=0),
+            "centroid-encoder",
+            {"usps-1000": "the paper does not say with which network"},
+        ),
     ]
     deep = [
         Method(name, network_rival(kind), "trained on this project's network")

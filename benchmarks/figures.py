@@ -1,0 +1,111 @@
+"""The figures of docs/benchmarks.md.
+
+    python -m benchmarks.figures mnist landsat rivals
+
+MNIST and Landsat over the Voronoi cells of their classes, and Landsat as its rivals see it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
+
+import centroid_encoder as ce
+from benchmarks import datasets
+from benchmarks.protocols import EXPERIMENTS
+from benchmarks.rivals import classical
+from benchmarks.rivals.selection import embed
+from centroid_encoder.core.quality import knn_predict
+
+FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
+SOILS = {
+    1: "red soil", 2: "cotton crop", 3: "grey soil", 4: "damp grey soil",
+    5: "vegetation stubble", 7: "very damp grey soil",
+}  # fmt: skip
+RIVALS = ("Laplacian eigenmaps", "PCA", "t-SNE", "UMAP", "NCA", "S-Isomap", "PE", "SNeRV")
+
+
+def mnist() -> None:
+    """Draw 10,000 training and all test images of MNIST."""
+    (X, y), (X_test, y_test) = datasets.mnist()
+    shown = np.random.default_rng(0).permutation(len(y))[:10_000]
+    two_panels("mnist", X, y.astype(str), X_test, y_test.astype(str), shown)
+
+
+def landsat() -> None:
+    """Draw Landsat's own training and test samples."""
+    X, y = datasets.landsat()
+    names = np.array([SOILS[code] for code in y])
+    two_panels("landsat", X[:4435], names[:4435], X[4435:], names[4435:], np.arange(4435))
+
+
+def two_panels(
+    name: str,
+    X: NDArray[Any],
+    y: NDArray[Any],
+    X_test: NDArray[Any],
+    y_test: NDArray[Any],
+    shown: NDArray[np.intp],
+) -> None:
+    """Train on all training samples; draw some of them, and the test samples by their own class."""
+    known, query = (ad.AnnData(x.astype(np.float32)) for x in (X, X_test))
+    known.obs["class"] = pd.Categorical(y)
+    ce.tl.centroid_encoder(known, "class", test_size=0, progress=False)
+    ce.tl.ingest(query, known, progress=False)
+    _, codes = np.unique(y, return_inverse=True)
+    found = knn_predict(known.obsm["X_ce"], codes, query.obsm["X_ce"])
+    error = (found != np.searchsorted(np.unique(y), y_test)).mean()
+    query.obs["ce_label"] = pd.Categorical(y_test, known.obs["class"].cat.categories)
+    figure, axes = plt.subplots(1, 2, figsize=(12, 5.5), layout="constrained")
+    settings: dict[str, Any] = {"show": False, "save": False, "size": 4}
+    ce.pl.voronoi(known[shown].copy(), ax=axes[0], legend_loc=None, **settings)
+    ce.pl.voronoi(query, ax=axes[1], **settings)
+    axes[0].set_title(f"training samples (n = {len(y):,})")
+    axes[1].set_title(f"test samples (n = {len(y_test):,}): 5-NN error {100 * error:.2f} %")
+    figure.savefig(FOLDER / f"{name}.png", dpi=100)
+
+
+def rivals() -> None:
+    """Draw one fold of Landsat as every rival embeds it, training and test samples."""
+    X, y, X_test, y_test = EXPERIMENTS["landsat"].run(0)
+    classes, codes = np.unique(y, return_inverse=True)
+    codes_test = np.searchsorted(classes, y_test)
+    scaler = StandardScaler().fit(X)
+    z, z_test = scaler.transform(X), scaler.transform(X_test)
+    makers = classical.UNSUPERVISED | classical.SUPERVISED
+    figure, axes = plt.subplots(3, 3, figsize=(10, 10), layout="constrained")
+    model = ce.CentroidEncoder(random_state=0).fit(X, codes)
+    found = {"centroid-encoder": (model.transform(X), model.transform(X_test))}
+    found |= {name: embed(makers[name](0), z, codes, z_test) for name in RIVALS}
+    for ax, (name, (train, test)) in zip(axes.flat, found.items(), strict=True):
+        error = (knn_predict(train, codes, test) != codes_test).mean()
+        ax.scatter(*train.T, c=codes, cmap="tab10", vmax=9, s=3, linewidth=0, alpha=0.5)
+        ax.scatter(
+            *test.T, c=codes_test, cmap="tab10", vmax=9, s=14, linewidth=0.4, edgecolor="black"
+        )
+        ax.set(xticks=[], yticks=[], title=f"{name}: {100 * error:.1f} %")
+    figure.savefig(FOLDER / "rivals.png", dpi=100)
+
+
+def main() -> None:
+    """Draw what is named."""
+    parts: dict[str, Callable[[], None]] = {
+        part.__name__: part for part in (mnist, landsat, rivals)
+    }
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("parts", nargs="+", choices=parts)
+    for name in parser.parse_args().parts:
+        parts[name]()
+
+
+if __name__ == "__main__":
+    main()

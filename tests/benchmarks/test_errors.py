@@ -1,0 +1,134 @@
+"""From a run of one method to the cell of a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.decomposition import PCA
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks import datasets, errors, render
+from benchmarks.methods import METHODS
+from benchmarks.protocols import EXPERIMENTS
+from benchmarks.published import PUBLISHED
+
+needs_data = pytest.mark.skipif(
+    datasets.data_folder() is None, reason="the data folder is absent: set CE_DATA"
+)
+
+
+def test_an_error_is_that_of_scikit_learn() -> None:
+    row = errors.evaluate(EXPERIMENTS["iris"], "PCA", 3)
+    X, X_test, y, y_test = train_test_split(
+        *load_iris(return_X_y=True), test_size=0.3, random_state=3
+    )
+    scaler = StandardScaler().fit(X)
+    pca = PCA(2).fit(scaler.transform(X))
+    train, test = (pca.transform(scaler.transform(x)) for x in (X, X_test))
+    expected = 1 - KNeighborsClassifier(5).fit(train, y).score(test, y_test)
+    assert float(str(row["knn_error"])) == pytest.approx(expected, abs=1e-6)
+    assert (row["n_train"], row["n_test"], row["run"]) == (105, 45, 3)
+    assert "decoder_error" not in row
+    assert "torch 2" in str(row["versions"])
+
+
+def test_our_own_has_all_three_errors() -> None:
+    row = errors.evaluate(EXPERIMENTS["iris"], "centroid-encoder", 0)
+    for rule in ("knn", "voronoi", "decoder"):
+        assert 0 <= float(str(row[f"{rule}_error"])) < 0.2
+
+
+def test_what_is_in_the_file_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "errors.csv"
+    call = ["errors", "iris", "--method", "PCA", "--runs", "2", "--results", str(path)]
+    monkeypatch.setattr("sys.argv", call)
+    errors.main()
+    first = path.read_text()
+    assert [(row["method"], row["run"]) for row in errors.read_results(path)] == [
+        ("PCA", "0"),
+        ("PCA", "1"),
+    ]
+    assert capsys.readouterr().out.count("5-NN error") == 2
+    errors.main()
+    assert path.read_text() == first
+    assert capsys.readouterr().out == ""
+
+
+def results(**errors_by_method: list[float]) -> pd.DataFrame:
+    rows = [
+        {"experiment": "iris", "method": method, "knn_error": error, "seconds": 1.0}
+        for method, found in errors_by_method.items()
+        for error in found
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_cells_of_a_table() -> None:
+    table = render.errors_table(results(PCA=[0.1] * 25, LDA=[0.02, 0.04], NCA=[0.5]), ["iris"])
+    assert "| | Iris, paper | Iris |" in table
+    assert "| PCA |  | 10.00 ± 0.00 |" in table
+    assert "| LDA |  | **3.00** ± 1.41 (2) |" in table
+    assert "| NCA |  | 50.00 (1) |" in table
+    assert "| kernel supervised PCA | 5.16 |  |" in table
+    assert "| centroid-encoder, the paper's recipe | 3.29 |  |" in table
+
+
+def test_a_classifier_without_a_picture_is_not_the_best() -> None:
+    frame = results(PCA=[0.1])
+    frame = pd.concat([frame, frame.assign(method="5-NN", knn_error=0.01)])
+    assert "| PCA |  | **10.00** (1) |" in render.errors_table(frame, ["iris"])
+
+
+def test_tables_take_their_places() -> None:
+    text = "a\n<!-- rules -->\nold\n<!-- end -->\nb\n"
+    found = render.replaced(text, "rules", "new")
+    assert found == "a\n<!-- rules -->\n\nnew\n\n<!-- end -->\nb\n"
+    assert render.replaced(found, "rules", "new") == found
+    with pytest.raises(ValueError, match="one place for 'other'"):
+        render.replaced(text, "other", "new")
+
+
+def test_every_published_number_has_a_row() -> None:
+    names = {render.PAPER_NAME.get(name, name) for name in METHODS}
+    assert {name for found in PUBLISHED.values() for name in found} <= names
+    assert set(PUBLISHED) == set(EXPERIMENTS)
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("name", "n_train", "n_test", "d"),
+    [
+        ("mnist", 60_000, 10_000, 784),
+        ("usps", 8_000, 3_000, 256),
+        ("letter", 1_350, 150, 16),
+        ("landsat", 1_350, 150, 36),
+        ("phoneme", 1_350, 150, 20),
+        ("sonar", 145, 63, 60),
+        ("usps-1000", 700, 300, 256),
+    ],
+)
+def test_the_papers_splits(name: str, n_train: int, n_test: int, d: int) -> None:
+    X, y, X_test, y_test = EXPERIMENTS[name].run(1)
+    assert (X.shape, X_test.shape) == ((n_train, d), (n_test, d))
+    assert (len(y), len(y_test)) == (n_train, n_test)
+    assert set(np.unique(y_test)) <= set(np.unique(y))
+
+
+@needs_data
+def test_the_ten_folds_are_of_one_draw() -> None:
+    splits = list(EXPERIMENTS["phoneme"].splits(11))
+    assert len(splits) == 11
+    tested = np.concatenate([X_test for _, _, X_test, _ in splits[:10]])
+    assert len(np.unique(tested, axis=0)) == 1500
+    train = {row.tobytes() for row in splits[0][0]}
+    assert not train & {row.tobytes() for row in splits[0][2]}
+    with pytest.raises(StopIteration):
+        next(EXPERIMENTS["phoneme"].splits(0))
