@@ -29,14 +29,21 @@ from benchmarks.protocols import EXPERIMENTS, Split
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.core.quality import knn_predict
 
-EPOCHS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
-"""Budgets that are tried until an error is reached."""
+BUDGETS = tuple(
+    (hidden, n_epochs)
+    for n_epochs in (1, 2, 3, 4, 6, 8, 12, 16, 20)
+    for hidden in ((250, 100), (500, 250, 125))
+)
+"""Networks and epochs, cheap ones first."""
 
 
 def umap() -> None:
     """Compare with the time that supervised UMAP takes to fit, and to place the test samples."""
     from umap import UMAP
 
+    # Its first call compiles, which is not to count.
+    X, y = EXPERIMENTS["iris"].run(0)[:2]
+    UMAP().fit(X, y).transform(X)
     for name in ("usps", "mnist"):
         split = EXPERIMENTS[name].run(0)
         X, y, X_test, y_test = split
@@ -46,9 +53,9 @@ def umap() -> None:
         rival_seconds = time.perf_counter() - start
         rival_error = (knn_predict(rival.embedding_, y, placed) != y_test).mean()
         print(f"{name}, supervised UMAP: {100 * rival_error:.2f} %, {rival_seconds:.1f} s")
-        n_epochs, error, seconds = seconds_to(rival_error, split)
+        budget, error, seconds = seconds_to(rival_error, split)
         print(
-            f"{name}, centroid-encoder, {n_epochs} epochs: {100 * error:.2f} %, {seconds:.2f} s: "
+            f"{name}, centroid-encoder ({budget}): {100 * error:.2f} %, {seconds:.2f} s: "
             f"{rival_seconds / seconds:.0f} times as fast",
             flush=True,
         )
@@ -57,8 +64,8 @@ def umap() -> None:
 def schedule() -> None:
     """Compare with the published program's schedule: 4 stages of 25 epochs and 200 more."""
     split = EXPERIMENTS["mnist"].run(0)
-    n_epochs, error, seconds = seconds_to(0.0261, split)
-    print(f"mnist, {n_epochs} epochs: {100 * error:.2f} %, {seconds:.1f} s")
+    budget, error, seconds = seconds_to(0.0261, split)
+    print(f"mnist, centroid-encoder ({budget}): {100 * error:.2f} %, {seconds:.1f} s")
     X, y = split[:2]
     pretraining, training = epoch_seconds(X, y)
     rival_seconds = 25 * sum(pretraining) + 200 * training
@@ -68,21 +75,36 @@ def schedule() -> None:
     )
 
 
-def seconds_to(error: float, split: Split) -> tuple[int, float, float]:
-    """Return epochs, error and seconds of the shortest training that reaches an error.
+def seconds_to(error: float, split: Split) -> tuple[str, float, float]:
+    """Return the cheapest budget that reaches an error, the error it reaches, and its seconds.
 
-    Fitting and placing the test samples count. Each budget is a training of its own, from scratch.
+    The budget is chosen on a tenth of the training samples. What counts is then one training on all
+    of them, and placing the test samples.
     """
     X, y, X_test, y_test = split
-    for n_epochs in EPOCHS:
-        model = CentroidEncoder(max_epochs=n_epochs, random_state=0)
+    held_out = np.random.default_rng(0).random(len(y)) < 0.1
+    for hidden, n_epochs in BUDGETS:
+        model = CentroidEncoder(hidden=hidden, max_epochs=n_epochs, random_state=0)
+        model.fit(X[~held_out], y[~held_out])
+        if error_of(model, X[~held_out], y[~held_out], X[held_out], y[held_out]) > error:
+            continue
         start = time.perf_counter()
-        test = model.fit(X, y).transform(X_test)
+        model.fit(X, y).transform(X_test)
         seconds = time.perf_counter() - start
-        reached = (knn_predict(model.transform(X), y, test) != y_test).mean()
-        if reached <= error:
-            return n_epochs, float(reached), seconds
+        name = f"{'-'.join(map(str, hidden))}, {n_epochs} epochs"
+        return name, error_of(model, X, y, X_test, y_test), seconds
     raise RuntimeError(f"an error of {100 * error:.2f} % was not reached")
+
+
+def error_of(
+    model: CentroidEncoder,
+    X: NDArray[Any],
+    y: NDArray[Any],
+    X_test: NDArray[Any],
+    y_test: NDArray[Any],
+) -> float:
+    """5-NN error of test samples."""
+    return float((knn_predict(model.transform(X), y, model.transform(X_test)) != y_test).mean())
 
 
 def epoch_seconds(X: NDArray[Any], y: NDArray[Any]) -> tuple[list[float], float]:

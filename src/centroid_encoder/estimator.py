@@ -132,7 +132,7 @@ class CentroidEncoder(
         Peak (``"one_cycle"``) or constant learning rate.
     weight_decay : float or "auto", default="auto"
         Weight decay, in the sense of the optimiser. ``"auto"`` grows with the number of features k
-        for each of M classes, k / (10 M), up to 1: many classes in few features need all that the
+        for each of M classes, k / (2 M), up to 1: many classes in few features need all that the
         network can bend.
     schedule : {"one_cycle", "constant"}, default="one_cycle"
         Course of the learning rate over each stage.
@@ -796,7 +796,7 @@ class CentroidEncoder(
         if dropout == "auto":
             dropout = max(0.0, 0.5 - 50 / n_inputs)
         if weight_decay == "auto":
-            weight_decay = min(1.0, n_inputs / (10 * n_classes))
+            weight_decay = min(1.0, n_inputs / (2 * n_classes))
         return TrainingConfig(
             batch_size=int(batch_size),
             max_epochs=int(max_epochs),

@@ -134,7 +134,7 @@ def test_the_widget_goes_to_the_new_cells(
 ):
     assert entries(widget.new_data.table_box) == ["other: AnnData"]
     own = {layer.name: layer.colormap for layer in viewer.layers}
-    widget.new_data.min_confidence.value = 0.7
+    widget.new_data.min_confidence.value = 0.45
     send(widget)
     assert widget.data.table_box.currentText() == "other: AnnData"
     assert widget.data.layer is viewer.layers["other"]
@@ -188,9 +188,9 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
     send(widget)
     assert (others.obs["ce_label"] == "unassigned").any()
     widget.select(np.array([0, 1]))
-    widget.misplaced.label_box.setCurrentText("type 2")
+    widget.misplaced.label_box.setCurrentText("type 1")
     widget.misplaced.relabel_button.click()
-    assert others.obs["ce_label_relabeled"].iloc[:2].tolist() == ["type 2", "type 2"]
+    assert others.obs["ce_label_relabeled"].iloc[:2].tolist() == ["type 1", "type 1"]
     widget.keep.save_table(tmp_path / "mapped.h5ad")
     assert widget.keep.message.text() == "Saved mapped.h5ad."
     assert not widget.keep.save_reliability_action.isEnabled()

@@ -278,7 +278,7 @@ class User:
         with ExitStack() as stack:
             for adata in self.adatas.values():
                 stack.enter_context(self.unchanged(adata))
-            self.widget.new_data.cancel_button.click()
+            self.widget.new_data.progress._cancel.click()
         assert self.widget.new_data.ingestion is None
 
     def do_stop(self) -> None:
