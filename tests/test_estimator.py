@@ -520,7 +520,7 @@ def test_epochs_by_the_number_of_samples(n_train: int, n_epochs: int) -> None:
 
 @pytest.mark.parametrize(
     ("n_features", "n_classes", "dropout", "weight_decay"),
-    [(1, 2, 0, 0.25), (16, 26, 0, 16 / 52), (100, 10, 0, 1), (200, 5, 0.25, 1)],
+    [(1, 2, 0.02, 0.25), (16, 26, 0.02, 16 / 52), (100, 10, 0.02, 1), (200, 5, 0.25, 1)],
 )
 def test_regularisation_by_features_and_classes(
     n_features: int, n_classes: int, dropout: float, weight_decay: float

@@ -106,8 +106,8 @@ class CentroidEncoder(
         Largest absolute z-score. Keeps nearly constant features from exploding on new data.
     dropout : float or "auto", default="auto"
         Share of input values set to zero in each training step, in [0, 1). ``"auto"`` grows with
-        the number k of features learned from, 1/2 − 50 / k: up to a hundred cannot spare any, of
-        thousands one half will do.
+        the number k of features learned from, 1/2 − 50 / k, and is at least 0.02: up to a hundred
+        can hardly spare any, of thousands one half will do.
     class_weight : "balanced", dict or None, default=None
         Weight of each class's samples in the loss, as in scikit-learn.
     pretrain_epochs : int or "auto", default="auto"
@@ -794,7 +794,7 @@ class CentroidEncoder(
         if pretrain_epochs == "auto":
             pretrain_epochs = int(max_epochs) // 2 if n_classes > FEW_CLASSES else 0
         if dropout == "auto":
-            dropout = max(0.0, 0.5 - 50 / n_inputs)
+            dropout = max(0.02, 0.5 - 50 / n_inputs)
         if weight_decay == "auto":
             weight_decay = min(1.0, n_inputs / (2 * n_classes))
         return TrainingConfig(
