@@ -4,7 +4,7 @@
 
 Digits 0 and 1 lie apart in the plane of two principal components, 4 and 9 do not. A
 centroid-encoder without bottleneck, 784 → 784 (tanh) → 784, brings most of the variance of 4 and 9
-into two dimensions of its hidden layer.
+into two dimensions.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def kept(points: NDArray[Any]) -> float:
     return 100 * float(pca.explained_variance_ratio_.sum())
 
 
-def hidden_codes(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Train 784 → 784 → 784; return the standardised images and the hidden layer's output."""
+def through_network(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
+    """Train 784 → 784 → 784; return the standardised images, the hidden layer and the output."""
     index = np.arange(len(X))
     device = torch.device("cpu")
     standardizer = Standardizer.fit(X, index, codes, "global", np.inf, None)
@@ -55,7 +55,8 @@ def hidden_codes(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[Any]
             break
     with torch.no_grad():
         hidden = network.encode(rows[everything], depth=0)
-    return rows[everything].numpy(), hidden.numpy()
+        output = network.decode(hidden, depth=0)
+    return rows[everything].numpy(), hidden.numpy(), output.numpy()
 
 
 def main() -> None:
@@ -63,11 +64,12 @@ def main() -> None:
     (X, y), _ = datasets.mnist()
     for pair, (before, after) in PAPER.items():
         chosen = np.isin(y, pair)
-        images, hidden = hidden_codes(X[chosen], np.searchsorted(pair, y[chosen]))
+        images, hidden, output = through_network(X[chosen], np.searchsorted(pair, y[chosen]))
         print(
             f"digits {pair[0]} and {pair[1]}: two components keep {kept(images):.1f} % of the "
             f"variance of the images (paper {before} %), {kept(hidden):.1f} % of that of the "
-            f"hidden layer" + (f" (paper {after} %)" if after else "")
+            f"hidden layer, {kept(output):.1f} % of that of the output"
+            + (f" (paper {after} %)" if after else "")
         )
 
 
