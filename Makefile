@@ -48,7 +48,7 @@ bench: $(ENV)  ## Rerun a quick part of the paper's experiments and render docs/
 	@$(BENCH) --quick
 	@$(BIN)/python -m benchmarks.render
 
-bench-all: $(ENV)  ## Rerun all of the paper's experiments with all rivals: a day
+bench-all: $(ENV)  ## Rerun all of the paper's experiments with all rivals
 	@$(BENCH) --all
 	@$(BIN)/python -m benchmarks.render
 

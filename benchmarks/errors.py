@@ -2,8 +2,8 @@
 
     python -m benchmarks.errors letter --method SNeRV --run 3       # one run of one method
     python -m benchmarks.errors usps iris --method centroid-encoder # all runs of the paper
-    python -m benchmarks.errors --quick                             # a quarter of an hour
-    python -m benchmarks.errors --all                               # everything: a day
+    python -m benchmarks.errors --quick                             # first runs of what is quick
+    python -m benchmarks.errors --all                               # everything
 
 Prints the 5-NN error of the test samples in two dimensions and, with `--results`, adds the runs to
 a file of comma-separated values, where what is there already is not run again. From this file

@@ -155,7 +155,7 @@ def _work(
             yield n_done
             if stop():
                 return None
-    except Exception as error:
+    except Exception as error:  # Whatever it is, the GUI thread has to say it.
         return Failure(error)
     finally:
         logger.removeHandler(warnings)
