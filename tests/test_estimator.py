@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import warnings
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import load_digits, load_iris
@@ -515,7 +518,8 @@ def test_default_device_is_the_best_there_is(iris: tuple) -> None:
     [(100, 60), (5_000, 60), (10_000, 30), (60_000, 20), (120_000, 10), (10_000_000, 5)],
 )
 def test_epochs_by_the_number_of_samples(n_train: int, n_epochs: int) -> None:
-    assert ce.CentroidEncoder()._training_config(n_train, 50, 3).max_epochs == n_epochs
+    config = ce.CentroidEncoder()._training_config(n_train, 50, 3, batch_norm=False)
+    assert config.max_epochs == n_epochs
 
 
 @pytest.mark.parametrize(
@@ -525,8 +529,60 @@ def test_epochs_by_the_number_of_samples(n_train: int, n_epochs: int) -> None:
 def test_regularisation_by_features_and_classes(
     n_features: int, n_classes: int, dropout: float, weight_decay: float
 ) -> None:
-    config = ce.CentroidEncoder()._training_config(1000, n_features, n_classes)
+    config = ce.CentroidEncoder()._training_config(1000, n_features, n_classes, batch_norm=False)
     assert (config.dropout, config.weight_decay) == (dropout, pytest.approx(weight_decay))
+
+
+@pytest.mark.parametrize(("n_train", "weight_decay"), [(20_000, 1), (60_000, 1 / 3)])
+def test_many_samples_need_less_decay(n_train: int, weight_decay: float) -> None:
+    config = ce.CentroidEncoder()._training_config(n_train, 784, 10, batch_norm=True)
+    assert config.weight_decay == pytest.approx(weight_decay)
+
+
+@pytest.mark.parametrize(
+    ("batch_norm", "batch_size", "learning_rate"), [(False, 256, 3e-3), (True, 512, 6e-3)]
+)
+def test_steps_with_and_without_batch_norm(
+    batch_norm: bool, batch_size: int, learning_rate: float
+) -> None:
+    config = ce.CentroidEncoder()._training_config(60_000, 784, 10, batch_norm=batch_norm)
+    assert (config.batch_size, config.learning_rate) == (batch_size, learning_rate)
+
+
+@pytest.mark.parametrize(("n", "normalizes"), [(3_999, False), (4_000, True)])
+def test_many_samples_are_normalised(n: int, normalizes: bool) -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 3
+    X = rng.normal(size=(3, 5))[y] + rng.normal(size=(n, 5))
+    settings: dict[str, Any] = {"hidden": (8, 4), "max_epochs": 1, "random_state": 0}
+    auto, plain, normalized = (
+        ce.CentroidEncoder(batch_norm=batch_norm, **settings).fit(X, y).transform(X)
+        for batch_norm in ("auto", False, True)
+    )
+    np.testing.assert_array_equal(auto, normalized if normalizes else plain)
+    assert not np.array_equal(plain, normalized)
+
+
+def test_a_normalised_map_is_saved_with_plain_layers(
+    iris: tuple[NDArray[Any], NDArray[Any]], tmp_path: Path
+) -> None:
+    X, y = iris
+    model = ce.CentroidEncoder(batch_norm=True, random_state=0).fit(X, y)
+    assert (model.predict(X) == y).mean() > 0.9
+    model.save(tmp_path / "map.safetensors")
+    back = ce.load(tmp_path / "map.safetensors")
+    np.testing.assert_array_equal(back.transform(X), model.transform(X))
+    assert back.get_params()["batch_norm"] is True
+
+
+@pytest.mark.parametrize("batch_size", [1, 2])
+def test_batches_too_small_to_normalise(
+    iris: tuple[NDArray[Any], NDArray[Any]], batch_size: int
+) -> None:
+    with pytest.raises(ValueError, match="batch_norm needs a batch_size of at least 3"):
+        ce.CentroidEncoder(batch_norm=True, batch_size=batch_size).fit(*iris)
+    # Where nobody asked for it, it is left out.
+    ce.CentroidEncoder(batch_size=batch_size, max_epochs=1).fit(*iris)
 
 
 @pytest.mark.parametrize(("n_classes", "stages"), [(15, {"train"}), (16, None)])

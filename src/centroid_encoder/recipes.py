@@ -10,6 +10,7 @@ from typing import Any
 _PROGRAM: dict[str, Any] = {
     "scale": "feature",
     "clip": None,
+    "batch_norm": False,
     "output": "full",
     "compactness": 0.0,
     "optimizer": "amsgrad",

@@ -204,3 +204,61 @@ def test_weights_come_from_the_generator_alone() -> None:
     assert torch.equal(torch.get_rng_state(), state)
     assert all(torch.equal(a, b) for a, b in zip(one.parameters(), same.parameters(), strict=True))
     assert not torch.equal(one.encoder[0].weight, other.encoder[0].weight)
+
+
+# --- batch normalisation -------------------------------------------------------------------------
+
+
+def make_normalized(hidden: Sequence[int] = (7, 4)) -> Network:
+    generator = torch.Generator().manual_seed(0)
+    network = Network(6, hidden, 2, 5, "tanh", generator, batch_norm=True)
+    generator.manual_seed(1)
+    with torch.no_grad():
+        for norm in network.norms:
+            norm.weight.uniform_(0.5, 2, generator=generator)
+            norm.bias.normal_(generator=generator)
+            norm.running_mean.normal_(generator=generator)
+            norm.running_var.uniform_(0.1, 3, generator=generator)
+    return network
+
+
+def test_hidden_layers_of_the_encoder_are_normalised_over_the_batch() -> None:
+    network = Network(6, (7,), 2, 5, "tanh", torch.Generator().manual_seed(0), batch_norm=True)
+    x = samples().double().numpy()
+    first, last = network.encoder
+    hidden = apply(x, [first], [False], "tanh")
+    hidden = (hidden - hidden.mean(axis=0)) / np.sqrt(hidden.var(axis=0) + 1e-5)
+    expected = apply(np.tanh(hidden), [last], [False], "tanh")
+    np.testing.assert_allclose(network.train().encode(samples()).detach(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_folding_makes_plain_layers_of_the_same_map(hidden: tuple[int, ...]) -> None:
+    network = make_normalized(hidden).eval()
+    before = network.encode(samples()).detach()
+    network.fold_batch_norm()
+    plain = make(hidden)
+    plain.load_state_dict(network.state_dict())  # strict: the names of a network without it
+    torch.testing.assert_close(plain.encode(samples()), before, rtol=1e-5, atol=1e-6)
+
+
+def test_folding_twice_or_nothing_changes_nothing() -> None:
+    network = make()
+    before = network.encode(samples())
+    network.fold_batch_norm()
+    assert torch.equal(network.encode(samples()), before)
+
+
+def test_stages_share_out_the_normalisation_with_its_layer() -> None:
+    network = make_normalized()
+    stages = [network.stage_parameters(depth) for depth in range(network.n_stages)]
+    ids = [id(parameter) for stage in stages for parameter in stage]
+    assert sorted(ids) == sorted(id(parameter) for parameter in network.parameters())
+    for depth, norm in enumerate(network.norms):
+        assert id(norm.weight) in [id(parameter) for parameter in stages[depth]]
+
+
+def test_initial_weights_are_the_same_with_and_without_normalisation() -> None:
+    one = Network(6, (7, 4), 2, 5, "tanh", torch.Generator().manual_seed(0), batch_norm=True)
+    for name, value in make().state_dict().items():
+        assert torch.equal(one.state_dict()[name], value)

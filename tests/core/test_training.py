@@ -87,6 +87,7 @@ def make(
     n_outputs: int | None = None,
     seed: int = 0,
     device: torch.device = CPU,
+    batch_norm: bool = False,
     **config: Any,
 ) -> Problem:
     rng = np.random.default_rng(seed)
@@ -106,7 +107,8 @@ def make(
     if n_outputs is None:
         n_outputs = objective.n_outputs
     generator = torch.Generator().manual_seed(seed)
-    network = Network(d, hidden, m, n_outputs, "tanh", generator).to(device)
+    network = Network(d, hidden, m, n_outputs, "tanh", generator, batch_norm=batch_norm)
+    network = network.to(device)
     defaults = TrainingConfig(batch_size=16, max_epochs=3, learning_rate=0.01)
     return Problem(network, objective, data, replace(defaults, **config), X)
 
@@ -766,19 +768,22 @@ def test_dropout_zeroes_its_share_of_inputs_and_keeps_their_mean(
     assert torch.cat(problem.objective.validated).eq(1).all()
 
 
-def test_one_cycle_rises_to_the_peak_and_falls_to_nothing() -> None:
+@pytest.mark.parametrize("warmup", [0.1, 0.3])
+def test_one_cycle_rises_to_the_peak_and_falls_to_nothing(warmup: float) -> None:
+    config = TrainingConfig(batch_size=1, max_epochs=1, warmup=warmup)
     progress = np.linspace(0, 1, 1001)[:-1]
-    shares = np.array([training._schedule(p, "one_cycle") for p in progress])
+    shares = np.array([training._schedule(p, config) for p in progress])
 
     assert shares[0] == pytest.approx(0.04)
     assert shares.max() == pytest.approx(1)
-    assert progress[shares.argmax()] == pytest.approx(training.WARMUP)
+    assert progress[shares.argmax()] == pytest.approx(warmup)
     assert shares[-1] < 1e-4
     assert (shares > 0).all()
     steps = np.diff(shares)
     assert (steps[: shares.argmax()] > 0).all()
     assert (steps[shares.argmax() :] < 0).all()
-    assert {training._schedule(p, "constant") for p in progress} == {1.0}
+    constant = replace(config, schedule="constant")
+    assert {training._schedule(p, constant) for p in progress} == {1.0}
 
 
 @pytest.mark.parametrize("schedule", ["one_cycle", "constant"])
@@ -808,7 +813,7 @@ def test_every_stage_has_a_learning_rate_course_of_its_own(
     for stage, n_steps in enumerate([20, 20, 40, 24], start=1):
         of_stage = [rate for number, rate in rates if number == stage]
         progress = np.arange(n_steps) / n_steps
-        expected = [0.02 * training._schedule(p, schedule) for p in progress]
+        expected = [0.02 * training._schedule(p, problem.config) for p in progress]
         np.testing.assert_allclose(of_stage, expected, rtol=0.05, atol=1e-4)
 
 
@@ -1056,3 +1061,66 @@ def test_cuda_agrees_with_the_cpu() -> None:
     # Dropout draws its noise on the device.
     noisy = make(n=200, device=torch.device("cuda"), dropout=0.3)
     assert list(noisy.train())[-1].loss < 2
+
+
+# --- batch normalisation -------------------------------------------------------------------------
+
+
+def statistics(network: Network) -> Weights:
+    return [buffer.detach().clone() for buffer in network.buffers()]
+
+
+def test_reports_and_validation_use_running_statistics() -> None:
+    problem = make(batch_norm=True, max_epochs=2)
+    for report in (reports := problem.train(snapshot=lambda: True)):
+        before = statistics(problem.network)
+        assert not problem.network.training
+        everything = problem.data.rows[torch.arange(100)]
+        with torch.no_grad():
+            one_by_one = torch.cat([problem.network.encode(x[None]) for x in everything])
+        np.testing.assert_allclose(report.embedding, one_by_one, atol=1e-5)
+        assert same(before, statistics(problem.network))
+    reports.close()
+
+
+def test_the_best_epoch_keeps_its_statistics() -> None:
+    problem = make(batch_norm=True, max_epochs=6, learning_rate=0.3, seed=3)
+    seen: list[tuple[float, Weights, Weights]] = []
+    drain(
+        problem.train(),
+        lambda report: seen.append(
+            (report.validation_loss, problem.weights(), statistics(problem.network))
+        ),
+    )
+    _, weights, buffers = min(seen, key=lambda entry: entry[0])
+    assert not same(buffers, seen[-1][2]), "the last epoch is the best: nothing is tested"
+    assert same(problem.weights(), weights)
+    assert same(statistics(problem.network), buffers)
+
+
+def test_frozen_layers_keep_their_statistics() -> None:
+    problem = make(batch_norm=True, pretrain_epochs=2, max_epochs=1)
+    kept: list[Weights] = []
+
+    def look(report: Report) -> None:
+        if report.stage in ("pretrain 2", "pretrain 3"):
+            kept.append([b.clone() for b in problem.network.norms[0].buffers()])
+
+    drain(problem.train(), look)
+    assert len(kept) == 4
+    assert all(same(kept[0], later) for later in kept[1:])
+
+
+def test_no_batch_of_one_row_is_normalised() -> None:
+    for n_rows in range(3, 30):
+        seen = Seen()
+        problem = make(n=100, batch_norm=True, batch_size=3, max_epochs=1)
+        train = problem.data.train[:n_rows]
+        problem = replace(
+            problem,
+            data=replace(problem.data, train=train),
+            objective=Spy(problem.objective, seen),
+        )
+        drain(problem.train())
+        assert min(map(len, seen.batches)) >= 2
+        assert seen.take() == sorted(train.tolist())

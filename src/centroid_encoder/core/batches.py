@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ COPY_LIMIT = 2**28
 """Bytes of CSR data up to which a copy without the features left out is made."""
 CHUNK = 4096
 """Rows that pass through the network at once when no gradient is needed."""
+CACHED = 512
+"""Rows of dense data whose moments are taken at once: of 784 features, 3 MB."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ class Standardizer:
         # scikit-learn accumulates in float64 and tells constant features from rounding noise. In
         # chunks, so that no second copy of the data is needed.
         scaler = StandardScaler(with_mean=not sparse.issparse(X))
-        for chunk in _chunks(index):
+        for chunk in _chunks(index, CHUNK if sparse.issparse(X) else CACHED):
             rows: Any = X[chunk]
             if sparse.issparse(X):
                 # Of CSR it takes the precision as it is, and each entry for a cell of its own.
@@ -106,10 +108,13 @@ class Standardizer:
         """Standardise dense (n, d) data to (n, k) inputs; differences are taken in float64."""
         if len(self.kept) < X.shape[1]:
             X = X[:, self.kept]
-        z: NDArray[np.float64] = (X - self.mean[self.kept]) / self.scale[self.kept]
-        np.clip(z, -self.clip, self.clip, out=z)
-        z *= self.weight[self.kept]
-        return z.astype(np.float32)
+        # torch: on all threads, and without a copy for each step.
+        z = torch.from_numpy(X.astype(np.float64))
+        mean, scale, weight = (
+            torch.from_numpy(values[self.kept]) for values in (self.mean, self.scale, self.weight)
+        )
+        z.sub_(mean).div_(scale).clamp_(-self.clip, self.clip).mul_(weight)
+        return cast(NDArray[np.float32], z.float().numpy())
 
     def inverse(self, inputs: NDArray[np.floating]) -> NDArray[np.float32]:
         """Map (n, k) inputs back to (n, d) data; a feature left out gets its mean."""
@@ -149,8 +154,8 @@ def _correlation_ratio(
     return np.sqrt(np.where(share > 1e-9, share, 0))
 
 
-def _chunks(index: NDArray[np.integer]) -> list[NDArray[np.integer]]:
-    return np.array_split(index, max(1, -(-len(index) // CHUNK)))
+def _chunks(index: NDArray[np.integer], size: int = CHUNK) -> list[NDArray[np.integer]]:
+    return np.array_split(index, max(1, -(-len(index) // size)))
 
 
 def looks_like_counts(X: Matrix) -> bool:

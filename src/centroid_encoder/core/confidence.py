@@ -11,7 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from scipy.special import log_softmax, softmax
+from scipy.special import log_softmax, softmax, xlogy
 
 TEMPERATURES = (1e-3, 1e3)
 """Bounds; the unit of distances is the root mean square of the centroids."""
@@ -56,22 +56,32 @@ class Calibration:
             some = np.random.default_rng(0).choice(len(labels), N_FITTED, replace=False)
             distances, labels = distances[some], labels[some]
         n, n_classes = distances.shape
+        if not n:
+            return cls(1.0, 1.0)
         target = np.full((n, n_classes), 1 / (n + 2) / max(n_classes - 1, 1))
         target[np.arange(n), labels] = 1 - 1 / (n + 2)
         known = np.isfinite(distances)
+        told_share = np.where(known, target, 0).sum(axis=1, keepdims=True)
 
-        def loss(logs: NDArray[np.float64]) -> float:
-            log_probabilities = log_softmax(_logits(distances, *np.exp(logs)), axis=1)
-            return float(-(target * log_probabilities)[known].sum() + np.square(logs[1]) / 2)
+        def loss(logs: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            """Mean over the samples, and its derivatives by log T and log a."""
+            temperature, exponent = np.exp(logs)
+            logits = _logits(distances, temperature, exponent)
+            log_probabilities = log_softmax(logits, axis=1)
+            value = -(target * log_probabilities)[known].sum() + np.square(logs[1]) / 2
+            # By the logits −u, where u = (d / T)^a: ∂u/∂log T = −a·u, ∂u/∂log a = u·log u.
+            excess = np.where(known, np.exp(log_probabilities) * told_share - target, 0)
+            u = np.where(known, -logits, 0)
+            slope = [exponent * (excess * u).sum(), logs[1] - (excess * xlogy(u, u)).sum()]
+            # Of a sum, whose slopes are thousands, the first step would go anywhere.
+            return float(value) / n, np.array(slope) / n
 
-        # Two smooth parameters: no gradients needed. From zero, its own first steps would be tiny.
-        start = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.5]])
         best = minimize(
             loss,
-            start[0],
-            method="Nelder-Mead",
+            np.zeros(2),
+            jac=True,
+            method="L-BFGS-B",
             bounds=[(np.log(low), np.log(high)) for low, high in (TEMPERATURES, EXPONENTS)],
-            options={"initial_simplex": start, "xatol": 1e-3, "fatol": 1e-3},
         )
         temperature, exponent = np.exp(best.x)
         return cls(float(temperature), float(exponent))

@@ -45,6 +45,9 @@ class Network(nn.Module):
         Width of the decoder's last layer; 0 builds no decoder at all.
     activation
         Non-linearity of every hidden layer. Bottleneck and output are linear.
+    batch_norm
+        Whether the encoder's hidden layers are batch-normalised (Ioffe & Szegedy 2015) before the
+        non-linearity while the network is trained. `fold_batch_norm` makes them plain layers.
     generator
         CPU generator that draws the initial weights. The weights are the same whatever the device
         and the global random state stays as it is. Without it the weights are uninitialised, to be
@@ -59,12 +62,15 @@ class Network(nn.Module):
         n_outputs: int,
         activation: Activation,
         generator: torch.Generator | None = None,
+        *,
+        batch_norm: bool = False,
     ) -> None:
         super().__init__()
         widths = [n_inputs, *hidden, n_components]
         mirrored = [n_components, *reversed(hidden), n_outputs]
         self.activation = ACTIVATIONS[activation]
         self.encoder = _linear_layers(widths)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in hidden if batch_norm)
         self.decoder = _linear_layers(mirrored) if n_outputs else nn.ModuleList()
         if generator is not None:
             self._initialize(activation, generator)
@@ -97,7 +103,7 @@ class Network(nn.Module):
         for i in range(first, last + 1 if depth is None else depth + 1):
             x = self.encoder[i](x)
             if i < last:
-                x = self.activation(x)
+                x = self.activation(self.norms[i](x) if self.norms else x)
         return x
 
     def decode(self, code: Tensor, *, depth: int | None = None) -> Tensor:
@@ -115,9 +121,27 @@ class Network(nn.Module):
     def stage_parameters(self, depth: int) -> list[nn.Parameter]:
         """Parameters that layer-freeze stage `depth` adds: one encoder and one decoder layer."""
         layers = [self.encoder[depth]]
+        if depth < len(self.norms):
+            layers.append(self.norms[depth])
         if len(self.decoder):
             layers.append(self.decoder[len(self.decoder) - 1 - depth])
         return [parameter for layer in layers for parameter in layer.parameters()]
+
+    @torch.no_grad()
+    def fold_batch_norm(self) -> None:
+        """Make the running statistics of batch normalisation part of the layers before it.
+
+        γ · (W x + b − μ) / σ + β is again a linear layer: the embedding stays what it is in
+        evaluation mode, to rounding, and the network is one without batch normalisation.
+        """
+        layers = cast(Iterable[nn.Linear], self.encoder)
+        norms = cast(Iterable[nn.BatchNorm1d], self.norms)
+        for layer, norm in zip(layers, norms, strict=False):
+            mean, variance = cast(Tensor, norm.running_mean), cast(Tensor, norm.running_var)
+            factor = norm.weight / torch.sqrt(variance + norm.eps)
+            layer.weight.mul_(factor[:, None])
+            layer.bias.sub_(mean).mul_(factor).add_(norm.bias)
+        self.norms = nn.ModuleList()
 
 
 def _linear_layers(widths: Sequence[int]) -> nn.ModuleList:

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialize
+from torch import Tensor
 
 from centroid_encoder.core.atomic import replacing
 from centroid_encoder.core.batches import CHUNK, Matrix, Rows, Standardizer
@@ -67,16 +68,21 @@ class FittedMap:
         """Where the network lives."""
         return next(self.network.parameters()).device
 
-    @torch.no_grad()
     def embed(self, X: Matrix) -> NDArray[np.float32]:
         """Map (n, d) data to the (n, m) embedding, a chunk of rows at a time."""
         embedding = np.empty((X.shape[0], self.architecture.n_components), np.float32)
-        with suitable_numerics(self.network, CHUNK):
-            for start in range(0, X.shape[0], CHUNK):
-                rows = Rows(X[start : start + CHUNK], self.standardizer, self.device)
-                x = rows[torch.arange(rows.n_rows, device=self.device)]
-                embedding[start : start + CHUNK] = self.network.encode(x).cpu().numpy()
+        for start in range(0, X.shape[0], CHUNK):
+            rows = Rows(X[start : start + CHUNK], self.standardizer, self.device)
+            everything = torch.arange(rows.n_rows, device=self.device)
+            embedding[start : start + CHUNK] = self.embed_rows(rows, everything)
         return embedding
+
+    @torch.no_grad()
+    def embed_rows(self, rows: Rows, index: Tensor) -> NDArray[np.float32]:
+        """Map standardised rows, those at the (n,) `index`, to the (n, m) embedding."""
+        with suitable_numerics(self.network, CHUNK):
+            parts = [self.network.encode(rows[part]) for part in index.split(CHUNK)]
+        return torch.cat(parts).cpu().numpy()
 
     def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
         """(n, M) distances of the decoder's output h(z) to each class's centroid.

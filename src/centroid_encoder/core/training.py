@@ -20,8 +20,8 @@ from centroid_encoder.core.objective import Batch, Objective
 Optimizer = Literal["adamw", "adam", "amsgrad"]
 Schedule = Literal["one_cycle", "constant"]
 
-WARMUP = 0.3
-"""Share of a one-cycle schedule in which the learning rate rises."""
+MIN_NORMALIZED = 3
+"""Smallest batch size with batch normalisation: no batch is then of one row."""
 MIN_FLOPS_PER_THREAD = 5e7
 """Below this much arithmetic per batch, a further thread costs more than it brings."""
 
@@ -39,6 +39,8 @@ class TrainingConfig:
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
     schedule: Schedule = "one_cycle"
+    warmup: float = 0.3
+    """Share of a one-cycle schedule in which the learning rate rises."""
     dropout: float = 0.0
 
 
@@ -122,7 +124,7 @@ def train(
     Parameters
     ----------
     network
-        Initialised network on the device of `data`.
+        Initialised network on the device of `data`; left in evaluation mode.
     objective
         What to minimise.
     data, config
@@ -172,7 +174,7 @@ class _Loop:
         stop: Callable[[], bool],
         snapshot: Callable[[], bool],
     ) -> None:
-        self.network = network
+        self.network = network.eval()
         self.objective = objective
         self.data = data
         self.config = config
@@ -225,16 +227,18 @@ class _Loop:
         """Run a stage on all layers and leave the network with the stage's best weights."""
         validation = self.data.validation if stage == "train" else train[:0]
         parameters = list(self.network.parameters())
+        # What makes the map: with batch normalisation, its running statistics too.
+        state = [*parameters, *self.network.buffers()]
         best_loss, since_best = math.inf, 0
         # What a merge that is cut short in its first epoch goes back to.
-        best = None if stage == "train" else _copied(parameters)
+        best = None if stage == "train" else _copied(state)
         depth = self.network.n_stages - 1
         try:
             for report in self._stage(stage, n_epochs, parameters, train, validation, depth):
                 # Without validation rows the latest epoch is the best.
                 if not len(validation) or report.validation_loss < best_loss:
                     best_loss, since_best = report.validation_loss, 0
-                    best = _copied(parameters)
+                    best = _copied(state)
                 else:
                     since_best += 1
                 yield report
@@ -247,8 +251,8 @@ class _Loop:
         if best is None:
             raise StoppedTooEarly
         with torch.no_grad():
-            for parameter, value in zip(parameters, best, strict=True):
-                parameter.copy_(value)
+            for tensor, value in zip(state, best, strict=True):
+                tensor.copy_(value)
 
     def _stage(
         self,
@@ -264,7 +268,11 @@ class _Loop:
         optimizer = _optimizer(parameters, self.config)
         for epoch in range(n_epochs):
             with suitable_numerics(self.network, self.batch_size):
-                loss = self._epoch(optimizer, epoch / n_epochs, n_epochs, train, depth, codes)
+                self.network.train()
+                try:
+                    loss = self._epoch(optimizer, epoch / n_epochs, n_epochs, train, depth, codes)
+                finally:
+                    self.network.eval()
                 if self.stopped:
                     return
                 validation_loss, validation_error = self._validate(validation, depth)
@@ -309,13 +317,13 @@ class _Loop:
             # Batches of nearly equal size: a last batch of one row would shake the weights.
             n_left = len(order) - done
             batch = order[done : done + math.ceil(n_left / math.ceil(n_left / self.batch_size))]
-            share = _schedule(progress + done / len(order) / n_epochs, self.config.schedule)
+            share = _schedule(progress + done / len(order) / n_epochs, self.config)
             for group in optimizer.param_groups:
                 group["lr"] = self.config.learning_rate * share
             try:
                 loss = self._gradients(optimizer, batch, depth, codes)
             except torch.OutOfMemoryError:
-                if len(batch) == 1:
+                if len(batch) < 2 * (MIN_NORMALIZED if self.network.norms else 1):
                     raise
                 self.batch_size = len(batch) // 2
                 continue
@@ -383,8 +391,8 @@ class _Loop:
         return torch.cat([self.network.encode(self.data.rows[c], depth=depth) for c in chunks])
 
 
-def _copied(parameters: list[torch.nn.Parameter]) -> list[Tensor]:
-    return [parameter.detach().clone() for parameter in parameters]
+def _copied(tensors: list[Tensor]) -> list[Tensor]:
+    return [tensor.detach().clone() for tensor in tensors]
 
 
 def _optimizer(
@@ -404,16 +412,16 @@ def _optimizer(
     )
 
 
-def _schedule(progress: float, schedule: Schedule) -> float:
+def _schedule(progress: float, config: TrainingConfig) -> float:
     """Share of the peak learning rate when `progress` ∈ [0, 1) of a stage is over.
 
     ``"one_cycle"`` rises and falls along half cosines (Smith & Topin 2019).
     """
-    if schedule == "constant":
+    if config.schedule == "constant":
         return 1.0
-    if progress < WARMUP:
-        return 0.04 + 0.96 * (1 - math.cos(math.pi * progress / WARMUP)) / 2
-    return (1 + math.cos(math.pi * (progress - WARMUP) / (1 - WARMUP))) / 2
+    if progress < config.warmup:
+        return 0.04 + 0.96 * (1 - math.cos(math.pi * progress / config.warmup)) / 2
+    return (1 + math.cos(math.pi * (progress - config.warmup) / (1 - config.warmup))) / 2
 
 
 @contextmanager
