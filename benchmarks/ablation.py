@@ -1,61 +1,74 @@
 """What each ingredient of the default recipe buys: take one away at a time.
 
-    python -m benchmarks.ablation
+    python -m benchmarks.ablation letter --method "without compactness"   # a cell of the table
+    python -m benchmarks.ablation --all                                   # the table
 
-Five runs of each experiment, other ones than those of the tables; five seeds.
+Five runs of each experiment, other ones than those of the tables of errors; five seeds. With
+`--results`, adds the runs to a file, where what is there already is not run again.
 """
 
 from __future__ import annotations
 
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from benchmarks.methods import centroid_encoder
+from benchmarks.errors import run_cases
+from benchmarks.methods import Method, centroid_encoder
 from benchmarks.protocols import EXPERIMENTS, N_FOLDS
 
-WITHOUT: dict[str, dict[str, Any]] = {
-    "default": {},
-    "no compactness": {"compactness": 0.0},
-    "no pre-training": {"pretrain_epochs": 0},
-    "pre-training everywhere": {"pretrain_epochs": 30},
-    "weight decay 1 everywhere": {"weight_decay": 1.0},
-    "no weight decay": {"weight_decay": 0.0},
-    "no dropout": {"dropout": 0.0},
-    "scale of each feature, unweighted": {"scale": "feature"},
-    "output in the input space": {"output": "full"},
-    "constant learning rate": {"schedule": "constant", "learning_rate": 1e-3},
-}
 N_RUNS = 5
-# The tables hold the first ones.
-FIRST = {"letter": 10 * N_FOLDS, "landsat": 10 * N_FOLDS, "phoneme": 10 * N_FOLDS, "usps-1000": 25}
+FIRST = {"usps": 10, "usps-1000": 25} | dict.fromkeys(
+    ("letter", "landsat", "phoneme"), 10 * N_FOLDS
+)
+"""First run of each experiment: the tables of errors hold those before."""
+_UNTOUCHED = "the default has none of it here"
 
 
-def errors(name: str, params: dict[str, Any]) -> NDArray[np.float64]:
-    """(N_RUNS, 2) errors by neighbours and by Voronoi cells, in percent."""
-    found = []
-    for run in range(FIRST[name], FIRST[name] + N_RUNS):
-        X, y, X_test, y_test = EXPERIMENTS[name].run(run)
-        classes, codes = np.unique(y, return_inverse=True)
-        decisions = centroid_encoder(**params)(name, X, codes, X_test, run)
-        truth = np.searchsorted(classes, y_test)
-        found.append([100 * (decisions[rule] != truth).mean() for rule in ("knn", "voronoi")])
-    return np.array(found)
+def _without(name: str, where: Iterable[str] = FIRST, **params: Any) -> Method:
+    missing = {experiment: _UNTOUCHED for experiment in FIRST if experiment not in where}
+    return Method(f"without {name}", centroid_encoder(**params), "ablation", missing)
+
+
+METHODS = {
+    method.name: method
+    for method in (
+        Method("the default", centroid_encoder(), "ablation"),
+        _without("batch normalisation", ["usps"], batch_norm=False),
+        _without("pre-training", ["letter"], pretrain_epochs=0),
+        _without("compactness", compactness=0.0),
+        _without("dropout", dropout=0.0),
+        _without("weight decay", weight_decay=0.0),
+        _without("weights of features", scale="feature"),
+        _without("output in the span", output="full"),
+        _without("the one-cycle schedule", schedule="constant", learning_rate=1e-3),
+    )
+}
 
 
 def main() -> None:
-    """Print the table."""
-    titles = [EXPERIMENTS[name].title for name in FIRST]
-    print(f"| | {' | '.join(titles)} |\n|---|{'---:|' * len(titles)}")
-    for what, params in WITHOUT.items():
-        cells = []
-        for name in FIRST:
-            found = errors(name, params)
-            knn, voronoi = found.mean(axis=0)
-            spread = found[:, 0].std(ddof=1)
-            cells.append(f"{knn:.1f} ± {spread:.1f} / {voronoi:.1f}")
-        print(f"| {what} | {' | '.join(cells)} |", flush=True)
+    """Run what is named on the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("experiments", nargs="*", choices=[*FIRST, []])
+    parser.add_argument("--method", action="append", choices=METHODS, help="default: each")
+    parser.add_argument("--results", type=Path, help="file to add the runs to")
+    parser.add_argument("--all", action="store_true", help="all experiments")
+    arguments = parser.parse_args()
+    names = list(FIRST) if arguments.all else arguments.experiments
+    if not names:
+        parser.error("name an experiment, or pass --all")
+    run_cases(
+        (
+            (EXPERIMENTS[name], METHODS[method], run)
+            for name in names
+            for method in arguments.method or METHODS
+            for run in range(FIRST[name], FIRST[name] + N_RUNS)
+        ),
+        arguments.results,
+    )
 
 
 if __name__ == "__main__":

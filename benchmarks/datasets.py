@@ -1,13 +1,18 @@
-"""The data sets of the paper and some single-cell ones, from a folder of the reader's own.
+"""The data sets of the paper and some single-cell ones.
 
-Nothing is shipped: licences differ. The folder is named by the environment variable ``CE_DATA``;
-without it, ``../shared/data`` beside the repository is tried.
+Nothing is shipped: licences differ. They are read from the folder that the environment variable
+``CE_DATA`` names, or else from ``../shared/data`` beside the repository. Where neither is there,
+those of the paper are downloaded from where they were published, once, and checked against their
+SHA-256 sums; the single-cell ones have to be there.
 """
 
 from __future__ import annotations
 
 import gzip
+import io
 import os
+import pickle
+import zipfile
 from pathlib import Path
 
 import anndata
@@ -16,6 +21,58 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 Data = tuple[NDArray[np.generic], NDArray[np.generic]]
+
+_MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist"
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
+_GITHUB = "https://raw.githubusercontent.com"
+REGISTRY = {
+    "mnist/train-images-idx3-ubyte.gz": (
+        f"{_MNIST}/train-images-idx3-ubyte.gz",
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+    ),
+    "mnist/train-labels-idx1-ubyte.gz": (
+        f"{_MNIST}/train-labels-idx1-ubyte.gz",
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+    ),
+    "mnist/t10k-images-idx3-ubyte.gz": (
+        f"{_MNIST}/t10k-images-idx3-ubyte.gz",
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+    ),
+    "mnist/t10k-labels-idx1-ubyte.gz": (
+        f"{_MNIST}/t10k-labels-idx1-ubyte.gz",
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    ),
+    "usps/USPS.zip": (
+        f"{_GITHUB}/Tomojit1/Centroid-encoder/a6692e114d2836110adf531e387ce89864be1b12"
+        "/DataFile/USPS.zip",
+        "303121a1630ffc718865f74b06148c0be4221d5427a746e61f8b4ee680205bb8",
+    ),
+    "letter/letter-recognition.data": (
+        f"{_UCI}/letter-recognition/letter-recognition.data",
+        "2b89f3602cf768d3c8355267d2f13f2417809e101fc2b5ceee10db19a60de6e2",
+    ),
+    "landsat/sat.trn": (
+        f"{_UCI}/statlog/satimage/sat.trn",
+        "e896dc88a960fa2404160fc4c3cb3dc53fcf4afd80ba920bf2d261bd42d12613",
+    ),
+    "landsat/sat.tst": (
+        f"{_UCI}/statlog/satimage/sat.tst",
+        "4b9167b8a92baafafed7c8809aef86d0683a5e685c19d98d119fa6974f0f2479",
+    ),
+    "phoneme/ex1.dat": (
+        f"{_GITHUB}/hynde/som_lvq_pak/c16ff835dd02f302c90e42eb35ef3eb8f42a4f9b/ex1.dat",
+        "d8bce2e618c94c4b116c7b41aabeb8f0486af7af7ad9dd9da3227ddd1aa19417",
+    ),
+    "phoneme/ex2.dat": (
+        f"{_GITHUB}/hynde/som_lvq_pak/7b635a6341e86b7630bc7d00871b3ba039d73c60/ex2.dat",
+        "35348a47776b2383b5046a29a57b1af5ce3cd46f0e070b053939d5f28bc44c5a",
+    ),
+    "sonar/sonar.all-data": (
+        f"{_UCI}/undocumented/connectionist-bench/sonar/sonar.all-data",
+        "e90434cdbf00fcf93ffa911fe447ae25606979658e60f1d32e155c3b5240234d",
+    ),
+}
+"""Where the files of the paper's data sets were published, and their SHA-256 sums."""
 
 
 def data_folder() -> Path | None:
@@ -26,11 +83,37 @@ def data_folder() -> Path | None:
 
 
 def data_path(name: str) -> Path:
-    """Return the path of a file in the data folder, or say how to get one."""
+    """Return the path of a file: in the data folder, or else downloaded.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no data folder, and the file is none of the paper's.
+    ValueError
+        If what was downloaded is another file than it was.
+    """
     folder = data_folder()
-    if folder is None:
-        raise FileNotFoundError("no data folder: set CE_DATA to where the data sets lie")
-    return folder / name
+    if folder is not None:
+        return folder / name
+    if "CE_DATA" in os.environ:
+        raise FileNotFoundError(f"CE_DATA is {os.environ['CE_DATA']!r}, which is no folder")
+    if name not in REGISTRY:
+        raise FileNotFoundError(f"no data folder: set CE_DATA to the one that has {name}")
+    return download(name)
+
+
+def download(name: str) -> Path:
+    """Return the path of a file of `REGISTRY` in the user's cache, downloaded if need be."""
+    import pooch
+
+    registry = pooch.create(
+        pooch.os_cache("centroid-encoder"),
+        base_url="",
+        registry={name: f"sha256:{sha256}" for name, (_, sha256) in REGISTRY.items()},
+        urls={name: url for name, (url, _) in REGISTRY.items()},
+        retry_if_failed=2,
+    )
+    return Path(registry.fetch(name))
 
 
 def read_h5ad(name: str) -> AnnData:
@@ -56,8 +139,23 @@ def mnist() -> tuple[Data, Data]:
 
 def usps() -> Data:
     """Return 11,000 images as (n, 256) uint8 with digits, sorted by class."""
-    with np.load(data_path("usps/usps_11000.npz")) as file:
-        return file["X"], file["digit"]
+    with zipfile.ZipFile(data_path("usps/USPS.zip")) as archive:
+        table = _ArrayUnpickler(io.BytesIO(archive.read("USPS.p")), encoding="latin1").load()
+    # Stored is the digit less one, and 9 for 0.
+    return np.round(255 * table[:, :-1]).astype(np.uint8), ((table[:, -1] + 1) % 10).astype(int)
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Reads pickled arrays and nothing else: a pickle could run anything."""
+
+    def find_class(self, module: str, name: str) -> object:
+        if (module.replace("numpy.core", "numpy._core"), name) not in {
+            ("numpy._core.multiarray", "_reconstruct"),
+            ("numpy", "ndarray"),
+            ("numpy", "dtype"),
+        }:
+            raise pickle.UnpicklingError(f"{module}.{name} is not part of an array")
+        return super().find_class(module, name)
 
 
 def letter() -> Data:

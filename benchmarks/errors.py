@@ -17,12 +17,13 @@ import csv
 import platform
 import time
 import warnings
+from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.methods import METHODS
+from benchmarks.methods import METHODS, Method
 from benchmarks.protocols import EXPERIMENTS, Experiment
 
 COLUMNS = (
@@ -45,7 +46,7 @@ QUICK_RUNS = {"mnist": 1, "usps": 1, "iris": 5, "sonar": 5, "usps-1000": 5}
 """How often; where nothing stands, as often as in the paper."""
 
 
-def evaluate(experiment: Experiment, method: str, run: int) -> dict[str, object]:
+def evaluate(experiment: Experiment, method: Method, run: int) -> dict[str, object]:
     """Train a method on one run's training samples and count its errors on the test samples."""
     X, y, X_test, y_test = experiment.run(run)
     classes, codes = np.unique(y, return_inverse=True)
@@ -54,12 +55,12 @@ def evaluate(experiment: Experiment, method: str, run: int) -> dict[str, object]
     with warnings.catch_warnings():
         # Rivals warn of what their settings do; the errors tell.
         warnings.simplefilter("ignore")
-        decisions = METHODS[method].run(experiment.name, X, codes, X_test, run)
+        decisions = method.run(experiment.name, X, codes, X_test, run)
     seconds = time.perf_counter() - start
     errors = {rule: (found != codes_test).mean() for rule, found in decisions.items()}
     return {
         "experiment": experiment.name,
-        "method": method,
+        "method": method.name,
         "run": run,
         "n_train": len(y),
         "n_test": len(y_test),
@@ -112,31 +113,38 @@ def main() -> None:
     names = list(EXPERIMENTS) if arguments.all or arguments.quick else arguments.experiments
     if not names:
         parser.error("name an experiment, or pass --all or --quick")
-    done = set()
-    if arguments.results:
-        rows = read_results(arguments.results)
-        done = {(row["experiment"], row["method"], int(row["run"])) for row in rows}
-    for name in names:
-        experiment = EXPERIMENTS[name]
-        n_runs = arguments.runs or experiment.n_runs
-        if arguments.quick:
-            n_runs = min(n_runs, QUICK_RUNS.get(name, n_runs))
-        runs = arguments.run or range(n_runs)
-        for method in arguments.method or (QUICK if arguments.quick else METHODS):
-            if name in METHODS[method].missing:
-                print(f"{experiment.title}, {method}: {METHODS[method].missing[name]}")
-                continue
-            for run in runs:
-                if (name, method, run) in done:
-                    continue
-                row = evaluate(experiment, method, run)
-                print(
-                    f"{experiment.title}, {method}, run {run}: "
-                    f"5-NN error {100 * float(str(row['knn_error'])):.2f} %, {row['seconds']} s",
-                    flush=True,
-                )
-                if arguments.results:
-                    add_result(arguments.results, row)
+    run_cases(
+        (
+            (EXPERIMENTS[name], METHODS[method], run)
+            for name in names
+            for method in arguments.method or (QUICK if arguments.quick else METHODS)
+            for run in arguments.run or range(n_runs(name, arguments))
+        ),
+        arguments.results,
+    )
+
+
+def n_runs(name: str, arguments: argparse.Namespace) -> int:
+    """How many runs of an experiment the command line asks for."""
+    n: int = arguments.runs or EXPERIMENTS[name].n_runs
+    return min(n, QUICK_RUNS.get(name, n)) if arguments.quick else n
+
+
+def run_cases(cases: Iterable[tuple[Experiment, Method, int]], results: Path | None) -> None:
+    """Evaluate, print and, with a file, keep what is not in it yet."""
+    rows = read_results(results) if results else []
+    done = {(row["experiment"], row["method"], int(row["run"])) for row in rows}
+    for experiment, method, run in cases:
+        if experiment.name in method.missing or (experiment.name, method.name, run) in done:
+            continue
+        row = evaluate(experiment, method, run)
+        print(
+            f"{experiment.title}, {method.name}, run {run}: "
+            f"5-NN error {100 * float(str(row['knn_error'])):.2f} %, {row['seconds']} s",
+            flush=True,
+        )
+        if results:
+            add_result(results, row)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ def two_panels(
     settings: dict[str, Any] = {"show": False, "save": False, "size": 4}
     ce.pl.voronoi(known[shown].copy(), ax=axes[0], legend_loc=None, **settings)
     ce.pl.voronoi(query, ax=axes[1], **settings)
+    axes[1].get_legend().set_title("class")
     axes[0].set_title(f"training samples (n = {len(y):,})")
     axes[1].set_title(f"test samples (n = {len(y_test):,}): 5-NN error {100 * error:.2f} %")
     figure.savefig(FOLDER / f"{name}.png", dpi=100)

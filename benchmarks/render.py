@@ -1,4 +1,4 @@
-"""Put the numbers of benchmarks/results/errors.csv into the tables of docs/benchmarks.md.
+"""Put the numbers of benchmarks/results into the tables of docs/benchmarks.md.
 
     python -m benchmarks.render
 
@@ -14,12 +14,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks import ablation
 from benchmarks.methods import METHODS, Method
 from benchmarks.protocols import EXPERIMENTS
 from benchmarks.published import PUBLISHED
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "errors.csv"
+ABLATION_RESULTS = ROOT / "benchmarks" / "results" / "ablation.csv"
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 
 TABLES: dict[str, tuple[str, ...]] = {
@@ -82,10 +84,10 @@ def measured(results: pd.DataFrame, method: Method, experiment: str, best: float
 
 
 def rules_table(results: pd.DataFrame) -> str:
-    """Return the three errors of the centroid-encoder, and how long it took."""
+    """Return the three errors of the centroid-encoder."""
     lines = [
-        "| | runs | 5-NN | Voronoi | decoder | Voronoi : 5-NN | seconds a fit |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| | runs | 5-NN | Voronoi | decoder | Voronoi : 5-NN |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for name, experiment in EXPERIMENTS.items():
         rows = results[(results["experiment"] == name) & (results["method"] == OURS)]
@@ -95,8 +97,24 @@ def rules_table(results: pd.DataFrame) -> str:
         lines.append(
             f"| {experiment.title} | {len(rows)} | "
             + " | ".join(f"{error:.2f}" for error in errors)
-            + f" | {errors[1] / errors[0]:.2f} | {rows['seconds'].mean():.1f} |"
+            + f" | {errors[1] / errors[0]:.2f} |"
         )
+    return "\n".join(lines)
+
+
+def ablation_table(results: pd.DataFrame) -> str:
+    """Return 5-NN and Voronoi errors of the default, and without each of its ingredients."""
+    titles = [EXPERIMENTS[name].title for name in ablation.FIRST]
+    lines = [f"| | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
+    for method in ablation.METHODS:
+        cells = []
+        for name in ablation.FIRST:
+            rows = results[(results["experiment"] == name) & (results["method"] == method)]
+            cells.append("")
+            if len(rows):
+                knn, voronoi = (100 * rows[f"{rule}_error"] for rule in ("knn", "voronoi"))
+                cells[-1] = f"{knn.mean():.1f} ± {knn.std(ddof=1):.1f} / {voronoi.mean():.1f}"
+        lines.append(f"| {method} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -125,6 +143,7 @@ def main() -> None:
     for name, experiments in TABLES.items():
         text = replaced(text, name, errors_table(results, experiments))
     text = replaced(text, "rules", rules_table(results))
+    text = replaced(text, "ablation", ablation_table(pd.read_csv(ABLATION_RESULTS)))
     text = replaced(text, "missing", missing_list())
     DOCUMENT.write_text(text)
 

@@ -36,6 +36,9 @@ from centroid_encoder.estimator import resolve_device
 
 CLIP = 10.0
 """Largest absolute z-score, as in `CentroidEncoder`."""
+MOST = 4.0
+"""How many times as many steps as of `FEW` samples there are of very many."""
+FEW = 3_000
 PRETRAIN_BATCH = 256
 """Rows per step while pre-training, which compares no pairs."""
 
@@ -52,6 +55,8 @@ class NetworkRival(TransformerMixin, BaseEstimator):
         Widths of the encoder's hidden layers.
     activation
         Non-linearity of the hidden layers.
+    batch_norm
+        Whether the encoder's hidden layers are batch-normalised in the training itself.
     scale
         ``"global"`` centres the features and divides all by one number; ``"feature"`` takes
         z-scores; ``"supervised"`` and ``"none"`` as in `CentroidEncoder`.
@@ -62,7 +67,8 @@ class NetworkRival(TransformerMixin, BaseEstimator):
     max_epochs
         Epochs of the training itself; None takes as many as `n_steps` batches need.
     n_steps
-        Number of batches to train on, if `max_epochs` is None.
+        Number of batches to train on of up to 3,000 samples, if `max_epochs` is None; of n it
+        grows as √n, up to four times as many.
     batch_size
         Samples that are compared with each other at a time.
     optimizer, schedule, learning_rate, weight_decay
@@ -77,6 +83,7 @@ class NetworkRival(TransformerMixin, BaseEstimator):
     n_components: int = 2
     hidden: tuple[int, ...] = (500, 250, 125)
     activation: Activation = "relu"
+    batch_norm: bool = False
     scale: Scale = "global"
     dropout: float | None = None
     pretrain_epochs: int = 0
@@ -128,7 +135,7 @@ class NetworkRival(TransformerMixin, BaseEstimator):
             config = self._config(rows, PRETRAIN_BATCH, self.pretrain_epochs, layer_wise=True)
             self._train(pretrained, Reconstruction(rows), data, config, generator)
         # The objective may look at the network, and says whether it needs a decoder.
-        network = self._network(rows.n_inputs, 0, generator).to(device)
+        network = self._network(rows.n_inputs, 0, generator, self.batch_norm).to(device)
         objective = self._objective(data, network)
         if objective.n_outputs:
             decoder = self._network(rows.n_inputs, objective.n_outputs, generator).to(device)
@@ -138,9 +145,11 @@ class NetworkRival(TransformerMixin, BaseEstimator):
             if objective.n_outputs:
                 network.decoder.load_state_dict(pretrained.decoder.state_dict())
         n_batches = math.ceil(len(X) / self.batch_size)
-        max_epochs = self.max_epochs or math.ceil(self.n_steps / n_batches)
+        n_steps = self.n_steps * min(MOST, max(1.0, math.sqrt(len(X) / FEW)))
+        max_epochs = self.max_epochs or math.ceil(n_steps / n_batches)
         config = self._config(rows, self.batch_size, max_epochs)
         self.losses_ = self._train(network, objective, data, config, generator)
+        network.fold_batch_norm()
         self.network_ = network
         return self
 
@@ -154,9 +163,17 @@ class NetworkRival(TransformerMixin, BaseEstimator):
         ]
         return np.asarray(torch.cat(codes), dtype=np.float32)
 
-    def _network(self, n_inputs: int, n_outputs: int, generator: torch.Generator) -> Network:
+    def _network(
+        self, n_inputs: int, n_outputs: int, generator: torch.Generator, batch_norm: bool = False
+    ) -> Network:
         return Network(
-            n_inputs, self.hidden, self.n_components, n_outputs, self.activation, generator
+            n_inputs,
+            self.hidden,
+            self.n_components,
+            n_outputs,
+            self.activation,
+            generator,
+            batch_norm=batch_norm,
         )
 
     def _config(
@@ -312,6 +329,7 @@ class ParametricTSNE(NetworkRival):
         Effective number of neighbours within a batch.
     """
 
+    n_steps: int = 2000
     perplexity: float = 30.0
 
     def _objective(self, data: TrainingData, network: Network) -> Objective:

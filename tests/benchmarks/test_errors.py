@@ -24,7 +24,7 @@ needs_data = pytest.mark.skipif(
 
 
 def test_an_error_is_that_of_scikit_learn() -> None:
-    row = errors.evaluate(EXPERIMENTS["iris"], "PCA", 3)
+    row = errors.evaluate(EXPERIMENTS["iris"], METHODS["PCA"], 3)
     X, X_test, y, y_test = train_test_split(
         *load_iris(return_X_y=True), test_size=0.3, random_state=3
     )
@@ -39,7 +39,7 @@ def test_an_error_is_that_of_scikit_learn() -> None:
 
 
 def test_our_own_has_all_three_errors() -> None:
-    row = errors.evaluate(EXPERIMENTS["iris"], "centroid-encoder", 0)
+    row = errors.evaluate(EXPERIMENTS["iris"], METHODS["centroid-encoder"], 0)
     for rule in ("knn", "voronoi", "decoder"):
         assert 0 <= float(str(row[f"{rule}_error"])) < 0.2
 

@@ -1,0 +1,131 @@
+"""Data sets are found in the reader's folder, or else downloaded and checked."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import pickle
+import threading
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pooch
+import pytest
+from numpy.testing import assert_array_equal
+
+from benchmarks import datasets
+
+needs_data = pytest.mark.skipif(
+    datasets.data_folder() is None, reason="the data folder is absent: set CE_DATA"
+)
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """Folder of a web server of one's own, and its address."""
+    folder = tmp_path / "published"
+    folder.mkdir()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield folder, f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def without_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache of a user who has no data folder."""
+    monkeypatch.setattr(datasets, "data_folder", lambda: None)
+    monkeypatch.delenv("CE_DATA", raising=False)
+    monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / name)
+    return tmp_path / "centroid-encoder"
+
+
+SONAR = "".join(f"{'0.5,' * 59}0.25,{mine}\n" for mine in "RM")
+
+
+def test_a_file_is_downloaded_once_and_checked(
+    published: tuple[Path, str], without_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, address = published
+    (folder / "sonar").write_text(SONAR)
+    sha256 = hashlib.sha256(SONAR.encode()).hexdigest()
+    monkeypatch.setitem(datasets.REGISTRY, "sonar/sonar.all-data", (f"{address}/sonar", sha256))
+    for _ in range(2):
+        X, y = datasets.sonar()
+        assert X.shape == (2, 60)
+        assert y.tolist() == ["R", "M"]
+        # The second time it comes from the cache.
+        (folder / "sonar").unlink(missing_ok=True)
+    assert (without_folder / "sonar/sonar.all-data").read_text() == SONAR
+
+
+def test_another_file_than_was_published_is_an_error(
+    published: tuple[Path, str], without_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, address = published
+    (folder / "sonar").write_text(SONAR.replace("R", "X"))
+    sha256 = hashlib.sha256(SONAR.encode()).hexdigest()
+    monkeypatch.setitem(datasets.REGISTRY, "sonar/sonar.all-data", (f"{address}/sonar", sha256))
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
+    with pytest.raises(ValueError, match="SHA256 hash"):
+        datasets.sonar()
+    assert not (without_folder / "sonar/sonar.all-data").exists()
+
+
+@pytest.mark.usefixtures("without_folder")
+def test_what_cannot_be_downloaded_is_asked_for() -> None:
+    with pytest.raises(FileNotFoundError, match="set CE_DATA to the one that has pbmc3k/x.h5ad"):
+        datasets.data_path("pbmc3k/x.h5ad")
+
+
+def test_a_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CE_DATA", str(tmp_path / "nowhere"))
+    with pytest.raises(FileNotFoundError, match="nowhere', which is no folder"):
+        datasets.data_path("sonar/sonar.all-data")
+
+
+def usps_archive(folder: Path, content: object) -> None:
+    (folder / "usps").mkdir()
+    with zipfile.ZipFile(folder / "usps/USPS.zip", "w") as archive:
+        archive.writestr("USPS.p", pickle.dumps(content))
+
+
+def test_labels_of_usps_are_the_digits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pixels = np.arange(10)[:, None] * np.ones((1, 256)) / 255
+    usps_archive(tmp_path, np.column_stack([pixels, np.arange(10.0)]))
+    monkeypatch.setenv("CE_DATA", str(tmp_path))
+    X, digits = datasets.usps()
+    assert digits.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
+    assert X.dtype == np.uint8
+    assert_array_equal(X, np.arange(10)[:, None] * np.ones((1, 256)))
+
+
+def test_a_pickle_runs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    usps_archive(tmp_path, io.BytesIO(b"anything but an array"))
+    monkeypatch.setenv("CE_DATA", str(tmp_path))
+    with pytest.raises(pickle.UnpicklingError, match="not part of an array"):
+        datasets.usps()
+
+
+@needs_data
+def test_the_sums_are_those_of_the_files() -> None:
+    for name, (_, sha256) in datasets.REGISTRY.items():
+        assert hashlib.sha256(datasets.data_path(name).read_bytes()).hexdigest() == sha256, name
+
+
+@needs_data
+def test_usps_is_read_as_it_is_stored() -> None:
+    X, digits = datasets.usps()
+    with np.load(datasets.data_path("usps/usps_11000.npz")) as file:
+        assert_array_equal(X, file["X"])
+        assert_array_equal(digits, file["digit"])

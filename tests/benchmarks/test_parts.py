@@ -1,0 +1,137 @@
+"""The parts of the benchmark beside the tables of errors, on data that scikit-learn ships."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+from sklearn.datasets import load_digits, load_iris
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsClassifier
+
+from benchmarks import ablation, errors, figures, render, speed, variance
+from benchmarks.protocols import EXPERIMENTS
+from centroid_encoder import CentroidEncoder
+
+Split = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+
+
+@pytest.fixture(scope="module")
+def iris() -> Split:
+    X, X_test, y, y_test = train_test_split(*load_iris(return_X_y=True), random_state=0)
+    return X, y, X_test, y_test
+
+
+def test_the_cheapest_budget_that_reaches_an_error_is_found(
+    iris: Split, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budgets = [{"hidden": (8,), "max_epochs": 1}, {"hidden": (32, 16), "max_epochs": 60}]
+    monkeypatch.setattr(speed, "BUDGETS", budgets)
+    name, error, seconds = speed.seconds_to(0.5, iris)
+    assert name == "32-16, 60 epochs"
+    assert error < 0.2
+    assert seconds > 0
+    with pytest.raises(RuntimeError, match="an error of 1.00 % was not reached"):
+        # A standard error better than that is better than nothing wrong.
+        speed.seconds_to(0.01, (iris[0], np.arange(len(iris[1])) % 3, *iris[2:]))
+
+
+def test_the_error_is_that_of_scikit_learn(iris: Split) -> None:
+    model = CentroidEncoder(max_epochs=3, random_state=0).fit(*iris[:2])
+    neighbors = KNeighborsClassifier(5).fit(model.transform(iris[0]), iris[1])
+    expected = 1 - neighbors.score(model.transform(iris[2]), iris[3])
+    assert speed.error_of(model, *iris) == pytest.approx(expected)
+
+
+def test_synthetic_classes_lie_about_their_means() -> None:
+    X, y = speed.synthetic(20_000, 30)
+    assert X.dtype == np.float32
+    means = np.random.default_rng(0).normal(size=(10, 30)).astype(np.float32)
+    for c in range(10):
+        np.testing.assert_allclose(X[y == c].mean(axis=0), means[c], atol=0.5)
+        assert X[y == c].std() == pytest.approx(5.0, rel=0.1)
+
+
+def test_two_components_keep_what_pca_says() -> None:
+    X, _ = load_digits(return_X_y=True)
+    values = np.linalg.eigvalsh(np.cov(X.T))
+    assert variance.kept(X) == pytest.approx(100 * values[-2:].sum() / values.sum(), abs=1e-3)
+
+
+def test_a_centroid_encoder_brings_the_variance_into_two_components() -> None:
+    X, y = load_digits(return_X_y=True)
+    chosen = np.isin(y, (4, 9))
+    images, hidden, output = variance.through_network(X[chosen], (y[chosen] == 9).astype(int))
+    assert images.shape == hidden.shape == output.shape == (chosen.sum(), 64)
+    assert variance.kept(output) > 2 * variance.kept(images)
+
+
+def test_a_figure_of_training_and_test_samples(
+    iris: Split, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(figures, "FOLDER", tmp_path)
+    X, y, X_test, y_test = iris
+    names = load_iris().target_names
+    found: list[Any] = []
+    monkeypatch.setattr(
+        figures.plt.Figure,
+        "savefig",
+        lambda self, path, **kwargs: found.append((self, path)),
+    )
+    figures.two_panels("iris", X, names[y], X_test, names[y_test], np.arange(50))
+    figure, path = found[0]
+    assert path == tmp_path / "iris.png"
+    train, test = figure.axes
+    assert train.get_title() == "training samples (n = 112)"
+    assert test.get_title().startswith("test samples (n = 38): 5-NN error ")
+    legend = test.get_legend()
+    assert legend.get_title().get_text() == "class"
+    assert [text.get_text() for text in legend.get_texts()] == sorted(names)
+
+
+def test_every_ingredient_is_one_of_the_default() -> None:
+    default = CentroidEncoder().get_params()
+    settings = {
+        name: method.run.__closure__  # the arguments of `centroid_encoder`
+        for name, method in ablation.METHODS.items()
+    }
+    for name, closure in settings.items():
+        params = next(
+            cell.cell_contents for cell in closure or () if isinstance(cell.cell_contents, dict)
+        )
+        assert bool(params) == (name != "the default")
+        assert all(default[key] != value for key, value in params.items())
+
+
+def test_cells_of_the_ablation_table(tmp_path: Path) -> None:
+    path = tmp_path / "ablation.csv"
+    method = ablation.METHODS["without compactness"]
+    cases = [(EXPERIMENTS["iris"], method, run) for run in (0, 1)]
+    errors.run_cases(cases, path)
+    assert len(pd.read_csv(path)) == 2
+    errors.run_cases(cases, path)
+    rows = pd.read_csv(path)
+    assert len(rows) == 2, "a run is there already, and was run again"
+
+    rows = pd.DataFrame(
+        {
+            "experiment": "usps",
+            "method": "without compactness",
+            "knn_error": [0.01, 0.03],
+            "voronoi_error": [0.04, 0.06],
+        }
+    )
+    table = render.ablation_table(rows)
+    assert "| without compactness | 2.0 ± 1.4 / 5.0 |" in table
+    assert "| without pre-training |  |" in table
+
+
+def test_figures_are_pictures() -> None:
+    for name in ("mnist", "landsat", "rivals"):
+        with Image.open(figures.FOLDER / f"{name}.png") as image:
+            assert min(image.size) >= 500
