@@ -7,8 +7,6 @@ MNIST and Landsat over the Voronoi cells of their classes, and Landsat as its ri
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 import centroid_encoder as ce
 from benchmarks import datasets
+from benchmarks.parts import run_named
 from benchmarks.protocols import EXPERIMENTS
 from benchmarks.rivals import classical
 from benchmarks.rivals.selection import embed
@@ -97,16 +96,5 @@ def rivals() -> None:
     figure.savefig(FOLDER / "rivals.png", dpi=100)
 
 
-def main() -> None:
-    """Draw what is named."""
-    parts: dict[str, Callable[[], None]] = {
-        part.__name__: part for part in (mnist, landsat, rivals)
-    }
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
-    parser.add_argument("parts", nargs="+", choices=parts)
-    for name in parser.parse_args().parts:
-        parts[name]()
-
-
 if __name__ == "__main__":
-    main()
+    run_named(__doc__, mnist, landsat, rivals)

@@ -12,14 +12,13 @@ Several may be named at once. All of it needs the data folder but the last.
 
 from __future__ import annotations
 
-import argparse
 import resource
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,7 @@ from sklearn.neighbors import KNeighborsClassifier, LocalOutlierFactor, NearestN
 
 import centroid_encoder as ce
 from benchmarks import datasets
+from benchmarks.parts import run_named
 from centroid_encoder.core.splits import stratified_holdout
 
 N_SEEDS = 5
@@ -292,19 +292,5 @@ def memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
-def main() -> None:
-    """Run what is named."""
-    parts: dict[str, Callable[[], None]] = {
-        part.__name__: part
-        for part in (transfer, novelty, calibration, permutation, mislabels, throughput)
-    }
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("parts", nargs="+", choices=parts)
-    for name in parser.parse_args().parts:
-        parts[name]()
-
-
 if __name__ == "__main__":
-    main()
+    run_named(__doc__, transfer, novelty, calibration, permutation, mislabels, throughput)

@@ -5,19 +5,18 @@
     python -m benchmarks.speed arithmetic     # share of the machine's rate of matrix products
     python -m benchmarks.speed scaling        # seconds and memory from 10,000 cells to 1,000,000
     python -m benchmarks.speed transform      # cells a second through a map
+    python -m benchmarks.speed profile        # where the seconds of a training go
 
 Several may be named at once.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +24,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.parts import run_named
 from benchmarks.protocols import EXPERIMENTS, Split
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.core.quality import knn_predict
@@ -289,23 +289,58 @@ def transform() -> None:
         print(f"transform, {d:,} features: {len(X) / seconds:,.0f} samples a second", flush=True)
 
 
+OPERATIONS = {
+    "products": ("mm", "addmm"),
+    "batch normalisation": ("native_batch_norm", "native_batch_norm_backward"),
+    "optimiser": (
+        "_fused_adamw_",
+        "Optimizer.step#AdamW.step",
+        "Optimizer.zero_grad#AdamW.zero_grad",
+    ),
+    "input dropout": ("random_", "masked_fill", "masked_fill_", "lt", "ge", "empty_like"),
+    "rows of the batch": ("index",),
+}
+"""Torch's operations, by what they are for."""
+
+
+def profile() -> None:
+    """Show where the seconds of a training on MNIST go, before, in and after its epochs."""
+    X, y = EXPERIMENTS["mnist"].run(0)[:2]
+    CentroidEncoder(max_epochs=1, random_state=0).fit(X[:5000], y[:5000])
+    start = time.perf_counter()
+    reports = CentroidEncoder(max_epochs=4, random_state=0).fit_reports(X, y)
+    next(reports)
+    first = time.perf_counter() - start
+    epochs = []
+    for _ in range(2):
+        start = time.perf_counter()
+        next(reports)
+        epochs.append(time.perf_counter() - start)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        next(reports)
+    start = time.perf_counter()
+    for _ in reports:
+        pass
+    after = time.perf_counter() - start
+    epoch = float(np.mean(epochs))
+    print(
+        f"before the first epoch {first - epoch:.2f} s, an epoch {epoch:.2f} s, after {after:.2f} s"
+    )
+    spent = {
+        entry.key.removeprefix("aten::"): entry.self_cpu_time_total
+        for entry in profiler.key_averages()
+    }
+    total = sum(spent.values())
+    for what, names in OPERATIONS.items():
+        share = sum(spent.pop(name, 0) for name in names) / total
+        print(f"  {what}: {100 * share:.0f} % of an epoch")
+    print(f"  all else: {100 * sum(spent.values()) / total:.0f} % of an epoch")
+
+
 def memory() -> float:
     """Largest resident memory so far, in GB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
-def main() -> None:
-    """Run what is named."""
-    parts: dict[str, Callable[[], None]] = {
-        part.__name__: part for part in (umap, schedule, arithmetic, scaling, transform)
-    }
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("parts", nargs="+", choices=parts)
-    for name in parser.parse_args().parts:
-        parts[name]()
-
-
 if __name__ == "__main__":
-    main()
+    run_named(__doc__, umap, schedule, arithmetic, scaling, transform, profile)

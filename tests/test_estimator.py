@@ -27,7 +27,7 @@ from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.splits import stratified_holdout
 from centroid_encoder.core.state import InvalidStateError
 from centroid_encoder.core.training import StoppedTooEarly
-from centroid_encoder.recipes import RECIPES
+from centroid_encoder.recipes import RECIPES, resolved
 
 
 def quick(**params: object) -> ce.CentroidEncoder:
@@ -518,8 +518,7 @@ def test_default_device_is_the_best_there_is(iris: tuple) -> None:
     [(100, 60), (5_000, 60), (10_000, 30), (60_000, 20), (120_000, 10), (10_000_000, 5)],
 )
 def test_epochs_by_the_number_of_samples(n_train: int, n_epochs: int) -> None:
-    config = ce.CentroidEncoder()._training_config(n_train, 50, 3, batch_norm=False)
-    assert config.max_epochs == n_epochs
+    assert resolved(ce.CentroidEncoder().get_params(), n_train, 50, 3)["max_epochs"] == n_epochs
 
 
 @pytest.mark.parametrize(
@@ -529,14 +528,15 @@ def test_epochs_by_the_number_of_samples(n_train: int, n_epochs: int) -> None:
 def test_regularisation_by_features_and_classes(
     n_features: int, n_classes: int, dropout: float, weight_decay: float
 ) -> None:
-    config = ce.CentroidEncoder()._training_config(1000, n_features, n_classes, batch_norm=False)
-    assert (config.dropout, config.weight_decay) == (dropout, pytest.approx(weight_decay))
+    settings = resolved(ce.CentroidEncoder().get_params(), 1000, n_features, n_classes)
+    assert settings["dropout"] == dropout
+    assert settings["weight_decay"] == pytest.approx(weight_decay)
 
 
 @pytest.mark.parametrize(("n_train", "weight_decay"), [(20_000, 1), (60_000, 1 / 3)])
 def test_many_samples_need_less_decay(n_train: int, weight_decay: float) -> None:
-    config = ce.CentroidEncoder()._training_config(n_train, 784, 10, batch_norm=True)
-    assert config.weight_decay == pytest.approx(weight_decay)
+    settings = resolved(ce.CentroidEncoder().get_params(), n_train, 784, 10)
+    assert settings["weight_decay"] == pytest.approx(weight_decay)
 
 
 @pytest.mark.parametrize(
@@ -545,8 +545,22 @@ def test_many_samples_need_less_decay(n_train: int, weight_decay: float) -> None
 def test_steps_with_and_without_batch_norm(
     batch_norm: bool, batch_size: int, learning_rate: float
 ) -> None:
-    config = ce.CentroidEncoder()._training_config(60_000, 784, 10, batch_norm=batch_norm)
-    assert (config.batch_size, config.learning_rate) == (batch_size, learning_rate)
+    settings = resolved(ce.CentroidEncoder(batch_norm=batch_norm).get_params(), 60_000, 784, 10)
+    assert (settings["batch_size"], settings["learning_rate"]) == (batch_size, learning_rate)
+
+
+def test_what_is_given_is_kept() -> None:
+    given = {
+        "batch_norm": False,
+        "batch_size": 7,
+        "max_epochs": 8,
+        "pretrain_epochs": 9,
+        "dropout": 0.25,
+        "weight_decay": 0.125,
+        "learning_rate": 0.5,
+    }
+    settings = resolved(ce.CentroidEncoder(**given).get_params(), 60_000, 784, 20)
+    assert given.items() <= settings.items()
 
 
 @pytest.mark.parametrize(("n", "normalizes"), [(3_999, False), (4_000, True)])

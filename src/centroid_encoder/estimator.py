@@ -6,6 +6,7 @@ import numbers
 import os
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Literal, Self, cast, get_args
 
 import numpy as np
@@ -39,7 +40,6 @@ from centroid_encoder.core.quality import class_centers, nearest_center
 from centroid_encoder.core.splits import stratified_holdout
 from centroid_encoder.core.state import Architecture, Arrays, FittedMap, InvalidStateError
 from centroid_encoder.core.training import (
-    MIN_NORMALIZED,
     Optimizer,
     Outcome,
     Report,
@@ -57,19 +57,7 @@ from centroid_encoder.portable import (
     params_from,
     params_to,
 )
-from centroid_encoder.recipes import RECIPES
-
-SAMPLES_SEEN = 300_000
-SAMPLES_SEEN_OF_MANY = 1_200_000
-"""Training samples that ``max_epochs="auto"`` wants the network to see, of few and of many."""
-MANY_SAMPLES = 4_000
-"""Training samples from which ``batch_norm="auto"`` normalises: fewer are then fitted too well."""
-DECAYED_SAMPLES = 20_000
-"""Training samples from which ``weight_decay="auto"`` falls."""
-FEW_CLASSES = 15
-"""Classes up to which ``pretrain_epochs="auto"`` skips pre-training."""
-STEPS_PER_EPOCH = 32
-"""Optimiser steps that ``batch_size="auto"`` wants to make of one epoch."""
+from centroid_encoder.recipes import RECIPES, resolved
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
@@ -398,8 +386,12 @@ class CentroidEncoder(
             activation=self.activation,
             output=self.output,
         )
-        batch_norm = self._normalizes(len(data.train))
-        config = self._training_config(len(data.train), rows.n_inputs, len(classes), batch_norm)
+        settings = resolved(
+            self.get_params(deep=False), len(data.train), rows.n_inputs, len(classes)
+        )
+        config = TrainingConfig(
+            **{field.name: settings[field.name] for field in fields(TrainingConfig)}
+        )
         network = Network(
             architecture.n_inputs,
             architecture.hidden,
@@ -407,7 +399,7 @@ class CentroidEncoder(
             architecture.n_outputs,
             architecture.activation,
             generator,
-            batch_norm=batch_norm,
+            batch_norm=settings["batch_norm"],
         ).to(device)
 
         outcome = yield from train(
@@ -799,52 +791,6 @@ class CentroidEncoder(
             torch.from_numpy(index[~validates]).to(rows.device),
             torch.from_numpy(index[validates]).to(rows.device),
             weights,
-        )
-
-    def _normalizes(self, n_train: int) -> bool:
-        too_few = self.batch_size != "auto" and self.batch_size < MIN_NORMALIZED
-        if self.batch_norm == "auto":
-            return n_train >= MANY_SAMPLES and not too_few
-        if self.batch_norm and too_few:
-            raise ValueError(
-                f"batch_norm needs a batch_size of at least {MIN_NORMALIZED}; got {self.batch_size}"
-            )
-        return bool(self.batch_norm)
-
-    def _training_config(
-        self, n_train: int, n_inputs: int, n_classes: int, batch_norm: bool
-    ) -> TrainingConfig:
-        batch_size, max_epochs = self.batch_size, self.max_epochs
-        dropout, learning_rate = self.dropout, self.learning_rate
-        weight_decay = self.weight_decay
-        if batch_size == "auto":
-            most = 512 if batch_norm else 256
-            batch_size = int(np.clip(n_train // STEPS_PER_EPOCH, 16, most))
-        if max_epochs == "auto":
-            max_epochs = int(np.clip(SAMPLES_SEEN // n_train, 20, 60))
-            max_epochs = min(max_epochs, max(5, SAMPLES_SEEN_OF_MANY // n_train))
-        pretrain_epochs = self.pretrain_epochs
-        if pretrain_epochs == "auto":
-            pretrain_epochs = int(max_epochs) // 2 if n_classes > FEW_CLASSES else 0
-        if dropout == "auto":
-            dropout = max(0.02, 0.5 - 50 / n_inputs)
-        if weight_decay == "auto":
-            weight_decay = min(1.0, n_inputs / (2 * n_classes), DECAYED_SAMPLES / n_train)
-        if learning_rate == "auto":
-            learning_rate = 6e-3 if batch_norm else 3e-3
-        return TrainingConfig(
-            batch_size=int(batch_size),
-            max_epochs=int(max_epochs),
-            pretrain_epochs=int(pretrain_epochs),
-            merge_epochs=self.merge_epochs,
-            patience=self.patience,
-            optimizer=self.optimizer,
-            learning_rate=float(learning_rate),
-            weight_decay=float(weight_decay),
-            schedule=self.schedule,
-            # Normalised layers bear a fast start, and the time is worth more at the end.
-            warmup=0.1 if batch_norm else 0.3,
-            dropout=float(dropout),
         )
 
     def _check_parameters(self) -> None:

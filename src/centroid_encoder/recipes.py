@@ -1,8 +1,73 @@
-"""The paper's networks and settings, by name."""
+"""What to train with: the default by the size of the problem, the paper's settings by name."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from centroid_encoder.core.training import MIN_NORMALIZED
+
+SAMPLES_SEEN = 300_000
+SAMPLES_SEEN_OF_MANY = 1_200_000
+"""Training samples that ``max_epochs="auto"`` wants the network to see, of few and of many."""
+MANY_SAMPLES = 4_000
+"""Training samples from which ``batch_norm="auto"`` normalises: fewer are then fitted too well."""
+DECAYED_SAMPLES = 20_000
+"""Training samples from which ``weight_decay="auto"`` falls."""
+FEW_CLASSES = 15
+"""Classes up to which ``pretrain_epochs="auto"`` skips pre-training."""
+STEPS_PER_EPOCH = 32
+"""Optimiser steps that ``batch_size="auto"`` wants to make of one epoch."""
+
+
+def resolved(
+    params: Mapping[str, Any], n_train: int, n_inputs: int, n_classes: int
+) -> dict[str, Any]:
+    """Return the parameters of an estimator with numbers where they say ``"auto"``.
+
+    Parameters
+    ----------
+    params
+        As `CentroidEncoder` documents them.
+    n_train, n_inputs, n_classes
+        Number of training samples, of features that the network sees, and of classes.
+
+    Returns
+    -------
+    dict
+        The parameters, and the ``warmup`` that suits them.
+
+    Raises
+    ------
+    ValueError
+        If batch normalisation is asked for with batches too small for it.
+    """
+    settings = dict(params)
+
+    def auto(name: str, value: Any) -> None:
+        if isinstance(params[name], str) and params[name] == "auto":
+            settings[name] = value
+
+    too_few = params["batch_size"] != "auto" and params["batch_size"] < MIN_NORMALIZED
+    auto("batch_norm", n_train >= MANY_SAMPLES and not too_few)
+    batch_norm = settings["batch_norm"] = bool(settings["batch_norm"])
+    if batch_norm and too_few:
+        raise ValueError(
+            f"batch_norm needs a batch_size of at least {MIN_NORMALIZED}; "
+            f"got {params['batch_size']}"
+        )
+    most = 512 if batch_norm else 256
+    auto("batch_size", min(max(n_train // STEPS_PER_EPOCH, 16), most))
+    of_few = min(max(SAMPLES_SEEN // n_train, 20), 60)
+    auto("max_epochs", min(of_few, max(5, SAMPLES_SEEN_OF_MANY // n_train)))
+    auto("pretrain_epochs", settings["max_epochs"] // 2 if n_classes > FEW_CLASSES else 0)
+    auto("dropout", max(0.02, 0.5 - 50 / n_inputs))
+    auto("weight_decay", min(1.0, n_inputs / (2 * n_classes), DECAYED_SAMPLES / n_train))
+    auto("learning_rate", 6e-3 if batch_norm else 3e-3)
+    # Normalised layers bear a fast start, and the time is worth more at the end.
+    settings["warmup"] = 0.1 if batch_norm else 0.3
+    return settings
+
 
 # Common to the authors' published program: z-scores without clip, input-space output, Adam with
 # amsgrad and ½·2e-5·Σ‖θ‖² on the loss, a constant learning rate, layer-freeze pre-training with 25
