@@ -42,15 +42,19 @@ docs: $(ENV)  ## Build docs/_build/html; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 	@echo "Built docs/_build/html/index.html"
 
-BENCH := $(BIN)/python -m benchmarks.errors --results benchmarks/results/errors.csv
+# What is in the file is not run again: make bench RESULTS=mine.csv starts from nothing.
+RESULTS ?= benchmarks/results/errors.csv
+BENCH := $(BIN)/python -m benchmarks.errors --results $(RESULTS)
+RENDER := $(BIN)/python -m benchmarks.render --errors $(RESULTS)
 
 bench: $(ENV)  ## Rerun a quick part of the paper's experiments and render docs/benchmarks.md
 	@$(BENCH) --quick
-	@$(BIN)/python -m benchmarks.render
+	@$(RENDER)
 
 bench-all: $(ENV)  ## Rerun all of the paper's experiments with all rivals
 	@$(BENCH) --all
-	@$(BIN)/python -m benchmarks.render
+	@$(BIN)/python -m benchmarks.ablation --all --results benchmarks/results/ablation.csv
+	@$(RENDER)
 
 constraints:  ## Pin the newest releases anew; PyTorch's pin stays as it is
 	@rm -rf build/env && $(PYTHON) -m venv build/env

@@ -89,7 +89,7 @@ def add_result(path: Path, row: dict[str, object]) -> None:
     """Add a run to a file."""
     new = not path.exists()
     with path.open("a", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS)
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         if new:
             writer.writeheader()
         writer.writerow(row)
@@ -134,8 +134,12 @@ def run_cases(cases: Iterable[tuple[Experiment, Method, int]], results: Path | N
     """Evaluate, print and, with a file, keep what is not in it yet."""
     rows = read_results(results) if results else []
     done = {(row["experiment"], row["method"], int(row["run"])) for row in rows}
+    n_there = 0
     for experiment, method, run in cases:
-        if experiment.name in method.missing or (experiment.name, method.name, run) in done:
+        if experiment.name in method.missing:
+            continue
+        if (experiment.name, method.name, run) in done:
+            n_there += 1
             continue
         row = evaluate(experiment, method, run)
         print(
@@ -145,6 +149,8 @@ def run_cases(cases: Iterable[tuple[Experiment, Method, int]], results: Path | N
         )
         if results:
             add_result(results, row)
+    if n_there:
+        print(f"{n_there} runs are in {results} already; with another file they run again")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """Put the numbers of benchmarks/results into the tables of docs/benchmarks.md.
 
     python -m benchmarks.render
+    python -m benchmarks.render --errors mine.csv   # the errors of another file
 
 Whatever stands between the marks of a table is replaced; all else in the document stays.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -138,7 +140,11 @@ def replaced(text: str, name: str, table: str) -> str:
 
 def main() -> None:
     """Render all tables."""
-    results = pd.read_csv(RESULTS)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--errors", type=Path, default=RESULTS)
+    results = pd.read_csv(parser.parse_args().errors)
     text = DOCUMENT.read_text()
     for name, experiments in TABLES.items():
         text = replaced(text, name, errors_table(results, experiments))

@@ -522,6 +522,15 @@ def test_epochs_by_the_number_of_samples(n_train: int, n_epochs: int) -> None:
 
 
 @pytest.mark.parametrize(
+    ("n_train", "n_epochs"),
+    [(100, 120), (10_000, 60), (30_000, 40), (60_000, 20), (120_000, 10)],
+)
+def test_many_classes_take_twice_the_epochs(n_train: int, n_epochs: int) -> None:
+    settings = resolved(ce.CentroidEncoder().get_params(), n_train, 50, 16)
+    assert (settings["max_epochs"], settings["pretrain_epochs"]) == (n_epochs, n_epochs // 2)
+
+
+@pytest.mark.parametrize(
     ("n_features", "n_classes", "dropout", "weight_decay"),
     [(1, 2, 0.02, 0.25), (16, 26, 0.02, 16 / 52), (100, 10, 0.02, 1), (200, 5, 0.25, 1)],
 )

@@ -15,7 +15,7 @@ MANY_SAMPLES = 4_000
 DECAYED_SAMPLES = 20_000
 """Training samples from which ``weight_decay="auto"`` falls."""
 FEW_CLASSES = 15
-"""Classes up to which ``pretrain_epochs="auto"`` skips pre-training."""
+"""More classes than these are pre-trained by default, and trained twice as long."""
 STEPS_PER_EPOCH = 32
 """Optimiser steps that ``batch_size="auto"`` wants to make of one epoch."""
 
@@ -58,9 +58,10 @@ def resolved(
         )
     most = 512 if batch_norm else 256
     auto("batch_size", min(max(n_train // STEPS_PER_EPOCH, 16), most))
-    of_few = min(max(SAMPLES_SEEN // n_train, 20), 60)
+    many_classes = n_classes > FEW_CLASSES
+    of_few = min(max(SAMPLES_SEEN // n_train, 20), 60) * (2 if many_classes else 1)
     auto("max_epochs", min(of_few, max(5, SAMPLES_SEEN_OF_MANY // n_train)))
-    auto("pretrain_epochs", settings["max_epochs"] // 2 if n_classes > FEW_CLASSES else 0)
+    auto("pretrain_epochs", settings["max_epochs"] // 2 if many_classes else 0)
     auto("dropout", max(0.02, 0.5 - 50 / n_inputs))
     auto("weight_decay", min(1.0, n_inputs / (2 * n_classes), DECAYED_SAMPLES / n_train))
     auto("learning_rate", 6e-3 if batch_norm else 3e-3)
