@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
@@ -28,6 +27,10 @@ Decisions = dict[str, NDArray[np.intp]]
 """Class of each test sample by rule: ``"knn"``, ``"voronoi"``, ``"decoder"``."""
 Run = Callable[[str, NDArray[Any], NDArray[np.intp], NDArray[Any], int], Decisions]
 """Called with the name of the experiment, training data and classes, test data and a seed."""
+
+
+PIXELS = ("mnist", "usps", "usps-1000")
+"""Experiments whose features are pixels."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,32 @@ def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
     return run
 
 
+def standardized(
+    experiment: str, X: NDArray[Any], X_test: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return z-scores of training and test data; of pixels, by one mean and one deviation.
+
+    Pixels share a unit, and those at the rim, which hardly vary, are best left small: UMAP's error
+    on MNIST is 4 % so, and 6 % with a deviation for each pixel.
+    """
+    X, X_test = X.astype(np.float64), X_test.astype(np.float64)
+    if experiment in PIXELS:
+        return (X - X.mean()) / X.std(), (X_test - X.mean()) / X.std()
+    scaler = StandardScaler().fit(X)
+    return scaler.transform(X), scaler.transform(X_test)
+
+
 def classical_rival(make: classical.Rival) -> Run:
     """Make a rival that is written for z-scores."""
 
     def run(
-        _: str, X: NDArray[Any], codes: NDArray[np.intp], X_test: NDArray[Any], seed: int
+        experiment: str,
+        X: NDArray[Any],
+        codes: NDArray[np.intp],
+        X_test: NDArray[Any],
+        seed: int,
     ) -> Decisions:
-        scaler = StandardScaler().fit(X.astype(np.float64))
-        z, z_test = (scaler.transform(x.astype(np.float64)) for x in (X, X_test))
+        z, z_test = standardized(experiment, X, X_test)
         train, test = embed(make(seed), z, codes, z_test)
         return decide(train, codes, test)
 
@@ -97,10 +118,14 @@ def in_full_space(make: Callable[[int], Any]) -> Run:
     """Make a classifier of z-scores, with which no picture comes."""
 
     def run(
-        _: str, X: NDArray[Any], codes: NDArray[np.intp], X_test: NDArray[Any], seed: int
+        experiment: str,
+        X: NDArray[Any],
+        codes: NDArray[np.intp],
+        X_test: NDArray[Any],
+        seed: int,
     ) -> Decisions:
-        classifier = make_pipeline(StandardScaler(), make(seed)).fit(X, codes)
-        return {"knn": np.asarray(classifier.predict(X_test))}
+        z, z_test = standardized(experiment, X, X_test)
+        return {"knn": np.asarray(make(seed).fit(z, codes).predict(z_test))}
 
     return run
 
