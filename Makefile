@@ -54,6 +54,7 @@ bench: $(ENV)  ## Rerun a quick part of the paper's experiments and render docs/
 bench-all: $(ENV)  ## Rerun all of the paper's experiments with all rivals
 	@$(BENCH) --all
 	@$(BIN)/python -m benchmarks.ablation --all --results benchmarks/results/ablation.csv
+	@$(BIN)/python -m benchmarks.figures mnist landsat rivals
 	@$(RENDER)
 
 constraints:  ## Pin the newest releases anew; PyTorch's pin stays as it is
