@@ -10,7 +10,6 @@ Five runs of each experiment, other ones than those of the tables of errors; fiv
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,26 +22,35 @@ FIRST = {"usps": 10, "usps-1000": 25} | dict.fromkeys(
     ("letter", "landsat", "phoneme"), 10 * N_FOLDS
 )
 """First run of each experiment: the tables of errors hold those before."""
-_UNTOUCHED = "the default has none of it here"
+WITHOUT: dict[str, dict[str, Any]] = {
+    "batch normalisation": {"batch_norm": False},
+    "pre-training": {"pretrain_epochs": 0},
+    "compactness": {"compactness": 0.0},
+    "dropout": {"dropout": 0.0},
+    "weight decay": {"weight_decay": 0.0},
+    "weights of features": {"scale": "feature"},
+    "output in the span": {"output": "full"},
+    "the one-cycle schedule": {"schedule": "constant", "learning_rate": 1e-3},
+}
+"""Ingredients of the default, and the parameters that take each away."""
+ONLY = {"batch normalisation": ["usps"], "pre-training": ["letter"]}
+"""Where the default has an ingredient at all, if not everywhere."""
 
 
-def _without(name: str, where: Iterable[str] = FIRST, **params: Any) -> Method:
-    missing = {experiment: _UNTOUCHED for experiment in FIRST if experiment not in where}
-    return Method(f"without {name}", centroid_encoder(**params), "ablation", missing)
+def _without(name: str) -> Method:
+    missing = {
+        experiment: "the default has none of it here"
+        for experiment in FIRST
+        if experiment not in ONLY.get(name, FIRST)
+    }
+    return Method(f"without {name}", centroid_encoder(**WITHOUT[name]), "ablation", missing)
 
 
 METHODS = {
     method.name: method
     for method in (
         Method("the default", centroid_encoder(), "ablation"),
-        _without("batch normalisation", ["usps"], batch_norm=False),
-        _without("pre-training", ["letter"], pretrain_epochs=0),
-        _without("compactness", compactness=0.0),
-        _without("dropout", dropout=0.0),
-        _without("weight decay", weight_decay=0.0),
-        _without("weights of features", scale="feature"),
-        _without("output in the span", output="full"),
-        _without("the one-cycle schedule", schedule="constant", learning_rate=1e-3),
+        *(_without(name) for name in WITHOUT),
     )
 }
 
