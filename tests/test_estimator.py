@@ -537,9 +537,18 @@ def test_many_classes_take_twice_the_epochs(n_train: int, n_epochs: int) -> None
 def test_regularisation_by_features_and_classes(
     n_features: int, n_classes: int, dropout: float, weight_decay: float
 ) -> None:
-    settings = resolved(ce.CentroidEncoder().get_params(), 1000, n_features, n_classes)
+    settings = resolved(ce.CentroidEncoder().get_params(), 2000, n_features, n_classes)
     assert settings["dropout"] == dropout
     assert settings["weight_decay"] == pytest.approx(weight_decay)
+
+
+@pytest.mark.parametrize(
+    ("n_train", "n_features", "dropout"),
+    [(20, 4, 0.15), (250, 4, 0.1), (1250, 4, 0.02), (250, 200, 0.25)],
+)
+def test_few_samples_get_more_dropout(n_train: int, n_features: int, dropout: float) -> None:
+    settings = resolved(ce.CentroidEncoder().get_params(), n_train, n_features, 3)
+    assert settings["dropout"] == pytest.approx(dropout)
 
 
 @pytest.mark.parametrize(("n_train", "weight_decay"), [(20_000, 1), (60_000, 1 / 3)])

@@ -103,8 +103,9 @@ class CentroidEncoder(
         Largest absolute z-score. Keeps nearly constant features from exploding on new data.
     dropout : float or "auto", default="auto"
         Share of input values set to zero in each training step, in [0, 1). ``"auto"`` grows with
-        the number k of features learned from, 1/2 − 50 / k, and is at least 0.02: up to a hundred
-        can hardly spare any, of thousands one half will do.
+        the number k of features learned from, 1/2 − 50 / k: up to a hundred can hardly spare any,
+        of thousands one half will do. It is at least 0.02, and of n < 1,250 training samples at
+        least 25 / n, up to 0.15: what so few say of single features is largely chance.
     class_weight : "balanced", dict or None, default=None
         Weight of each class's samples in the loss, as in scikit-learn.
     pretrain_epochs : int or "auto", default="auto"

@@ -14,6 +14,8 @@ MANY_SAMPLES = 4_000
 """Training samples from which ``batch_norm="auto"`` normalises: fewer are then fitted too well."""
 DECAYED_SAMPLES = 20_000
 """Training samples from which ``weight_decay="auto"`` falls."""
+FEW_SAMPLES = 25
+"""``dropout="auto"`` is at least this over the number of training samples, as far as 0.15."""
 FEW_CLASSES = 15
 """More classes than these are pre-trained by default, and trained twice as long."""
 STEPS_PER_EPOCH = 32
@@ -62,7 +64,7 @@ def resolved(
     of_few = min(max(SAMPLES_SEEN // n_train, 20), 60) * (2 if many_classes else 1)
     auto("max_epochs", min(of_few, max(5, SAMPLES_SEEN_OF_MANY // n_train)))
     auto("pretrain_epochs", settings["max_epochs"] // 2 if many_classes else 0)
-    auto("dropout", max(0.02, 0.5 - 50 / n_inputs))
+    auto("dropout", max(0.02, 0.5 - 50 / n_inputs, min(0.15, FEW_SAMPLES / n_train)))
     auto("weight_decay", min(1.0, n_inputs / (2 * n_classes), DECAYED_SAMPLES / n_train))
     auto("learning_rate", 6e-3 if batch_norm else 3e-3)
     # Normalised layers bear a fast start, and the time is worth more at the end.
