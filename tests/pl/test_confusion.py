@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-import scanpy as sc
 from matplotlib.axes import Axes
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -268,30 +267,6 @@ class TestErrors:
         with pytest.raises(ValueError, match="no cell was held out"):
             draw(embed(test_size=0))
         assert not plt.get_fignums()
-
-
-def test_lies_on_the_axes_given_and_is_not_shown(validated, monkeypatch):
-    monkeypatch.setattr(plt, "show", lambda: pytest.fail("it was shown"))
-    figure, axes = plt.subplots(1, 2)
-    assert ce.pl.confusion(validated, ax=axes[1]) is axes[1]
-    assert plt.get_fignums() == [figure.number]
-    assert tuple(figure.get_size_inches()) == tuple(plt.rcParams["figure.figsize"])
-    part = plt.figure().subfigures(1, 2)[0].subplots()
-    assert ce.pl.confusion(validated, ax=part) is part
-
-
-def test_shows_and_saves_like_the_other_plots(cells, validate, monkeypatch, tmp_path):
-    shown = []
-    monkeypatch.setattr(plt, "show", lambda: shown.append(True))
-    adata = validate(cells, key="second")
-    assert ce.pl.confusion(adata, key="second", show=True) is None
-    assert shown == [True]
-    before, sc.settings.figdir = sc.settings.figdir, tmp_path
-    try:
-        draw(adata, key="second", save="_second.png")
-    finally:
-        sc.settings.figdir = before
-    assert (tmp_path / "confusion_second.png").exists()
 
 
 def test_changes_nothing(embed, validate, unchanged):

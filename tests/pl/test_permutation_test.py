@@ -8,7 +8,6 @@ import anndata as ad
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-import scanpy as sc
 from matplotlib.axes import Axes
 from numpy.testing import assert_allclose
 
@@ -117,37 +116,6 @@ def test_names_the_call_to_make_first(cells, validate, unchanged):
     with pytest.raises(KeyError, match=r"cross_validate\(adata, 'cell_type', n_permutations=99\)"):
         draw(cells)
     assert not plt.get_fignums()
-
-
-@pytest.mark.parametrize("font_size", [10, 14])
-def test_lies_in_the_figure(cells, validate, font_size):
-    with plt.rc_context({"font.size": font_size}):
-        ax = draw(validate(cells))
-        ax.figure.canvas.draw()
-    whole, drawn = ax.figure.bbox, ax.get_tightbbox()
-    assert whole.x0 <= drawn.x0 < drawn.x1 <= whole.x1
-    assert whole.y0 <= drawn.y0 < drawn.y1 <= whole.y1
-
-
-def test_lies_on_the_axes_given_and_is_not_shown(cells, validate, monkeypatch):
-    monkeypatch.setattr(plt, "show", lambda: pytest.fail("it was shown"))
-    figure, axes = plt.subplots(1, 2)
-    assert ce.pl.permutation_test(validate(cells), ax=axes[1]) is axes[1]
-    assert plt.get_fignums() == [figure.number]
-
-
-def test_shows_and_saves_like_the_other_plots(cells, validate, monkeypatch, tmp_path):
-    shown = []
-    monkeypatch.setattr(plt, "show", lambda: shown.append(True))
-    adata = validate(cells, key="second")
-    assert ce.pl.permutation_test(adata, key="second", show=True) is None
-    assert shown == [True]
-    before, sc.settings.figdir = sc.settings.figdir, tmp_path
-    try:
-        draw(adata, key="second", save="_second.png")
-    finally:
-        sc.settings.figdir = before
-    assert (tmp_path / "permutation_test_second.png").exists()
 
 
 def test_changes_nothing(cells, validate, unchanged):
