@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks import ablation, errors, figures, render, speed, variance
+from benchmarks import ablation, errors, few, figures, render, speed, variance
 from benchmarks.protocols import EXPERIMENTS
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.recipes import resolved
@@ -128,3 +128,21 @@ def test_cells_of_the_ablation_table(tmp_path: Path) -> None:
     table = render.ablation_table(rows)
     assert "| without compactness | 2.0 ± 1.4 / 5.0 |" in table
     assert "| without pre-training |  |" in table
+
+
+def test_pooled_images_are_means_of_squares() -> None:
+    X, y = load_digits(return_X_y=True)
+    small, same = few.pooled((X, y), 8, 2)
+    np.testing.assert_allclose(small[7, 5], X[7].reshape(8, 8)[2:4, 2:4].mean())
+    assert small.shape == (len(y), 16)
+    assert same is y
+
+
+def test_draws_of_few_samples() -> None:
+    data = load_digits(return_X_y=True)
+    found = few.errors(data, 100, {"max_epochs": 30})
+    assert len(set(found)) == few.N_DRAWS
+    assert all(0.05 < error < 0.5 for error in found)
+    assert np.mean(few.errors(data, 100, {"max_epochs": 1})) > np.mean(found)
+    assert few.parameter("dropout=0.2") == ("dropout", 0.2)
+    assert few.parameter("scale=feature") == ("scale", "feature")

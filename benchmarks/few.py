@@ -1,0 +1,112 @@
+"""What few samples want: 5-NN errors on draws from data that experiment 3 does not use.
+
+    python -m benchmarks.few 145                # the default, 145 training samples
+    python -m benchmarks.few 145 dropout=0.2    # with other parameters of `CentroidEncoder`
+
+Four draws of each data set; the test samples are as many as are left, 1,500 at most. Needs the data
+folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+from ast import literal_eval
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+
+from benchmarks import datasets
+from benchmarks.held_out import evaluate
+from centroid_encoder import CentroidEncoder
+
+Data = tuple[NDArray[Any], NDArray[Any]]
+N_DRAWS = 4
+N_TEST = 1500
+
+
+def pooled(data: Data, size: int, width: int) -> Data:
+    """Average images of size × size pixels over squares of some width."""
+    X, y = data
+    blocks = X.astype(np.float32).reshape(len(X), size // width, width, size // width, width)
+    return blocks.mean(axis=(2, 4)).reshape(len(X), -1), y
+
+
+def cells(path: str, label_key: str, n_classes: int, n_features: int, counts: bool = False) -> Data:
+    """Cells of the largest classes, by the features of largest variance."""
+    adata = datasets.read_h5ad(path)
+    X = adata.X if isinstance(adata.X, np.ndarray) else adata.X.toarray()
+    X = np.nan_to_num(X.astype(np.float32))
+    if counts:
+        X = np.log1p(1e4 * X / X.sum(axis=1, keepdims=True))
+    y = adata.obs[label_key].astype(str).to_numpy()
+    largest = adata.obs[label_key].value_counts().index[:n_classes].astype(str)
+    chosen = np.isin(y, largest)
+    features = np.sort(np.argsort(-X[chosen].var(axis=0))[:n_features])
+    return X[np.ix_(chosen, features)], y[chosen]
+
+
+PAUL = ("paul15/paul15_240genes.h5ad", "celltype", 12)
+TECH = ("pbmc_3tech/pbmc_3tech.h5ad", "cell_type", 9)
+SETS: dict[str, Callable[[], Data]] = {
+    "digits, 8 × 8": lambda: load_digits(return_X_y=True),
+    "USPS, 8 × 8": lambda: pooled(datasets.usps(), 16, 2),
+    "MNIST, 7 × 7": lambda: pooled(datasets.mnist()[0], 28, 4),
+    "MNIST, 14 × 14": lambda: pooled(datasets.mnist()[0], 28, 2),
+    "bone marrow, 60 genes": lambda: cells(*PAUL, 60, counts=True),
+    "bone marrow, 120 genes": lambda: cells(*PAUL, 120, counts=True),
+    "blood, 60 genes": lambda: cells(*TECH, 60),
+    "blood, 120 genes": lambda: cells(*TECH, 120),
+    "lung tumour, 184 measurements": lambda: cells("vectra_6plex/cells.h5ad", "phenotype", 8, 184),
+    "a tumour, 33 measurements": lambda: cells(
+        "scimap_example/example_data.h5ad", "phenotype", 12, 33
+    ),
+    "Landsat, 36 features": datasets.landsat,
+}
+
+
+def errors(data: Data, n_train: int, params: dict[str, Any]) -> list[float]:
+    """Return the 5-NN error of each draw."""
+    X, y = data
+    found = []
+    for draw in range(N_DRAWS):
+        order = np.random.default_rng(500 + draw).permutation(len(y))
+        train, test = order[:n_train], order[n_train : n_train + N_TEST]
+        classes, counts = np.unique(y[train], return_counts=True)
+        known = classes[counts >= 3]
+        train, test = (index[np.isin(y[index], known)] for index in (train, test))
+        model = CentroidEncoder(random_state=0, **params)
+        found.append(evaluate(model, (X[train], y[train], X[test], y[test]))[0])
+    return found
+
+
+def parameter(text: str) -> tuple[str, Any]:
+    """Read a name and a Python value, or else a word, on both sides of an equals sign."""
+    name, _, value = text.partition("=")
+    try:
+        return name, literal_eval(value)
+    except (ValueError, SyntaxError):
+        return name, value
+
+
+def main() -> None:
+    """Print the error of each data set, and their mean."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("samples", type=int)
+    parser.add_argument("parameters", nargs="*", help="such as dropout=0.2")
+    arguments = parser.parse_args()
+    params = dict(map(parameter, arguments.parameters))
+    means = []
+    for name, load in SETS.items():
+        found = 100 * np.array(errors(load(), arguments.samples, params))
+        means.append(found.mean())
+        print(f"{name}: {found.mean():.1f} ± {found.std(ddof=1):.1f} %", flush=True)
+    print(f"all: {np.mean(means):.2f} %")
+
+
+if __name__ == "__main__":
+    main()
