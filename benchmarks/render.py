@@ -80,7 +80,7 @@ def measured(results: pd.DataFrame, method: Method, experiment: str, best: float
     if np.isclose(mean, best):
         text = f"**{text}**"
     if len(rows) > 1:
-        text += f" ± {100 * rows['knn_error'].std(ddof=1):.2f}"
+        text += f"\u00a0±\u00a0{100 * rows['knn_error'].std(ddof=1):.2f}"
     n_runs = EXPERIMENTS[experiment].n_runs
     return text if len(rows) == n_runs else f"{text} ({len(rows)})"
 
@@ -115,7 +115,8 @@ def ablation_table(results: pd.DataFrame) -> str:
             cells.append("")
             if len(rows):
                 knn, voronoi = (100 * rows[f"{rule}_error"] for rule in ("knn", "voronoi"))
-                cells[-1] = f"{knn.mean():.1f} ± {knn.std(ddof=1):.1f} / {voronoi.mean():.1f}"
+                spread = f"{knn.mean():.1f}\u00a0±\u00a0{knn.std(ddof=1):.1f}"
+                cells[-1] = f"{spread} / {voronoi.mean():.1f}"
         lines.append(f"| {method} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -87,9 +87,9 @@ def test_cells_of_a_table() -> None:
     table = render.errors_table(frame, ["iris"])
     assert "| | Iris, paper | Iris |" in table
     # The best of those that had as many runs as any.
-    assert "| PCA |  | **10.00** ± 0.00 |" in table
-    assert "| UMAP |  | 20.00 ± 0.00 |" in table
-    assert "| LDA |  | 3.00 ± 1.41 (2) |" in table
+    assert "| PCA |  | **10.00**\u00a0±\u00a00.00 |" in table
+    assert "| UMAP |  | 20.00\u00a0±\u00a00.00 |" in table
+    assert "| LDA |  | 3.00\u00a0±\u00a01.41 (2) |" in table
     assert "| NCA |  | 50.00 (1) |" in table
     assert "| kernel supervised PCA | 5.16 |  |" in table
     assert "| centroid-encoder, the paper's recipe | 3.29 |  |" in table

@@ -126,7 +126,7 @@ def test_cells_of_the_ablation_table(tmp_path: Path) -> None:
         }
     )
     table = render.ablation_table(rows)
-    assert "| without compactness | 2.0 ± 1.4 / 5.0 |" in table
+    assert "| without compactness | 2.0\u00a0±\u00a01.4 / 5.0 |" in table
     assert "| without pre-training |  |" in table
 
 
