@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.typing import NDArray
+from scipy import sparse
 from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
@@ -136,6 +138,21 @@ def test_pooled_images_are_means_of_squares() -> None:
     np.testing.assert_allclose(small[7, 5], X[7].reshape(8, 8)[2:4, 2:4].mean())
     assert small.shape == (len(y), 16)
     assert same is y
+
+
+def test_cells_of_the_largest_classes_by_the_features_that_vary_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = np.random.default_rng(0).poisson([1, 20, 1, 5, 300], size=(60, 5)).astype(np.float32)
+    adata = ad.AnnData(sparse.csr_matrix(counts))
+    adata.obs["type"] = pd.Categorical(["rare"] * 5 + ["B"] * 25 + ["T"] * 30)
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    monkeypatch.setenv("CE_DATA", str(tmp_path))
+    X, y = few.cells("cells.h5ad", "type", 2, 2)
+    assert set(y) == {"B", "T"}
+    np.testing.assert_array_equal(X, counts[5:, [1, 4]])
+    X, _ = few.cells("cells.h5ad", "type", 3, 5, counts=True)
+    np.testing.assert_allclose(np.expm1(X).sum(axis=1), 1e4, rtol=1e-4)
 
 
 def test_draws_of_few_samples() -> None:

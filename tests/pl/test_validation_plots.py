@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anndata as ad
@@ -53,7 +54,7 @@ def test_shows_and_saves_like_the_other_plots(
     cells: ad.AnnData,
     validate: Callable[..., ad.AnnData],
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Any,
+    tmp_path: Path,
 ) -> None:
     shown = []
     monkeypatch.setattr(plt, "show", lambda: shown.append(True))

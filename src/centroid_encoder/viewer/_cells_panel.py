@@ -169,7 +169,7 @@ class CellsPanel(QWidget):
                 if not chosen.looks_like(self._colored):
                     self._link.color(chosen.name, chosen.codes, chosen.colors)
                 self._colored, meaning = chosen, chosen.meaning
-            except Exception:
+            except Exception:  # Raised again: the layer must not keep half a colouring.
                 self._uncolor(self._link)
                 raise
         finally:

@@ -210,7 +210,7 @@ class KeepRow(QWidget):
     def _done(self, text: str, function: Any, *arguments: Any) -> bool:
         try:
             function(*arguments)
-        except Exception as error:
+        except Exception as error:  # Whatever it is, it ends as a sentence, not as a traceback.
             self.message.say(sentence(error), "error")
             show_error(sentence(error))
             return False

@@ -222,7 +222,7 @@ class NewDataPanel(QWidget):
                     "replace: choose another name for key_added"
                 )
             ingestion = Ingestion(table.adata, reference.adata, key, reference.name, arguments)
-        except Exception as error:
+        except Exception as error:  # Whatever it is, it ends as a sentence, not as a traceback.
             self.say_error(error)
             return
         label_key = str(reference.adata.uns[key]["params"]["label_key"])
@@ -286,7 +286,7 @@ class NewDataPanel(QWidget):
         try:
             ingestion.write(table.adata)
             table.publish(ingestion.key)
-        except Exception as error:
+        except Exception as error:  # Whatever it is, it ends as a sentence, not as a traceback.
             self.say_error(error)
             return
         self.message.say(" ".join(map(sentence, warnings)), "warning")

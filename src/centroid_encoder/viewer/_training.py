@@ -130,7 +130,7 @@ def _work(
                 continue
             last_report = now
             yield report
-    except Exception as error:
+    except Exception as error:  # Whatever it is, the GUI thread has to say it.
         yield Failure(error)
         return False
     return True
