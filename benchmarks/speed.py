@@ -170,7 +170,8 @@ def epoch_seconds(X: NDArray[Any], y: NDArray[Any]) -> tuple[list[float], float]
 def arithmetic() -> None:
     """Count the products of an epoch and compare with those of square matrices a second.
 
-    Before and after each epoch, since a machine is not always as fast.
+    Before and after each epoch, since a machine is not always as fast. The products alone, without
+    whatever else a training does, say how much there is to be had.
     """
     print(f"{torch.get_num_threads()} threads, products of 2048 × 2048 in float32")
     rng = np.random.default_rng(0)
@@ -186,16 +187,12 @@ def arithmetic() -> None:
         model = CentroidEncoder(
             hidden=hidden, batch_size=batch_size, scale="feature", max_epochs=8, random_state=0
         )
-        weights = [
-            a * b
-            for widths in ([d, *hidden, 2], [2, *reversed(hidden), 9])
-            for a, b in pairwise(widths)
-        ]
+        layers = [*pairwise([d, *hidden, 2]), *pairwise([2, *reversed(hidden), 9])]
         # Forward, backward to weights, and to inputs but for the first layer.
-        n_flop = n * (6 * sum(weights) - 2 * weights[0])
+        n_flop = n * (6 * sum(a * b for a, b in layers) - 2 * d * hidden[0])
         reports = model.fit_reports(X, y)
         next(reports)
-        rates, shares = [], []
+        rates, shares, bounds = [], [], []
         before = product_rate()
         for _ in range(6):
             start = time.perf_counter()
@@ -203,14 +200,38 @@ def arithmetic() -> None:
             rates.append(n_flop / (time.perf_counter() - start))
             after = product_rate()
             shares.append(2 * rates[-1] / (before + after))
-            before = after
+            bound = n_flop * batch_size / n / products_seconds(layers, batch_size)
+            before = product_rate()
+            bounds.append(2 * bound / (after + before))
         reports.close()
         print(
             f"{n:,} × {d}, {'-'.join(map(str, hidden))}, batches of {batch_size}: "
             f"{np.median(rates) / 1e9:.0f} GFLOP/s, {100 * np.median(shares):.0f} % "
-            f"({100 * min(shares):.0f} to {100 * max(shares):.0f})",
+            f"({100 * min(shares):.0f} to {100 * max(shares):.0f}); its products alone "
+            f"{100 * np.median(bounds):.0f} %",
             flush=True,
         )
+
+
+def products_seconds(layers: list[tuple[int, int]], batch_size: int, n_repeats: int = 30) -> float:
+    """Seconds of the products of one step, and of nothing else, into memory that is there."""
+    steps = [
+        (torch.rand(batch_size, a), torch.rand(b, a), torch.rand(batch_size, b)) for a, b in layers
+    ]
+    places = [tuple(torch.empty_like(tensor) for tensor in step) for step in steps]
+
+    def step() -> None:
+        for (x, weight, output), (to_x, to_weight, to_output) in zip(steps, places, strict=True):
+            torch.mm(x, weight.T, out=to_output)
+            torch.mm(output.T, x, out=to_weight)
+            if x is not steps[0][0]:
+                torch.mm(output, weight, out=to_x)
+
+    step()
+    start = time.perf_counter()
+    for _ in range(n_repeats):
+        step()
+    return (time.perf_counter() - start) / n_repeats
 
 
 def product_rate() -> float:

@@ -101,6 +101,30 @@ def test_a_classifier_without_a_picture_is_not_the_best() -> None:
     assert "| PCA |  | **10.00** (1) |" in render.errors_table(frame, ["iris"])
 
 
+def test_who_is_better_is_told_by_the_runs_that_both_made() -> None:
+    error = {
+        "centroid-encoder": [0.2, 0.3, 0.2, 0.9],
+        "PCA": [0.1, 0.1, 0.3],
+        "LDA": [0.3, 0.3, 0.3],
+        "UMAP": [0.1],
+        "5-NN": [0.0, 0.0, 0.0],
+    }
+    frame = pd.DataFrame(
+        [
+            ("iris", method, run, value)
+            for method in error
+            for run, value in enumerate(error[method])
+        ],
+        columns=["experiment", "method", "run", "knn_error"],
+    )
+    # 10, 20 and -10 points fewer: their mean, and their standard deviation over the root of three.
+    assert render.better_table(frame).splitlines()[2:] == [
+        "| Iris | PCA | 3 | 6.67\u00a0±\u00a08.82 | 2 |"
+    ]
+    others = frame[frame["method"] != "centroid-encoder"]
+    assert len(render.better_table(others).splitlines()) == 2
+
+
 def test_tables_take_their_places() -> None:
     text = "a\n<!-- rules -->\nold\n<!-- end -->\nb\n"
     found = render.replaced(text, "rules", "new")
