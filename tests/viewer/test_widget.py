@@ -23,8 +23,16 @@ from napari.utils.notifications import (
     NotificationSeverity,
     notification_manager,
 )
-from qtpy.QtGui import QGuiApplication
-from qtpy.QtWidgets import QLabel, QTabWidget, QWidget
+from qtpy.QtCore import QPoint, QPointF, Qt
+from qtpy.QtGui import QGuiApplication, QWheelEvent
+from qtpy.QtWidgets import (
+    QAbstractSpinBox,
+    QApplication,
+    QComboBox,
+    QLabel,
+    QTabWidget,
+    QWidget,
+)
 
 import centroid_encoder as ce
 from centroid_encoder.viewer._link import is_drawn
@@ -567,6 +575,76 @@ def test_a_misplaced_cell_is_gone_to(
         assert widget.misplaced.label_box.currentText() == table["region"].iloc[row]
 
 
+def test_a_new_class_that_was_typed_stays_typed(trained: CentroidEncoderWidget, cells: AnnData):
+    box = trained.misplaced.label_box
+    box.setEditText("plasma cell")
+    trained.select(np.array([0, 3]))
+    assert box.currentText() == "plasma cell"
+    trained.misplaced.relabel_button.click()
+    assert cells.obs["cell_type_relabeled"].iloc[[0, 3]].tolist() == ["plasma cell"] * 2
+    assert "2 cells are now plasma cell." in " ".join(texts(trained))
+    assert box.currentText() == "plasma cell"
+    assert box.findText("plasma cell") >= 0
+
+
+def test_undo_leaves_the_labels_of_a_map(
+    trained: CentroidEncoderWidget, train: Train, cells: AnnData
+):
+    trained.select(np.array([0, 3]))
+    trained.misplaced.label_box.setCurrentText("type 2")
+    trained.misplaced.relabel_button.click()
+    trained.form.label_key.value = "cell_type_relabeled"
+    train(trained)
+    trained.misplaced.undo_button.click()
+    assert cells.obs["cell_type_relabeled"].tolist() == cells.obs["cell_type"].tolist()
+    assert trained.result is not None
+    assert ce.pl.voronoi(cells, show=False) is not None
+
+
+def test_another_table_has_nothing_to_do_with_the_map_before(
+    trained: CentroidEncoderWidget, make_cells: Callable[..., AnnData]
+):
+    other = make_cells(n_obs=30)
+    other.obs = other.obs.rename(columns={"cell_type": "phenotype"})
+    trained.show_table(other, name="other")
+    assert trained.result is None
+    assert "This is the map of" not in " ".join(texts(trained))
+
+
+def test_a_training_leaves_the_selection(trained: CentroidEncoderWidget, train: Train):
+    trained.select(np.array([2, 5, 7]))
+    train(trained)
+    assert np.flatnonzero(trained.cells.selected).tolist() == [2, 5, 7]
+
+
+def test_the_wheel_changes_no_field_that_it_passes(trained: CentroidEncoderWidget):
+    trained.misplaced.setFocus()
+    fields = [*trained.findChildren(QComboBox), *trained.findChildren(QAbstractSpinBox)]
+    assert len(fields) > 8
+
+    def shown() -> list[str]:
+        return [
+            field.currentText() if isinstance(field, QComboBox) else field.text()
+            for field in fields
+        ]
+
+    before = shown()
+    for field in fields:
+        point = QPointF(field.rect().center())
+        event = QWheelEvent(
+            point,
+            QPointF(field.mapToGlobal(field.rect().center())),
+            QPoint(0, 0),
+            QPoint(0, -120),
+            Qt.MouseButton.NoButton,
+            Qt.KeyboardModifier.NoModifier,
+            Qt.ScrollPhase.NoScrollPhase,
+            False,
+        )
+        QApplication.sendEvent(field, event)
+    assert shown() == before
+
+
 def test_relabeling_is_a_step_in_a_new_column(
     trained: CentroidEncoderWidget, train: Train, cells: AnnData
 ):
@@ -580,9 +658,10 @@ def test_relabeling_is_a_step_in_a_new_column(
         "type 1",
         "type 2",
     ]
-    assert "Written to obs['cell_type_relabeled']; choose it as labels to train with it." in texts(
-        trained
-    )
+    assert (
+        "2 cells are now type 2. Written to obs['cell_type_relabeled']; choose it as labels to "
+        "train with it."
+    ) in texts(trained)
     relabeled = cells.copy()
     trained.misplaced.undo_button.click()
     assert_equal(cells, before, exact=True)

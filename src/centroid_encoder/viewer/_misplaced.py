@@ -65,7 +65,6 @@ class MisplacedTable(QWidget):
         # A list of one is none.
         self.view.setMinimumHeight(5 * ROW)
         header = self.view.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.Stretch)
         # In bold, the longer names would be cut off.
         header.setHighlightSections(False)
         self.view.selectionModel().selectionChanged.connect(self._on_selection)
@@ -149,14 +148,22 @@ class MisplacedTable(QWidget):
             table = table.assign(label=before.where(~changed, before + " → " + after))
         self.model.set_cells(table, rows, self.source)
         header = self.view.horizontalHeader()
+        # Names get what numbers leave.
+        modes = QHeaderView.ResizeMode
+        for section, column in enumerate(self.source.headers):
+            is_class = column in ("label", self.source.found)
+            header.setSectionResizeMode(
+                section, modes.Stretch if is_class else modes.ResizeToContents
+            )
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
 
     def set_labels(self, labels: list[str]) -> None:
-        """Offer these labels."""
-        text = self.label_box.currentText()
-        self.label_box.clear()
-        self.label_box.addItems(labels)
-        self.label_box.setCurrentText(text if text in labels else (labels[0] if labels else ""))
+        """Offer these labels; what was typed stays, unless they are those of something else."""
+        box = self.label_box
+        text, before = box.currentText(), {box.itemText(i) for i in range(box.count())}
+        box.clear()
+        box.addItems(labels)
+        box.setCurrentText(text if before & set(labels) else (labels[0] if labels else ""))
 
     def set_steps(self, *, relabel: bool, undo: str, redo: str) -> None:
         """Say what can be done now: the steps' descriptions, empty for none."""

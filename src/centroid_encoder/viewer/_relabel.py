@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -149,7 +150,7 @@ class Relabeling:
             logger.warning("%s; nothing is undone or redone", problem)
         elif forwards:
             self._write(step.done(self.labels))
-        elif step.first:
+        elif step.first and not self._is_trained_on():
             self._restore()
         else:
             self._write(step.undone(self.labels))
@@ -214,6 +215,12 @@ class Relabeling:
         adata.obs[self.column] = labels
         self._there = adata.obs[self.column].copy()
         adata.uns[f"{self.column}_colors"] = colors
+
+    def _is_trained_on(self) -> bool:
+        """Whether a map or a check rests on the column, which has to stay then."""
+        stored = (value for value in self.adata.uns.values() if isinstance(value, Mapping))
+        params = (value.get("params") for value in stored)
+        return any(isinstance(p, Mapping) and p.get("label_key") == self.column for p in params)
 
     def _restore(self) -> None:
         """Leave the column and its colours as they were before the first step."""

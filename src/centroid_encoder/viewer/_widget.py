@@ -40,6 +40,7 @@ from centroid_encoder.viewer._relabel import Relabeling, Relabelings
 from centroid_encoder.viewer._suspects import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer._training_panel import TrainingPanel
 from centroid_encoder.viewer._verdict import Verdict, doubts, verdict
+from centroid_encoder.viewer._wheel import WheelGuard
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -229,6 +230,8 @@ class CentroidEncoderWidget(QWidget):
         self.cells.unlink()
         self._obs_names = pd.Index([]) if table is None else table.adata.obs_names
         self.message.say("")
+        # That of the table before says nothing about this one's labels.
+        self.result = None
         self.form.set_adata(
             None if table is None else table.adata, _trained_on(table, self.form.key)
         )
@@ -280,7 +283,7 @@ class CentroidEncoderWidget(QWidget):
         self._show_keep()
         self._offer_tables()
         self._offer_colorings()
-        self._select(np.empty(0, dtype=np.intp), "replace")
+        self._select(np.empty(0, dtype=np.intp), "add")
 
     @property
     def _check(self) -> Mapping[str, Any] | None:
@@ -573,9 +576,12 @@ class CentroidEncoderWidget(QWidget):
         rows = np.flatnonzero(self.cells.selected)
         if relabeling is None or not len(rows):
             return
-        if self._step("relabel", rows, label.strip() or None):
+        label = label.strip()
+        if self._step("relabel", rows, label or None):
+            cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
             self.message.say(
-                f"Written to obs[{relabeling.column!r}]; choose it as labels to train with it."
+                f"{cells} now {label or 'unlabeled'}. Written to obs[{relabeling.column!r}]; "
+                "choose it as labels to train with it."
             )
 
     def _step(self, name: str, *arguments: Any) -> bool:
@@ -599,7 +605,10 @@ class CentroidEncoderWidget(QWidget):
             self.misplaced.set_labels([])
             self.misplaced.set_steps(relabel=False, undo="", redo="")
             return
-        self.misplaced.set_labels([str(name) for name in label_colors(table.adata, label_key)])
+        names = dict(label_colors(table.adata, label_key))
+        if relabeling.column in table.adata.obs:
+            names |= label_colors(table.adata, relabeling.column)
+        self.misplaced.set_labels([str(name) for name in names])
         stack = relabeling.stack
         self.misplaced.set_steps(
             relabel=bool(self.cells.selected.any()),
@@ -715,6 +724,7 @@ class CentroidEncoderWidget(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(scrolled)
         self.setMinimumWidth(WIDTH)
+        WheelGuard(self)
 
     def _wire(self) -> None:
         self.data.table_changed.connect(self._on_table)
