@@ -637,3 +637,41 @@ def test_compactness_keeps_classes_together() -> None:
         within = sum(((z[y == c] - z[y == c].mean(axis=0)) ** 2).sum() for c in range(3))
         shares.append(within / ((z - z.mean(axis=0)) ** 2).sum())
     assert shares[1] < 0.7 * shares[0]
+
+
+class TestWhatIsRefused:
+    def test_lengths_that_differ(self, iris: tuple) -> None:
+        X, y = iris
+        model = quick().fit(X, y)
+        with pytest.raises(ValueError, match="X has 150 samples, but y has 140 labels"):
+            model.fit_novelty(X, y[:140])
+        with pytest.raises(ValueError, match="subset has 40 entries"):
+            model.fit_novelty(X, y, subset=np.ones(40, dtype=bool))
+        with pytest.raises(ValueError, match="subset has 40 entries"):
+            next(quick().fit_reports(X, y, subset=np.ones(40, dtype=bool)))
+
+    def test_missing_labels_of_any_kind(self, iris: tuple) -> None:
+        X, y = iris
+        for dtype in ("string", "category", object):
+            labels = pd.Series(y, dtype=dtype)
+            labels[3] = None
+            with pytest.raises(ValueError, match="y has 1 missing labels"):
+                quick().fit(X, labels)
+
+    def test_values_too_large_for_a_network(self, iris: tuple) -> None:
+        X, y = iris
+        with pytest.raises(ValueError, match="values too large"):
+            quick(scale="none").fit(X * 1e200, y)
+
+    @pytest.mark.parametrize("weight", [0, -1.0])
+    def test_weights_that_are_none(self, iris: tuple, weight: float) -> None:
+        X, y = iris
+        with pytest.raises(ValueError, match="class_weight must be above 0"):
+            quick(class_weight={"setosa": weight}).fit(X, y)
+
+
+def test_a_device_need_not_be_a_word(iris: tuple, tmp_path: Path) -> None:
+    X, y = iris
+    model = quick(device=torch.device("cpu")).fit(X, y)
+    model.save(tmp_path / "map.safetensors")
+    assert ce.load(tmp_path / "map.safetensors").device == "cpu"

@@ -10,6 +10,7 @@ from dataclasses import fields
 from typing import Any, Literal, Self, cast, get_args
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import (
@@ -30,7 +31,7 @@ from centroid_encoder.core.batches import (
     Scale,
     Standardizer,
     class_means,
-    looks_like_counts,
+    looks_whole,
 )
 from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.network import Activation, Network
@@ -149,7 +150,8 @@ class CentroidEncoder(
     classes_ : ndarray of shape (n_classes,)
         Class labels.
     centroids_ : ndarray of shape (n_classes, n_features), float32
-        Targets of the training: class means in input space, in the units of X.
+        Targets of the training: class means in input space, in the units of X. Values beyond
+        `clip` count as clipped; features left out have the mean of all classes.
     centers_ : ndarray of shape (n_classes, n_components), float64
         Class means of the embedded training samples.
     feature_weights_ : ndarray of shape (n_features,), float64
@@ -159,7 +161,7 @@ class CentroidEncoder(
         One entry an epoch: ``stage``, ``epoch``, ``loss``, ``validation_loss``,
         ``validation_error``.
     trained_on_counts_ : bool
-        Whether the training data look like raw counts.
+        Whether the training data are whole numbers of at least 0, as counts are.
     n_epochs_ : int
         Epochs run after pre-training, merging included.
     n_features_in_ : int
@@ -351,8 +353,8 @@ class CentroidEncoder(
         y = cast(NDArray[Any], column_or_1d(y, warn=True))
         if len(y) != X.shape[0]:
             raise ValueError(f"X has {X.shape[0]} samples, but y has {len(y)} labels")
-        index = np.arange(len(y)) if subset is None else np.flatnonzero(subset)
-        unlabeled = sum(label is None or label != label for label in y[index].tolist())
+        index = _chosen(subset, len(y))
+        unlabeled = int(pd.isna(y[index]).sum())
         if unlabeled:
             raise ValueError(f"y has {unlabeled} missing labels; leave these samples out")
         check_classification_targets(y[index])
@@ -378,6 +380,8 @@ class CentroidEncoder(
         rows = Rows(X, standardizer, device)
         data = self._training_data(rows, index, classes, codes, validates)
         centroids = class_means(rows, data.train, data.labels, len(classes))
+        if not np.isfinite(centroids).all():
+            raise ValueError("X holds values too large to be trained on; rescale it")
         targets = CentroidTargets.fit(centroids, self.output, device, self.compactness)
         architecture = Architecture(
             n_features=X.shape[1],
@@ -423,7 +427,7 @@ class CentroidEncoder(
         fitted.centers = class_centers(embedding, codes, len(classes))
         unseen = validates if validates.any() else np.ones_like(validates)
         fitted.calibration = Calibration.fit(fitted.distances(embedding[unseen]), codes[unseen])
-        self.trained_on_counts_ = looks_like_counts(X)
+        self.trained_on_counts_ = looks_whole(X)
         self.history_ = {
             name: [getattr(report, name) for report in outcome.reports] for name in HISTORY
         }
@@ -577,7 +581,9 @@ class CentroidEncoder(
         check_is_fitted(self)
         X = self._checked(X, reset=False)
         y = cast(NDArray[Any], column_or_1d(y, warn=True))
-        index = np.arange(len(y)) if subset is None else np.flatnonzero(subset)
+        if len(y) != X.shape[0]:
+            raise ValueError(f"X has {X.shape[0]} samples, but y has {len(y)} labels")
+        index = _chosen(subset, len(y))
         if len(index) < LEAST:
             raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(index)}")
         codes = self._codes(y[index])
@@ -785,6 +791,8 @@ class CentroidEncoder(
         weights = None
         if self.class_weight is not None:
             per_class = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
+            if not (per_class > 0).all():
+                raise ValueError("class_weight must be above 0 for every class")
             per_class = per_class / per_class[codes[~validates]].mean()
             weights = torch.from_numpy(per_class.astype(np.float32)).to(rows.device)
         return TrainingData(
@@ -906,6 +914,15 @@ def draw_seed(random_state: RandomState) -> int:
         f"random_state must be an int in [0, 2**32), a numpy Generator, a RandomState or None; "
         f"got {random_state!r}"
     )
+
+
+def _chosen(subset: NDArray[np.bool_] | None, n_samples: int) -> NDArray[np.intp]:
+    """Rows that a mask chooses; all without one."""
+    if subset is None:
+        return np.arange(n_samples)
+    if len(subset) != n_samples:
+        raise ValueError(f"X has {n_samples} samples, but subset has {len(subset)} entries")
+    return np.flatnonzero(subset)
 
 
 def _check_number(

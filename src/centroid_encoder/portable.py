@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from centroid_encoder.core.state import InvalidStateError
@@ -23,6 +24,8 @@ def jsonable(value: object) -> object:
         return {"weights": [[jsonable(key), float(weight)] for key, weight in value.items()]}
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, torch.device):
+        return str(value)
     if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
         return [int(width) for width in value]
     return value

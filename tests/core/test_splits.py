@@ -209,9 +209,17 @@ def test_groups_stay_in_one_fold(grouping: tuple[Codes, Codes], seed: int) -> No
     if n_folds < 2:
         return
     folds = cross_validation_folds(labels, n_folds, seed, groups)
-    assert set(folds) <= set(range(n_folds))
+    assert set(folds) == set(range(n_folds))
     for group in np.unique(groups):
         assert len(np.unique(folds[groups == group])) == 1
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_fold_is_left_empty_for_the_balance_of_classes(seed: int) -> None:
+    labels = np.repeat([0, 1, 0, 1], [34, 29, 32, 7])
+    donors = np.repeat([0, 1, 2], [34, 29, 39])
+    folds = cross_validation_folds(labels, 3, seed, donors)
+    assert sorted(folds[donors == donor][0] for donor in range(3)) == [0, 1, 2]
 
 
 @given(grouping=groupings(), seed=seeds)

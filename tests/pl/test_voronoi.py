@@ -628,3 +628,20 @@ def test_the_figure_leaves_everything_but_the_colours(embed, unchanged):
     del adata.uns["cell_type_colors"]
     assert_array_equal(adata.obsm["X_ce"], before.obsm["X_ce"])
     pd.testing.assert_frame_equal(adata.obs, before.obs)
+
+
+def test_a_selection_of_unlabeled_cells_has_no_panel(embed):
+    adata = embed(unlabeled=3)
+    chosen = adata[adata.obs["ce_split"] == "unlabeled"]
+    assert len(chosen)
+    with pytest.raises(ValueError, match="nothing to draw"):
+        draw(chosen)
+
+
+def test_a_class_called_unlabeled_keeps_its_colour_in_the_legend(make_cells, fast):
+    adata = make_cells()
+    adata.obs["cell_type"] = adata.obs["cell_type"].cat.rename_categories({"type 1": "unlabeled"})
+    adata.obs.loc[adata.obs_names[:5], "cell_type"] = np.nan
+    ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)
+    texts = [text.get_text() for text in draw(adata)[-1].get_legend().get_texts()]
+    assert {"unlabeled", "no label"} <= set(texts)

@@ -367,3 +367,22 @@ class TestMislabeled:
         del cells.obs["ce_cv_own"]
         with pytest.raises(KeyError, match=r"'ce_cv_own'.*is gone"):
             ce.tl.mislabeled(cells)
+
+
+def test_class_weights_go_by_the_labels(make_cells):
+    cells = make_cells(n_obs=150, distance=0.3)
+    # As numbers they are one more than the indices of their classes.
+    cells.obs["number"] = cells.obs["cell_type"].cat.codes.to_numpy() + 1
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=10, class_weight={1: 50.0})
+    ce.tl.cross_validate(cells, "number", model=model, progress=False)
+    named = model.set_params(class_weight={cells.obs["cell_type"].cat.categories[0]: 50.0})
+    ce.tl.cross_validate(cells, "cell_type", model=named, key_added="named", progress=False)
+    found = cells.obs["ce_cv_label"]
+    assert (found == 1).mean() > 0.6
+    assert_array_equal(found.cat.codes, cells.obs["named_cv_label"].cat.codes)
+
+
+def test_class_weights_of_no_class_are_refused(cells, validate, unchanged):
+    model = ce.CentroidEncoder(hidden=(8,), class_weight={"typo": 2.0})
+    with unchanged(cells), pytest.raises(ValueError, match="'typo', which is not among"):
+        validate(cells, model=model)

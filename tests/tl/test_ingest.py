@@ -244,6 +244,24 @@ class TestValues:
         assert "sc.pp.log1p" in str(caught.value)
         ingest(new, known, layer="log")
 
+    @pytest.mark.parametrize("case", ["left out", "filled", "small"])
+    def test_whole_numbers_that_look_otherwise_are_taken(self, known, new, fast, ingest, case):
+        rng = np.random.default_rng(0)
+        known.X = rng.poisson(3 if case == "small" else 30, known.shape).astype(np.float32)
+        query = known.copy()
+        if case == "left out":
+            known.X = np.minimum(known.X, 19)
+            known.var["highly_variable"] = np.arange(known.n_vars) > 0
+            known.X[:, 0] = query.X[:, 0]
+            query.X = known.X.copy()
+        elif case == "filled":
+            known.X[3, 1] = np.nan
+        else:
+            query.X[0, 0] = 21
+        ce.tl.centroid_encoder(known, "cell_type", model=fast, missing="mean", progress=False)
+        ingest(query, known)
+        assert query.obs["ce_label"].notna().all()
+
     def test_a_map_of_counts_takes_counts(self, known, new, fast, ingest, caplog, tmp_path):
         known.X = np.random.default_rng(0).poisson(20, known.shape).astype(np.float32)
         ce.tl.centroid_encoder(known, "cell_type", model=fast, progress=False)
@@ -255,7 +273,7 @@ class TestValues:
         ingest(counts, known)
         assert "counts" not in caplog.text
         ingest(new, known)
-        assert "the map was trained on raw counts, which X does not look like" in caplog.text
+        assert "the map was trained on whole numbers, like counts; X holds others" in caplog.text
 
     def test_another_normalisation_is_noticed(self, known, new, ingest, caplog):
         ingest(new, known)

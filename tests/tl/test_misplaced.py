@@ -365,3 +365,11 @@ class TestErrors:
         del adata.obs["ce_split"]
         with pytest.raises(KeyError, match=r"obs\['ce_split'\].* is gone"):
             ce.tl.misplaced(adata)
+
+
+def test_ingested_cells_have_no_labels_to_doubt(embed):
+    known = embed()
+    query = known.copy()
+    ce.tl.ingest(query, known, progress=False)
+    with pytest.raises(ValueError, match="nothing tells which labels are right"):
+        ce.tl.misplaced(query)

@@ -94,3 +94,9 @@ def test_trains_in_a_thread_to_the_same_bits(cells, fast):
     assert not failures
     run.write(cells)
     assert_array_equal(cells.obsm["X_ce"], expected.obsm["X_ce"])
+
+
+def test_the_default_key_may_be_named(cells, fast):
+    ce.tl.centroid_encoder(cells, "cell_type", model=fast, key_added="ce", progress=False)
+    assert set(cells.obsm) == {"X_ce"}
+    assert ce.pl.voronoi(cells, show=False) is not None

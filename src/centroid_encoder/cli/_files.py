@@ -39,11 +39,6 @@ def read_h5ad(path: Path, *, matrix: bool = True) -> AnnData:
         ) from error
 
 
-def embedding_key(key: str) -> str:
-    """Where `tl` puts the embedding of the result `key`."""
-    return "X_ce" if key == "ce" else key
-
-
 def with_results(source: Path, adata: AnnData, *, obsm: list[str], uns: list[str]) -> Write:
     """Return what writes a copy of a ``.h5ad`` file with the results that `adata` holds now.
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._files import Write, embedding_key, read_h5ad, with_results, write_all
+from centroid_encoder.cli._files import Write, read_h5ad, with_results, write_all
 from centroid_encoder.cli._results import print_json, print_lines
 from centroid_encoder.cli._session import session
 
@@ -55,6 +55,7 @@ def fit(
         # A file that cannot be read is known before torch is there.
         from centroid_encoder import tl
         from centroid_encoder.pl._summary import summary
+        from centroid_encoder.tl._result import embedding_key
 
         tl.centroid_encoder(adata, label_key, progress=not quiet, **training)
         files: dict[Path, Write] = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._files import embedding_key, read_h5ad, with_results, write_all
+from centroid_encoder.cli._files import read_h5ad, with_results, write_all
 from centroid_encoder.cli._results import print_json, print_lines
 from centroid_encoder.cli._session import session
 
@@ -83,6 +83,7 @@ def ingest(
     options.check_inputs(output, (query, reference), overwrite=overwrite)
     with session(quiet=quiet) as warnings:
         from centroid_encoder import tl
+        from centroid_encoder.tl._result import embedding_key
 
         adata = read_h5ad(query, matrix=False)
         with closing(adata.file):

@@ -160,12 +160,23 @@ def _chunks(index: NDArray[np.integer], size: int = CHUNK) -> list[NDArray[np.in
 
 def looks_like_counts(X: Matrix) -> bool:
     """Tell whether data are raw counts, by their first values: integers, some of them large."""
-    # Enough to tell, and no copy of all.
+    values = _first_values(X)
+    return _whole(values) and bool(values.max() > 20)
+
+
+def looks_whole(X: Matrix) -> bool:
+    """Tell whether data are whole numbers of at least 0, but for a few filled gaps."""
+    return _whole(_first_values(X))
+
+
+def _first_values(X: Matrix) -> NDArray[Any]:
+    # Enough to tell, and no copy of all. Zeros are whole whatever has been done to counts.
     values = (X.data if sparse.issparse(X) else X[: 100_000 // X.shape[1] + 1].ravel())[:100_000]
-    values = values[np.isfinite(values)]
-    return bool(len(values)) and bool(
-        (values >= 0).all() and (values % 1 == 0).all() and values.max() > 20
-    )
+    return cast(NDArray[Any], values[np.isfinite(values) & (values != 0)])
+
+
+def _whole(values: NDArray[Any]) -> bool:
+    return len(values) > 0 and bool((values > 0).all() and (values % 1 == 0).mean() > 0.95)
 
 
 class Rows:

@@ -37,6 +37,10 @@ RIDGE = 0.05
 """Share of the mean variance in each class covariance."""
 FLOOR = 0.01
 """Keeps duplicates from a logarithm of 0."""
+LEAST_SPREAD = 0.05
+"""A logarithm that varies less, as where most samples are duplicates, tells nothing."""
+EQUAL = 0.02
+"""Scores, in standard deviations, that are no further apart are taken for the same."""
 CELLS_AT_ONCE = 2**23
 """Values of a matrix that are dense at once."""
 ROWS_AT_ONCE = 2**14
@@ -176,7 +180,7 @@ class Novelty:
         scales = len(_scales(len(values)))
         around = around[:, :scales]
         location, spread = around.mean(axis=0), around.std(axis=0)
-        spread[spread == 0] = 1.0
+        spread = np.maximum(spread, LEAST_SPREAD)
         axes, offset = np.empty((d, len(values)), dtype=np.float32), np.zeros(len(values))
         for columns, z in _blocks(X, standardizer):
             mean = z.mean(axis=0, dtype=np.float64)
@@ -213,9 +217,9 @@ class Novelty:
                 for known in self.surroundings
             ]
             score = _score(np.stack(around, axis=1), self.location, self.spread)
-            # Equal scores count half.
-            below = np.searchsorted(self.known, score, side="left")
-            upto = np.searchsorted(self.known, score, side="right")
+            # Equal scores count half, and those that which samples were left out may have parted.
+            below = np.searchsorted(self.known, score - EQUAL, side="left")
+            upto = np.searchsorted(self.known, score + EQUAL, side="right")
             quantiles[part] = (below + upto) / (2 * len(self.known))
         return quantiles
 
@@ -309,6 +313,9 @@ def _centered(gram: Floats) -> Floats:
 def _principal(gram: Floats, n_components: int) -> tuple[Floats, Floats]:
     """Eigenvectors of largest eigenvalue of a centred Gram matrix, and singular values."""
     n = len(gram)
+    if np.trace(gram) < 1e-12:
+        # All samples are the same: one axis, on which they lie in one point.
+        return np.zeros((n, 1)), np.ones(1)
     if n <= 300:
         values, vectors = eigh(gram)
     else:
@@ -317,10 +324,7 @@ def _principal(gram: Floats, n_components: int) -> tuple[Floats, Floats]:
     order = np.argsort(-values)[:n_components]
     values, vectors = values[order], vectors[:, order]
     # Products are of single precision.
-    told = values > 1e-6 * max(values[0], 1e-6)
-    if not told.any():
-        # All samples are the same: one axis, on which they lie in one point.
-        return np.zeros((n, 1)), np.ones(1)
+    told = values > 1e-6 * values[0]
     return vectors[:, told], np.sqrt(values[told])
 
 

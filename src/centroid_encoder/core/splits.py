@@ -122,6 +122,12 @@ def cross_validation_folds(
         warnings.simplefilter("ignore", UserWarning)
         for i, (_, inside) in enumerate(splitter.split(labels, labels, groups)):
             folds[inside] = i
+    if groups is not None:
+        # The splitter balances classes, if need be by a fold with nobody in it.
+        for i in set(range(n_folds)) - set(folds.tolist()):
+            of_fold = [np.unique(groups[folds == j], return_counts=True) for j in range(n_folds)]
+            members, counts = max(of_fold, key=lambda found: len(found[0]))
+            folds[groups == members[counts.argmin()]] = i
     return folds
 
 

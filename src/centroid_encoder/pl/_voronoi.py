@@ -110,6 +110,10 @@ def voronoi(
     panels = (
         [split] if split else [p for p in ("train", "test", QUERY) if (result.split == p).any()]
     )
+    if not panels:
+        raise ValueError(
+            "none of these cells was trained on, held out or ingested: nothing to draw"
+        )
     titles = [title] if isinstance(title, str) else title
     if titles is None:
         titles = [panel_title(result, panel) for panel in panels]
@@ -135,7 +139,8 @@ def voronoi(
     if legend_loc == "right margin":
         entries = {str(name): colors[name] for name in result.classes}
         if (result.split == "unlabeled").any():
-            entries["unlabeled"] = unlabeled_color(axes[-1])
+            word = "no label" if "unlabeled" in entries else "unlabeled"
+            entries[word] = unlabeled_color(axes[-1])
         if ((result.split == QUERY) & (result.codes < 0)).any():
             entries[UNASSIGNED] = unlabeled_color(axes[-1])
         legend = legend_beside(axes[-1], result.label_key, entries, marked=mark_misplaced)

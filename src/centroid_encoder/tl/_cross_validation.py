@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import numbers
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -256,7 +256,9 @@ class CrossValidation(Task):
         train = (codes >= 0) & ~held_out
         X = fill_missing(self._X, train)
         estimator: CentroidEncoder = clone(self._estimator)
-        estimator.set_params(random_state=self._seed_of(*place))
+        estimator.set_params(
+            random_state=self._seed_of(*place), class_weight=self._class_weight(codes[train])
+        )
         name, n_before = self._name(place)
         reports = estimator.fit_reports(X, codes, subset=train, stop=stop)
         while True:
@@ -276,6 +278,17 @@ class CrossValidation(Task):
         if stop():
             raise StoppedTooEarly
         return self._ask(estimator, X, codes, train, np.flatnonzero(held_out), place)
+
+    def _class_weight(self, codes: NDArray[np.intp]) -> object:
+        """Class weights in the terms of a fold: by index, and of the classes that are there."""
+        weights = self._estimator.class_weight
+        if not isinstance(weights, Mapping):
+            return weights
+        unknown = [label for label in weights if label not in self.classes]
+        if unknown:
+            raise ValueError(f"class_weight names {unknown[0]!r}, which is not among the classes")
+        names = ((code, self.classes[code]) for code in np.unique(codes))
+        return {code: weights[name] for code, name in names if name in weights} or None
 
     def _ask(
         self,

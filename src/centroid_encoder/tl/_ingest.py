@@ -16,12 +16,12 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 from tqdm.auto import tqdm
 
-from centroid_encoder.core.batches import looks_like_counts
+from centroid_encoder.core.batches import looks_like_counts, looks_whole
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._features import Columns, MissingFeatures, match_features
 from centroid_encoder.tl._input import in_memory, raise_not_finite, read_matrix
 from centroid_encoder.tl._reference import Reference, read_reference
-from centroid_encoder.tl._result import QUERY, UNASSIGNED
+from centroid_encoder.tl._result import QUERY, UNASSIGNED, embedding_key
 from centroid_encoder.tl._run import decisions
 from centroid_encoder.tl._task import check_key, check_writable, write_results
 
@@ -126,8 +126,8 @@ def ingest(
         If what is stored is not a complete map.
     ValueError
         If a file is damaged, if genes are missing (the message says how many, and which), if the
-        query looks like raw counts and the training data did not, or if values cannot be used.
-        `adata` is then as it was.
+        query looks like raw counts and the training data were no whole numbers, or if values
+        cannot be used. `adata` is then as it was.
 
     Notes
     -----
@@ -237,7 +237,9 @@ class Query:
         for part in gen_batches(n, max(1, min(CHUNK, VALUES_AT_ONCE // model.n_features_in_))):
             x = in_memory(self._X[part])
             if part.start == 0:
-                _check_counts(model, x, self._where)
+                index = self._columns.index
+                own = x if index is None else x[:, index[index >= 0]]
+                _check_counts(model, own, self._where)
             x = _arranged(x, self._columns, model, self._missing)
             if self._missing == "error":
                 chunk = (
@@ -323,7 +325,7 @@ class Query:
                     f"{key}_novelty": self._novelty,
                     f"{key}_split": pd.Categorical.from_codes(np.zeros(len(codes), int), [QUERY]),
                 },
-                "obsm": {"X_ce" if key == "ce" else key: self._embedding},
+                "obsm": {embedding_key(key): self._embedding},
                 "uns": uns,
             },
         )
@@ -344,15 +346,14 @@ def _refuse_gaps(
 
 
 def _check_counts(model: CentroidEncoder, x: Matrix, where: str) -> None:
-    counts = looks_like_counts(x)
-    if counts and not model.trained_on_counts_:
+    if looks_like_counts(x) and not model.trained_on_counts_:
         raise ValueError(
             f"{where} looks like raw counts, but the map was trained on other values; do to it "
             "what was done to the training data (sc.pp.normalize_total, sc.pp.log1p), or name the "
             "layer where that is"
         )
-    if model.trained_on_counts_ and not counts:
-        logger.warning("the map was trained on raw counts, which %s does not look like", where)
+    if model.trained_on_counts_ and not looks_whole(x):
+        logger.warning("the map was trained on whole numbers, like counts; %s holds others", where)
 
 
 def _arranged(

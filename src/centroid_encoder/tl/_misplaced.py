@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import CHUNK, misplacement_depth
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._result import Regions, Result, read_result
+from centroid_encoder.tl._result import Regions, Result, check_trained, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -55,7 +55,8 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     KeyError
         If there is no result under that key, or if a part of it is gone.
     ValueError
-        If the labels are no longer those the embedding was made with, or if `regions` is not valid.
+        If the labels are no longer those the embedding was made with, if they are those that
+        `ingest` gave, or if `regions` is not valid.
     InvalidStateError
         If the decoder is asked for and what is stored is not a complete map.
 
@@ -68,6 +69,7 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     >>> table = ce.tl.misplaced(adata)
     >>> suspects = table[table["split"] == "test"].head(10)
     """
+    check_trained(adata, key)
     result = read_result(adata, key)
     found = result.found_in(regions)
     rows = np.flatnonzero(result.misplaced(regions))

@@ -80,6 +80,11 @@ class Result:
         return found
 
 
+def embedding_key(key: str) -> str:
+    """Where in ``obsm`` the embedding of the result `key` is."""
+    return "X_ce" if key == "ce" else key
+
+
 def read_result(adata: AnnData, key: str) -> Result:
     """Read what `tl.centroid_encoder` stored under `key`.
 
@@ -90,7 +95,7 @@ def read_result(adata: AnnData, key: str) -> Result:
     ValueError
         If the label column holds other classes than those of the result.
     """
-    obsm_key = "X_ce" if key == "ce" else key
+    obsm_key = embedding_key(key)
     stored = adata.uns.get(key)
     if not isinstance(stored, Mapping) or "centers" not in stored or obsm_key not in adata.obsm:
         raise KeyError(f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) first")

@@ -24,6 +24,7 @@ from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.core.training import Report, never
 from centroid_encoder.estimator import CentroidEncoder, draw_seed, warn_if_interrupted
 from centroid_encoder.tl._input import Labels, Missing, fill_missing, read_groups
+from centroid_encoder.tl._result import embedding_key
 from centroid_encoder.tl._task import Results, Task, listed
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Run(Task):
             test_size=test_size,
             group_key=group_key,
         )
-        self.obsm_key = key_added or "X_ce"
+        self.obsm_key = embedding_key(self.key)
         split_seed = draw_seed(random_state)
         if model is None or model.random_state is None:
             self._estimator.set_params(random_state=draw_seed(random_state))
