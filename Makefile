@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 ENV := .venv/.up-to-date
 
-# Tests open their windows on a virtual screen, and so does the demo where there is no real one.
+# Where there is no real screen, the demo opens its windows on a virtual one. Tests always do.
 ifeq ($(shell uname),Linux)
 XVFB := xvfb-run --auto-servernum --server-args='-screen 0 1600x1000x24'
 endif
@@ -26,7 +26,7 @@ demo: screen  ## Train on real cells and open napari on them; write demo/
 
 # Two workers share the cores; threads of their own would stand in each other's way.
 test: screen  ## Run the tests; make test ARGS="-k voronoi" picks some
-	@OMP_NUM_THREADS=1 $(XVFB) $(BIN)/python -m pytest -n 2 $(ARGS)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(ENV)  ## Check style, types and that imports run one way
 	$(BIN)/ruff check

@@ -29,7 +29,7 @@ def _screen() -> None:
     """Say what is missing; Qt would abort the process, and all its tests with it."""
     variables = "DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"
     if sys.platform == "linux" and not any(map(os.environ.get, variables)):
-        pytest.fail("Viewer tests open windows: use `make test` or `xvfb-run -a pytest`.", False)
+        pytest.fail("Viewer tests open windows: `make screen` installs a virtual screen.", False)
 
 
 @pytest.fixture

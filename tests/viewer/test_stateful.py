@@ -3,7 +3,7 @@
 A run of 250 steps is a part of the suite. ``VIEWER_STEPS`` makes it more, in a new viewer after
 every 250, and ``VIEWER_SEED`` begins elsewhere:
 
-    VIEWER_STEPS=5000 VIEWER_SEED=100 xvfb-run -a pytest tests/viewer/test_stateful.py
+    VIEWER_STEPS=5000 VIEWER_SEED=100 pytest tests/viewer/test_stateful.py
 
 What fails is told with the steps that led there; the seed in the test's name repeats them.
 """
