@@ -106,7 +106,7 @@ def test_tables_are_listed_by_origin(make_cells: Callable[..., AnnData], tmp_pat
         ]
     )  # fmt: skip
     tables = Tables(layers)
-    tables.add(given, "mine", layer=layers["empty"])
+    tables.add(given, "mine")
     tables.add(opened, "cells.h5ad", path=tmp_path / "cells.h5ad")
 
     found = tables.find()
@@ -117,7 +117,7 @@ def test_tables_are_listed_by_origin(make_cells: Callable[..., AnnData], tmp_pat
         ("read.h5ad", "file", "read"),
         ("cells.h5ad", "file", None),
         ("measured: features", "features", "measured"),
-        ("mine", "notebook", "empty"),
+        ("mine", "notebook", None),
     ]
     expected = [sdata.tables["table"], attached, read, opened]
     assert all(table.adata is adata for table, adata in zip(found, expected, strict=False))
@@ -218,13 +218,21 @@ def test_what_is_added_is_known_already(cells: AnnData, tmp_path: Path) -> None:
     assert found.layer is None
 
 
-def test_a_notebook_table_loses_its_layer_with_the_viewer(cells: AnnData) -> None:
-    layers = LayerList([image()])
-    table = (tables := Tables(layers)).add(cells, "mine", layer=layers[0])
-    assert table.layer is layers[0]
-    layers.clear()
-    assert tables.find() == [table]
-    assert table.layer is None
+def test_what_was_opened_stays_with_the_viewer_and_goes_with_it(
+    make_cells: Callable[..., AnnData],
+) -> None:
+    # A function, since whoever looks at a frame's variables keeps them as they were.
+    def visit() -> weakref.ref[AnnData]:
+        layers = LayerList()
+        cells = Tables(layers).add(make_cells(), "mine").adata
+        (found,) = Tables(layers).find()
+        assert found.adata is cells
+        assert Tables(LayerList()).find() == []
+        return weakref.ref(cells)
+
+    cells = visit()
+    gc.collect()
+    assert cells() is None
 
 
 def test_a_new_path_stays(cells: AnnData, tmp_path: Path) -> None:

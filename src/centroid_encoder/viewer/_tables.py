@@ -31,6 +31,11 @@ Origin = Literal["spatialdata", "metadata", "file", "features", "notebook"]
 _OF_FEATURES: WeakKeyDictionary[Layer, ReferenceType[Table]] = WeakKeyDictionary()
 """The table of each layer's features: what one widget has learned, the other one knows."""
 
+_ADDED: WeakKeyDictionary[LayerList, dict[int, tuple[AnnData, str, Path | None]]] = (
+    WeakKeyDictionary()
+)
+"""What was opened in each viewer: a widget that is closed takes no results with it."""
+
 logger = logging.getLogger("centroid_encoder")
 
 
@@ -152,16 +157,14 @@ class Tables:
 
     def __init__(self, layers: LayerList) -> None:
         self._layers = layers
-        self._added: dict[int, tuple[AnnData, str, Layer | None, Path | None]] = {}
+        self._added = _ADDED.setdefault(layers, {})
         # A table keeps its AnnData alive, whose id is thus nobody else's while the table lives.
         self._known: WeakValueDictionary[int, Table] = WeakValueDictionary()
         self._found: list[Table] = []
 
-    def add(
-        self, adata: AnnData, name: str, *, layer: Layer | None = None, path: Path | None = None
-    ) -> Table:
-        """Add an AnnData of a file, if it has a path, or of a notebook."""
-        self._added[id(adata)] = adata, name, layer, path
+    def add(self, adata: AnnData, name: str, *, path: Path | None = None) -> Table:
+        """Add an AnnData of a file, if it has a path, or of a notebook, while the viewer lives."""
+        self._added[id(adata)] = adata, name, path
         self.find()
         return self._known[id(adata)]
 
@@ -183,14 +186,13 @@ class Tables:
         return list(self._found)
 
     def _places_added(self) -> Iterator[_Place]:
-        for adata, name, layer, path in self._added.values():
-            here = layer if layer in self._layers else None
-            yield _Place(adata, name, here, "notebook" if path is None else "file", path)
+        for adata, name, path in self._added.values():
+            yield _Place(adata, name, None, "notebook" if path is None else "file", path)
 
     def _table(self, place: _Place) -> Table:
         adata, name, layer, origin, path, sdata, table_name = place
         if path is None and id(adata) in self._added:
-            path = self._added[id(adata)][3]
+            path = self._added[id(adata)][2]
         table = self._known.get(id(adata))
         if table is None:
             table = self._known[id(adata)] = Table(adata, name, layer, origin, others=self._layers)
