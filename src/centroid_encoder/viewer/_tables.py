@@ -17,6 +17,7 @@ import pandas as pd
 from napari.layers import Labels, Layer, Points
 from numpy.typing import NDArray
 
+from centroid_encoder.tl._result import embedding_key
 from centroid_encoder.viewer._features import features_to_anndata, measured, with_result
 from centroid_encoder.viewer._ids import whole_numbers
 from centroid_encoder.viewer._join import Join, guess_keys
@@ -116,7 +117,7 @@ class Table:
                     self.layer.name,
                 )
                 return
-            embedding = self.adata.obsm.get(_obsm_key(key))
+            embedding = self.adata.obsm.get(embedding_key(key))
             _assign(self.layer, with_result(self.layer.features, self.adata, key, embedding, rows))
 
     def is_made_of(self, features: pd.DataFrame) -> bool:
@@ -307,8 +308,8 @@ def _with_result(copy: AnnData, adata: AnnData, key: str) -> AnnData:
     for name in adata.obs.columns:
         if str(name).startswith(f"{key}_"):
             copy.obs[name] = adata.obs[name].array.take(rows)
-    if _obsm_key(key) in adata.obsm:
-        copy.obsm[_obsm_key(key)] = adata.obsm[_obsm_key(key)][rows]
+    if embedding_key(key) in adata.obsm:
+        copy.obsm[embedding_key(key)] = adata.obsm[embedding_key(key)][rows]
     for result in (key, f"{key}_cv"):
         stored = adata.uns.get(result)
         if isinstance(stored, Mapping) and "params" in stored:
@@ -317,10 +318,6 @@ def _with_result(copy: AnnData, adata: AnnData, key: str) -> AnnData:
                 if name in adata.uns:
                     copy.uns[name] = deepcopy(adata.uns[name])
     return copy
-
-
-def _obsm_key(key: str) -> str:
-    return "X_ce" if key == "ce" else key
 
 
 def _tell_apart(tables: list[Table]) -> None:
