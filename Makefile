@@ -24,9 +24,10 @@ demo: screen  ## Train on real cells and open napari on them; write demo/
 	@$(BIN)/python examples/demo.py
 	@$(XVFB) $(BIN)/python examples/tissue.py $(if $(HEADLESS),--screenshot demo/napari.png)
 
-# Two workers share the cores; threads of their own would stand in each other's way.
+# Two workers share the cores; threads of their own, for numbers or for OpenGL, would stand in
+# each other's way.
 test: screen  ## Run the tests; make test ARGS="-k voronoi" picks some
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 $(ARGS)
+	@OMP_NUM_THREADS=1 LP_NUM_THREADS=0 $(BIN)/python -m pytest -n 2 $(ARGS)
 
 lint: $(ENV)  ## Check style, types and that imports run one way
 	$(BIN)/ruff check

@@ -89,7 +89,13 @@ def test_a_fold_is_what_a_map_of_the_others_says(cells, fast):
 def test_noise_is_found_to_be_noise(noise):
     """A network that can learn 192 labels by heart must not profit from it."""
     model = ce.CentroidEncoder(
-        hidden=(64,), max_epochs=60, scale="feature", dropout=0.0, weight_decay=0.0
+        hidden=(64,),
+        max_epochs=60,
+        batch_size=64,
+        learning_rate=0.01,
+        scale="feature",
+        dropout=0.0,
+        weight_decay=0.0,
     )
     ce.tl.cross_validate(noise, "cell_type", model=model, n_permutations=9, progress=False)
     quality = noise.uns["ce_cv"]["quality"]
@@ -120,7 +126,7 @@ def test_classes_that_are_groups_do_not_make_a_p_value(noise, validate):
     noise.X += 3 * rng.normal(size=(8, 10)).astype(np.float32)[donors]
     noise.obs["donor"] = pd.Categorical([f"d{i}" for i in donors])
     noise.obs["disease"] = pd.Categorical(np.where(np.isin(donors, [0, 3, 4, 6]), "ill", "well"))
-    model = ce.CentroidEncoder(hidden=(16,), max_epochs=10)
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=20, batch_size=64, learning_rate=0.01)
     kwargs = {"model": model, "n_permutations": 19}
     validate(noise, "disease", key_added="cells", **kwargs)
     validate(noise, "disease", key_added="donors", group_key="donor", n_folds=4, **kwargs)

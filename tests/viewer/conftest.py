@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,3 +97,13 @@ def train(qtbot: QtBot) -> Callable[[CentroidEncoderWidget], None]:
         qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
 
     return run
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _settled() -> None:
+    """Spare the garbage collector what is imported: it is asked several times for each viewer."""
+    import_module("centroid_encoder.viewer._widget")
+    import_module("centroid_encoder.viewer._training")
+    import_module("scanpy")
+    gc.collect()
+    gc.freeze()

@@ -32,7 +32,7 @@ def scale_colors(shares: ArrayLike, *, reverse: bool = False) -> tuple[NDArray[n
     codes = np.full(len(values), -1, dtype=np.intp)
     codes[there] = (values[there] * STEPS).clip(0, STEPS - 1).astype(np.intp)
     # The darkest would be lost on an image.
-    places = np.linspace(0.15, 1, STEPS)
+    places = np.linspace(0.25, 1, STEPS)
     colormap = mpl.colormaps["inferno"]
     colors = [to_hex(colormap(place)) for place in (places[::-1] if reverse else places)]
     return codes, colors

@@ -709,7 +709,6 @@ class CentroidEncoderWidget(QWidget):
         parts.setContentsMargins(8, 4, 8, 4)
         parts.addWidget(top)
         parts.addWidget(splitter, stretch=1)
-        parts.addWidget(self.keep)
         # A low window shows a part of it, rather than grow beyond the screen and stay so.
         scrolled = QScrollArea()
         held = QWidget()
@@ -720,9 +719,15 @@ class CentroidEncoderWidget(QWidget):
         scrolled.setWidgetResizable(True)
         scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
         scrolled.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        # Always in sight: what is not saved is lost.
+        bottom = QVBoxLayout()
+        bottom.setContentsMargins(8, 0, 8, 4)
+        bottom.addWidget(self.keep)
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(scrolled)
+        layout.setSpacing(4)
+        layout.addWidget(scrolled, stretch=1)
+        layout.addLayout(bottom)
         self.setMinimumWidth(WIDTH)
         WheelGuard(self)
 
