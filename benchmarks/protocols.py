@@ -17,6 +17,8 @@ Split = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 """Training data and labels, test data and labels."""
 
 N_FOLDS = 10
+N_DRAWN = 1500
+"""Samples of Letter, Landsat and Phoneme that ten folds are made of."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def ten_folds(load: Callable[[], datasets.Data]) -> Callable[[int], Iterator[Spl
     def splits(n_runs: int) -> Iterator[Split]:
         X, y = load()
         for seed in range(-(-n_runs // N_FOLDS)):
-            chosen = np.random.default_rng(seed).permutation(len(y))[:1500]
+            chosen = np.random.default_rng(seed).permutation(len(y))[:N_DRAWN]
             folds = StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed)
             for i, (train, test) in enumerate(folds.split(X[chosen], y[chosen])):
                 if seed * N_FOLDS + i == n_runs:

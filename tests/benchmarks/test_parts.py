@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
-from benchmarks import ablation, errors, few, figures, render, speed, variance
+from benchmarks import ablation, errors, few, figures, methods, protocols, render, speed, variance
 from benchmarks.protocols import EXPERIMENTS
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.recipes import resolved
@@ -157,9 +157,19 @@ def test_cells_of_the_largest_classes_by_the_features_that_vary_most(
 
 def test_draws_of_few_samples() -> None:
     data = load_digits(return_X_y=True)
-    found = few.errors(data, 100, {"max_epochs": 30})
+    found = few.errors(data, 100, methods.centroid_encoder(max_epochs=30))
     assert len(set(found)) == few.N_DRAWS
     assert all(0.05 < error < 0.5 for error in found)
-    assert np.mean(few.errors(data, 100, {"max_epochs": 1})) > np.mean(found)
+    assert np.mean(few.errors(data, 100, methods.centroid_encoder(max_epochs=1))) > np.mean(found)
+    assert 0.02 < np.mean(few.errors(data, 100, methods.METHODS["5-NN"].run)) < np.mean(found)
     assert few.parameter("dropout=0.2") == ("dropout", 0.2)
     assert few.parameter("scale=feature") == ("scale", "feature")
+
+
+def test_outside_is_what_no_fold_of_the_first_draw_has() -> None:
+    X = np.arange(2000)[:, None]
+    y = X[:, 0] % 2
+    rest, labels = few.outside((X, y))
+    drawn = np.concatenate([X_test for *_, X_test, _ in protocols.ten_folds(lambda: (X, y))(10)])
+    assert sorted(np.concatenate([rest, drawn])[:, 0]) == list(range(2000))
+    assert (labels == rest[:, 0] % 2).all()
