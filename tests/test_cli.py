@@ -627,6 +627,25 @@ def test_an_input_is_replaced_if_that_is_meant(folder: Path) -> None:
     assert sorted(contents(folder)) == ["in.h5ad", "out.h5ad"]
 
 
+def test_what_is_write_protected_stays(folder: Path) -> None:
+    before = contents(folder)
+    Path("in.h5ad").chmod(0o444)
+    words = failure("fit", "in.h5ad", *FIT, "-o", "in.h5ad", "--overwrite", status=2)
+    assert "in.h5ad is write-protected; choose another name" in words
+    assert contents(folder) == before
+
+
+def test_an_unlabeled_category_may_be_a_number(folder: Path) -> None:
+    adata = ad.read_h5ad("in.h5ad")
+    adata.obs["number"] = pd.factorize(adata.obs["cell_type"])[0]
+    adata.write_h5ad("in.h5ad")
+    options = ("--label-key", "number", "--unlabeled-category", 0, "--max-epochs", 2)
+    run("fit", "in.h5ad", *options, "-o", "out.h5ad")
+    split = ad.read_h5ad("out.h5ad").obs["ce_split"]
+    assert ((split == "unlabeled") == (adata.obs["number"] == 0)).all()
+    run("cross-validate", "in.h5ad", *options, "-o", "out.h5ad", "--n-folds", 2)
+
+
 def test_a_bug_keeps_its_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: Any, **kwargs: Any) -> None:
         raise AttributeError("a bug")

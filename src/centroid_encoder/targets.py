@@ -31,7 +31,8 @@ def check_target(path: str | os.PathLike[str], *suffixes: str) -> Path:
         raise FileNotFoundError(f"there is no folder {path.parent}; choose another, or make it")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; choose another name")
-    if path.exists() and not os.access(path, os.W_OK):
+    # An administrator may write to anything; who protected the file did not mean that.
+    if path.exists() and not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK)):
         raise PermissionError(f"{path} is write-protected; choose another name")
     return path
 

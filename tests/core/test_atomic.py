@@ -57,3 +57,9 @@ def test_permissions_and_links_are_kept(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "none" / "a.txt"):
+        pass
+    assert caught.value.filename == str(tmp_path / "none")

@@ -594,3 +594,8 @@ def test_calibration_that_does_not_fit(calibration: object) -> None:
     config, arrays = to_arrays(make())
     with pytest.raises(InvalidStateError):
         from_arrays(config | {"calibration": calibration}, arrays, CPU)
+
+
+def test_a_folder_is_no_map(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match="a folder, not a file"):
+        state.load(tmp_path)

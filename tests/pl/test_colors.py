@@ -287,3 +287,10 @@ class TestSettingAColour:
     ):
         with unchanged(cells), pytest.raises(error):
             set_label_color(cells, label_key, category, color)
+
+
+def test_colours_may_be_numbers(three):
+    three.uns[KEY] = [(1, 0, 0), (0.0, 1.0, 0.0), (0, 0, 1)]
+    assert drawn(three) == ["#ff0000", "#00ff00", "#0000ff"]
+    three.uns[KEY] = np.eye(3)
+    assert drawn(three) == ["#ff0000", "#00ff00", "#0000ff"]

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
+from sklearn.decomposition import PCA
 
 import centroid_encoder as ce
 
@@ -158,6 +159,14 @@ BAD = [
         ("var['highly_variable'] must hold one bool", "8 variables")),
     Bad("mask of a wrong length", same, ValueError, ("mask_var must hold one bool", "8 variables"),
         {"mask_var": np.ones(7, dtype=bool)}),
+    Bad("mask of other variables", same, ValueError, ("index is not var_names", "lacks 'gene7'"),
+        {"mask_var": pd.Series(True, [f"gene{i}" for i in range(7)])}),
+    Bad("a list of columns", same, TypeError, ("one column of obs is needed", "['cell_type']"),
+        {"label_key": ["cell_type"]}),
+    Bad("key_added is a number", same, TypeError, ("key_added must be a string",),
+        {"key_added": 3}),
+    Bad("another model", same, TypeError, ("model must be a CentroidEncoder", "PCA"),
+        {"model": PCA()}),
     Bad("mask selects nothing", column("var", "highly_variable", False), ValueError,
         ("var['highly_variable'] selects none of the 8",)),
     Bad("labels where results are written", column("obs", "ce_label", lambda a: a.obs["cell_type"]),
@@ -490,3 +499,26 @@ class TestEstimator:
         assert np.isfinite(embedding).all()
         difference = X - before
         assert abs(difference).max() == 0
+
+
+def test_a_mask_with_names_goes_by_them(cells, fast):
+    found = []
+    mask = pd.Series(np.arange(8) < 3, cells.var_names)
+    for mask_var in (mask, mask[::-1], mask.to_numpy(), mask.reset_index(drop=True)):
+        kwargs = {"mask_var": mask_var, "model": fast, "progress": False}
+        ce.tl.centroid_encoder(cells, "cell_type", **kwargs)
+        found.append(cells.obsm["X_ce"])
+    for other in found[1:]:
+        assert_array_equal(other, found[0])
+
+
+@pytest.mark.parametrize("function", ["centroid_encoder", "cross_validate"])
+def test_a_path_is_no_anndata(function):
+    with pytest.raises(TypeError, match=r"an AnnData is needed, not str; read a file with"):
+        getattr(ce.tl, function)("cells.h5ad", "cell_type")
+
+
+def test_two_columns_of_a_name_are_none(cells):
+    cells.obs = pd.concat([cells.obs, cells.obs[["cell_type"]]], axis=1)
+    with pytest.raises(ValueError, match=r"obs has 2 columns 'cell_type'"):
+        ce.tl.centroid_encoder(cells, "cell_type")

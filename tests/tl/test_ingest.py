@@ -21,6 +21,7 @@ import centroid_encoder as ce
 from centroid_encoder.core.state import InvalidStateError
 from centroid_encoder.tl import _ingest
 from centroid_encoder.tl._reference import read_reference
+from centroid_encoder.tl._result import read_result
 
 Ingest = Callable[..., AnnData | None]
 
@@ -490,3 +491,51 @@ def test_a_query_writes_all_or_nothing(known, new, unchanged, monkeypatch):
         query.write(other)
     query.write(new)
     assert new.obsm["X_ce"].shape == (new.n_obs, 2)
+
+
+class TestNamedRepresentations:
+    def test_columns_of_a_frame_are_found_by_name(self, make_cells, fast):
+        known = make_cells()
+        names = [f"marker {i}" for i in range(known.n_vars)]
+        known.obsm["markers"] = pd.DataFrame(known.X, index=known.obs_names, columns=names)
+        ce.tl.centroid_encoder(known, "cell_type", use_rep="markers", model=fast, progress=False)
+        query = known.copy()
+        query.obsm["markers"] = query.obsm["markers"][names[::-1]]
+        ce.tl.ingest(query, known, key_added="q", progress=False)
+        assert_array_equal(query.obsm["q"], known.obsm["X_ce"])
+        query.obsm["markers"] = query.obsm["markers"].rename(columns={names[0]: "other"})
+        with pytest.raises(ValueError, match=r"obsm\['markers'\] lacks 1 of the .* 'marker 0'"):
+            ce.tl.ingest(query, known, key_added="q", progress=False)
+
+    def test_names_must_tell_the_columns_apart(self, make_cells, fast):
+        known = make_cells()
+        known.obsm["markers"] = pd.DataFrame(
+            known.X, index=known.obs_names, columns=["a"] * known.n_vars
+        )
+        with pytest.raises(ValueError, match=r"the columns of obsm\['markers'\].*not unique"):
+            ce.tl.centroid_encoder(known, "cell_type", use_rep="markers", model=fast)
+
+
+def test_replacing_a_map_that_was_trained_is_said(make_cells, fast, caplog):
+    known, query = make_cells(), make_cells()
+    for adata in (known, query):
+        ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)
+    ce.tl.ingest(query, known, key_added="other", progress=False)
+    assert "is replaced" not in caplog.text
+    for n_said in (1, 1):
+        ce.tl.ingest(query, known, progress=False)
+        assert caplog.text.count("was trained on these cells, is replaced") == n_said
+
+
+def test_cells_of_both_kinds_in_one_table_keep_what_is_known_of_them(make_cells, fast):
+    known = make_cells()
+    ce.tl.centroid_encoder(known, "cell_type", model=fast, progress=False)
+    query = make_cells()
+    query.obs_names = [f"new {name}" for name in query.obs_names]
+    del query.obs["cell_type"]
+    ce.tl.ingest(query, known, progress=False)
+    both = ad.concat([known, query], join="outer", uns_merge="first")
+    result = read_result(both, "ce")
+    predicted = result.classes.get_indexer(query.obs["ce_label"].astype(object))
+    assert_array_equal(result.codes[known.n_obs :], predicted)
+    assert_array_equal(result.codes[: known.n_obs], read_result(known, "ce").codes)

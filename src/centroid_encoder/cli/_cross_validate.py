@@ -67,6 +67,8 @@ def cross_validate(
     with session(quiet=quiet) as warnings:
         key = validation["key_added"] or "ce"
         adata = read_h5ad(input_file)
+        unlabeled = validation["unlabeled_category"]
+        validation["unlabeled_category"] = options.category(adata, label_key, unlabeled)
 
         # A file that cannot be read is known before torch is there.
         from centroid_encoder import tl

@@ -51,6 +51,8 @@ def fit(
     with session(quiet=quiet) as warnings:
         key = training["key_added"] or "ce"
         adata = read_h5ad(input_file)
+        unlabeled = training["unlabeled_category"]
+        training["unlabeled_category"] = options.category(adata, label_key, unlabeled)
 
         # A file that cannot be read is known before torch is there.
         from centroid_encoder import tl

@@ -6,11 +6,14 @@ import tempfile
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from centroid_encoder.targets import check_target, readable
+
+if TYPE_CHECKING:
+    from anndata import AnnData
 
 Decorator = Callable[[Any], Any]
 
@@ -129,6 +132,14 @@ training = together(
     device,
     key_added,
 )
+
+
+def category(adata: AnnData, label_key: str, name: str | None) -> Any:
+    """Return the class that is written so: on a command line, numbers are words too."""
+    if name is None or label_key not in adata.obs:
+        return name
+    classes = adata.obs[label_key].dropna().unique().tolist()
+    return next((found for found in classes if str(found) == name), name)
 
 
 def arguments(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import shutil
@@ -20,6 +21,9 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(os.path.realpath(path))
     beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    if not path.parent.is_dir():
+        # Else it would be said of the name of the file beside it.
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
     # Python's own errors and the permissions of any new file, which others' writers lack.
     beside.touch(exist_ok=False)
     try:

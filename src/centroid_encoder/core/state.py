@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -234,7 +235,11 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     ------
     InvalidStateError
         If the file is truncated, is no ``.safetensors`` file, or is not ours.
+    OSError
+        If there is no such file.
     """
+    if os.path.isdir(path):
+        raise IsADirectoryError(errno.EISDIR, "this is a folder, not a file", str(path))
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}

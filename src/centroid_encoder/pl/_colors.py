@@ -114,7 +114,7 @@ def _colors(
 
 def _stored(adata: AnnData, label_key: str, n: int) -> list[str] | None:
     """The n stored colours, or None where they do not fit."""
-    stored = [str(color) for color in adata.uns.get(f"{label_key}_colors", [])]
+    stored = list(adata.uns.get(f"{label_key}_colors", []))
     if len(stored) < n or not all(map(is_color_like, stored)):
         return None
     return [to_hex(color) for color in stored[:n]]

@@ -55,12 +55,14 @@ def centroid_encoder(
     n_components
         Dimension of the embedding. Default: 2, or what `model` says.
     use_rep
-        Key of ``adata.obsm`` to learn from instead of the expression matrix.
+        Key of ``adata.obsm`` to learn from instead of the expression matrix. Of a DataFrame, the
+        columns are told by their names: `ingest` finds them in any order.
     layer
         Key of ``adata.layers`` to learn from instead of ``adata.X``.
     mask_var
-        Variables to learn from: a column of ``adata.var`` or one bool for each variable. Default:
-        ``highly_variable`` where there is such a column, like scanpy's PCA; None takes all.
+        Variables to learn from: a column of ``adata.var`` or one bool for each variable; a Series
+        goes by its index. Default: ``highly_variable`` where there is such a column, like scanpy's
+        PCA; None takes all.
     unlabeled_category
         Category of `label_key` that stands for "unlabeled", besides NaN.
     missing

@@ -7,6 +7,7 @@ import json
 import logging
 import numbers
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -86,7 +87,8 @@ def ingest(
         Cells of less confidence or more novelty are ``"unassigned"`` (missing, where classes are
         no strings). Default: every cell gets the best guess.
     key_added
-        Name for the results. Default: `key`.
+        Name for the results. Default: `key`, which replaces a map that was trained on the same
+        cells; a warning says so.
     device
         ``"auto"`` or a torch device. Default: ``"auto"``, or where the `CentroidEncoder` is.
     progress
@@ -208,6 +210,14 @@ class Query:
             )
         logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
         self.key = key_added or key
+        stored = adata.uns.get(self.key)
+        params = stored.get("params") if isinstance(stored, Mapping) else None
+        if isinstance(params, Mapping) and "ingested_from" not in params:
+            logger.warning(
+                "the result %r, which was trained on these cells, is replaced; pass another "
+                "key_added to keep both",
+                self.key,
+            )
         self._known = known
         self._missing: MissingFeatures = missing
         self._min_confidence, self._max_novelty = float(min_confidence), float(max_novelty)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -159,12 +159,15 @@ def read_features(
     if use_rep is not None and use_rep != "X" and not (mask_var is None or _is_auto(mask_var)):
         raise ValueError("use_rep excludes layer and mask_var: a representation has neither")
     X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer)
-    if names is not None:
+    of_variables = use_rep is None or use_rep == "X"
+    if names is not None and of_variables:
         if not adata.var_names.is_unique:
             raise ValueError("var_names are not unique; call adata.var_names_make_unique() first")
         mask = _read_mask(adata, mask_var)
         if mask is not None:
             X, names = X[:, mask], names[mask]
+    elif names is not None and len(set(names)) < len(names):
+        raise ValueError(f"the columns of {where} have names that are not unique")
     if hasattr(X, "compute") or hasattr(X, "to_memory"):
         logger.info("    loading %s into memory", where)
     X = in_memory(X)
@@ -173,7 +176,7 @@ def read_features(
     if X.dtype.kind not in "biuf":
         raise TypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
     left_out = _find_missing(X, where, missing, adata.obs_names, names)
-    if names is not None and looks_like_counts(X):
+    if of_variables and looks_like_counts(X):
         logger.warning(
             "%s looks like raw counts; log-normalise first "
             "(sc.pp.normalize_total, sc.pp.log1p) unless you mean it",
@@ -197,7 +200,11 @@ def read_matrix(
     if use_rep is not None and use_rep != "X":
         if layer is not None:
             raise ValueError("use_rep excludes layer and mask_var: a representation has neither")
-        return _entry(adata.obsm, use_rep, "obsm"), f"obsm[{use_rep!r}]", None
+        X = _entry(adata.obsm, use_rep, "obsm")
+        names = None
+        if isinstance(X, pd.DataFrame):
+            names = X.columns.astype(str).to_numpy().astype(object)
+        return X, f"obsm[{use_rep!r}]", names
     X = adata.X if layer is None else _entry(adata.layers, layer, "layers")
     if X is None:
         raise ValueError("adata.X is empty; name a layer or use_rep")
@@ -207,9 +214,14 @@ def read_matrix(
 
 def obs_column(adata: AnnData, key: str) -> pd.Series:
     """Return ``adata.obs[key]``, or raise a KeyError that names near matches."""
+    if not isinstance(key, Hashable):
+        raise TypeError(f"one column of obs is needed; got {key!r}")
     if key not in adata.obs:
         raise KeyError(f"obs has no column {key!r}" + _near(key, map(str, adata.obs.columns)))
-    return adata.obs[key]
+    column = adata.obs[key]
+    if isinstance(column, pd.DataFrame):
+        raise ValueError(f"obs has {column.shape[1]} columns {key!r}; rename or drop all but one")
+    return column
 
 
 def _entry(mapping: Any, key: str, name: str) -> Any:
@@ -242,6 +254,14 @@ def _read_mask(
         mask = np.asarray(_entry(adata.var, mask_var, "var"))
         name = f"var[{mask_var!r}]"
     else:
+        if isinstance(mask_var, pd.Series) and not isinstance(mask_var.index, pd.RangeIndex):
+            missing = adata.var_names.difference(mask_var.index)
+            if len(missing) or not mask_var.index.is_unique:
+                raise ValueError(
+                    "mask_var is a Series whose index is not var_names"
+                    + (f": it lacks {missing[0]!r}" if len(missing) else "")
+                )
+            mask_var = mask_var.reindex(adata.var_names)
         mask, name = np.asarray(mask_var), "mask_var"
     if mask.dtype != bool or mask.shape != (adata.n_vars,):
         raise ValueError(f"{name} must hold one bool for each of the {adata.n_vars} variables")

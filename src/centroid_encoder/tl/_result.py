@@ -107,6 +107,10 @@ def read_result(adata: AnnData, key: str) -> Result:
             raise KeyError(f"obs[{column!r}], a part of the result {key!r}, is gone")
     labels, split = adata.obs[label_key], adata.obs[f"{key}_split"]
     classes = pd.Index(np.asarray(stored["classes"]).tolist())
+    categories = _categories(labels, classes, stored["params"].get("unlabeled_category"))
+    if label_key != f"{key}_label" and (split == QUERY).any():
+        # Cells of two tables in one: those sent through the map have what it says of them.
+        labels = labels.astype(object).where(split != QUERY, adata.obs[f"{key}_label"])
     labeled = split.isin(["train", "test", QUERY])
     codes = np.where(labeled, classes.get_indexer(labels.astype(object)), -1)
     unassigned = (split == QUERY) & (labels.isna() | (labels == UNASSIGNED))
@@ -126,7 +130,7 @@ def read_result(adata: AnnData, key: str) -> Result:
         predicted=np.append(classes.get_indexer(predicted.categories), -1)[predicted.codes],
         split=split,
         classes=classes,
-        categories=_categories(labels, classes, stored["params"].get("unlabeled_category")),
+        categories=categories,
         centers=np.asarray(stored["centers"]),
         stored=stored,
     )

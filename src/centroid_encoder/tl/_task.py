@@ -145,12 +145,19 @@ Results = Mapping[str, Mapping[str, Any]]
 
 def check_key(key_added: str | None) -> None:
     """Refuse names that mean something else on disk."""
+    if key_added is not None and not isinstance(key_added, str):
+        raise TypeError(f"key_added must be a string; got {key_added!r}")
     if key_added is not None and "/" in key_added:
         raise ValueError(f"key_added must not hold '/', which means nesting on disk: {key_added!r}")
 
 
 def check_writable(adata: AnnData, *, copy: bool) -> None:
-    """Refuse an AnnData that cannot take results."""
+    """Refuse what is no AnnData, or one that cannot take results."""
+    if not hasattr(adata, "obs_names"):
+        raise TypeError(
+            f"an AnnData is needed, not {type(adata).__name__}; read a file with "
+            "anndata.read_h5ad first"
+        )
     if adata.is_view and adata.isbacked and not copy:
         raise ValueError(
             "adata is a view of a file on disk, which cannot take results; pass "
@@ -192,6 +199,8 @@ def write_results(adata: AnnData, results: Results) -> None:
 def _configured(
     model: CentroidEncoder | None, n_components: int | None, device: str | None
 ) -> CentroidEncoder:
+    if not isinstance(model, CentroidEncoder | None):
+        raise TypeError(f"model must be a CentroidEncoder; got {type(model).__name__}")
     estimator: CentroidEncoder = CentroidEncoder() if model is None else clone(model)
     if n_components is not None:
         estimator.set_params(n_components=n_components)
