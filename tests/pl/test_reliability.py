@@ -216,10 +216,9 @@ class TestWords:
             "Warning: the map is of obs['cell_type'], but obs['other'] was cross-validated."
         )
 
-    def test_tell_of_labels_that_have_changed_between_them(self, embed, validate, make_cells, fast):
+    def test_tell_of_classes_that_have_gone_between_them(self, embed, validate, fast):
         adata = validate(embed())
-        merged = adata.obs["cell_type"].astype(str).replace({"type 2": "type 1"})
-        adata.obs["cell_type"] = merged.astype("category")
+        adata = adata[adata.obs["cell_type"] != "type 2"].copy()
         ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)
         text = " ".join(words(draw(adata)))
         assert "the map has 2 classes and the cross-validation 3" in text

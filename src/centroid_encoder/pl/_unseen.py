@@ -85,11 +85,18 @@ def _held_out(adata: AnnData, key: str) -> Unseen:
     shown = (result.split == "test").to_numpy() & (result.codes >= 0) & (result.predicted >= 0)
     if not shown.any():
         raise ValueError("none of the held-out cells is in this selection of cells")
+    per_class = result.stored["quality"]["per_class"]
+    own, predicted = result.codes[shown], result.predicted[shown]
+    if len(own) == quality["n"] and not (
+        np.array_equal(np.bincount(own, minlength=len(per_class)), per_class["n_test"])
+        and np.isclose((own != predicted).mean(), quality["decoder_error"])
+    ):
+        raise _changed(result.label_key, "the training", "centroid_encoder")
     return Unseen(
         words="held-out cells",
         n=int(quality["n"]),
-        own=result.codes[shown],
-        predicted=result.predicted[shown],
+        own=own,
+        predicted=predicted,
         confidence=_confidence(adata, f"{key}_confidence")[shown],
         quality=quality,
     )
@@ -113,6 +120,11 @@ def _out_of_fold(adata: AnnData, key: str, stored: Mapping[str, Any]) -> Unseen:
         )
     predicted = classes.get_indexer(adata.obs[f"{key}_cv_label"].astype(object))
     shown = (own >= 0) & (predicted >= 0)
+    if shown.sum() == stored["quality"]["n"]:
+        confusion = np.zeros((len(classes), len(classes)), dtype=np.int64)
+        np.add.at(confusion, (own[shown], predicted[shown]), 1)
+        if not np.array_equal(confusion, stored["confusion"]):
+            raise _changed(label_key, "the cross-validation", "cross_validate")
     return Unseen(
         words=f"out-of-fold labels, {fold_words(stored)}",
         n=int(stored["quality"]["n"]),
@@ -120,6 +132,14 @@ def _out_of_fold(adata: AnnData, key: str, stored: Mapping[str, Any]) -> Unseen:
         predicted=predicted[shown],
         confidence=_confidence(adata, f"{key}_cv_confidence")[shown],
         quality=stored["quality"],
+    )
+
+
+def _changed(label_key: str, since: str, function: str) -> ValueError:
+    """Say that cells are no longer what they were, though their classes have the same names."""
+    return ValueError(
+        f"obs[{label_key!r}] has changed since {since}: other cells are right and wrong than were "
+        f"counted then. Run ce.tl.{function} again, or restore the labels"
     )
 
 
