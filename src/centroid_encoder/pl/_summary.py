@@ -107,14 +107,14 @@ def _same_labels(result: Mapping[str, Any], stored: Mapping[str, Any]) -> Iterat
     mapped, validated = (str(part["params"]["label_key"]) for part in (result, stored))
     classes = {str(name) for name in result["classes"]}
     known = {str(name) for name in stored["per_class"]["class"]}
-    if mapped == validated and classes != known:
-        yield (
-            f"Warning: the map has {len(classes)} classes and the cross-validation {len(known)}, "
-            "not the same ones: the labels have changed between them."
-        )
     if mapped != validated:
         yield (
             f"Warning: the map is of obs[{mapped!r}], but obs[{validated!r}] was cross-validated."
+        )
+    elif classes != known:
+        yield (
+            f"Warning: the map has {len(classes)} classes and the cross-validation {len(known)}, "
+            "not the same ones: the labels have changed between them."
         )
 
 

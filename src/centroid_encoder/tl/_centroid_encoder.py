@@ -122,7 +122,8 @@ def centroid_encoder(
     KeyError
         If a key does not exist.
     TypeError
-        If the label column holds measurements rather than classes.
+        If the label column holds measurements rather than classes, or if an argument is of
+        another kind, such as the path of a file.
     ValueError
         If the data cannot be used as they are; the message says where and what to do. `adata` is
         then as it was.

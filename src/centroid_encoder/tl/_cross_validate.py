@@ -103,7 +103,8 @@ def cross_validate(
     KeyError
         If a key does not exist.
     TypeError
-        If the label column holds measurements rather than classes.
+        If the label column holds measurements rather than classes, or if an argument is of
+        another kind, such as the path of a file.
     ValueError
         If the data cannot be used as they are, or cannot be divided into so many folds. `adata` is
         then as it was.
