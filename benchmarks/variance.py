@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from benchmarks import datasets
-from centroid_encoder.core.batches import Rows, Standardizer, class_means
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import CentroidTargets
+from centroid_encoder.core.rows import Rows, Standardizer, class_means
 from centroid_encoder.core.training import TrainingConfig, TrainingData, train
 
 N_EPOCHS = 25

@@ -18,8 +18,8 @@ from qtpy.QtCore import QEventLoop, Qt, QTimer
 import centroid_encoder as ce
 from benchmarks.datasets import data_folder
 from centroid_encoder.core.regions import voronoi_regions
-from centroid_encoder.viewer._canvas import MapCanvas
-from centroid_encoder.viewer._figure import Panel, Scene
+from centroid_encoder.viewer.map.canvas import MapCanvas
+from centroid_encoder.viewer.map.figure import Panel, Scene
 
 if TYPE_CHECKING:
     from centroid_encoder.viewer import CentroidEncoderWidget

@@ -28,9 +28,9 @@ from benchmarks.rivals.objectives import (
     Reconstruction,
     RegularizedNCA,
 )
-from centroid_encoder.core.batches import CHUNK, Rows, Scale, Standardizer
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.objective import Objective
+from centroid_encoder.core.rows import CHUNK, Rows, Scale, Standardizer
 from centroid_encoder.core.training import Optimizer, Schedule, TrainingConfig, TrainingData, train
 from centroid_encoder.estimator import resolve_device
 

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from centroid_encoder.core.batches import Rows
 from centroid_encoder.core.objective import Batch
+from centroid_encoder.core.rows import Rows
 
 N_BISECTIONS = 20
 """Steps in the search for a bandwidth; each halves an interval of 25 in its logarithm."""

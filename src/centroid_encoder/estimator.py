@@ -24,8 +24,13 @@ from sklearn.utils import Tags, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
-from centroid_encoder.core import state
-from centroid_encoder.core.batches import (
+from centroid_encoder.core import saved
+from centroid_encoder.core.confidence import Calibration
+from centroid_encoder.core.network import Activation, Network
+from centroid_encoder.core.novelty import LEAST, Novelty
+from centroid_encoder.core.objective import CentroidTargets, Output
+from centroid_encoder.core.quality import class_centers, nearest_center
+from centroid_encoder.core.rows import (
     Matrix,
     Rows,
     Scale,
@@ -33,13 +38,8 @@ from centroid_encoder.core.batches import (
     class_means,
     looks_whole,
 )
-from centroid_encoder.core.confidence import Calibration
-from centroid_encoder.core.network import Activation, Network
-from centroid_encoder.core.novelty import LEAST, Novelty
-from centroid_encoder.core.objective import CentroidTargets, Output
-from centroid_encoder.core.quality import class_centers, nearest_center
+from centroid_encoder.core.saved import Architecture, Arrays, FittedMap, InvalidStateError
 from centroid_encoder.core.splits import stratified_holdout
-from centroid_encoder.core.state import Architecture, Arrays, FittedMap, InvalidStateError
 from centroid_encoder.core.training import (
     Optimizer,
     Outcome,
@@ -646,12 +646,12 @@ class CentroidEncoder(
         path
             File to write; its folder must exist.
         """
-        state.save(path, *self.to_state())
+        saved.save(path, *self.to_state())
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the fitted map as a JSON-able config and plain arrays."""
         check_is_fitted(self)
-        config, arrays = state.to_arrays(self._map)
+        config, arrays = saved.to_arrays(self._map)
         params = self.get_params(deep=False)
         names = getattr(self, "feature_names_in_", None)
         config["estimator"] = {
@@ -682,7 +682,7 @@ class CentroidEncoder(
         InvalidStateError
             If config and arrays are not those of a fitted map.
         """
-        fitted = state.from_arrays(config, arrays, resolve_device(device))
+        fitted = saved.from_arrays(config, arrays, resolve_device(device))
         stored = config.get("estimator")
         if not isinstance(stored, dict):
             raise InvalidStateError("the model's config lacks 'estimator'")
@@ -871,7 +871,7 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> CentroidEncod
     FileNotFoundError
         If there is no such file.
     """
-    return CentroidEncoder.from_state(*state.load(path), device=device)
+    return CentroidEncoder.from_state(*saved.load(path), device=device)
 
 
 def warn_if_interrupted(outcome: Outcome) -> None:

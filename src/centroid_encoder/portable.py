@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from centroid_encoder.core.state import InvalidStateError
+from centroid_encoder.core.saved import InvalidStateError
 
 HISTORY = ("stage", "epoch", "loss", "validation_loss", "validation_error")
 """What is kept of each report."""

@@ -28,9 +28,9 @@ from benchmarks.rivals.objectives import (
     RegularizedNCA,
     neighbor_probabilities,
 )
-from centroid_encoder.core.batches import Rows, Standardizer
 from centroid_encoder.core.objective import Batch, Objective
 from centroid_encoder.core.quality import knn_predict
+from centroid_encoder.core.rows import Rows, Standardizer
 
 Array = NDArray[np.float64]
 Kernel = Callable[[Array, Array], float]

@@ -12,8 +12,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 from centroid_encoder.core import novelty
-from centroid_encoder.core.batches import Standardizer
 from centroid_encoder.core.novelty import Novelty
+from centroid_encoder.core.rows import Standardizer
 
 MEANS = 2.0 * np.random.default_rng(7).normal(size=(5, 30))
 

@@ -12,7 +12,6 @@ from scipy.spatial.distance import cdist
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from centroid_encoder.core.batches import Rows, Standardizer
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import (
     Batch,
@@ -22,6 +21,7 @@ from centroid_encoder.core.objective import (
     within_share,
 )
 from centroid_encoder.core.quality import knn_predict
+from centroid_encoder.core.rows import Rows, Standardizer
 from centroid_encoder.core.training import Report, TrainingConfig, TrainingData, train
 
 Array = NDArray[np.float64]

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from centroid_encoder.core import training
-from centroid_encoder.core.batches import CHUNK, Rows, Standardizer, class_means
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import Batch, CentroidTargets, Objective
+from centroid_encoder.core.rows import CHUNK, Rows, Standardizer, class_means
 from centroid_encoder.core.training import (
     Outcome,
     Report,

@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 
 import centroid_encoder as ce
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
-from centroid_encoder.tl._result import read_result
+from centroid_encoder.tl._stored import read_result
 
 
 def drawn(adata, **kwargs) -> list[str]:

@@ -17,7 +17,7 @@ from centroid_encoder.pl._regions import (
     region_outlines,
     region_path,
 )
-from centroid_encoder.tl._result import read_result
+from centroid_encoder.tl._stored import read_result
 
 SQUARE = np.array([[0.0, 0], [4, 0], [4, 4], [0, 4]])
 HOLE = np.array([[1.0, 1], [1, 3], [3, 3], [3, 1]])

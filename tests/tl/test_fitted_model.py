@@ -15,7 +15,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 import centroid_encoder as ce
-from centroid_encoder.core.state import InvalidStateError
+from centroid_encoder.core.saved import InvalidStateError
 
 
 @pytest.fixture

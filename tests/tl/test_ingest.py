@@ -18,10 +18,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import centroid_encoder as ce
-from centroid_encoder.core.state import InvalidStateError
+from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.tl import _ingest
 from centroid_encoder.tl._reference import read_reference
-from centroid_encoder.tl._result import read_result
+from centroid_encoder.tl._stored import read_result
 
 Ingest = Callable[..., AnnData | None]
 

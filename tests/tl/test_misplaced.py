@@ -18,9 +18,9 @@ from scipy.spatial.distance import cdist
 
 import centroid_encoder as ce
 from centroid_encoder.core import quality
-from centroid_encoder.core.state import InvalidStateError
+from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.tl import _misplaced
-from centroid_encoder.tl._result import read_result
+from centroid_encoder.tl._stored import read_result
 
 
 def placed(

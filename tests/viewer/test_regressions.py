@@ -21,7 +21,7 @@ from qtpy.QtWidgets import QApplication, QLabel
 import centroid_encoder as ce
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.viewer import CentroidEncoderWidget
-from centroid_encoder.viewer._link import is_drawn
+from centroid_encoder.viewer.map.overlay import is_drawn
 
 if TYPE_CHECKING:
     from napari import Viewer

@@ -25,7 +25,7 @@ from scipy import sparse
 import centroid_encoder as ce
 from centroid_encoder.viewer import _save
 from centroid_encoder.viewer._save import save_figure, save_h5ad, save_model, save_table
-from centroid_encoder.viewer._tables import Table
+from centroid_encoder.viewer.data.tables import Table
 
 NOBODY = 65534
 
@@ -313,7 +313,7 @@ def test_an_error_while_saving_leaves_the_old_file_and_no_litter(
         patch.setattr(
             {
                 "write_elem": "centroid_encoder.viewer._save.write_elem",
-                "flush": "centroid_encoder.core.atomic.flush",
+                "flush": "centroid_encoder.files.flush",
                 "replace": "os.replace",
             }[step],
             fail,
@@ -331,10 +331,10 @@ def test_a_process_that_is_killed_while_saving_leaves_the_old_file(
     before = (tmp_path / "cells.h5ad").read_bytes()
     script = """
 import os, sys, anndata
-from centroid_encoder.core import atomic
+from centroid_encoder import files
 from centroid_encoder.viewer._save import save_h5ad
 adata = anndata.read_h5ad(sys.argv[1])
-atomic.flush = lambda path: os._exit(9)
+files.flush = lambda path: os._exit(9)
 save_h5ad(adata, sys.argv[1])
 """
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "cells.h5ad"], check=False)

@@ -18,11 +18,11 @@ from hypothesis import given
 
 import centroid_encoder as ce
 from centroid_encoder.tl._run import Run
-from centroid_encoder.viewer._keep import Recipe
-from centroid_encoder.viewer._relabel import Relabeling
 from centroid_encoder.viewer._save import save_h5ad
 from centroid_encoder.viewer._script import as_python
-from centroid_encoder.viewer._tables import Table
+from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.panels.save import Recipe
+from centroid_encoder.viewer.session.relabeling import Relabeling
 
 
 def run(script: str, folder: Path) -> None:

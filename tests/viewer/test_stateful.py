@@ -29,16 +29,16 @@ from qtpy.QtWidgets import QApplication
 
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl import mislabeled, misplaced
-from centroid_encoder.viewer._colorings import is_query
-from centroid_encoder.viewer._link import HIGHLIGHT, is_drawn
-from centroid_encoder.viewer._suspects import OUT_OF_FOLD, SOURCES
+from centroid_encoder.viewer.map.colorings import is_query
+from centroid_encoder.viewer.map.overlay import HIGHLIGHT, is_drawn
+from centroid_encoder.viewer.panels.suspects import OUT_OF_FOLD, SOURCES
 
 if TYPE_CHECKING:
     from napari import Viewer
     from pytestqt.qtbot import QtBot
 
     from centroid_encoder.viewer import CentroidEncoderWidget
-    from centroid_encoder.viewer._tables import Table
+    from centroid_encoder.viewer.data.tables import Table
 
 STEPS = 250
 SEEDS = range(

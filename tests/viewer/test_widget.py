@@ -35,7 +35,7 @@ from qtpy.QtWidgets import (
 )
 
 import centroid_encoder as ce
-from centroid_encoder.viewer._link import is_drawn
+from centroid_encoder.viewer.map.overlay import is_drawn
 
 if TYPE_CHECKING:
     from napari import Viewer

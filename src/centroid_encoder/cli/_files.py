@@ -8,8 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from centroid_encoder.core.atomic import flush, replacing
-from centroid_encoder.targets import readable
+from centroid_encoder.files import flush, readable, replacing
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -57,7 +57,7 @@ def fit(
         # A file that cannot be read is known before torch is there.
         from centroid_encoder import tl
         from centroid_encoder.pl._summary import summary
-        from centroid_encoder.tl._result import embedding_key
+        from centroid_encoder.tl._stored import embedding_key
 
         tl.centroid_encoder(adata, label_key, progress=not quiet, **training)
         files: dict[Path, Write] = {

@@ -83,7 +83,7 @@ def ingest(
     options.check_inputs(output, (query, reference), overwrite=overwrite)
     with session(quiet=quiet) as warnings:
         from centroid_encoder import tl
-        from centroid_encoder.tl._result import embedding_key
+        from centroid_encoder.tl._stored import embedding_key
 
         adata = read_h5ad(query, matrix=False)
         with closing(adata.file):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from centroid_encoder.targets import check_target, readable
+from centroid_encoder.files import check_target, readable
 
 if TYPE_CHECKING:
     from anndata import AnnData

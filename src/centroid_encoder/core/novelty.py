@@ -19,7 +19,7 @@ from scipy.sparse.linalg import eigsh
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
-from centroid_encoder.core.batches import Matrix, Standardizer
+from centroid_encoder.core.rows import Matrix, Standardizer
 
 LEAST = 10
 """Samples below which nothing can be said."""

@@ -13,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from centroid_encoder.core.batches import CHUNK, Rows
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import Batch, Objective
+from centroid_encoder.core.rows import CHUNK, Rows
 
 Optimizer = Literal["adamw", "adam", "amsgrad"]
 Schedule = Literal["one_cycle", "constant"]

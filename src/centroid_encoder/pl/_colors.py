@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.colors import is_color_like, to_hex, to_rgb
 
-from centroid_encoder.tl._input import obs_column
-from centroid_encoder.tl._result import label_categories
+from centroid_encoder.tl._cells import obs_column
+from centroid_encoder.tl._stored import label_categories
 
 if TYPE_CHECKING:
     import pandas as pd
     from anndata import AnnData
     from matplotlib.axes import Axes
 
-    from centroid_encoder.tl._result import Result
+    from centroid_encoder.tl._stored import Result
 
 Palette = str | Sequence[str] | Mapping[str, str]
 

@@ -23,7 +23,7 @@ from centroid_encoder.pl._unseen import (
     read_cross_validation,
     read_unseen,
 )
-from centroid_encoder.tl._result import read_result
+from centroid_encoder.tl._stored import read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData

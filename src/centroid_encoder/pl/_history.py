@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from centroid_encoder.pl._output import save_or_show
-from centroid_encoder.tl._result import check_trained
+from centroid_encoder.tl._stored import check_trained
 
 if TYPE_CHECKING:
     from anndata import AnnData

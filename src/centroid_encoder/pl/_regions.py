@@ -17,7 +17,7 @@ from centroid_encoder.core.regions import (
     decoder_regions,
     voronoi_regions,
 )
-from centroid_encoder.tl._result import Regions, Result
+from centroid_encoder.tl._stored import Regions, Result
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -19,7 +19,7 @@ from centroid_encoder.pl._permutation_test import permutation_test
 from centroid_encoder.pl._summary import summary
 from centroid_encoder.pl._unseen import Unseen, read_cross_validation, read_unseen
 from centroid_encoder.pl._voronoi import voronoi
-from centroid_encoder.tl._result import Regions, Result, check_trained, read_result
+from centroid_encoder.tl._stored import Regions, Result, check_trained, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData

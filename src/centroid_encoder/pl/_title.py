@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from centroid_encoder.tl._result import QUERY, Result
+from centroid_encoder.tl._stored import QUERY, Result
 
 
 def panel_title(result: Result, panel: str) -> str:

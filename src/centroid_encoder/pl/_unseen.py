@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.tl._result import check_trained, read_result
+from centroid_encoder.tl._stored import check_trained, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -24,7 +24,7 @@ from centroid_encoder.pl._regions import (
     region_path,
 )
 from centroid_encoder.pl._title import panel_title
-from centroid_encoder.tl._result import QUERY, UNASSIGNED, Regions, Result, read_result
+from centroid_encoder.tl._stored import QUERY, UNASSIGNED, Regions, Result, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData

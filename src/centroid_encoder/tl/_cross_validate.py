@@ -11,9 +11,9 @@ from tqdm.auto import tqdm
 
 from centroid_encoder.core.training import Report
 from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tl._cells import Missing
 from centroid_encoder.tl._cross_validation import CrossValidation
-from centroid_encoder.tl._input import Missing
-from centroid_encoder.tl._task import check_writable
+from centroid_encoder.tl._jobs import check_writable
 
 if TYPE_CHECKING:
     from anndata import AnnData

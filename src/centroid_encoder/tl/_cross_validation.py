@@ -30,9 +30,9 @@ from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
 from centroid_encoder.core.training import Report, StoppedTooEarly, never
 from centroid_encoder.estimator import CentroidEncoder, draw_seed
 from centroid_encoder.portable import params_to
-from centroid_encoder.tl._doubts import doubts
-from centroid_encoder.tl._input import Missing, fill_missing, read_groups
-from centroid_encoder.tl._task import Task
+from centroid_encoder.tl._cells import Missing, fill_missing, read_groups
+from centroid_encoder.tl._cv_warnings import doubts
+from centroid_encoder.tl._jobs import Task
 
 if TYPE_CHECKING:
     from anndata import AnnData

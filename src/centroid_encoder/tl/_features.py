@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._task import listed
+from centroid_encoder.tl._jobs import listed
 
 MissingFeatures = Literal["error", "mean"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from centroid_encoder.core.state import InvalidStateError, parse_config
+from centroid_encoder.core.saved import InvalidStateError, parse_config
 from centroid_encoder.estimator import CentroidEncoder
 
 if TYPE_CHECKING:

@@ -17,21 +17,21 @@ from scipy import sparse
 from sklearn.utils import gen_batches
 from tqdm.auto import tqdm
 
-from centroid_encoder.core.batches import looks_like_counts, looks_whole
+from centroid_encoder.core.rows import looks_like_counts, looks_whole
 from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tl._cells import in_memory, raise_not_finite, read_matrix
 from centroid_encoder.tl._features import Columns, MissingFeatures, match_features
-from centroid_encoder.tl._input import in_memory, raise_not_finite, read_matrix
+from centroid_encoder.tl._jobs import check_key, check_writable, write_results
 from centroid_encoder.tl._reference import Reference, read_reference
-from centroid_encoder.tl._result import QUERY, UNASSIGNED, embedding_key
 from centroid_encoder.tl._run import decisions
-from centroid_encoder.tl._task import check_key, check_writable, write_results
+from centroid_encoder.tl._stored import QUERY, UNASSIGNED, embedding_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from anndata import AnnData
 
-    from centroid_encoder.core.batches import Matrix
+    from centroid_encoder.core.rows import Matrix
 
 CHUNK = 4096
 """Cells that go through at once, at most."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import CHUNK, misplacement_depth
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._result import Regions, Result, check_trained, read_result
+from centroid_encoder.tl._stored import Regions, Result, check_trained, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from centroid_encoder.estimator import CentroidEncoder, load
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._result import label_categories
+from centroid_encoder.tl._stored import label_categories
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -23,9 +23,9 @@ from centroid_encoder.core.quality import CHUNK, Errors, knn_predict, nearest_ce
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.core.training import Report, never
 from centroid_encoder.estimator import CentroidEncoder, draw_seed, warn_if_interrupted
-from centroid_encoder.tl._input import Labels, Missing, fill_missing, read_groups
-from centroid_encoder.tl._result import embedding_key
-from centroid_encoder.tl._task import Results, Task, listed
+from centroid_encoder.tl._cells import Labels, Missing, fill_missing, read_groups
+from centroid_encoder.tl._jobs import Results, Task, listed
+from centroid_encoder.tl._stored import embedding_key
 
 if TYPE_CHECKING:
     from anndata import AnnData

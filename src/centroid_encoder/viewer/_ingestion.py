@@ -18,7 +18,7 @@ from superqt.utils import create_worker
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl._ingest import Query
 from centroid_encoder.tl._reference import Reference, read_reference
-from centroid_encoder.viewer._training import Failure
+from centroid_encoder.viewer._worker import Failure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

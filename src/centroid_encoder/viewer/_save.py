@@ -16,13 +16,12 @@ from anndata import AnnData
 from anndata.io import write_elem
 
 from centroid_encoder import tl
-from centroid_encoder.core.atomic import flush, replacing
-from centroid_encoder.targets import check_target, readable
+from centroid_encoder.files import check_target, flush, readable, replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from centroid_encoder.viewer._tables import Table
+    from centroid_encoder.viewer.data.tables import Table
 
 StrPath = str | os.PathLike[str]
 

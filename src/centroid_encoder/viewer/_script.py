@@ -12,8 +12,8 @@ import numpy as np
 import centroid_encoder as ce
 
 if TYPE_CHECKING:
-    from centroid_encoder.viewer._keep import Recipe
-    from centroid_encoder.viewer._tables import Table
+    from centroid_encoder.viewer.data.tables import Table
+    from centroid_encoder.viewer.panels.save import Recipe
 
 WIDTH = 88
 """Columns of a line, where it can be broken."""

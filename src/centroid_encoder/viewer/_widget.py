@@ -25,22 +25,22 @@ from qtpy.QtWidgets import (
 from centroid_encoder import tl
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
 from centroid_encoder.pl._unseen import read_cross_validation
-from centroid_encoder.tl._result import Result, read_result
-from centroid_encoder.viewer import _colorings as colorings
-from centroid_encoder.viewer._cells_panel import CellsPanel
-from centroid_encoder.viewer._classes import ClassRow, ClassTable
-from centroid_encoder.viewer._data_panel import DataPanel
-from centroid_encoder.viewer._figure import Style
-from centroid_encoder.viewer._keep import KeepRow
-from centroid_encoder.viewer._map_panel import MapPanel
-from centroid_encoder.viewer._message import sentence
-from centroid_encoder.viewer._misplaced import MisplacedTable
-from centroid_encoder.viewer._new_data_panel import NewDataPanel
-from centroid_encoder.viewer._relabel import Relabeling, Relabelings
-from centroid_encoder.viewer._suspects import OUT_OF_FOLD, REGIONS
-from centroid_encoder.viewer._training_panel import TrainingPanel
-from centroid_encoder.viewer._verdict import Verdict, doubts, verdict
+from centroid_encoder.tl._stored import Result, read_result
 from centroid_encoder.viewer._wheel import WheelGuard
+from centroid_encoder.viewer.map import colorings
+from centroid_encoder.viewer.map.figure import Style
+from centroid_encoder.viewer.panels.cells import CellsPanel
+from centroid_encoder.viewer.panels.check import Verdict, doubts, verdict
+from centroid_encoder.viewer.panels.classes import ClassRow, ClassTable
+from centroid_encoder.viewer.panels.data import DataPanel
+from centroid_encoder.viewer.panels.map import MapPanel
+from centroid_encoder.viewer.panels.message import sentence
+from centroid_encoder.viewer.panels.misplaced import MisplacedTable
+from centroid_encoder.viewer.panels.new_data import NewDataPanel
+from centroid_encoder.viewer.panels.save import KeepRow
+from centroid_encoder.viewer.panels.suspects import OUT_OF_FOLD, REGIONS
+from centroid_encoder.viewer.panels.training import TrainingPanel
+from centroid_encoder.viewer.session.relabeling import Relabeling, Relabelings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
     from centroid_encoder.core.training import Report
     from centroid_encoder.tl._run import Run
-    from centroid_encoder.viewer._keep import Recipe
-    from centroid_encoder.viewer._tables import Table
-    from centroid_encoder.viewer._training import Training
+    from centroid_encoder.viewer._worker import Training
+    from centroid_encoder.viewer.data.tables import Table
+    from centroid_encoder.viewer.panels.save import Recipe
 
 NO_TABLE = (
     "No table yet.\n\nOpen a .h5ad above, or a sample:\nFile ▸ Open Sample ▸ Centroid-Encoder"
@@ -64,7 +64,7 @@ WIDTH = 410
 OTHER_LABELS = "This is the map of"
 UNLIKELY = 0.05
 """Out-of-fold probability of its own label up to which a cell is listed."""
-WORKSHOP = "centroid_encoder.viewer._training"
+WORKSHOP = "centroid_encoder.viewer._worker"
 SETTLED = 200
 """Milliseconds after which the widget is on the screen."""
 
@@ -476,7 +476,7 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_file(self, path: Path) -> None:
         """List a file whose cells are to be mapped; what is chosen stays."""
-        from centroid_encoder.viewer._reader import read_adata
+        from centroid_encoder.viewer.data.reader import read_adata
 
         try:
             adata = read_adata(path)

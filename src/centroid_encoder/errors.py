@@ -1,0 +1,137 @@
+"""What is wrong with an input, as data that each face puts into its own words.
+
+A message is a template and its parts. A part that names a parameter, gives advice or names a
+function is written as Python here; the command line writes it as an option or a command, the
+widget as a field or a button.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+UNSET: Final = object()
+"""Value of a parameter that is named without one."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A parameter, with or without a value: ``missing`` or ``missing='drop'``."""
+
+    name: str
+    value: Any = UNSET
+
+    def __str__(self) -> str:
+        return self.name if self.value is UNSET else f"{self.name}={self.value!r}"
+
+
+@dataclass(frozen=True)
+class Advice(Setting):
+    """To set a parameter: ``pass missing='drop'``."""
+
+    def __str__(self) -> str:
+        return f"pass {super().__str__()}"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function to call: ``ce.tl.cross_validate(adata, 'cell_type')``."""
+
+    name: str
+    """Name within the package, such as ``"tl.cross_validate"``."""
+    arguments: tuple[Any, ...] = ()
+    """What to pass after the AnnData."""
+
+    def __str__(self) -> str:
+        if not self.arguments:
+            return f"ce.{self.name}"
+        return f"ce.{self.name}({', '.join(['adata', *map(repr, self.arguments)])})"
+
+
+Part: TypeAlias = Setting | Advice | Call
+Face: TypeAlias = Callable[[Part], str]
+"""How a face writes the parts that Python users know by other names than its own users."""
+
+
+class Message:
+    """A sentence with parts that each face writes in its own way.
+
+    Parameters
+    ----------
+    template
+        As for :meth:`str.format`, with a ``{}`` for each part.
+    parts
+        What to put there: parts, or anything else that has a text.
+    """
+
+    def __init__(self, template: str, *parts: object) -> None:
+        self.template = template
+        self.parts = parts
+
+    def __str__(self) -> str:
+        return self.words(str)
+
+    def __repr__(self) -> str:
+        return f"Message({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Message) and (self.template, self.parts) == (
+            other.template,
+            other.parts,
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.template)
+
+    def words(self, face: Face) -> str:
+        """Return the sentence as a face writes it."""
+        if not self.parts:
+            return self.template
+        return self.template.format(
+            *(face(part) if isinstance(part, Setting | Call) else part for part in self.parts)
+        )
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """The parameters that are named, the one at fault first."""
+        return tuple(part for part in self.parts if isinstance(part, Setting))
+
+
+class Problem(Exception):
+    """An input that cannot be used, as a `Message`; raised as one of the classes below.
+
+    Parameters
+    ----------
+    template, parts
+        Those of the message.
+    """
+
+    def __init__(self, template: str, *parts: object) -> None:
+        super().__init__(template, *parts)
+        self.message = Message(template, *parts)
+
+    def __str__(self) -> str:
+        return str(self.message)
+
+    @property
+    def parameter(self) -> str | None:
+        """Name of the parameter at fault, if the message names one."""
+        return self.message.settings[0].name if self.message.settings else None
+
+    @property
+    def value(self) -> Any:
+        """Its value; `UNSET` if the message gives none."""
+        return self.message.settings[0].value if self.message.settings else UNSET
+
+
+class InputError(Problem, ValueError):
+    """A value that cannot be used."""
+
+
+class InputTypeError(Problem, TypeError):
+    """A value of a kind that cannot be used."""
+
+
+class MissingKeyError(Problem, KeyError):
+    """A key that does not exist. Unlike a plain KeyError, its text is not quoted."""

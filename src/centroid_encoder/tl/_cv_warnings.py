@@ -1,0 +1,111 @@
+"""What an expert would ask before believing a cross-validation."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from centroid_encoder.tl._jobs import listed
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+SOURCE = re.compile(
+    r"(^|[^a-z])(donor|patient|subject|individual|sample|batch|replicate|mouse|animal|slide|library"
+    r"|plate|orig[._]ident|roi|fov|channel|chip|lane|site)([^a-z]|_?ids?$|s?$)",
+    re.IGNORECASE,
+)
+"""Names of columns that tell where cells come from."""
+CLUSTERING = re.compile(
+    r"leiden|louvain|cluster|phenograph|k_?means|infomap|(^|[^a-z])(mclust|som|flowsom)([^a-z]|$)",
+    re.IGNORECASE,
+)
+"""Names of columns that were computed from the data."""
+
+
+def doubts(
+    adata: AnnData,
+    label_key: str,
+    codes: NDArray[np.intp],
+    classes: pd.Index,
+    group_key: str | None,
+    n_folds: int,
+) -> list[str]:
+    """Sentences about what makes a cross-validation say less than it seems to.
+
+    Parameters
+    ----------
+    adata, label_key, group_key, n_folds
+        Of the cross-validation.
+    codes
+        (n_obs,) index into `classes`; −1 for cells without a label.
+    classes
+        The classes.
+    """
+    labeled = codes >= 0
+    found: list[str] = []
+    if group_key is None:
+        sources = [name for name in _columns(adata, SOURCE, label_key) if _divides(adata, name)]
+        if sources:
+            found.append(
+                f"cells of the same {sources[0]!r} are on both sides of every split; errors for a "
+                f"new one are likely to be larger: pass group_key={sources[0]!r}"
+            )
+        n = np.bincount(codes[labeled], minlength=len(classes))
+        if (n < n_folds).any():
+            found.append(
+                f"fewer cells than folds: {listed(classes[n < n_folds])}. What is said of their "
+                "cells rests on few relatives, or on none"
+            )
+    else:
+        groups = pd.factorize(adata.obs[group_key])[0]
+        pairs = np.unique(np.stack([codes[labeled], groups[labeled]]), axis=1)
+        alone = np.bincount(pairs[0], minlength=len(classes)) == 1
+        if alone.any():
+            found.append(
+                f"in one group of {group_key!r} only: {listed(classes[alone])}. Held out, they are "
+                "unknown to the network, and always wrong"
+            )
+    if CLUSTERING.search(label_key):
+        clusterings = [label_key]
+    else:
+        clusterings = [
+            name
+            for name in _columns(adata, CLUSTERING, label_key)
+            if _determines(adata.obs[name][labeled], codes[labeled])
+        ]
+    if clusterings:
+        found.append(
+            f"the labels follow from the clustering {clusterings[0]!r}: if it was computed from "
+            "these data, what is measured here is agreement, not validation"
+        )
+    return found
+
+
+def _columns(adata: AnnData, pattern: re.Pattern[str], label_key: str) -> list[str]:
+    return [
+        name
+        for name in map(str, adata.obs.columns)
+        if name != label_key and pattern.search(name) and name in adata.obs
+    ]
+
+
+def _divides(adata: AnnData, name: str) -> bool:
+    """Tell whether a column divides the cells into groups; it could hold one value, or names."""
+    column = adata.obs[name]
+    if pd.api.types.is_float_dtype(column.dtype):
+        return False
+    return bool(2 <= column.nunique() <= len(column) / 2)
+
+
+def _determines(clustering: pd.Series, codes: NDArray[np.intp]) -> bool:
+    """Tell whether each cluster's cells have one class, though clusters have more than one cell."""
+    clusters = pd.factorize(clustering)[0]
+    if (clusters < 0).any() or clusters.max() + 1 > len(codes) / 2:
+        return False
+    n_pairs = len(np.unique(np.stack([clusters, codes]), axis=1).T)
+    return bool(n_pairs == clusters.max() + 1)

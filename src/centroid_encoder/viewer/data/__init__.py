@@ -1,0 +1,1 @@
+"""Tables of cells, the layers they are joined to, and files."""

@@ -1,0 +1,112 @@
+"""A layer's `features` as an AnnData, and results back into them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from centroid_encoder.viewer.data.ids import INSTANCE_KEYS, named
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+
+def measured(features: pd.DataFrame) -> list[Any]:
+    """Columns to learn from: numbers that are neither ids nor results of a training."""
+    ids = named(features, INSTANCE_KEYS)
+    return [
+        name
+        for name, dtype in features.dtypes.items()
+        if dtype.kind in "iuf" and name not in ids and not _is_result(str(name), features)
+    ]
+
+
+def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
+    """Return a layer's features as cells.
+
+    Measurements become ``X``; everything else, and whole numbers too, since they may be classes,
+    becomes ``obs``. What has labels but no feature ``"index"`` gets it by napari's rule: the first
+    row is label 0, the second label 1, and so on.
+    """
+    names = measured(features)
+    obs = {
+        str(name): _categorical(column)
+        for name, column in features.items()
+        if name not in names or column.dtype.kind in "iu"
+    }
+    if "index" not in obs and of_labels:
+        obs["index"] = pd.Series(np.arange(len(features)), index=features.index)
+    index = pd.RangeIndex(len(features)).astype(str)
+    if "index" in obs and obs["index"].notna().all() and obs["index"].is_unique:
+        index = pd.Index(obs["index"]).astype(str).rename(None)
+    single = all(features[name].dtype == np.float32 for name in names)
+    from anndata import AnnData
+
+    return AnnData(
+        features[names].to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan),
+        obs=pd.DataFrame(obs, index=features.index).set_axis(index),
+        var=pd.DataFrame(index=[str(name) for name in names]),
+    )
+
+
+def with_result(
+    features: pd.DataFrame,
+    adata: AnnData,
+    key: str,
+    embedding: NDArray[np.floating] | None,
+    rows: NDArray[np.intp],
+) -> pd.DataFrame:
+    """Return features with the columns of a result, the others as they were.
+
+    Parameters
+    ----------
+    features
+        The layer's features; they stay as they are.
+    adata, key
+        Where the result is.
+    embedding
+        (n_obs, m), the result's; None where the labels have been checked, but nothing is embedded.
+    rows
+        Row of `adata` of each row of `features`; −1 for none.
+    """
+    columns: dict[Any, Any] = {
+        name: adata.obs[name].array.take(rows, allow_fill=True)
+        for name in (f"{key}_split", f"{key}_label", f"{key}_cv_label")
+        if name in adata.obs
+    }
+    if embedding is None:
+        return features.assign(**columns)
+    missing = np.full((1, embedding.shape[1]), np.nan, dtype=embedding.dtype)
+    for i, axis in enumerate(np.concatenate([embedding, missing])[rows].T, start=1):
+        name = f"{_axis(key)}{i}"
+        # Who measured something under this name keeps it.
+        if name not in adata.var_names:
+            columns[name] = axis
+    return features.assign(**columns)
+
+
+def _axis(key: str) -> str:
+    return "CE" if key == "ce" else key
+
+
+def _is_result(name: str, features: pd.DataFrame) -> bool:
+    """Tell whether a column is an axis of an embedding: to learn from it would be circular."""
+    splits = (column for column in map(str, features) if column.endswith("_split"))
+    keys = [column.removesuffix("_split") for column in splits]
+    return any(
+        f"{key}_label" in features and re.fullmatch(re.escape(_axis(key)) + r"\d+", name)
+        for key in keys
+    )
+
+
+def _categorical(column: pd.Series) -> pd.Series:
+    """Text as categories, as AnnData has it; other columns as they are."""
+    column = column.infer_objects()
+    # Dates, among others, cannot be saved.
+    if column.dtype.kind in "biuf" or isinstance(column.dtype, pd.CategoricalDtype):
+        return column
+    return column.astype(str).where(column.notna()).astype("category")

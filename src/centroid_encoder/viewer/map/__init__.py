@@ -1,0 +1,1 @@
+"""The map of the cells, and what layers show of it."""

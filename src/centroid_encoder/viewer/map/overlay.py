@@ -1,0 +1,354 @@
+"""What a layer shows of the cells that are joined to it, all of it undone by `close`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+from matplotlib.colors import to_rgba
+from napari.components import ViewerModel
+from napari.layers import Labels, Layer, Points
+from napari.utils.colormaps import DirectLabelColormap
+from numpy.typing import NDArray
+
+from centroid_encoder.viewer.data.join import Join
+from centroid_encoder.viewer.map.lent_colors import lend, take_back
+
+DIRECT = 20_000
+"""Labels above which a colour for each makes napari slow; an image of the classes does not."""
+HIGHLIGHT = "selected cells"
+OUTLINE = 2
+"""Width of the outline of selected cells in pixels of the image: seen from afar, too."""
+OTHER_BUTTONS = (2, 3)
+"""The right and the middle one."""
+DRAWN = "centroid_encoder_drawn"
+TRANSPARENT = (0.0, 0.0, 0.0, 0.0)
+
+
+def is_drawn(layer: Layer) -> bool:
+    """Tell whether a layer is one that a link has drawn."""
+    return DRAWN in layer.metadata
+
+
+class LayerLink:
+    """Colour, highlight, show and pick the cells of one Labels or Points layer.
+
+    Parameters
+    ----------
+    viewer
+        The viewer.
+    layer
+        Layer whose labels or points are cells.
+    join
+        Which rows of the table they are.
+    picked
+        Called with the rows that the user picked in the layer.
+    """
+
+    def __init__(
+        self,
+        viewer: ViewerModel,
+        layer: Labels | Points,
+        join: Join,
+        picked: Callable[[NDArray[np.intp]], None],
+    ) -> None:
+        self.viewer = viewer
+        self.layer = layer
+        self.join = join
+        self._picked = picked
+        self._quiet = False
+        self._lent: Any = None
+        self._open = True
+        self._classes: Labels | None = None
+        self._highlight: Labels | None = None
+        viewer.mouse_drag_callbacks.append(self._on_press)
+        viewer.layers.events.removed.connect(self._on_removed)
+        if isinstance(layer, Points):
+            layer.selected_data.events.items_changed.connect(self._on_points_selected)
+
+    def close(self) -> None:
+        """Leave the layer and the viewer as they were before."""
+        if not self._open:
+            return
+        self._open = False
+        if self._on_press in self.viewer.mouse_drag_callbacks:
+            self.viewer.mouse_drag_callbacks.remove(self._on_press)
+        self.viewer.layers.events.removed.disconnect(self._on_removed)
+        if isinstance(self.layer, Points):
+            self.layer.selected_data.events.items_changed.disconnect(self._on_points_selected)
+        # Marks first: see `uncolor`.
+        self.highlight(np.empty(0, dtype=np.intp))
+        self.uncolor()
+
+    # -- colours ---------------------------------------------------------------------------------
+
+    def color(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
+        """Colour each cell.
+
+        Parameters
+        ----------
+        name
+            What the colours stand for.
+        codes
+            (n_obs,) index into `colors`; −1 for cells that are not to be seen.
+        colors
+            The colours.
+        """
+        if not self._is_here(self.layer):
+            return
+        if isinstance(self.layer, Points):
+            self._color_points(codes, colors)
+        elif self.join.joined.sum() <= DIRECT:
+            self._drop("_classes")
+            self._color_labels(codes, colors)
+        else:
+            self._color_above(name, codes, colors)
+
+    def uncolor(self) -> None:
+        """Give the layer its own colours back."""
+        # In this order: new colours of a layer and then another one gone before it was drawn, that
+        # ends the process in OpenGL if it was the only other one.
+        self._drop("_classes")
+        take_back(self.layer, self._lent)
+        self._lent = None
+
+    def _color_labels(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
+        palette = [*map(to_rgba, colors), TRANSPARENT]
+        joined = self.join.joined
+        known = zip(self.join.ids[joined].tolist(), codes[joined].tolist(), strict=True)
+        self._lent = lend(self.layer, _colormap({label: palette[code] for label, code in known}))
+
+    def _color_above(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
+        """Put an image of the classes above the labels, whose own colours would shine through."""
+        painted = self._painted(codes + 1)
+        colormap = _colormap({i + 1: to_rgba(color) for i, color in enumerate(colors)})
+        if self._is_here(self._classes):
+            assert self._classes is not None
+            self._classes.data = painted
+            self._classes.colormap = colormap
+            self._classes.name = f"{self.layer.name} · {name}"
+        else:
+            self._classes = self._add(
+                painted, f"{self.layer.name} · {name}", colormap, self.layer.opacity
+            )
+        self._lent = lend(self.layer, _colormap({}))
+
+    def _color_points(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
+        palette = np.array([*map(to_rgba, colors), TRANSPARENT])
+        face = np.zeros((len(self.layer.data), 4))
+        rows = self._present(np.flatnonzero(self.join.joined))
+        face[self.join.ids[rows]] = palette[codes[rows]]
+        self._lent = lend(self.layer, face)
+
+    # -- selection -------------------------------------------------------------------------------
+
+    def highlight(self, rows: NDArray[np.intp]) -> None:
+        """Mark cells in the layer; none takes the marks away."""
+        rows = self._present(rows)
+        if isinstance(self.layer, Points):
+            self._quiet = True
+            try:
+                self.layer.selected_data = set(self.join.ids[rows].tolist())
+            finally:
+                self._quiet = False
+            return
+        if not len(rows) or not self._is_here(self.layer):
+            self._drop("_highlight")
+            return
+        selected = np.zeros(len(self.join.joined), dtype=np.intp)
+        selected[rows] = 1
+        painted = self._painted(selected)
+        if self._is_here(self._highlight):
+            assert self._highlight is not None
+            self._highlight.data = painted
+        else:
+            self._highlight = self._add(painted, HIGHLIGHT, _colormap({1: to_rgba("w")}), 1.0)
+            # Who goes to a cell wants to see its stains.
+            self._highlight.contour = OUTLINE
+
+    def show(self, rows: NDArray[np.intp]) -> None:
+        """Move the camera to cells."""
+        rows = self._present(rows)
+        extent = self._extent(rows)
+        if extent is None:
+            return
+        (low, middle, high), cell = extent
+        ends = zip(low, high, strict=True)
+        corners = [self.layer.data_to_world(corner) for corner in product(*ends)]
+        low, high = np.min(corners, axis=0), np.max(corners, axis=0)
+        middle = self.layer.data_to_world(middle)
+        dims = self.viewer.dims
+        offset = dims.ndim - len(low)
+        for axis in dims.not_displayed:
+            if axis >= offset:
+                dims.set_point(axis, middle[axis - offset])
+        displayed = [axis - offset for axis in dims.displayed if axis >= offset]
+        center, size = (low + high)[displayed] / 2, (high - low)[displayed]
+        camera = self.viewer.scene.camera
+        camera.center = tuple(np.pad(center, (3 - len(center), 0)))
+        canvas = np.array(self.viewer.canvas.size)[-len(size) :]
+        # A cell in its neighbourhood, not filling the window.
+        room = np.maximum(size * 1.5, 12 * cell * np.max(self.layer.scale))
+        camera.zoom = (
+            float(canvas.min() / room.max()) if len(size) > 2 else float((canvas / room).min())
+        )
+
+    # -- picking ---------------------------------------------------------------------------------
+
+    def _on_press(self, viewer: ViewerModel, event: Any) -> Iterator[None]:
+        """Pick the cell on which the mouse was clicked, not dragged."""
+        if not isinstance(self.layer, Labels) or event.button in OTHER_BUTTONS:
+            return
+        start = np.asarray(event.pos if hasattr(event, "pos") else event.position)
+        dragged = False
+        yield
+        while event.type == "mouse_move":
+            here = np.asarray(event.pos if hasattr(event, "pos") else event.position)
+            dragged = dragged or bool(np.abs(here - start).max() > 3)
+            yield
+        if dragged or not self._open or not self._is_here(self.layer) or not self.layer.visible:
+            return
+        # Who paints or draws, in whatever layer, is not picking.
+        tools = {str(layer.mode) for layer in (self.layer, viewer.layers.selection.active) if layer}
+        if not tools <= {"pan_zoom", "pick"}:
+            return
+        value = self.layer.get_value(
+            event.position,
+            view_direction=event.view_direction,
+            dims_displayed=event.dims_displayed,
+            world=True,
+        )
+        if isinstance(value, tuple):  # (level, label) of a multiscale image
+            value = value[-1]
+        rows = self.join.rows(np.array([value or 0]))
+        # A click beside the cells, as when moving the image, keeps the selection.
+        if (rows >= 0).any():
+            self._picked(rows)
+
+    def _on_points_selected(self, *_: Any) -> None:
+        if not self._quiet:
+            points = np.fromiter(self.layer.selected_data, dtype=np.intp)
+            rows = self.join.rows(points)
+            self._picked(rows[rows >= 0])
+
+    def _present(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of the rows that are in the layer, from which points may have been removed."""
+        rows = rows[self.join.joined[rows]]
+        if isinstance(self.layer, Points):
+            rows = rows[self.join.ids[rows] < len(self.layer.data)]
+        return rows
+
+    # -- layers of our own -----------------------------------------------------------------------
+
+    def _painted(self, values: NDArray[np.intp]) -> Any:
+        """Image, or multiscale images, with the value of the cell in place of each label."""
+        joined = self.join.joined
+        ids, values = self.join.ids[joined], values[joined]
+        dtype = np.min_scalar_type(int(values.max(initial=0)))
+        order = np.argsort(ids)
+        ids, values = ids[order], values[order].astype(dtype)
+
+        def paint(block: NDArray[np.integer]) -> NDArray[np.integer]:
+            return _looked_up(block, ids, values)
+
+        if not self.layer.multiscale:
+            return _mapped(paint, self.layer.data, dtype)
+        return [_mapped(paint, level, dtype) for level in self.layer.data]
+
+    def _add(self, data: Any, name: str, colormap: Any, opacity: float) -> Labels:
+        layer = Labels(
+            data,
+            name=name,
+            colormap=colormap,
+            opacity=opacity,
+            multiscale=self.layer.multiscale,
+            metadata={DRAWN: True},
+            **{
+                name: getattr(self.layer, name)
+                for name in ("scale", "translate", "rotate", "shear", "affine", "units")
+            },
+        )
+        layers = self.viewer.layers
+        # The user's choice of layers stays as it is.
+        selection, active = set(layers.selection), layers.selection.active
+        # Marks are above the classes.
+        below = self._classes if self._is_here(self._classes) else self.layer
+        layers.insert(layers.index(below) + 1, layer)
+        layers.selection = selection
+        layers.selection.active = active
+        return layer
+
+    def _on_removed(self, event: Any) -> None:
+        if event.value is self._classes:
+            self.uncolor()
+
+    def _is_here(self, layer: Layer | None) -> bool:
+        return layer is not None and layer in self.viewer.layers
+
+    def _drop(self, name: str) -> None:
+        layer = getattr(self, name)
+        setattr(self, name, None)
+        if self._is_here(layer):
+            self.viewer.layers.remove(layer)
+
+    def _extent(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.floating], float] | None:
+        """Where cells are and how large one is, in pixels of the layer; None for no cells.
+
+        Returns
+        -------
+        where
+            (3, ndim) lowest corner, a place in their midst, highest corner. Along each axis the
+            place in their midst is one where there is a cell.
+        cell
+            Width of a cell, roughly.
+        """
+        if isinstance(self.layer, Points):
+            found = list(np.sort(self.layer.data[self.join.ids[rows]], axis=0).T)
+            cell = float(np.median(self.layer.size))
+        else:
+            selected = np.zeros(len(self.join.joined), dtype=np.intp)
+            selected[rows] = 1
+            painted = self._painted(selected)
+            image = np.asarray(painted[0] if self.layer.multiscale else painted)
+            axes = range(image.ndim)
+            found = [np.flatnonzero(image.any(axis=_others(image.ndim, i))) for i in axes]
+            cell = float((np.count_nonzero(image) / max(len(rows), 1)) ** (1 / image.ndim))
+        # Labels, too, may have been erased.
+        if not len(found[0]):
+            return None
+        return np.array([(f[0], f[len(f) // 2], f[-1]) for f in found], dtype=float).T, cell
+
+
+def _colormap(colors: dict[int | None, Any]) -> DirectLabelColormap:
+    """Colours of some labels; all others cannot be seen."""
+    return DirectLabelColormap(color_dict=colors | {None: TRANSPARENT, 0: TRANSPARENT})
+
+
+def _others(ndim: int, axis: int) -> tuple[int, ...]:
+    return tuple(i for i in range(ndim) if i != axis)
+
+
+def _mapped(paint: Callable[..., Any], data: Any, dtype: np.dtype[Any]) -> Any:
+    if hasattr(data, "map_blocks"):
+        return data.map_blocks(paint, dtype=dtype)
+    return paint(np.asarray(data))
+
+
+def _looked_up(
+    block: NDArray[np.integer], ids: NDArray[np.integer], values: NDArray[np.integer]
+) -> NDArray[np.integer]:
+    """Value of each label; 0 for labels that are not among the sorted `ids`."""
+    if not len(ids):
+        return np.zeros(block.shape, dtype=values.dtype)
+    if ids[0] >= 0 and ids[-1] < 1 << 26:
+        # One look into a table a pixel.
+        table = np.zeros(int(ids[-1]) + 2, dtype=values.dtype)
+        table[ids] = values
+        painted: NDArray[np.integer] = table[np.clip(block, -1, len(table) - 1).astype(np.intp)]
+        return painted
+    # With uint64, NumPy would compare floats.
+    block = block.astype(np.int64)
+    at = np.minimum(np.searchsorted(ids, block), len(ids) - 1)
+    return np.where(ids[at] == block, values[at], 0).astype(values.dtype)

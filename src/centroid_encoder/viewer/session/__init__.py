@@ -1,0 +1,1 @@
+"""What is shown and chosen, without Qt: the state that panels observe."""

@@ -1,0 +1,376 @@
+"""Relabel cells by hand, step by step and never over the original."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from qtpy.QtGui import QUndoCommand, QUndoStack
+
+from centroid_encoder.pl._colors import default_palette, label_colors
+from centroid_encoder.tl._cells import obs_column
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+Label = str | int | bool | None
+
+NEW_COLOR = "#d3d3d3"
+"""Of a new label, where every other colour is taken."""
+
+logger = logging.getLogger("centroid_encoder")
+
+
+class Relabeling:
+    """Steps that give cells another label, in a column of their own, each of which can be undone.
+
+    The column begins as a copy of the labels and is there as long as a step is in force; its
+    colours, ``uns[f"{column}_colors"]``, are those of the labels.
+
+    Parameters
+    ----------
+    adata
+        Annotated data. A view becomes a copy with the first step, as anndata has it.
+    label_key
+        Column of the labels; it is only read.
+    column
+        Existing column to go on with. Default: a new one, ``f"{label_key}_relabeled"`` if that name
+        is free.
+
+    Attributes
+    ----------
+    column
+        Column that the labels are written to. It can change as long as no step is in force.
+    stack
+        Qt's stack of steps: what can be undone and redone, their texts, and signals when that
+        changes (``indexChanged`` after every step). Call `undo` and `redo` here rather than there:
+        these say what is wrong.
+
+    Raises
+    ------
+    KeyError
+        If there is no such column.
+    ValueError
+        If `column` is the column of the labels itself.
+    """
+
+    def __init__(self, adata: AnnData, label_key: str, column: str | None = None) -> None:
+        obs_column(adata, label_key)
+        if column is not None:
+            obs_column(adata, column)
+        if column == label_key:
+            raise ValueError(
+                f"obs[{label_key!r}] holds the original labels, which stay as they are"
+            )
+        self.adata = adata
+        self.label_key = label_key
+        self.column = column or self._free_name()
+        self.stack = QUndoStack()
+        self._forget(goes_on=column is not None)
+
+    @property
+    def labels(self) -> pd.Categorical:
+        """Labels as they are now, in row order."""
+        if self._there is not None:
+            return _categorical(self._there)
+        return _categorical(obs_column(self.adata, self.label_key))
+
+    def relabel(self, cells: ArrayLike, label: Label) -> bool:
+        """Give cells another label, as one step; return whether anything changed.
+
+        Parameters
+        ----------
+        cells
+            Rows of the AnnData.
+        label
+            An existing label, the name of a new one, or None to take the label away. Text stands
+            for the number where the labels are numbers.
+
+        Raises
+        ------
+        IndexError
+            If there is no such row.
+        KeyError
+            If the column of the labels is gone.
+        TypeError
+            If the column holds measurements rather than labels.
+        ValueError
+            If `label` cannot be one of these labels.
+        RuntimeError
+            If something else has changed the column since the last step: earlier steps can then no
+            longer be undone, but relabelling once more goes on from what the column holds.
+        """
+        self._check(loses=self.stack.canUndo())
+        labels = self.labels
+        step = _step(labels, cells, label, first=self.stack.index() == 0)
+        if not len(step.rows):
+            return False
+        if step.first:
+            self._base = self.adata.obs.get(self.label_key, pd.Series()).copy()
+            self._former_colors = self.adata.uns.get(f"{self.column}_colors")
+        # Here, and not when Qt calls back: an error must reach the caller.
+        self._write(step.done(labels))
+        n = f"{len(step.rows):,} {'cell' if len(step.rows) == 1 else 'cells'}"
+        text = f"Relabel {n} as {label}" if label is not None else f"Take the label of {n} away"
+        self.stack.push(_Command(self, step, text))
+        return True
+
+    def undo(self) -> None:
+        """Take the last step back.
+
+        Raises
+        ------
+        RuntimeError
+            As in `relabel`.
+        """
+        self._check(loses=self.stack.canUndo())
+        self.stack.undo()
+
+    def redo(self) -> None:
+        """Do again what was undone last.
+
+        Raises
+        ------
+        RuntimeError
+            As in `relabel`.
+        """
+        self._check(loses=self.stack.canRedo())
+        self.stack.redo()
+
+    def replay(self, step: _Step, *, forwards: bool) -> None:
+        """Answer Qt's stack, which cannot bear an exception."""
+        problem = self._problem()
+        if problem is not None:
+            logger.warning("%s; nothing is undone or redone", problem)
+        elif forwards:
+            self._write(step.done(self.labels))
+        elif step.first and not self._is_trained_on():
+            self._restore()
+        else:
+            self._write(step.undone(self.labels))
+
+    def _check(self, *, loses: bool) -> None:
+        """Begin anew where somebody else has changed something; an error if that loses steps."""
+        problem = self._problem()
+        if problem is None:
+            return
+        goes_on = self._there is not None and self.column in self.adata.obs
+        if not goes_on:
+            self.column = self._free_name()
+        self._forget(goes_on=goes_on)
+        if loses:
+            raise RuntimeError(
+                f"{problem}, so that earlier relabelling can no longer be undone or redone. "
+                "Relabel once more to go on from "
+                f"{'what it holds now' if goes_on else 'the original labels'}"
+            )
+
+    def _problem(self) -> str | None:
+        """What somebody else has done since the last step, to the cells or their names as well."""
+        obs, there = self.adata.obs, self._there
+        if there is None:
+            if self.column in obs:
+                return f"obs[{self.column!r}] has been made by something else"
+            if self._base is not None and not _equal(obs.get(self.label_key), self._base):
+                return f"obs[{self.label_key!r}] has been changed"
+            return None
+        if self.column not in obs:
+            return f"obs[{self.column!r}] has been deleted"
+        if not _equal(obs[self.column], there):
+            return f"obs[{self.column!r}] has been changed by something else"
+        return None
+
+    def _forget(self, *, goes_on: bool) -> None:
+        """Begin from the column as it is now, or without one."""
+        obs = self.adata.obs
+        self._original = obs[self.column] if goes_on else None
+        self._there = self._original
+        # The labels that the first step began with, and what the colours' key held before it.
+        self._base = self._former_colors = None
+        self.stack.clear()
+
+    def _free_name(self) -> str:
+        name, n = f"{self.label_key}_relabeled", 2
+        while name in self.adata.obs:
+            name, n = f"{self.label_key}_relabeled_{n}", n + 1
+        return name
+
+    def _write(self, labels: pd.Categorical) -> None:
+        adata = self.adata
+        if adata.is_view:
+            if adata.isbacked:
+                raise ValueError(
+                    "the table is a view of a file on disk, which cannot take labels; use "
+                    "adata.to_memory()"
+                )
+            # What anndata would do at the next line, with a warning.
+            adata._init_as_actual(adata.copy())
+        colors = self._colors(labels.categories)
+        adata.obs[self.column] = labels
+        self._there = adata.obs[self.column].copy()
+        adata.uns[f"{self.column}_colors"] = colors
+
+    def _is_trained_on(self) -> bool:
+        """Whether a map or a check rests on the column, which has to stay then."""
+        stored = (value for value in self.adata.uns.values() if isinstance(value, Mapping))
+        params = (value.get("params") for value in stored)
+        return any(isinstance(p, Mapping) and p.get("label_key") == self.column for p in params)
+
+    def _restore(self) -> None:
+        """Leave the column and its colours as they were before the first step."""
+        obs, uns, colors_key = self.adata.obs, self.adata.uns, f"{self.column}_colors"
+        if self._original is None:
+            del obs[self.column]
+        else:
+            obs[self.column] = self._original
+        self._there = self._original
+        if self._former_colors is not None:
+            uns[colors_key] = self._former_colors
+        else:
+            uns.pop(colors_key, None)
+
+    def _colors(self, categories: pd.Index) -> list[str]:
+        """Colours of the labels, and others for new ones."""
+        known: dict[object, str] = {}
+        for column in (self.column, self.label_key):
+            if column in self.adata.obs:
+                known |= label_colors(self.adata, column)
+        for name in categories.difference(list(known), sort=False):
+            used = set(known.values())
+            free = (color for color in default_palette(len(used) + 1) if color not in used)
+            known[name] = next(free, NEW_COLOR)
+        return [known[name] for name in categories]
+
+
+@dataclass(frozen=True)
+class _Step:
+    """Labels of some rows before and after."""
+
+    rows: NDArray[np.intp]
+    codes_before: NDArray[np.integer]
+    code: int
+    categories_before: pd.Index
+    categories: pd.Index
+    first: bool
+
+    def done(self, labels: pd.Categorical) -> pd.Categorical:
+        return self._changed(labels, self.code, self.categories)
+
+    def undone(self, labels: pd.Categorical) -> pd.Categorical:
+        return self._changed(labels, self.codes_before, self.categories_before)
+
+    def _changed(
+        self, labels: pd.Categorical, codes: int | NDArray[np.integer], categories: pd.Index
+    ) -> pd.Categorical:
+        new = labels.codes.copy()
+        new[self.rows] = codes
+        return pd.Categorical.from_codes(new, categories, ordered=labels.ordered)
+
+
+class Relabelings:
+    """All relabellings of a session, so that each goes on where it was left."""
+
+    def __init__(self) -> None:
+        # By identity: AnnData has no hash. Each relabelling keeps its own alive.
+        self._known: dict[tuple[int, str], Relabeling] = {}
+
+    def of(self, adata: AnnData, label_key: str) -> Relabeling:
+        """Return the relabelling of a column, or of the one that its labels were written to."""
+        for (adata_id, _), known in self._known.items():
+            if adata_id == id(adata) and label_key in (known.column, known.label_key):
+                return known
+        # Or go on with that of an earlier day.
+        column = f"{label_key}_relabeled"
+        return self._known.setdefault(
+            (id(adata), label_key),
+            Relabeling(adata, label_key, column if column in adata.obs else None),
+        )
+
+
+class _Command(QUndoCommand):
+    """A step on Qt's stack, which has been done when it gets there."""
+
+    def __init__(self, relabeling: Relabeling, step: _Step, text: str) -> None:
+        super().__init__(text)
+        # No cycle: a stack that the garbage collector takes apart emits its signals then.
+        self._relabeling = weakref.ref(relabeling)
+        self._step = step
+        self._pushed = False
+
+    def redo(self) -> None:
+        if self._pushed:
+            self._replay(forwards=True)
+        self._pushed = True
+
+    def undo(self) -> None:
+        self._replay(forwards=False)
+
+    def _replay(self, *, forwards: bool) -> None:
+        relabeling = self._relabeling()
+        if relabeling is not None:
+            relabeling.replay(self._step, forwards=forwards)
+
+
+def _step(labels: pd.Categorical, cells: ArrayLike, label: Label, *, first: bool) -> _Step:
+    """Step that gives `label` to those of the cells that do not have it."""
+    rows = np.unique(cells)
+    if len(rows) and rows.dtype.kind not in "iu":
+        raise TypeError(f"cells must be rows of the table, not {rows.dtype} values")
+    outside = rows[(rows < 0) | (rows >= len(labels))]
+    if len(outside):
+        raise IndexError(f"the table has {len(labels)} rows; there is no row {outside[0]}")
+    rows = rows.astype(np.intp)
+    categories, code = labels.categories, -1
+    if label is not None:
+        name = _as_category(label, categories)
+        if name not in categories:
+            categories = categories.append(pd.Index([name], dtype=categories.dtype))
+        code = int(categories.get_loc(name))
+    rows = rows[labels.codes[rows] != code]
+    return _Step(rows, labels.codes[rows], code, labels.categories, categories, first)
+
+
+def _as_category(label: Label, categories: pd.Index) -> object:
+    """Return the category that is meant, or a new one of the same kind."""
+    by_text = {str(name): name for name in categories}
+    text = str(label)
+    if text not in by_text:
+        text = text.strip()
+    if text in by_text:
+        return by_text[text]
+    if not text:
+        raise ValueError("a label needs a name")
+    if pd.api.types.is_bool_dtype(categories.dtype):
+        raise ValueError(f"these labels are True or False; {text!r} is neither")
+    if pd.api.types.is_integer_dtype(categories.dtype):
+        try:
+            return int(text)
+        except ValueError:
+            raise ValueError(f"these labels are whole numbers; {text!r} is none") from None
+    if not all(isinstance(name, str) for name in categories):
+        raise ValueError(f"{text!r} is none of the labels, which are no text")
+    return text
+
+
+def _categorical(column: pd.Series) -> pd.Categorical:
+    """Return the labels with the categories that `tl.centroid_encoder` gives them."""
+    if pd.api.types.is_float_dtype(column.dtype):
+        if (column.dropna() % 1 != 0).any():
+            raise TypeError(f"obs[{column.name!r}] holds fractional numbers, not labels")
+        column = column.astype("Int64")
+    return column.astype("category").array
+
+
+def _equal(a: pd.Series | None, b: pd.Series) -> bool:
+    if a is None or not a.equals(b):
+        return False
+    # Two unordered categoricals are equal to pandas in whatever order their categories are.
+    return not isinstance(b.dtype, pd.CategoricalDtype) or bool(
+        a.cat.categories.equals(b.cat.categories)
+    )

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+
+import centroid_encoder as ce
+from centroid_encoder.viewer.data.features import features_to_anndata, measured, with_result
+
+
+@pytest.fixture
+def features() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "index": np.arange(60) * 3 + 1,
+            "area": rng.normal(size=60) + 3 * (np.arange(60) % 2),
+            "mean": rng.normal(size=60).astype(np.float32),
+            "count": rng.integers(0, 9, 60),
+            "n": pd.array([None, *range(59)], dtype="Int64"),
+            "touching": np.arange(60) % 3 == 0,
+            "kind": np.array(["a", "b"])[np.arange(60) % 2],
+            "tissue": pd.Categorical(["x", "y", None] * 20),
+            "note": [None, 1.5, "text"] * 20,
+            "seen": pd.to_datetime(["2020-01-01"] * 60),
+        }
+    )
+
+
+def test_numbers_but_ids_are_measured(features: pd.DataFrame) -> None:
+    assert measured(features) == ["area", "mean", "count", "n"]
+    assert measured(features[["index", "kind", "touching"]]) == []
+    assert measured(pd.DataFrame({"label": [1], "cell_id": [2.0], "CellID": [3]})) == []
+
+
+def test_features_become_cells(features: pd.DataFrame) -> None:
+    adata = features_to_anndata(features, of_labels=True)
+    assert adata.obs_names[:2].tolist() == ["1", "4"]
+    assert adata.var_names.tolist() == ["area", "mean", "count", "n"]
+    assert np.array_equal(adata.X[:, 0], features["area"])
+    assert np.isnan(adata.X[0, 3])
+    # Whole numbers are measurements, or classes.
+    assert list(adata.obs) == [name for name in features if name not in ("area", "mean")]
+    assert adata.obs["index"].tolist() == features["index"].tolist()
+    assert adata.obs["touching"].dtype == bool
+    assert adata.obs["kind"].cat.categories.tolist() == ["a", "b"]
+    assert adata.obs["tissue"].isna().sum() == 20
+    assert adata.obs["note"].cat.categories.tolist() == ["1.5", "text"]
+
+
+def test_cells_of_features_can_be_saved(features: pd.DataFrame, tmp_path: Path) -> None:
+    adata = features_to_anndata(features, of_labels=True)
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    assert ad.read_h5ad(tmp_path / "cells.h5ad").obs["index"].tolist() == list(adata.obs["index"])
+
+
+def test_what_becomes_of_the_cells_does_not_change_the_features(features: pd.DataFrame) -> None:
+    before = features.copy()
+    adata = features_to_anndata(features, of_labels=True)
+    adata.X[:] = 0
+    adata.obs["touching"] = False
+    adata.obs.loc[adata.obs_names[0], "count"] = 99
+    pd.testing.assert_frame_equal(features, before)
+
+
+def test_labels_without_index_are_numbered_from_the_background() -> None:
+    features = pd.DataFrame({"area": [0.0, 1.0], 7: np.float32([1, 2])})
+    adata = features_to_anndata(features, of_labels=True)
+    assert adata.obs["index"].tolist() == [0, 1]
+    assert adata.var_names.tolist() == ["area", "7"]
+
+
+def test_points_need_no_index() -> None:
+    adata = features_to_anndata(pd.DataFrame({"area": np.float32([1, 2])}), of_labels=False)
+    assert adata.obs_names.tolist() == ["0", "1"]
+    assert list(adata.obs) == []
+    assert adata.X.dtype == np.float32
+
+
+def test_repeated_ids_are_no_names() -> None:
+    features = pd.DataFrame({"index": [4, 4], "area": [1.0, 2.0]})
+    adata = features_to_anndata(features, of_labels=True)
+    assert adata.obs_names.tolist() == ["0", "1"]
+    assert adata.obs["index"].tolist() == [4, 4]
+
+
+@pytest.mark.parametrize(("key", "axes"), [(None, ["CE1", "CE2"]), ("mine", ["mine1", "mine2"])])
+def test_results_join_the_features(
+    features: pd.DataFrame, fast: ce.CentroidEncoder, key: str | None, axes: list[str]
+) -> None:
+    adata = features_to_anndata(features[["index", "area", "mean", "kind"]], of_labels=True)
+    ce.tl.centroid_encoder(adata, "kind", model=fast, key_added=key, progress=False)
+    obsm_key, key = key or "X_ce", key or "ce"
+    before = features.copy()
+    rows = np.append(-1, np.arange(60)[:0:-1])
+
+    after = with_result(features, adata, key, adata.obsm[obsm_key], rows)
+
+    pd.testing.assert_frame_equal(features, before)
+    pd.testing.assert_frame_equal(after[list(before)], before)
+    assert list(after)[len(before.columns) :] == [f"{key}_split", f"{key}_label", *axes]
+    assert after[axes].iloc[0].isna().all()
+    assert np.array_equal(after[axes].to_numpy()[1:], adata.obsm[obsm_key][:0:-1])
+    for name in (f"{key}_split", f"{key}_label"):
+        assert after[name].dtype == adata.obs[name].dtype
+        assert after[name].isna()[0]
+        assert after[name][1:].tolist() == adata.obs[name][:0:-1].tolist()
+    # Nobody learns from what was learned.
+    assert measured(after) == measured(before)
+
+
+def test_a_measurement_keeps_its_name(fast: ce.CentroidEncoder) -> None:
+    rng = np.random.default_rng(0)
+    features = pd.DataFrame({"k1": rng.normal(size=40), "kind": ["a", "b"] * 20})
+    adata = features_to_anndata(features, of_labels=False)
+    ce.tl.centroid_encoder(adata, "kind", model=fast, key_added="k", progress=False)
+    after = with_result(features, adata, "k", adata.obsm["k"], np.arange(40))
+    assert np.array_equal(after["k1"], features["k1"])
+    assert np.array_equal(after["k2"], adata.obsm["k"][:, 1])

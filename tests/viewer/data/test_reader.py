@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anndata as ad
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+from napari.errors import ReaderPluginError
+from napari.layers import Points
+from npe2 import PluginManager
+
+from centroid_encoder.viewer.data.reader import get_reader, points_layer, read
+
+if TYPE_CHECKING:
+    from napari import Viewer
+
+XY = np.array([[1.0, 20.0], [2.0, 40.0], [3.0, 10.0], [4.0, 30.0]])
+Z = np.array([7.0, 7.0, 8.0, 8.0])
+
+
+def table(**obsm: Any) -> ad.AnnData:
+    """Four cells."""
+    names = ["delta", "alpha", "gamma", "beta"]
+    adata = ad.AnnData(np.eye(4, dtype=np.float32), obs=pd.DataFrame(index=names))
+    for key, value in obsm.items():
+        if isinstance(value, pd.DataFrame):
+            value = value.set_axis(names)
+        adata.obsm[key] = value
+    return adata
+
+
+def data(adata: ad.AnnData) -> np.ndarray:
+    return np.asarray(points_layer(adata, "cells")[0])
+
+
+class TestWhatIsClaimed:
+    @pytest.mark.parametrize("path", ["a/cells.h5ad", "CELLS.H5AD", ["a.h5ad", "b.h5ad"]])
+    def test_h5ad(self, path: str | list[str]):
+        assert get_reader(path) is read
+
+    @pytest.mark.parametrize(
+        "path", ["cells.zarr", "cells.csv", "cells.h5", "h5ad", ["a.h5ad", "b.csv"]]
+    )
+    def test_nothing_else(self, path: str | list[str]):
+        assert get_reader(path) is None
+
+    def test_manifest_says_the_same(self):
+        manager = PluginManager()
+        manager.discover()
+
+        def ours(path: str) -> bool:
+            readers = manager.iter_compatible_readers([path])
+            return "centroid-encoder" in {reader.plugin_name for reader in readers}
+
+        assert ours("a/cells.h5ad")
+        assert not ours("a/cells.zarr")
+
+
+class TestWhereCellsLie:
+    def test_spatial_is_x_first_and_napari_y_first(self):
+        np.testing.assert_array_equal(data(table(spatial=XY)), XY[:, [1, 0]])
+
+    def test_three_dimensions(self):
+        xyz = np.column_stack([XY, Z])
+        np.testing.assert_array_equal(data(table(spatial=xyz)), xyz[:, [2, 1, 0]])
+
+    def test_whole_numbers(self):
+        points = data(table(spatial=XY.astype(np.int32)))
+        np.testing.assert_array_equal(points, XY[:, [1, 0]])
+        # Or a point that is moved by hand would jump from pixel to pixel.
+        assert points.dtype == float
+
+    @pytest.mark.parametrize("columns", [["x", "y"], ["y", "x"], ["Y", "X"], ["a", "b"]])
+    def test_data_frame(self, columns: list[str]):
+        frame = pd.DataFrame(XY, columns=columns)
+        y_first = columns[0].lower() == "y"
+        expected = XY if y_first else XY[:, [1, 0]]
+        np.testing.assert_array_equal(data(table(spatial=frame)), expected)
+
+    def test_data_frame_in_three_dimensions(self):
+        frame = pd.DataFrame({"z": Z, "y": XY[:, 1], "x": XY[:, 0]})
+        expected = np.column_stack([Z, XY[:, 1], XY[:, 0]])
+        np.testing.assert_array_equal(data(table(spatial=frame)), expected)
+
+    def test_first_embedding_in_the_plane_as_a_plot_shows_it(self):
+        adata = table(X_pca=np.ones((4, 3)), X_umap=XY, X_tsne=-XY)
+        # A plot's second axis points upwards.
+        expected = np.column_stack([-XY[:, 1], XY[:, 0]])
+        np.testing.assert_array_equal(data(adata), expected)
+
+    @pytest.mark.parametrize(
+        "spatial",
+        [
+            XY[:, :1],
+            np.hstack([XY, XY]),
+            np.full((4, 2), np.nan),
+            np.where(np.eye(4, 2) > 0, np.nan, [[1, 1], [1, 1], [np.nan, 1], [1, np.nan]]),
+            pd.DataFrame({"x": list("abcd"), "y": list("abcd")}),
+        ],
+        ids=["1-D", "4-D", "all missing", "none complete", "text"],
+    )
+    def test_falls_back_if_spatial_is_none(self, spatial: Any):
+        adata = table(spatial=spatial, X_umap=XY)
+        np.testing.assert_array_equal(data(adata)[:, 1], XY[:, 0])
+
+    def test_without_coordinates_says_what_to_do(self):
+        with pytest.raises(ValueError, match=r"cells has no coordinates.*4 cells.*widget instead"):
+            points_layer(table(X_pca=np.ones((4, 3))), "cells")
+
+
+class TestLayer:
+    def test_table_rides_along(self):
+        adata = table(spatial=XY)
+        _, options, kind = points_layer(adata, "cells")
+        assert kind == "points"
+        assert options["name"] == "cells"
+        assert options["metadata"] == {"adata": adata}
+        assert list(options["features"]["cell"]) == list(adata.obs_names)
+
+    @pytest.mark.parametrize("missing", [np.nan, np.inf])
+    def test_cells_without_coordinates_are_left_out_of_the_layer_alone(self, missing: float):
+        xy = XY.copy()
+        xy[1, 0] = missing
+        adata = table(spatial=xy)
+        points, options, _ = points_layer(adata, "cells")
+        np.testing.assert_array_equal(points, XY[[0, 2, 3]][:, [1, 0]])
+        assert list(options["features"]["cell"]) == ["delta", "gamma", "beta"]
+        assert options["metadata"]["adata"].n_obs == 4
+
+    def test_size_follows_the_scale(self):
+        rng = np.random.default_rng(0)
+        cells = ad.AnnData(np.zeros((5000, 1)), obsm={"spatial": rng.random((5000, 2))})
+        small = points_layer(cells, "cells")[1]["size"]
+        cells.obsm["spatial"] *= 1000
+        assert points_layer(cells, "cells")[1]["size"] == pytest.approx(1000 * small)
+        # Less than the room of a cell, or nothing could be told apart, but not much less.
+        assert 0.3 < small / np.sqrt(1 / 5000) < 1
+
+    @pytest.mark.parametrize("xy", [XY[[0, 0, 0, 0]], np.vstack([XY[:1], np.full((3, 2), np.nan)])])
+    def test_size_of_cells_in_one_place(self, xy: np.ndarray):
+        assert points_layer(table(spatial=xy), "cells")[1]["size"] == 1
+
+    def test_input_stays_as_it_was(self, unchanged: Callable[..., Any]):
+        adata = table(spatial=XY, X_umap=XY)
+        with unchanged(adata):
+            points = points_layer(adata, "cells")[0]
+            np.asarray(points)[:] = 0
+
+
+class TestFiles:
+    def test_read(self, tmp_path: Path):
+        path = tmp_path / "my.cells.h5ad"
+        table(spatial=XY).write_h5ad(path)
+        ((points, options, _),) = read(str(path))
+        np.testing.assert_array_equal(points, XY[:, [1, 0]])
+        assert options["name"] == "my.cells"
+        assert options["metadata"]["path"] == path
+        assert not options["metadata"]["adata"].isbacked
+
+    def test_several(self, tmp_path: Path):
+        paths = [str(tmp_path / f"{name}.h5ad") for name in "ab"]
+        for path in paths:
+            table(spatial=XY).write_h5ad(path)
+        assert [options["name"] for _, options, _ in read(paths)] == ["a", "b"]
+
+    @pytest.mark.parametrize("damage", ["truncated", "empty", "text", "other HDF5", "absent"])
+    def test_damaged(self, tmp_path: Path, damage: str):
+        path = tmp_path / "cells.h5ad"
+        table(spatial=XY).write_h5ad(path)
+        whole = path.read_bytes()
+        path.unlink()
+        if damage == "other HDF5":
+            with h5py.File(path, "w") as file:
+                file["something"] = XY
+        elif damage != "absent":
+            path.write_bytes(
+                {"truncated": whole[: len(whole) // 2], "empty": b"", "text": b"Hello"}[damage]
+            )
+        with pytest.raises(OSError, match=r"cells\.h5ad cannot be read") as error:
+            read(str(path))
+        assert "\n" not in str(error.value)
+
+    @pytest.mark.filterwarnings("ignore:Observation names are not unique")
+    def test_names_that_are_not_unique(self, tmp_path: Path):
+        path = tmp_path / "cells.h5ad"
+        adata = table(spatial=XY)
+        adata.obs_names = ["a", "b", "a", "a"]
+        adata.write_h5ad(path)
+        with pytest.warns(UserWarning, match="appended to 2 of them") as warned:
+            ((_, options, _),) = read(str(path))
+        assert len(warned) == 1
+        names = options["metadata"]["adata"].obs_names
+        assert list(names) == ["a", "b", "a-1", "a-2"]
+        assert list(options["features"]["cell"]) == list(names)
+
+
+class TestInNapari:
+    def test_opens(self, viewer: Viewer, tmp_path: Path):
+        xy = XY.copy()
+        xy[1] = np.nan
+        table(spatial=xy).write_h5ad(tmp_path / "cells.h5ad")
+        (layer,) = viewer.open(tmp_path / "cells.h5ad", plugin=None)
+        assert isinstance(layer, Points)
+        assert layer.name == "cells"
+        np.testing.assert_array_equal(layer.data, XY[[0, 2, 3]][:, [1, 0]])
+        assert list(layer.features["cell"]) == ["delta", "gamma", "beta"]
+        assert layer.metadata["adata"].n_obs == 4
+
+    def test_opens_several(self, viewer: Viewer, tmp_path: Path):
+        paths = [tmp_path / f"{name}.h5ad" for name in "ab"]
+        for path in paths:
+            table(spatial=XY).write_h5ad(path)
+        viewer.open(paths, plugin=None)
+        viewer.open(paths, plugin="centroid-encoder", stack=True)
+        assert [layer.name for layer in viewer.layers] == ["a", "b", "a [1]", "b [1]"]
+
+    def test_error_names_the_file_and_the_fault(self, viewer: Viewer, tmp_path: Path):
+        (tmp_path / "cells.h5ad").write_bytes(b"")
+        with pytest.raises(ReaderPluginError, match=r"cells\.h5ad cannot be read: it is damaged"):
+            viewer.open(tmp_path / "cells.h5ad", plugin=None)
+        assert not viewer.layers

@@ -1,0 +1,526 @@
+"""The map under the mouse: every event here goes through Qt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.path import Path
+from numpy.typing import NDArray
+from qtpy.QtCore import QEvent, QPoint, QPointF, Qt
+from qtpy.QtGui import QWheelEvent
+from qtpy.QtTest import QTest
+from qtpy.QtWidgets import QApplication, QToolTip
+
+from centroid_encoder.viewer.map.canvas import REACH, MapCanvas
+from centroid_encoder.viewer.map.figure import DRAFT, Panel, Scene, Style
+
+COLORS = ["#ff0000", "#00ff00", "#0000ff"]
+LIMITS = np.array([[0.0, 0.0], [10.0, 10.0]])
+N = 400
+LEFT, RIGHT = Qt.MouseButton.LeftButton, Qt.MouseButton.RightButton
+PLAIN = Qt.KeyboardModifier.NoModifier
+SHIFT, CTRL = Qt.KeyboardModifier.ShiftModifier, Qt.KeyboardModifier.ControlModifier
+
+Corners = list[tuple[float, float]]
+TRIANGLE: Corners = [(1, 1), (9, 2), (4, 9)]
+
+
+def make_scene(n: int = N) -> Scene:
+    """Cells of three classes in two panels; every tenth was left out, every seventh unlabeled."""
+    rng = np.random.default_rng(0)
+    points = rng.uniform(0.2, 9.8, (n, 2))
+    points[::10] = np.nan
+    codes = np.where(np.arange(n) % 7 == 0, -1, np.arange(n) % 3)
+    rows = np.arange(n)
+    unlabeled = codes == -1
+    panels = (
+        Panel("training", rows[(rows % 2 == 0) | unlabeled]),
+        Panel("held-out", rows[(rows % 2 == 1) | unlabeled]),
+    )
+    return Scene(points, codes, panels, (), LIMITS, 3)
+
+
+class Hand:
+    """A hand on the mouse over a map."""
+
+    def __init__(self, canvas: MapCanvas) -> None:
+        self.canvas = canvas
+        self.path: list[QPoint] = []
+        self.made: list[tuple[list[int], str]] = []
+        canvas.selection_made.connect(lambda rows, how: self.made.append((sorted(rows), how)))
+
+    def at(self, point: Iterable[float], panel: int = 0) -> QPoint:
+        where = self.canvas.map.axes[panel].transData.transform(tuple(point))
+        x, y = where / self.canvas.canvas.device_pixel_ratio
+        return QPoint(round(x), round(self.canvas.canvas.height() - y))
+
+    def click(self, point: Iterable[float], panel: int = 0, keys: Any = PLAIN) -> None:
+        QTest.mouseClick(self.canvas.canvas, LEFT, keys, self.at(point, panel))
+
+    def move(self, point: Iterable[float], panel: int = 0) -> None:
+        QTest.mouseMove(self.canvas.canvas, self.at(point, panel))
+
+    def drag(self, corners: Corners, panel: int = 0, keys: Any = PLAIN, button: Any = LEFT) -> None:
+        where = [self.at(corner, panel) for corner in corners]
+        self.path = where[:1]
+        for start, end in pairwise(where):
+            self.path += [start + (end - start) * 0.5, end]
+        QTest.mousePress(self.canvas.canvas, button, keys, where[0])
+        for place in self.path[1:]:
+            QTest.mouseMove(self.canvas.canvas, place)
+        QTest.mouseRelease(self.canvas.canvas, button, keys, where[-1])
+
+    def turn(self, point: Iterable[float], steps: int, panel: int = 0) -> None:
+        at = QPointF(self.at(point, panel))
+        event = QWheelEvent(
+            at,
+            QPointF(self.canvas.canvas.mapToGlobal(at.toPoint())),
+            QPoint(),
+            QPoint(0, 120 * steps),
+            Qt.MouseButton.NoButton,
+            PLAIN,
+            Qt.ScrollPhase.NoScrollPhase,
+            False,
+        )
+        QApplication.sendEvent(self.canvas.canvas, event)
+
+
+@pytest.fixture
+def canvas(qtbot: Any) -> MapCanvas:
+    canvas = MapCanvas()
+    qtbot.addWidget(canvas)
+    canvas.resize(760, 460)
+    with qtbot.waitExposed(canvas):
+        canvas.show()
+    canvas.show_scene(make_scene(), COLORS)
+    return canvas
+
+
+@pytest.fixture
+def hand(canvas: MapCanvas) -> Hand:
+    return Hand(canvas)
+
+
+def view(canvas: MapCanvas) -> list[float]:
+    ax = canvas.map.axes[0]
+    return [*ax.get_xlim(), *ax.get_ylim()]
+
+
+def on_screen(canvas: MapCanvas, panel: int, shown: Any = (True, True, True)) -> NDArray[np.intp]:
+    """Rows that can be seen in a panel."""
+    scene = canvas.map.scene
+    assert scene is not None
+    rows = scene.panels[panel].rows
+    rows = rows[~np.isnan(scene.points[rows, 0])]
+    return rows[np.append(shown, True)[scene.codes[rows]]]
+
+
+def pixels_of(canvas: MapCanvas, panel: int, rows: NDArray[np.intp]) -> NDArray[np.floating]:
+    scene = canvas.map.scene
+    assert scene is not None
+    where: NDArray[np.floating] = canvas.map.axes[panel].transData.transform(scene.points[rows])
+    return where / canvas.canvas.device_pixel_ratio
+
+
+def inside(canvas: MapCanvas, path: list[QPoint], panel: int, **kwargs: Any) -> list[int]:
+    """Rows inside an outline, reckoned in pixels, where the mouse was."""
+    rows = on_screen(canvas, panel, **kwargs)
+    outline = Path([(place.x(), canvas.canvas.height() - place.y()) for place in path])
+    found: list[int] = rows[outline.contains_points(pixels_of(canvas, panel, rows))].tolist()
+    return found
+
+
+def rings(canvas: MapCanvas, which: int = 0) -> set[tuple[float, float]]:
+    lines = [[line for line in ax.lines if line.get_animated()] for ax in canvas.map.axes]
+    return {tuple(point) for pair in lines for point in pair[which].get_xydata()}
+
+
+# -- select --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("panel", [0, 1])
+def test_the_lasso_selects_exactly_what_is_inside(
+    canvas: MapCanvas, hand: Hand, panel: int
+) -> None:
+    star = [
+        (5, 9.5),
+        (6, 6),
+        (9.5, 6),
+        (7, 4),
+        (8, 0.5),
+        (5, 3),
+        (2, 0.5),
+        (3, 4),
+        (0.5, 6),
+        (4, 6),
+    ]
+    for corners in (TRIANGLE, star):
+        hand.drag(corners, panel)
+        rows, how = hand.made.pop()
+        assert rows == inside(canvas, hand.path, panel)
+        assert how == "replace"
+        assert 20 < len(rows) < 150
+
+
+def test_the_rectangle_selects_exactly_what_is_inside(canvas: MapCanvas, hand: Hand) -> None:
+    canvas.set_tool("rectangle")
+    for start, end in (((2, 3), (8, 7)), ((8, 7), (2, 3)), ((2, 7), (8, 3))):
+        hand.drag([start, (5, 5), end])
+        assert hand.made.pop() == (
+            inside(canvas, [hand.at(c) for c in ((2, 3), (8, 3), (8, 7), (2, 7))], 0),
+            "replace",
+        )
+
+
+@pytest.mark.parametrize("tool", ["lasso", "rectangle"])
+def test_shift_adds_and_ctrl_removes(canvas: MapCanvas, hand: Hand, tool: Any) -> None:
+    canvas.set_tool(tool)
+    for keys, how in ((SHIFT, "add"), (CTRL, "remove"), (PLAIN, "replace")):
+        hand.drag([(1, 1), (1, 9), (9, 9)], keys=keys)
+        assert hand.made.pop()[1] == how
+
+
+def test_an_outline_may_leave_the_panel(canvas: MapCanvas, hand: Hand) -> None:
+    corners = [(5, 5), (5, 12), (30, 5)]  # far into the other panel
+    hand.drag(corners)
+    assert hand.made == [(inside(canvas, hand.path, 0), "replace")]
+    hand.made.clear()
+    hand.drag([(-8, 5), (5, 5), (5, 9)])  # begun beside the panels
+    assert not hand.made
+
+
+def test_cells_of_classes_switched_off_are_out_of_reach(canvas: MapCanvas, hand: Hand) -> None:
+    shown = np.array([True, False, True])
+    canvas.set_shown(shown)
+    hand.drag(TRIANGLE)
+    rows, _ = hand.made.pop()
+    assert rows == inside(canvas, hand.path, 0, shown=shown)
+    scene = canvas.map.scene
+    assert scene is not None
+    assert set(scene.codes[rows]) == {-1, 0, 2}
+    hidden = next(row for row in on_screen(canvas, 0) if scene.codes[row] == 1)
+    ax = canvas.map.axes[0]
+    at = ax.transData.transform(scene.points[hidden])
+    assert canvas.nearest(ax, *at) != hidden
+    canvas.set_shown(np.ones(3, dtype=bool))
+    assert canvas.nearest(ax, *at) == hidden
+
+
+def reference(canvas: MapCanvas, panel: int, at: QPoint) -> int | None:
+    """Nearest row within reach, by brute force, in pixels."""
+    rows = on_screen(canvas, panel)
+    x, y = at.x(), canvas.canvas.height() - at.y()
+    distances = np.linalg.norm(pixels_of(canvas, panel, rows) - (x, y), axis=1)
+    return int(rows[distances.argmin()]) if distances.min() < REACH else None
+
+
+@pytest.mark.parametrize("keys", [PLAIN, SHIFT])
+def test_a_click_picks_the_nearest_cell_within_reach(
+    canvas: MapCanvas, hand: Hand, keys: Any
+) -> None:
+    rng = np.random.default_rng(1)
+    found = []
+    for point in rng.uniform(0.5, 9.5, (40, 2)):
+        for panel in (0, 1):
+            hand.click(point, panel, keys)
+            row = reference(canvas, panel, hand.at(point, panel))
+            found.append(row)
+            assert hand.made.pop() == ([] if row is None else [row], "add" if keys else "replace")
+    assert None in found
+    assert len(set(found)) > 10
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_the_cell_under_the_mouse_is_ringed_and_described(
+    canvas: MapCanvas, hand: Hand, qtbot: Any, moved: bool
+) -> None:
+    canvas.describe = "cell number {}".format
+    if moved:
+        hand.turn((4, 4), 3)
+        hand.drag([(5, 5), (4, 6)], button=RIGHT)
+    (x0, x1, y0, y1), scene = view(canvas), canvas.map.scene
+    assert scene is not None
+    assert bool(x1 - x0 < 6) is moved
+
+    def described(point: Any, panel: int, row: int | None) -> bool:
+        hand.move(point, panel)
+        if row is None:
+            return rings(canvas, 1) == set()
+        ringed = rings(canvas, 1) == {tuple(scene.points[row])}
+        return ringed and QToolTip.text() == f"cell number {row}"
+
+    seen = set()
+    # Not on the edge, where a pixel is in or out.
+    shares = np.random.default_rng(1).uniform(0.02, 0.98, (40, 2))
+    for point in (x0, y0) + shares * (x1 - x0, y1 - y0):
+        for panel in (0, 1):
+            row = reference(canvas, panel, hand.at(point, panel))
+            # More than once: the real mouse, which has not moved, may be heard in between.
+            qtbot.waitUntil(partial(described, point, panel, row), timeout=2000)
+            seen.add(row)
+    assert len(seen) > 3
+    QApplication.sendEvent(canvas.canvas, QEvent(QEvent.Type.Leave))
+    qtbot.waitUntil(lambda: rings(canvas, 1) == set())
+
+
+def test_cells_that_were_left_out_are_never_found(canvas: MapCanvas, hand: Hand) -> None:
+    canvas.set_tool("rectangle")
+    hand.drag([(0.01, 0.01), (9.99, 9.99)])
+    rows, _ = hand.made.pop()
+    assert rows == sorted(on_screen(canvas, 0))
+    assert not set(rows) & set(range(0, N, 10))
+    canvas.select(np.ones(N, dtype=bool))
+    assert not np.isnan(list(rings(canvas))).any()
+
+
+def test_a_selection_survives_a_redraw(canvas: MapCanvas) -> None:
+    scene = canvas.map.scene
+    assert scene is not None
+    canvas.select(np.arange(N) == 3)
+    assert rings(canvas) == {tuple(scene.points[3])}
+    canvas.show_scene(make_scene(), COLORS)
+    assert rings(canvas) == {tuple(scene.points[3])}
+    canvas.show_scene(make_scene(N - 1), COLORS)
+    assert rings(canvas) == set()
+
+
+# -- look around ---------------------------------------------------------------------------------
+
+
+def test_the_wheel_zooms_about_the_mouse(canvas: MapCanvas, hand: Hand) -> None:
+    at = hand.at((3, 7))
+    hand.turn((3, 7), 2)
+    x0, x1, y0, y1 = view(canvas)
+    np.testing.assert_allclose([x1 - x0, y1 - y0], 10 / 1.25**2)
+    now = hand.at((3, 7))
+    assert max(abs(now.x() - at.x()), abs(now.y() - at.y())) <= 2
+    hand.turn((3, 7), -2)
+    np.testing.assert_allclose(view(canvas), [0, 10, 0, 10], atol=0.1)
+    hand.turn((15, -5), 2, panel=1)  # beside the panels
+    np.testing.assert_allclose(view(canvas), [0, 10, 0, 10], atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("tool", "button"),
+    [("lasso", RIGHT), ("rectangle", RIGHT), ("pan", RIGHT), ("zoom", RIGHT), ("pan", LEFT)],
+)
+def test_dragging_moves_the_map(canvas: MapCanvas, hand: Hand, tool: Any, button: Any) -> None:
+    canvas.set_tool(tool)
+    hand.drag([(2, 2), (3, 5)], button=button)
+    np.testing.assert_allclose(view(canvas), [-1, 9, -3, 7], atol=0.1)
+    assert canvas.map.axes[1].get_xlim() == canvas.map.axes[0].get_xlim()
+    assert not hand.made
+    canvas.home()
+    assert view(canvas) == [0, 10, 0, 10]
+
+
+def test_dragging_zooms_into_a_rectangle(canvas: MapCanvas, hand: Hand) -> None:
+    canvas.set_tool("zoom")
+    hand.drag([(2, 3), (4, 5), (6, 7)])
+    np.testing.assert_allclose(view(canvas), [2, 6, 3, 7], atol=0.1)
+    assert not hand.made
+    canvas._buttons["home"].click()
+    assert view(canvas) == [0, 10, 0, 10]
+
+
+def test_one_tool_at_a_time(canvas: MapCanvas, hand: Hand) -> None:
+    for tool in ("pan", "lasso", "zoom", "rectangle", "zoom", "pan", "lasso"):
+        canvas._buttons[tool].click()
+        checked = [name for name, button in canvas._buttons.items() if button.isChecked()]
+        assert checked == [tool]
+        before = view(canvas)
+        hand.drag([(2, 2), (5, 5), (8, 3)])
+        selects = tool in ("lasso", "rectangle")
+        assert bool(hand.made) is selects
+        assert (view(canvas) == before) is selects
+        hand.made.clear()
+        canvas.home()
+
+
+def test_all_points_are_drawn_again_when_the_map_rests(
+    canvas: MapCanvas, hand: Hand, qtbot: Any
+) -> None:
+    n = 2 * DRAFT + 100
+    rows = np.arange(n)
+    points = np.random.default_rng(0).uniform(0, 10, (n, 2))
+    canvas.show_scene(
+        Scene(points, rows % 3, (Panel("all", rows),), (), LIMITS, 3),
+        COLORS,
+    )
+
+    def drawn() -> int:
+        lines = canvas.map.axes[0].lines
+        return sum(len(line.get_xdata()) for line in lines if not line.get_animated())
+
+    assert drawn() == n
+    for act in (
+        lambda: hand.turn((5, 5), 1),
+        lambda: hand.drag([(2, 2), (3, 3)], button=RIGHT),
+        lambda: canvas.set_tool("pan") or hand.drag([(2, 2), (3, 3)]),
+    ):
+        act()
+        assert drawn() < n
+        qtbot.waitUntil(lambda: drawn() == n)
+    # While frames follow each other, rest does not bring them back.
+    canvas.set_detailed(False)
+    hand.turn((5, 5), 1)
+    qtbot.wait(200)
+    assert drawn() < n
+    canvas.set_detailed(True)
+    assert drawn() == n
+
+
+# -- how it looks --------------------------------------------------------------------------------
+
+
+def shot(canvas: MapCanvas, qtbot: Any) -> NDArray[np.uint8]:
+    """What is on the screen."""
+    qtbot.wait(20)
+    image = canvas.canvas.grab().toImage()
+    array = np.frombuffer(image.constBits(), dtype=np.uint8).reshape(image.height(), -1, 4)
+    return array[..., 2::-1].copy()
+
+
+def test_what_changes_is_seen_at_once(canvas: MapCanvas, hand: Hand, qtbot: Any) -> None:
+    frames = [shot(canvas, qtbot)]
+
+    def changed() -> bool:
+        frames.append(shot(canvas, qtbot))
+        return not np.array_equal(frames[-1], frames[-2])
+
+    assert not changed()
+    canvas.select(np.arange(N) % 5 == 1)
+    assert changed()
+    canvas.select(None)
+    assert changed()
+    assert np.array_equal(frames[-1], frames[0])
+    scene = canvas.map.scene
+    assert scene is not None
+    hand.move(scene.points[2])
+    assert changed()
+    canvas.set_shown(np.array([False, True, True]))
+    assert changed()
+    canvas.set_colors(["#123456"] * 3)
+    assert changed()
+    canvas.home()
+    assert not changed()
+    canvas.clear()
+    assert changed()
+    assert len(np.unique(frames[-1].reshape(-1, 3), axis=0)) == 1
+
+
+def test_a_selection_does_not_redraw_the_points(canvas: MapCanvas, qtbot: Any) -> None:
+    qtbot.wait(50)
+    draws: list[object] = []
+    canvas.canvas.mpl_connect("draw_event", draws.append)
+    canvas.select(np.arange(N) == 1)
+    QTest.mouseMove(canvas.canvas, QPoint(200, 200))
+    qtbot.wait(50)
+    assert not draws
+    canvas.home()
+    qtbot.waitUntil(lambda: bool(draws))
+
+
+def test_an_outline_is_drawn_while_it_is_dragged(canvas: MapCanvas, hand: Hand, qtbot: Any) -> None:
+    before = shot(canvas, qtbot)
+    for tool in ("lasso", "rectangle", "zoom"):
+        canvas.set_tool(tool)
+        corners = [hand.at(corner) for corner in TRIANGLE]
+        QTest.mousePress(canvas.canvas, LEFT, PLAIN, corners[0])
+        for corner in corners[1:]:
+            QTest.mouseMove(canvas.canvas, corner)
+        assert not np.array_equal(shot(canvas, qtbot), before), tool
+        if tool == "zoom":
+            QTest.mouseRelease(canvas.canvas, LEFT, PLAIN, corners[0])  # nothing to zoom into
+        else:
+            QTest.mouseRelease(canvas.canvas, LEFT, PLAIN, corners[-1])
+        QApplication.sendEvent(canvas.canvas, QEvent(QEvent.Type.Leave))
+        assert np.array_equal(shot(canvas, qtbot), before), tool
+
+
+def test_a_theme_colors_the_map_and_the_tools(canvas: MapCanvas, qtbot: Any) -> None:
+    dark, light = Style(), Style("#fafafa", "#ffffff", "#101010", "#999999")
+    icons = []
+    for style, icon, corner in ((dark, "#ffffff", (38, 41, 48)), (light, "#000000", (250,) * 3)):
+        canvas.set_style(style, icon)
+        assert tuple(shot(canvas, qtbot)[-1, 0].tolist()) == corner
+        images = [button.icon().pixmap(18, 18).toImage() for button in canvas._buttons.values()]
+        assert not any(button.icon().isNull() for button in canvas._buttons.values())
+        icons.append(images)
+    assert all(one != other for one, other in zip(*icons, strict=True))
+
+
+def test_every_tool_says_what_it_does(canvas: MapCanvas) -> None:
+    for name, button in canvas._buttons.items():
+        assert len(button.toolTip()) > 10
+        assert button.accessibleName() == name
+
+
+@pytest.mark.parametrize("size", [(160, 160), (161, 700), (900, 190), (2, 2)])
+def test_small_and_narrow(canvas: MapCanvas, qtbot: Any, size: tuple[int, int]) -> None:
+    canvas.resize(*size)
+    shot(canvas, qtbot)
+    (left, bottom, right, top), _ = (ax.get_position().extents for ax in canvas.map.axes)
+    assert left < right
+    assert bottom < top
+
+
+def test_panels_are_arranged_by_the_shape_of_the_widget(canvas: MapCanvas, qtbot: Any) -> None:
+    def beside() -> bool:
+        qtbot.wait(20)
+        first, second = (ax.get_position() for ax in canvas.map.axes)
+        return bool(first.y0 == pytest.approx(second.y0) and first.x1 <= second.x0)
+
+    assert beside()
+    canvas.resize(340, 720)
+    assert not beside()
+    canvas.resize(760, 460)
+    assert beside()
+
+
+def test_an_empty_map_takes_every_event(qtbot: Any) -> None:
+    canvas = MapCanvas()
+    qtbot.addWidget(canvas)
+    canvas.resize(400, 300)
+    with qtbot.waitExposed(canvas):
+        canvas.show()
+    for again in (False, True):
+        made: list[Any] = []
+        canvas.selection_made.connect(lambda *args, made=made: made.append(args))
+        for button in (LEFT, RIGHT):
+            QTest.mousePress(canvas.canvas, button, PLAIN, QPoint(100, 100))
+            QTest.mouseMove(canvas.canvas, QPoint(150, 150))
+            QTest.mouseRelease(canvas.canvas, button, PLAIN, QPoint(150, 120))
+        canvas.home()
+        canvas.select(None)
+        canvas.set_shown(np.empty(0, dtype=bool))
+        canvas.set_detailed(False)
+        canvas.set_detailed(True)
+        QApplication.sendEvent(canvas.canvas, QEvent(QEvent.Type.Leave))
+        assert not made
+        if not again:
+            canvas.show_scene(make_scene(), COLORS)
+            canvas.clear()
+
+
+def test_a_map_that_is_cleared_or_replaced_in_the_middle_of_a_drag(
+    canvas: MapCanvas, hand: Hand, qtbot: Any
+) -> None:
+    scene = make_scene()
+    one = Scene(scene.points, scene.codes, scene.panels[:1], (), LIMITS, 3)
+    for button in (LEFT, RIGHT):
+        for happens in (canvas.clear, lambda: canvas.show_scene(one, COLORS)):
+            canvas.show_scene(make_scene(), COLORS)
+            start, end = hand.at((2, 2), 1), hand.at((7, 8), 1)
+            QTest.mousePress(canvas.canvas, button, PLAIN, start)
+            QTest.mouseMove(canvas.canvas, start + (end - start) * 0.5)
+            happens()
+            QTest.mouseMove(canvas.canvas, end)
+            QTest.mouseRelease(canvas.canvas, button, PLAIN, end)
+            assert canvas.canvas.trace == []
+    assert not hand.made

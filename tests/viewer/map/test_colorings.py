@@ -1,0 +1,239 @@
+"""What the colours of a layer stand for: codes and colours of every cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex, to_rgb
+from scipy.spatial import distance
+
+import centroid_encoder as ce
+from centroid_encoder.tl._stored import read_result
+from centroid_encoder.viewer.map import colorings
+from centroid_encoder.viewer.map.colorings import GREY, RIGHT, WRONG, Coloring, coloring
+
+MakeCells = Callable[..., ad.AnnData]
+
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "category": lambda codes: pd.Categorical.from_codes(codes, ["T", "unused", "B", "NK"]),
+    "str": lambda codes: np.array(["T", "unused", "B", "NK"], dtype=object)[codes],
+    "int": lambda codes: np.array([30, 5, 200, -7])[codes],
+    "bool": lambda codes: codes == 2,
+    "int with gaps": lambda codes: np.where(codes == 3, np.nan, codes),
+    "bool categories": lambda codes: pd.Categorical(codes == 2),
+}
+
+
+def labeled(make_cells: MakeCells, kind: str) -> ad.AnnData:
+    """Cells of the classes 0, 2 and 3, labelled in this way; 1 has no cells."""
+    adata = make_cells(3, 120, distance=1.0)
+    codes = np.array([0, 2, 3])[adata.obs["cell_type"].cat.codes]
+    adata.obs["kind"] = KINDS[kind](codes)
+    return adata
+
+
+def trained(adata: ad.AnnData, **options: Any) -> ad.AnnData:
+    model = ce.CentroidEncoder(hidden=(8,), max_epochs=4, batch_size=32, learning_rate=0.01)
+    ce.tl.centroid_encoder(adata, "kind", model=model, progress=False, **options)
+    return adata
+
+
+def color_of(mode: str, adata: ad.AnnData, regions: Any = "voronoi") -> list[str | None]:
+    """Colour of every cell; None for cells that are not to be seen."""
+    result = read_result(adata, "ce") if "ce" in adata.uns else None
+    made = coloring(mode, adata, "kind", result, regions)
+    assert made.name == mode
+    assert len(made.codes) == adata.n_obs
+    assert made.codes.dtype.kind == "i"
+    assert made.codes.min() >= -1
+    assert made.codes.max() < len(made.colors)
+    return [None if code < 0 else to_hex(made.colors[code]) for code in made.codes]
+
+
+def scanpy_colors(adata: ad.AnnData) -> dict[Any, str]:
+    """What scanpy gives each category: the stored ones, in category order."""
+    column = adata.obs["kind"]
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        column = column.astype("category")
+    colors = adata.uns["kind_colors"]
+    return {name: to_hex(colors[i]) for i, name in enumerate(column.cat.categories)}
+
+
+# -- labels --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_have_the_colors_that_scanpy_stored(make_cells: MakeCells, kind: str) -> None:
+    adata = labeled(make_cells, kind)
+    adata.uns["kind_colors"] = ["#ff0000", "green", "#0000FF", "#ffff00"]
+    expected = scanpy_colors(adata)
+    found = color_of(colorings.LABEL, adata)
+    for label, color in zip(adata.obs["kind"], found, strict=True):
+        assert color == (None if pd.isna(label) else expected[label])
+    assert len(set(found)) == adata.obs["kind"].nunique(dropna=False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_without_stored_colors_differ(make_cells: MakeCells, kind: str) -> None:
+    adata = labeled(make_cells, kind)
+    adata.uns["kind_colors"] = ["#ff0000"]  # too few
+    found = pd.Series(color_of(colorings.LABEL, adata)).groupby(adata.obs["kind"].to_numpy())
+    assert (found.nunique() == 1).sum() == adata.obs["kind"].nunique()
+    assert found.first().nunique() == adata.obs["kind"].nunique()
+    assert adata.uns["kind_colors"] == ["#ff0000"]
+
+
+def test_cells_without_a_label_are_not_seen(make_cells: MakeCells) -> None:
+    adata = labeled(make_cells, "category")
+    adata.obs.loc["cell3", "kind"] = np.nan
+    found = color_of(colorings.LABEL, adata)
+    assert [i for i, color in enumerate(found) if color is None] == [3]
+
+
+# -- results -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "int with gaps"])
+def test_predicted_classes_have_the_colors_of_the_labels(make_cells: MakeCells, kind: str) -> None:
+    adata = trained(labeled(make_cells, kind))
+    adata.uns["kind_colors"] = ["#ff0000", "#00ff00", "#0000ff", "#ffff00"]
+    expected = scanpy_colors(adata)
+    predicted = adata.obs["ce_label"]
+    assert color_of(colorings.PREDICTED, adata) == [expected[name] for name in predicted]
+    assert (predicted.astype(str) != adata.obs["kind"].astype(str)).any()
+
+
+@pytest.mark.parametrize("regions", ["voronoi", "decoder"])
+def test_misplaced_cells_are_those_that_the_tool_lists(make_cells: MakeCells, regions: Any) -> None:
+    adata = labeled(make_cells, "category")
+    adata.obs.loc[["cell1", "cell2"], "kind"] = np.nan
+    adata = trained(adata)
+    listed = set(ce.tl.misplaced(adata, regions=regions).index)
+    assert 3 < len(listed) < adata.n_obs - 3
+    expected = [WRONG if name in listed else GREY for name in adata.obs_names]
+    assert color_of(colorings.MISPLACED, adata, regions) == expected
+    if regions == "voronoi":
+        centers = adata.uns["ce"]["centers"]
+        nearest = distance.cdist(adata.obsm["X_ce"], centers).argmin(axis=1)
+        own = pd.Index(adata.uns["ce"]["classes"]).get_indexer(adata.obs["kind"].astype(object))
+        wrong = (own >= 0) & (own != nearest)
+        assert expected == [WRONG if w else GREY for w in wrong]
+
+
+def test_held_out_cells_are_right_or_wrong(make_cells: MakeCells) -> None:
+    adata = labeled(make_cells, "str")
+    adata.obs.loc[["cell1", "cell2"], "kind"] = None
+    adata = trained(adata, test_size=0.4)
+    found = color_of(colorings.HELD_OUT, adata)
+    for color, (_, row) in zip(found, adata.obs.iterrows(), strict=True):
+        wanted = GREY
+        if row["ce_split"] == "test":
+            wanted = RIGHT if row["ce_label"] == row["kind"] else WRONG
+        assert color == wanted
+    assert set(found) == {GREY, RIGHT, WRONG}
+
+
+def test_neighbours_in_the_map_look_alike(make_cells: MakeCells) -> None:
+    adata = trained(labeled(make_cells, "category"))
+    colors = np.array([to_rgb(color or "w") for color in color_of(colorings.POSITION, adata)])
+    apart = distance.pdist(pd.DataFrame(adata.obsm["X_ce"]).rank())
+    unlike = distance.pdist(colors)
+    near, far = apart < np.quantile(apart, 0.02), apart > np.quantile(apart, 0.9)
+    assert unlike[near].max() < np.quantile(unlike[far], 0.05)
+
+
+def test_those_that_the_map_is_unsure_of_shine(make_cells: MakeCells) -> None:
+    adata = trained(labeled(make_cells, "category"))
+    shades = [sum(to_rgb(color or "k")) for color in color_of(colorings.CONFIDENCE, adata)]
+    confidence = adata.obs["ce_confidence"]
+    assert shades[int(confidence.argmin())] > shades[int(confidence.argmax())]
+    assert np.corrcoef(shades, confidence)[0, 1] < -0.8
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "int with gaps"])
+def test_out_of_fold_cells_are_right_or_wrong(make_cells: MakeCells, kind: str) -> None:
+    adata = labeled(make_cells, kind)
+    adata.obs["kind"] = adata.obs["kind"].astype("category")
+    adata.obs.loc[["cell1", "cell2"], "kind"] = np.nan
+    adata.X[5] = np.nan
+    model = ce.CentroidEncoder(hidden=(8,), max_epochs=4, batch_size=32)
+    ce.tl.cross_validate(
+        adata, "kind", n_folds=2, model=model, missing="drop", key_added="k", progress=False
+    )
+    made = coloring(colorings.OUT_OF_FOLD, adata, "kind", None, "voronoi", "k")
+    for i, (_, row) in enumerate(adata.obs.iterrows()):
+        if i == 5:
+            assert made.codes[i] == -1
+            continue
+        wanted = RIGHT if row["kind"] == row["k_cv_label"] else WRONG
+        assert made.colors[made.codes[i]] == (GREY if i in (1, 2) else wanted)
+    assert {GREY, RIGHT, WRONG} == {made.colors[code] for code in made.codes if code >= 0}
+
+
+def test_what_has_been_computed_is_offered(make_cells: MakeCells) -> None:
+    adata = labeled(make_cells, "category")
+    assert colorings.modes(adata, "ce", None) == [colorings.LABEL]
+    adata = trained(adata)
+    result = read_result(adata, "ce")
+    assert colorings.modes(adata, "ce", result)[:5] == [colorings.LABEL, *colorings.NEED_RESULT]
+    model = ce.CentroidEncoder(hidden=(8,), max_epochs=1)
+    ce.tl.cross_validate(adata, "kind", n_folds=2, model=model, progress=False)
+    assert colorings.OUT_OF_FOLD in colorings.modes(adata, "ce", result)
+    assert colorings.modes(adata, "other", None) == [colorings.LABEL]
+
+
+@pytest.mark.parametrize("mode", colorings.NEED_RESULT)
+def test_cells_that_were_left_out_are_not_seen(make_cells: MakeCells, mode: str) -> None:
+    adata = labeled(make_cells, "category")
+    adata.X[[4, 9]] = np.nan
+    adata = trained(adata, missing="drop")
+    found = color_of(mode, adata)
+    assert [i for i, color in enumerate(found) if color is None] == [4, 9]
+    # Their labels are known nevertheless.
+    assert None not in color_of(colorings.LABEL, adata)
+
+
+@pytest.mark.parametrize("kind", ["category", "str", "int", "bool"])
+@pytest.mark.parametrize("mode", [colorings.LABEL, *colorings.NEED_RESULT])
+def test_a_selection_of_cells_keeps_its_colors(make_cells: MakeCells, mode: str, kind: str) -> None:
+    adata = trained(labeled(make_cells, kind))
+    # anndata drops the categories, and the colours with them, of classes that are gone.
+    keep = (adata.obs["kind"].astype(str) == str(adata.obs["kind"].iloc[0])).to_numpy()
+    found = color_of(mode, adata[keep].copy())
+    assert len(found) == keep.sum()
+    assert None not in found
+    if mode in (colorings.MISPLACED, colorings.HELD_OUT):
+        everything = color_of(mode, adata)
+        assert found == [color for color, kept in zip(everything, keep, strict=True) if kept]
+
+
+# -- what it says --------------------------------------------------------------------------------
+
+
+def test_what_the_colors_mean(make_cells: MakeCells) -> None:
+    adata = trained(labeled(make_cells, "category"))
+    result = read_result(adata, "ce")
+    for mode in colorings.NEED_RESULT:
+        made = coloring(mode, adata, "kind", result, "voronoi")
+        assert made.meaning
+        # Every colour that is explained is used, and the other way round.
+        explained = re.findall(r"color:(#\w+)", made.meaning)
+        if explained:
+            assert sorted(explained) == sorted(made.colors)
+    assert coloring(colorings.LABEL, adata, "kind", None, "voronoi").meaning == ""
+
+
+def test_colorings_that_look_alike() -> None:
+    one = Coloring("label", np.array([0, 1, -1]), ["#ff0000", "#00ff00"], "")
+    assert one.looks_like(Coloring("label", np.array([0, 1, -1]), ["#ff0000", "#00ff00"], "x"))
+    assert not one.looks_like(None)
+    assert not one.looks_like(Coloring("other", one.codes, one.colors, ""))
+    assert not one.looks_like(Coloring("label", one.codes, ["#ff0000", "#0000ff"], ""))
+    assert not one.looks_like(Coloring("label", np.array([0, 1, 1]), one.colors, ""))
+    assert not one.looks_like(Coloring("label", np.array([0, 1]), one.colors, ""))

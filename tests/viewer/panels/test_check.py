@@ -1,0 +1,529 @@
+"""Check labels: a cross-validation from the widget, from its button to the file."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+from anndata.tests.helpers import assert_equal
+from qtpy.QtWidgets import QLabel
+
+import centroid_encoder as ce
+from centroid_encoder.viewer.panels.check import doubts, verdict
+from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.panels.suspects import OUT_OF_FOLD, REGIONS
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from pytestqt.qtbot import QtBot
+
+    from centroid_encoder.viewer import CentroidEncoderWidget
+
+    Open = Callable[[], CentroidEncoderWidget]
+    Do = Callable[[CentroidEncoderWidget], None]
+    MakeCells = Callable[..., AnnData]
+
+MODEL = ce.CentroidEncoder(max_epochs=3)
+
+
+@pytest.fixture
+def cells(make_cells: MakeCells) -> AnnData:
+    """Cells of classes that lie apart, of which some bear a wrong label."""
+    adata = make_cells(distance=1.5)
+    codes = adata.obs["cell_type"].cat.codes.to_numpy(copy=True)
+    codes[::12] = (codes[::12] + 1) % 3
+    adata.obs["cell_type"] = pd.Categorical.from_codes(codes, adata.obs["cell_type"].cat.categories)
+    return adata
+
+
+@pytest.fixture
+def widget(
+    viewer: Viewer, cells: AnnData, image_of: Callable[..., Any], open_widget: Open
+) -> CentroidEncoderWidget:
+    """The widget with a table and its layer, for checks of two folds."""
+    viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
+    widget = open_widget()
+    widget.form.n_folds.value = 2
+    return widget
+
+
+@pytest.fixture
+def begin(qtbot: QtBot) -> Do:
+    """Begin a check that takes forever, and wait for its first report."""
+
+    def run(widget: CentroidEncoderWidget) -> None:
+        widget.form.max_epochs.value = 100_000
+        widget.trainer.check_button.click()
+        assert widget.training is not None, widget.message.text()
+        reports: list[Any] = []
+        widget.training.reported.connect(reports.append)
+        qtbot.waitUntil(lambda: bool(reports), timeout=60_000)
+
+    return run
+
+
+def texts(widget: CentroidEncoderWidget) -> list[str]:
+    return [label.text().replace("\u00a0", " ") for label in visible(widget)]
+
+
+def visible(widget: CentroidEncoderWidget) -> list[QLabel]:
+    return [label for label in widget.findChildren(QLabel) if label.isVisible()]
+
+
+def expected(adata: AnnData, **arguments: Any) -> AnnData:
+    done = ce.tl.cross_validate(
+        adata, "cell_type", model=MODEL, progress=False, copy=True, **arguments
+    )
+    assert done is not None
+    return done
+
+
+# -- what it does --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("values", "arguments"),
+    [
+        ({"n_folds": 2}, {"n_folds": 2}),
+        (
+            {"group_key": "donor", "n_permutations": 1, "random_state": 3, "key_added": "mine"},
+            {"group_key": "donor", "n_permutations": 1, "random_state": 3, "key_added": "mine"},
+        ),
+        ({"n_folds": 3, "missing": "leave these cells out", "test_size": 0.4},
+         {"n_folds": 3, "missing": "drop"}),
+    ],
+    ids=["folds", "groups", "missing"],
+)  # fmt: skip
+def test_results_are_those_of_the_function(
+    widget: CentroidEncoderWidget,
+    check: Do,
+    cells: AnnData,
+    values: dict[str, Any],
+    arguments: dict[str, Any],
+):
+    cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) // 40, list("abc"))
+    if "missing" in values:
+        cells.X[3, 2] = np.nan
+    widget.show_table(cells)
+    widget.form.n_folds.value = 5
+    for name, value in values.items():
+        getattr(widget.form, name).value = value
+    wanted = expected(cells, **arguments)
+    check(widget)
+    for adata in (cells, wanted):
+        np.nan_to_num(adata.X, copy=False)
+        for column in adata.obs.columns[adata.obs.dtypes == np.float32]:
+            adata.obs[column] = adata.obs[column].fillna(-1)
+    assert_equal(cells, wanted, exact=True)
+
+
+def test_what_it_found_is_said_and_its_suspects_are_listed(
+    widget: CentroidEncoderWidget, viewer: Viewer, train: Do, check: Do, cells: AnnData
+):
+    widget.form.max_epochs.value = 40
+    train(widget)
+    assert widget.verdict.isHidden()
+    assert not widget.misplaced.source_buttons[OUT_OF_FOLD].isEnabled()
+    embedding = cells.obsm["X_ce"]
+    widget.select(np.array([7]))
+    check(widget)
+    # The map and the selection stay.
+    assert cells.obsm["X_ce"] is embedding
+    assert np.flatnonzero(widget.cells.selected).tolist() == [7]
+    assert np.array_equal(widget.map.canvas.map.scene.points, embedding)
+
+    quality = cells.uns["ce_cv"]["quality"]
+    error, spread = 100 * quality["knn_error"], 100 * quality["knn_error_sd"]
+    whole, chance = 100 * quality["input_knn_error"], 100 * quality["chance_error"]
+    assert (
+        f"cell_type, out of fold: 5-NN error {error:.1f} ± {spread:.1f} % (2 folds, n = 120); "
+        f"in the full input space {whole:.1f} %; always naming the largest class {chance:.1f} %."
+    ) in texts(widget)
+    assert widget.tabs.currentWidget() is widget.misplaced
+    per_class = cells.uns["ce_cv"]["per_class"]["knn_error"]
+    assert [row.out_of_fold for row in widget.classes.model.rows] == per_class.tolist()
+    assert not widget.classes.view.isColumnHidden(3)
+    assert widget.misplaced.source is OUT_OF_FOLD
+    suspects = ce.tl.mislabeled(cells)
+    assert len(suspects) > 3
+    assert set(suspects.index) & set(cells.obs_names[::12])
+    assert widget.misplaced.model.table["cell"].tolist() == suspects.index.tolist()
+    assert (
+        f"{len(suspects)} of 120 labels are given a probability of 5 % or less by networks that "
+        "have not seen the cell."
+    ) in texts(widget)
+    widget.misplaced.view.selectRow(2)
+    name = suspects.index[2]
+    assert cells.obs_names[widget.cells.selected].tolist() == [name]
+    assert widget.misplaced.label_box.currentText() == suspects["predicted"].iloc[2]
+
+    widget.misplaced.relabel_button.click()
+    relabeled = cells.obs["cell_type_relabeled"]
+    assert relabeled[name] == suspects["predicted"].iloc[2]
+    label = widget.misplaced.model.table["label"].iloc[2]
+    assert label == f"{suspects['label'].iloc[2]} → {relabeled[name]}"
+    assert widget.misplaced.source is OUT_OF_FOLD
+    widget.misplaced.undo_button.click()
+
+    widget.misplaced.source_buttons[REGIONS].click()
+    assert set(widget.misplaced.model.table["cell"]) == set(ce.tl.misplaced(cells).index)
+    # The layer shows which they are.
+    layer = viewer.layers["nuclei"]
+    widget.cells.color_box.setCurrentText("out-of-fold error")
+    wrong = (cells.obs["ce_cv_label"] != cells.obs["cell_type"]).to_numpy()
+    colors = np.array([layer.colormap.map(i) for i in cells.obs["cell_id"]])
+    assert len(np.unique(colors[wrong], axis=0)) == len(np.unique(colors[~wrong], axis=0)) == 1
+    assert not np.array_equal(colors[wrong][0], colors[~wrong][0])
+
+
+def test_it_needs_no_map(widget: CentroidEncoderWidget, check: Do, cells: AnnData):
+    check(widget)
+    assert "ce" not in cells.uns
+    assert widget.result is None
+    assert widget.misplaced.source is OUT_OF_FOLD
+    assert widget.misplaced.model.rowCount() == len(ce.tl.mislabeled(cells))
+    assert "No map yet.\n\nChoose the labels and press Train." in texts(widget)
+    assert widget.keep.copy_button.isEnabled()
+    assert not widget.keep.save_model_action.isEnabled()
+    assert widget.keep.save_reliability_action.isEnabled()
+    assert "ce_cv_label" in widget.form.label_key.choices
+    assert widget.form.label_key.value == "cell_type"
+
+
+def test_a_p_value_is_said(widget: CentroidEncoderWidget, check: Do):
+    widget.form.n_permutations.value = 2
+    check(widget)
+    assert "Against shuffled labels p = 0.33 (2 permutations, the smallest possible)" in (
+        widget.verdict.found.text()
+    ) or "no better than chance" in widget.verdict.found.text()  # fmt: skip
+
+
+def test_what_makes_it_say_less_is_said_in_the_words_of_the_form(
+    widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData
+):
+    cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) % 4, list("abcd"))
+    cells.X = np.random.default_rng(0).poisson(30, cells.shape).astype(np.float32)
+    widget.show_table(cells)
+    widget.check()
+    doubt = (
+        "Cells of the same 'donor' are on both sides of every split; errors for a new one are "
+        "likely to be larger: choose it under Advanced ▸ Hold out whole."
+    )
+    assert widget.message.text().startswith("X looks like raw counts; log-normalise first")
+    assert widget.message.text().endswith(doubt)
+    qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+    # Each is said once.
+    assert widget.verdict.doubts.text() == doubt
+    assert widget.message.text().startswith("X looks like raw counts")
+    assert doubt not in widget.message.text()
+
+
+def test_other_labels_than_those_of_the_map(
+    widget: CentroidEncoderWidget, train: Do, check: Do, cells: AnnData
+):
+    cells.obs["half"] = pd.Categorical(np.where(np.arange(120) < 60, "a", "b"))
+    widget.show_table(cells)
+    train(widget)
+    widget.form.label_key.value = "half"
+    check(widget)
+    assert widget.verdict.found.text().startswith("half, out of fold: ")
+    assert set(widget.misplaced.model.table["label"]) <= {"a", "b"}
+    # The legend is that of the map, of which other classes were not checked.
+    assert widget.classes.view.isColumnHidden(3)
+    widget.misplaced.source_buttons[REGIONS].click()
+    # The label column that is chosen is not that of the map: nothing was relabelled.
+    assert set(widget.misplaced.model.table["label"]) <= set(cells.obs["cell_type"].cat.categories)
+
+
+# -- while it runs -------------------------------------------------------------------------------
+
+
+def test_it_says_how_far_it_is_and_cannot_be_stopped_only_cancelled(
+    widget: CentroidEncoderWidget, begin: Do, qtbot: QtBot, cells: AnnData, unchanged: Any
+):
+    with unchanged(cells):
+        begin(widget)
+        qtbot.waitUntil(lambda: "fold 1 of 2, epoch" in " ".join(texts(widget)), timeout=60_000)
+        assert not any("loss" in text for text in texts(widget))
+        progress = widget.trainer.progress
+        assert progress.isVisible()
+        assert not progress._stop.isVisible()
+        assert not progress.can_stop
+        assert not widget.trainer.train_button.isEnabled()
+        assert not widget.trainer.check_button.isEnabled()
+        running = widget.training
+        widget.train()
+        widget.check()
+        widget.stop()
+        assert widget.training is running
+        assert running.alive
+        # The map can be looked at, and cells selected.
+        widget.select(np.array([5]))
+        assert "1 cell selected" in texts(widget)
+        progress._cancel.click()
+        assert widget.training is None
+        qtbot.waitUntil(lambda: not running.alive, timeout=10_000)
+        qtbot.wait(50)
+    assert widget.message.text() == "Cancelled; nothing has changed."
+    assert widget.verdict.isHidden()
+    assert widget.trainer.train_button.isEnabled()
+    assert widget.trainer.check_button.isEnabled()
+
+
+def test_no_check_while_a_map_is_trained(
+    widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData
+):
+    widget.form.max_epochs.value = 100_000
+    widget.train()
+    assert not widget.trainer.check_button.isEnabled()
+    running = widget.training
+    widget.check()
+    assert widget.training is running
+    assert not widget.trainer.checking
+    assert not widget.trainer.progress._stop.isHidden()
+    widget.cancel()
+    assert "ce_cv" not in cells.uns
+
+
+def test_an_error_names_the_knob_that_mends_it(
+    widget: CentroidEncoderWidget, check: Do, cells: AnnData, unchanged: Any
+):
+    cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) % 3, list("abc"))
+    widget.show_table(cells)
+    widget.form.n_folds.value = 4
+    widget.form.group_key.value = "donor"
+    with unchanged(cells):
+        widget.check()
+    assert widget.training is None
+    assert widget.message.text() == (
+        "n_folds=4 is too many: obs['donor'] has 3 groups. (Advanced ▸ Folds)"
+    )
+    widget.form.n_folds.value = 3
+    assert widget.message.text() == ""
+    check(widget)
+    assert "3 folds by donor" in widget.verdict.found.text()
+
+
+def test_without_a_table(open_widget: Open):
+    widget = open_widget()
+    assert not widget.trainer.check_button.isEnabled()
+    widget.check()
+    assert widget.training is None
+    assert widget.message.text() == "There is no table to check."
+
+
+def test_what_is_chosen_meanwhile_is_not_what_was_checked(
+    widget: CentroidEncoderWidget,
+    qtbot: QtBot,
+    cells: AnnData,
+    make_cells: MakeCells,
+    unchanged: Any,
+):
+    other = make_cells(n_obs=90)
+    ce.tl.centroid_encoder(other, "cell_type", model=MODEL, progress=False)
+    wanted = expected(cells, n_folds=2)
+    with unchanged(other):
+        widget.check()
+        widget.form.random_state.value = 9
+        widget.form.key_added.value = "mine"
+        widget.show_table(other, name="other")
+        widget.form.key_added.value = "ce"
+        qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+        assert widget.verdict.isHidden()
+        assert widget.misplaced.source is REGIONS
+        assert widget.tabs.currentWidget() is widget.classes
+    assert_equal(cells.obs, wanted.obs, exact=True)
+    assert "mine_cv" not in cells.uns
+    widget.data.choose(next(t for t in widget.data.tables.find() if t.adata is cells))
+    assert widget.verdict.isVisible()
+
+
+def test_cells_that_change_meanwhile_do_not_get_results_of_others(
+    widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData, unchanged: Any
+):
+    widget.check()
+    cells._inplace_subset_obs(np.arange(120)[::-1])
+    with unchanged(cells):
+        qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+    assert "have changed since" in widget.message.text()
+
+
+@pytest.mark.parametrize("what", ["dock", "viewer"])
+def test_closing_it_cancels(
+    widget: CentroidEncoderWidget,
+    viewer: Viewer,
+    qtbot: QtBot,
+    begin: Do,
+    cells: AnnData,
+    unchanged: Any,
+    what: str,
+):
+    with unchanged(cells):
+        begin(widget)
+        thread = widget.training._worker
+        if what == "viewer":
+            viewer.close()
+        else:
+            (dock,) = viewer.window._wrapped_dock_widgets.values()
+            viewer.window.remove_dock_widget(dock)
+        qtbot.waitUntil(lambda: not thread.is_running, timeout=10_000)
+        qtbot.wait(50)
+
+
+# -- where it stays ------------------------------------------------------------------------------
+
+
+def test_a_check_that_came_with_the_table_is_offered(
+    open_widget: Open, cells: AnnData, tmp_path: Path, check: Do
+):
+    cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) % 4, list("abcd"))
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    widget = open_widget()
+    widget.data.open_file(tmp_path / "cells.h5ad")
+    widget.form.n_folds.value = 2
+    check(widget)
+    found, doubted = widget.verdict.found.text(), widget.verdict.doubts.text()
+    listed, known = widget.misplaced.model.table, widget.keep.script()
+    widget.keep.save_table(tmp_path / "checked.h5ad")
+    assert widget.keep.message.text() == "Saved checked.h5ad."
+    again = widget.data.open_file(tmp_path / "checked.h5ad")
+    assert again is not None
+    assert again.adata is not cells
+    assert (widget.verdict.found.text(), widget.verdict.doubts.text()) == (found, doubted)
+    assert widget.verdict.isVisible()
+    pd.testing.assert_frame_equal(widget.misplaced.model.table, listed, check_categorical=False)
+    # As if it had been checked here, but for where the table is.
+    assert widget.keep.script() == re.sub(r"cells(?=(_ce)?\.h5ad)", "checked", known)
+    assert "model=ce.CentroidEncoder(" in known
+
+    del again.adata.obs["ce_cv_own"]
+    widget.data.read_again()
+    assert "obs['ce_cv_own'], a part of the cross-validation 'ce', is gone." in texts(widget)
+    assert widget.misplaced.model.rowCount() == 0
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+def test_the_script_makes_the_same_check(
+    open_widget: Open, train: Do, check: Do, cells: AnnData, tmp_path: Path, mapped: bool
+):
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    widget = open_widget()
+    widget.data.open_file(tmp_path / "cells.h5ad")
+    widget.form.n_folds.value = 3
+    widget.form.key_added.value = "mine"
+    if mapped:
+        train(widget)
+    widget.form.random_state.value = 4
+    check(widget)
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
+    script = widget.keep.script()
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, env=environment)
+    made = ad.read_h5ad(tmp_path / "cells_mine.h5ad")
+    adata = widget.data.table.adata
+    for column in ("mine_cv_label", "mine_cv_confidence"):
+        assert made.obs[column].tolist() == adata.obs[column].tolist()
+    assert ("mine" in made.obsm) == mapped
+
+
+def test_copies_of_a_spatialdata_table_get_it(
+    viewer: Viewer, open_widget: Open, check: Do, cells: AnnData, image_of: Callable[..., Any]
+):
+    image = image_of(cells)
+    cells.uns["spatialdata_attrs"] = {
+        "region": "left", "region_key": "region", "instance_key": "cell_id",
+    }  # fmt: skip
+    cells.obs["region"] = "left"
+    sdata = SimpleNamespace(tables={"table": cells}, path=None)
+    copy = cells[:80].copy()
+    layer = viewer.add_labels(
+        image, metadata={"sdata": sdata, "name": "left", "adata": copy, "table_names": ["table"]}
+    )
+    widget = open_widget()
+    widget.form.n_folds.value = 2
+    check(widget)
+    shown = layer.metadata["adata"]
+    assert shown.obs["ce_cv_label"].tolist() == cells.obs["ce_cv_label"].tolist()[:80]
+    assert shown.uns["ce_cv"]["quality"] == cells.uns["ce_cv"]["quality"]
+
+
+def test_features_get_the_class_and_nothing_to_learn_from(
+    viewer: Viewer, open_widget: Open, check: Do, cells: AnnData, image_of: Callable[..., Any]
+):
+    image = image_of(cells)
+    features = pd.DataFrame(cells.X, columns=cells.var_names).assign(
+        index=cells.obs["cell_id"].to_numpy(), kind=cells.obs["cell_type"].to_numpy()
+    )
+    layer = viewer.add_labels(image, name="nuclei", features=features)
+    before = list(layer.features)
+    widget = open_widget()
+    widget.form.label_key.value = "kind"
+    widget.form.n_folds.value = 2
+    check(widget)
+    adata = widget.data.table.adata
+    assert list(layer.features) == [*before, "ce_cv_label"]
+    assert layer.features["ce_cv_label"].tolist() == adata.obs["ce_cv_label"].tolist()
+    widget.data.refresh()
+    assert widget.data.table.adata is adata
+    assert widget.verdict.isVisible()
+
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+def stored(**changes: Any) -> dict[str, Any]:
+    quality = {
+        "n": 2638, "knn_error": 0.0981, "knn_error_sd": 0.0123, "input_knn_error": 0.081,
+        "chance_error": 0.6,
+    }  # fmt: skip
+    return {
+        "params": {"label_key": "kind", "n_folds": 5},
+        "quality": quality | changes.pop("quality", {}),
+        "warnings": np.array([], dtype=str),
+        **changes,
+    }
+
+
+def test_the_verdict_in_words():
+    assert verdict(stored()).replace("\u00a0", " ") == (
+        "kind, out of fold: 5-NN error 9.8 ± 1.2 % (5 folds, n = 2,638); "
+        "in the full input space 8.1 %; always naming the largest class 60.0 %."
+    )
+    assert doubts(stored()) == ""
+    found = stored(
+        params={"label_key": "kind", "n_folds": 3, "n_repeats": 2, "group_key": "donor"},
+        quality={"knn_error_sd": np.nan, "input_knn_error": np.nan},
+        permutation={"p_value": 0.5, "errors": np.full(19, 0.1), "observed": 0.1},
+        warnings=np.array(["one class is rare", "'x' is a clustering"]),
+    )
+    assert verdict(found).replace("\u00a0", " ") == (
+        "kind, out of fold: 5-NN error 9.8 % (3 folds × 2 repeats by donor, n = 2,638); always "
+        "naming the largest class 60.0 %. Against shuffled labels p = 0.5 (19 permutations), "
+        "no better than chance."
+    )
+    assert doubts(found) == "One class is rare. 'x' is a clustering."
+
+
+def test_a_message_takes_the_lines_that_it_needs(qtbot: QtBot):
+    message = Message()
+    qtbot.addWidget(message)
+    message.resize(120, 20)
+    with qtbot.waitExposed(message):
+        message.show()
+    message.say("a sentence of many words that needs more than one line of this width")
+    narrow = message.minimumHeight()
+    assert narrow >= 3 * message.fontMetrics().height()
+    message.resize(600, 100)
+    assert message.minimumHeight() < narrow
+    message.say("")
+    assert message.minimumHeight() == 0

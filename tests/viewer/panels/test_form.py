@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+from napari.components import LayerList
+from napari.layers import Labels
+from pytestqt.qtbot import QtBot
+
+import centroid_encoder as ce
+from centroid_encoder.viewer.data.tables import Tables
+from centroid_encoder.viewer.panels.form import TrainingForm
+
+
+@pytest.fixture
+def form(qtbot: QtBot) -> TrainingForm:
+    form = TrainingForm()
+    qtbot.addWidget(form)
+    return form
+
+
+def categorical(n: int, n_categories: int) -> pd.Categorical:
+    names = [f"c{i}" for i in range(n_categories)]
+    return pd.Categorical.from_codes(np.arange(n) % n_categories, names)
+
+
+@pytest.fixture
+def table(make_cells: Callable[..., AnnData]) -> AnnData:
+    """Cells with columns of many kinds."""
+    adata = make_cells(n_obs=1200)
+    adata.obs["name"] = categorical(1200, 1100)
+    adata.obs["area"] = np.linspace(0, 1, 1200)
+    adata.obs["cell_id"] = np.arange(1200)
+    adata.obs["cluster"] = np.where(np.arange(1200) % 9, np.arange(1200) % 3, np.nan)
+    adata.obs["alive"] = np.arange(1200) % 2 == 0
+    adata.obs["donor"] = categorical(1200, 4)
+    return adata
+
+
+def test_it_is_empty_without_a_table(form: TrainingForm):
+    assert form.label_key.value is None
+    assert form.parameters() == {}
+    assert form.key == "ce"
+
+
+def test_columns_that_may_be_labels_are_offered_the_likeliest_first(
+    form: TrainingForm, table: AnnData
+):
+    form.set_adata(table)
+    assert form.label_key.choices[1:] == (
+        "cell_type", "donor", "cell_id", "cluster", "alive", "name",
+    )  # fmt: skip
+    assert form.label_key.value == "cell_type"
+
+
+@pytest.mark.parametrize(
+    ("columns", "likely"),
+    [
+        (["donor", "Phenotype"], "Phenotype"),
+        (["ce_label", "my_celltype_v2"], "my_celltype_v2"),
+        (["leiden", "cell_type"], "cell_type"),
+        (["donor", "batch"], "donor"),
+    ],
+)
+def test_labels_are_known_by_their_name(form: TrainingForm, columns: list[str], likely: str):
+    obs = pd.DataFrame({name: categorical(6, 2) for name in columns})
+    form.set_adata(AnnData(np.zeros((6, 2)), obs=obs.set_axis(list("abcdef"))))
+    assert form.label_key.value == likely
+
+
+def test_a_column_that_is_asked_for_is_offered(form: TrainingForm, table: AnnData):
+    form.set_adata(table, "area")
+    assert form.label_key.value == "area"
+
+
+def test_representations_are_offered_but_not_results(form: TrainingForm, table: AnnData):
+    table.layers["scaled"] = table.X
+    for name in ("X_pca", "spatial", "spatial_microns"):
+        table.obsm[name] = table.X[:, :2]
+    model = ce.CentroidEncoder(hidden=(4,), max_epochs=1)
+    for key in (None, "mine"):
+        ce.tl.centroid_encoder(table, "donor", model=model, key_added=key, progress=False)
+    form.set_adata(table)
+    assert form.features.choices == ("X", "layers: scaled", "obsm: X_pca")
+    del table.X
+    form.set_adata(table)
+    assert form.features.choices == ("layers: scaled", "obsm: X_pca")
+
+
+def test_what_was_chosen_is_kept_where_it_exists(
+    form: TrainingForm, table: AnnData, make_cells: Callable[..., AnnData]
+):
+    table.layers["scaled"] = table.X
+    form.set_adata(table)
+    form.label_key.value = "donor"
+    form.group_key.value = "cell_type"
+    form.features.value = "layers: scaled"
+    form.unlabeled_category.value = "c1"
+    form.set_adata(table)
+    expected = {"layer": "scaled", "group_key": "cell_type", "unlabeled_category": "c1"}
+    assert form.label_key.value == "donor"
+    assert form.parameters() == expected
+
+    form.set_adata(make_cells())
+    assert form.label_key.value == "cell_type"
+    assert form.parameters() == {"group_key": "cell_type"}
+    form.set_adata(None)
+    assert form.label_key.value is None
+    assert form.parameters() == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("features", "X", {}),
+        ("features", "layers: a: b", {"layer": "a: b"}),
+        ("features", "obsm: X_pca", {"use_rep": "X_pca"}),
+        ("missing", "leave these cells out", {"missing": "drop"}),
+        ("missing", "take the feature's mean", {"missing": "mean"}),
+        ("unlabeled_category", "type 1", {"unlabeled_category": "type 1"}),
+        ("test_size", 0.0, {"test_size": 0.0}),
+        ("test_size", 0.35, {"test_size": 0.35}),
+        ("group_key", "donor", {"group_key": "donor"}),
+        ("random_state", 3, {"random_state": 3}),
+        ("device", "cpu", {"device": "cpu"}),
+        ("key_added", " mine ", {"key_added": "mine"}),
+        ("key_added", "  ", {}),
+    ],
+)
+def test_knobs_are_arguments(
+    form: TrainingForm, table: AnnData, name: str, value: Any, expected: dict[str, Any]
+):
+    table.layers["a: b"] = table.X
+    table.obsm["X_pca"] = table.X
+    form.set_adata(table)
+    getattr(form, name).value = value
+    assert form.parameters() == expected
+
+
+def test_epochs_are_chosen_by_hand_or_not(form: TrainingForm, table: AnnData):
+    form.set_adata(table)
+    assert not form.max_epochs.enabled
+    form.auto_epochs.value = False
+    assert form.max_epochs.enabled
+    form.max_epochs.value = 7
+    assert form.parameters()["model"].get_params()["max_epochs"] == 7
+
+
+def test_genes_are_chosen_as_by_the_function(form: TrainingForm, table: AnnData):
+    table.var["marker"] = np.arange(8) < 3
+    form.set_adata(table)
+    assert form.mask_var.value == "all"
+    assert form.parameters() == {}
+    form.mask_var.value = "marker"
+    assert form.parameters() == {"mask_var": "marker"}
+
+    other = table.copy()
+    other.var["highly_variable"] = np.arange(8) < 5
+    del other.var["marker"]
+    form.set_adata(other)
+    assert form.mask_var.value == "highly_variable"
+    assert form.parameters() == {}
+    form.mask_var.value = "all"
+    assert form.parameters() == {"mask_var": None}
+    # As after each training.
+    form.set_adata(other)
+    assert form.parameters() == {"mask_var": None}
+    form.set_adata(table)
+    form.set_adata(other)
+    assert form.parameters() == {}
+    # A representation has no genes.
+    other.obsm["X_pca"] = other.X
+    form.set_adata(other)
+    form.mask_var.value = "all"
+    form.features.value = "obsm: X_pca"
+    assert form.parameters() == {"use_rep": "X_pca"}
+
+
+def test_categories_follow_the_labels(form: TrainingForm, table: AnnData, qtbot: QtBot):
+    form.set_adata(table)
+    assert form.unlabeled_category.choices == ("none", "type 0", "type 1", "type 2")
+    form.unlabeled_category.value = "type 1"
+    with qtbot.waitSignal(form.label_key_changed) as signal:
+        form.label_key.value = "donor"
+    assert signal.args == ["donor"]
+    assert form.unlabeled_category.choices == ("none", "c0", "c1", "c2", "c3")
+    assert form.parameters() == {}
+
+
+def test_a_column_that_is_gone_can_still_be_clicked_at(form: TrainingForm, table: AnnData):
+    form.set_adata(table)
+    del table.obs["donor"]
+    form.label_key.value = "donor"
+    assert form.unlabeled_category.choices == ("none",)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("It has 3 NaN. Pass missing='drop' to …", "It has 3 NaN. Choose under *Missing values."),
+        ("test_size must be a share.", "test_size must be a share. (*Held out)"),
+        ("No value in obs['donor'].", "No value in obs['donor']. (*Hold out whole)"),
+        ("key_added must not hold '/'.", "key_added must not hold '/'. (*Store as)"),
+        ("No cell of obs['cell_type'] has a label.", None),
+        ("The file missing_values.txt has no devices.", None),
+    ],
+)
+def test_errors_are_said_where_they_can_be_mended(
+    form: TrainingForm, table: AnnData, error: str, said: str | None
+):
+    form.set_adata(table)
+    form.group_key.value = "donor"
+    form.fold()
+    assert form.mend(error) == (error if said is None else said.replace("*", "Advanced ▸ "))
+    assert form.advanced.isExpanded() == (said is not None)
+
+
+def test_labels_among_the_features_are_not_learned_from(form: TrainingForm):
+    features = pd.DataFrame({"area": np.linspace(1, 2, 12), "cluster": np.arange(12) % 3})
+    layer = Labels(np.arange(13)[None], features=features.assign(index=np.arange(1, 13)))
+    (table,) = Tables(LayerList([layer])).find()
+    form.set_adata(table.adata, "cluster")
+    mask = form.parameters()["mask_var"]
+    assert table.adata.var_names[mask].tolist() == ["area"]
+    # A gene that only has the name of the labels stays.
+    table.adata.obs["cluster"] = pd.Categorical(["a", "b"] * 6)
+    form.set_adata(table.adata, "cluster")
+    assert "mask_var" not in form.parameters()
+
+
+def test_a_check_has_knobs_of_its_own(form: TrainingForm, table: AnnData):
+    form.set_adata(table)
+    assert form.check_parameters() == {}
+    form.test_size.value = 0.5
+    form.group_key.value = "donor"
+    form.n_folds.value = 3
+    form.n_permutations.value = 19
+    assert form.check_parameters() == {"group_key": "donor", "n_folds": 3, "n_permutations": 19}
+    assert form.parameters() == {"group_key": "donor", "test_size": 0.5}
+
+
+@pytest.mark.parametrize("name", ["donor", "the donor's", 'a "donor"', "a donor"])
+def test_advice_for_python_is_given_in_the_words_of_the_form(form: TrainingForm, name: str):
+    advice = f"larger: pass group_key={name!r}. Fewer: pass n_folds=2, or less."
+    assert form.where(advice) == (
+        "larger: choose it under Advanced ▸ Hold out whole. Fewer: choose it under Advanced ▸ "
+        "Folds, or less."
+    )
+    assert form.where("nothing to pass on") == "nothing to pass on"

@@ -1,0 +1,487 @@
+"""New cells through the map of another table: from the tab to the layer, the file, the script."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+from anndata.tests.helpers import assert_equal
+from matplotlib.colors import to_hex
+from qtpy.QtWidgets import QLabel, QProgressBar, QPushButton, QScrollArea
+
+import centroid_encoder as ce
+from centroid_encoder.tl import _ingest
+from centroid_encoder.viewer.map.colorings import GREY
+from centroid_encoder.viewer.panels import new_data as new_data_panel
+from centroid_encoder.viewer.panels.message import Lines
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from pytestqt.qtbot import QtBot
+
+    from centroid_encoder.viewer import CentroidEncoderWidget
+
+    Open = Callable[[], CentroidEncoderWidget]
+    Do = Callable[[CentroidEncoderWidget], None]
+    MakeCells = Callable[..., AnnData]
+
+
+@pytest.fixture
+def cells(make_cells: MakeCells) -> AnnData:
+    """Cells of classes that overlap a little."""
+    return make_cells(distance=1.0)
+
+
+@pytest.fixture
+def others(make_cells: MakeCells) -> AnnData:
+    """New cells of the same classes, under other names, without labels."""
+    adata = make_cells(n_obs=150, distance=1.0)
+    adata.X += np.random.default_rng(1).normal(0, 0.5, adata.shape).astype(np.float32)
+    adata.obs_names = [f"new{i}" for i in range(150)]
+    del adata.obs["cell_type"]
+    return adata
+
+
+@pytest.fixture
+def widget(
+    viewer: Viewer,
+    cells: AnnData,
+    others: AnnData,
+    image_of: Callable[..., Any],
+    open_widget: Open,
+    train: Do,
+) -> CentroidEncoderWidget:
+    """The widget with a map, and another table with a layer of its own."""
+    viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
+    viewer.add_labels(image_of(others, 1), name="other", metadata={"adata": others})
+    widget = open_widget()
+    widget.data.choose(next(t for t in widget.data.found if t.adata is cells))
+    train(widget)
+    return widget
+
+
+@pytest.fixture
+def send(qtbot: QtBot) -> Do:
+    """Press Map new data, and wait until it is over."""
+
+    def run(widget: CentroidEncoderWidget) -> None:
+        widget.new_data.map_button.click()
+        qtbot.waitUntil(lambda: widget.new_data.ingestion is None, timeout=60_000)
+
+    return run
+
+
+def texts(widget: CentroidEncoderWidget) -> list[str]:
+    return [label.text() for label in widget.findChildren(QLabel) if label.isVisible()]
+
+
+def entries(box: Any) -> list[str]:
+    return [box.itemText(i) for i in range(box.count())]
+
+
+# -- what it does --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("origin", ["X", "layer", "renamed", "gaps"])
+def test_results_are_those_of_the_function(
+    widget: CentroidEncoderWidget, send: Do, cells: AnnData, others: AnnData, origin: str
+):
+    arguments: dict[str, Any] = {}
+    panel = widget.new_data
+    if origin == "layer":
+        others.layers["logged"] = others.X.copy()
+        others.X = None
+        widget.data.refresh()
+        panel.offer([], None, None)
+        widget._offer_tables()
+        panel.features.value = "layers: logged"
+        arguments = {"layer": "logged"}
+    if origin == "renamed":
+        panel.key_added.value = "mine"
+        panel.min_confidence.value = 0.8
+        arguments = {"key_added": "mine", "min_confidence": 0.8}
+    if origin == "gaps":
+        others.X[3, 2] = np.nan
+        panel.missing.value = "take the training mean"
+        arguments = {"missing": "mean"}
+    colors = [row.color for row in widget.classes.model.rows]
+    expected = others.copy()
+    ce.tl.ingest(expected, cells, progress=False, **arguments)
+    send(widget)
+    assert widget.data.table.adata is others
+    key = arguments.get("key_added", "ce")
+    # What the map is called is the widget's to know, and the colours are those on the screen.
+    assert others.uns[key]["params"].pop("ingested_from") == "nuclei: AnnData"
+    expected.uns[key]["params"].pop("ingested_from")
+    assert list(others.uns.pop(f"{key}_label_colors"))[:3] == colors
+    for adata in (others, expected):
+        if adata.X is not None:
+            np.nan_to_num(adata.X, copy=False)
+    assert_equal(others, expected, exact=True)
+
+
+def test_the_widget_goes_to_the_new_cells(
+    widget: CentroidEncoderWidget, viewer: Viewer, send: Do, others: AnnData, cells: AnnData
+):
+    assert entries(widget.new_data.table_box) == ["other: AnnData"]
+    own = {layer.name: layer.colormap for layer in viewer.layers}
+    widget.new_data.min_confidence.value = 0.45
+    send(widget)
+    assert widget.data.table_box.currentText() == "other: AnnData"
+    assert widget.data.layer is viewer.layers["other"]
+    assert widget.data.join.joined.all()
+    n = int((others.obs["ce_label"] == "unassigned").sum())
+    assert 0 < n < 150
+    assert (
+        f"150 cells were sent through the map of nuclei: AnnData; {n} stay unassigned."
+        in widget.message.text()
+    )
+    (panel,) = widget.map.canvas.map.scene.panels
+    assert panel.title == f"query cells (n = 150, {n} unassigned)"
+    assert np.array_equal(widget.map.canvas.map.scene.points, others.obsm["X_ce"])
+    assert not widget.map.panels_box.isEnabled()
+    # Coloured by the class, those that have none are grey.
+    assert widget.cells.color_box.currentText() == "predicted class"
+    legend = {row.name: row.color for row in widget.classes.model.rows} | {"unassigned": GREY}
+    seen = [to_hex(widget.data.layer.colormap.map(i)) for i in others.obs["cell_id"]]
+    assert seen == [legend[name] for name in others.obs["ce_label"]]
+    assert entries(widget.cells.color_box) == [
+        "as it was", "label", "predicted class", "position in the map", "confidence", "novelty",
+    ]  # fmt: skip
+    widget.cells.color_box.setCurrentText("novelty")
+    seen = [sum(widget.data.layer.colormap.map(int(i))[:3]) for i in others.obs["cell_id"]]
+    assert np.corrcoef(seen, others.obs["ce_novelty"])[0, 1] > 0.8
+    # There is nothing to doubt, and no error to be known.
+    assert widget.misplaced.model.rowCount() == 0
+    assert "no labels to doubt" in widget.misplaced.summary.text()
+    assert all(np.isnan(row.error) for row in widget.classes.model.rows)
+    assert "novelty: " in widget._describe(3)
+    for regions in ("decoder regions", "no regions", "Voronoi cells"):
+        widget.map.regions_box.setCurrentText(regions)
+    widget.select(np.array([4]))
+    assert viewer.layers["nuclei"].colormap is own["nuclei"]
+
+    # Back at the cells that were trained on, all is as it was.
+    widget.data.choose(next(t for t in widget.data.found if t.adata is cells))
+    assert widget.map.panels_box.isEnabled()
+    assert len(widget.map.canvas.map.scene.panels) == 2
+    assert viewer.layers["other"].colormap is own["other"]
+    # A second time replaces what was only sent through.
+    widget.new_data.min_confidence.value = 0
+    send(widget)
+    assert "unassigned" not in others.obs["ce_label"].cat.categories
+
+
+def test_mapped_cells_can_be_relabelled_saved_and_opened(
+    widget: CentroidEncoderWidget, send: Do, others: AnnData, tmp_path: Path
+):
+    widget.new_data.max_novelty.value = 0.5
+    send(widget)
+    assert (others.obs["ce_label"] == "unassigned").any()
+    widget.select(np.array([0, 1]))
+    widget.misplaced.label_box.setCurrentText("type 1")
+    widget.misplaced.relabel_button.click()
+    assert others.obs["ce_label_relabeled"].iloc[:2].tolist() == ["type 1", "type 1"]
+    widget.keep.save_table(tmp_path / "mapped.h5ad")
+    assert widget.keep.message.text() == "Saved mapped.h5ad."
+    assert not widget.keep.save_reliability_action.isEnabled()
+    widget.keep.save_figure(tmp_path / "mapped.png")
+    assert widget.keep.message.text() == "Saved mapped.png."
+    widget.keep.save_model(tmp_path / "map.safetensors")
+    table = widget.data.open_file(tmp_path / "mapped.h5ad")
+    assert table is not None
+    assert np.array_equal(widget.map.canvas.map.scene.points, others.obsm["X_ce"])
+    # It carries the map, to which more cells can be sent.
+    assert widget.new_data.map_button.isEnabled()
+    script = widget.keep.script()
+    assert "ce.tl.ingest(" in script
+    assert "max_novelty=0.5" in script
+    assert 'that of the table "nuclei: AnnData"' in script
+
+
+def test_a_file_is_opened_to_be_mapped(
+    widget: CentroidEncoderWidget,
+    monkeypatch: pytest.MonkeyPatch,
+    send: Do,
+    others: AnnData,
+    tmp_path: Path,
+):
+    others.write_h5ad(tmp_path / "new.h5ad")
+    (tmp_path / "none.h5ad").write_text("no table")
+    panel, before = widget.new_data, widget.data.table
+    dialog = new_data_panel.QFileDialog
+    for name in ("none", "new"):
+        path = str(tmp_path / f"{name}.h5ad")
+        monkeypatch.setattr(dialog, "getOpenFileName", lambda *_, path=path: (path, ""))
+        panel.open_button.click()
+        if name == "none":
+            assert panel.message.text().startswith("none.h5ad cannot be read: ")
+    assert panel.message.text() == ""
+    assert widget.data.table is before
+    assert panel.table_box.currentText() == "new.h5ad"
+    send(widget)
+    assert widget.data.table_box.currentText() == "new.h5ad"
+    assert "X_ce" in widget.data.table.adata.obsm
+    assert "X_ce" not in others.obsm
+
+
+def test_the_script_sends_the_same_cells_through_the_same_map(
+    open_widget: Open, train: Do, send: Do, cells: AnnData, others: AnnData, tmp_path: Path
+):
+    cells.write_h5ad(tmp_path / "known.h5ad")
+    others.write_h5ad(tmp_path / "new.h5ad")
+    widget = open_widget()
+    widget.data.open_file(tmp_path / "new.h5ad")
+    widget.data.open_file(tmp_path / "known.h5ad")
+    train(widget)
+    widget.keep.save_table(tmp_path / "map.h5ad")
+    widget.new_data.min_confidence.value = 0.6
+    send(widget)
+    adata = widget.data.table.adata
+    assert adata.n_obs == 150
+    script = widget.keep.script()
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, env=environment)
+    made = ad.read_h5ad(tmp_path / "new_ce.h5ad")
+    assert np.array_equal(made.obsm["X_ce"], adata.obsm["X_ce"])
+    assert made.obs["ce_label"].tolist() == adata.obs["ce_label"].tolist()
+
+
+def test_features_of_a_layer_get_the_result(
+    widget: CentroidEncoderWidget,
+    viewer: Viewer,
+    send: Do,
+    others: AnnData,
+    image_of: Callable[..., Any],
+):
+    image = image_of(others, 2)
+    features = pd.DataFrame(others.X, columns=others.var_names).assign(
+        index=others.obs["cell_id"].to_numpy()
+    )
+    layer = viewer.add_labels(image, name="measured", features=features)
+    widget.data.refresh()
+    panel = widget.new_data
+    panel.choose(next(t for t in widget.data.found if t.origin == "features"))
+    send(widget)
+    assert widget.data.table.origin == "features"
+    assert list(layer.features)[-4:] == ["ce_split", "ce_label", "CE1", "CE2"]
+    # An embedding is nothing to learn from.
+    assert not {"CE1", "CE2"} & set(widget.data.table.adata.var_names)
+
+
+# -- what goes wrong -----------------------------------------------------------------------------
+
+
+def test_nothing_to_map(
+    open_widget: Open, widget: CentroidEncoderWidget, viewer: Viewer, qtbot: QtBot
+):
+    panel = widget.new_data
+    assert panel.map_button.isEnabled()
+    viewer.layers.remove(viewer.layers["other"])
+    qtbot.waitUntil(lambda: not panel.table_box.count())
+    assert not panel.map_button.isEnabled()
+    assert panel.table_box.placeholderText() == "no other table found"
+    widget.form.key_added.value = "none"
+    assert not panel.open_button.isEnabled()
+    panel.map_cells()
+    assert panel.ingestion is None
+
+
+@pytest.mark.parametrize(
+    ("case", "text"),
+    [
+        ("genes", "X lacks 2 of the 8 features that the map looks at: 'gene6', 'gene7'. Choose "
+         "under Missing and allow more of them."),
+        ("counts", "X looks like raw counts, but the map was trained on other values; do to it "
+         "what was done to the training data (sc.pp.normalize_total, sc.pp.log1p), or choose "
+         "Features."),
+        ("nan", "X has 1 NaN and 0 infinite values in 1 of 150 cells; the first is 'gene2' of "
+         "cell 'new3'. Choose under Missing."),
+        ("novelty", "This map does not know what is usual: leave novelty at 1, or train it anew."),
+        ("own", "other: AnnData has a map of its own in uns['ce'], which this would replace: "
+         "choose another name under Store as."),
+    ],
+    ids=lambda value: value if len(value) < 9 else "",
+)  # fmt: skip
+def test_errors_say_where_they_can_be_mended(
+    widget: CentroidEncoderWidget,
+    send: Do,
+    cells: AnnData,
+    others: AnnData,
+    unchanged: Any,
+    case: str,
+    text: str,
+):
+    panel = widget.new_data
+    if case == "genes":
+        others._inplace_subset_var(np.arange(8) < 6)
+    elif case == "counts":
+        others.X = np.random.default_rng(0).poisson(30, others.shape).astype(np.float32)
+    elif case == "nan":
+        others.X[3, 2] = np.nan
+    elif case == "novelty":
+        few = cells[:9].copy()
+        ce.tl.centroid_encoder(
+            few, "cell_type", model=ce.CentroidEncoder(max_epochs=1), progress=False
+        )
+        widget.show_table(few, name="few")
+        panel.choose(next(t for t in widget.data.found if t.adata is others))
+        panel.max_novelty.value = 0.5
+    else:
+        others.obs["kind"] = pd.Categorical(list("abc") * 50)
+        model = ce.CentroidEncoder(max_epochs=1)
+        ce.tl.centroid_encoder(others, "kind", model=model, progress=False)
+    with unchanged(others):
+        send(widget)
+    assert panel.message.text() == text
+    assert panel.message.kind == "error"
+    assert widget.data.table.adata is not others
+    mend = {
+        "genes": lambda: setattr(panel.missing, "value", "take the training mean"),
+        "nan": lambda: setattr(panel.missing, "value", "take the training mean"),
+        "own": lambda: setattr(panel.key_added, "value", "mapped"),
+    }
+    if case in mend:
+        mend[case]()
+        panel.max_missing.value = 0.3
+        assert panel.message.text() == ""
+        send(widget)
+        assert widget.data.table.adata is others
+        assert widget.result.key == ("mapped" if case == "own" else "ce")
+
+
+def test_labels_of_a_result_are_not_replaced_by_it(
+    widget: CentroidEncoderWidget, send: Do, train: Do, others: AnnData, unchanged: Any
+):
+    send(widget)
+    assert widget.form.label_key.value == "ce_label"
+    with unchanged(others):
+        widget.train()
+    assert widget.training is None
+    assert widget.message.text() == (
+        "obs['ce_label'] would be replaced by what comes of it; choose other labels, or another "
+        "key_added. (Advanced ▸ Store as)"
+    )
+    widget.form.key_added.value = "mine"
+    train(widget)
+    assert others.uns["mine"]["params"]["label_key"] == "ce_label"
+
+
+def test_warnings_are_shown(widget: CentroidEncoderWidget, send: Do, others: AnnData):
+    others._inplace_subset_var(np.arange(8) < 7)
+    widget.new_data.missing.value = "take the training mean"
+    send(widget)
+    assert "X lacks 1 of the 8 features that the map looks at: 'gene7'" in widget.message.text()
+    assert widget.message.kind == "warning"
+
+
+def test_cells_that_change_meanwhile_do_not_get_results_of_others(
+    widget: CentroidEncoderWidget, qtbot: QtBot, others: AnnData, unchanged: Any
+):
+    panel = widget.new_data
+    panel.map_button.click()
+    others._inplace_subset_obs(np.arange(150) > 20)
+    with unchanged(others):
+        qtbot.waitUntil(lambda: panel.ingestion is None, timeout=60_000)
+    assert "have changed since" in panel.message.text()
+
+
+def test_who_has_gone_elsewhere_is_left_there(
+    widget: CentroidEncoderWidget, qtbot: QtBot, others: AnnData, make_cells: MakeCells
+):
+    widget.new_data.map_button.click()
+    third = make_cells(n_obs=60)
+    widget.show_table(third, name="third")
+    qtbot.waitUntil(lambda: widget.new_data.ingestion is None, timeout=60_000)
+    assert "X_ce" in others.obsm
+    assert widget.data.table.adata is third
+
+
+@pytest.mark.parametrize("how", ["cancel", "dock", "viewer"])
+def test_it_can_be_forgotten(
+    widget: CentroidEncoderWidget,
+    viewer: Viewer,
+    qtbot: QtBot,
+    cells: AnnData,
+    others: AnnData,
+    unchanged: Any,
+    how: str,
+):
+    panel = widget.new_data
+    with unchanged(others), unchanged(cells):
+        panel.map_button.click()
+        running = panel.ingestion
+        assert not panel.map_button.isEnabled()
+        if how == "cancel":
+            assert not panel.progress.isHidden()
+            panel.progress.findChild(QPushButton, "cancel").click()
+            assert panel.message.text() == "Cancelled; nothing has changed."
+            assert panel.progress.isHidden()
+        elif how == "dock":
+            (dock,) = viewer.window._wrapped_dock_widgets.values()
+            viewer.window.remove_dock_widget(dock)
+        else:
+            viewer.close()
+        qtbot.waitUntil(lambda: not running.alive, timeout=10_000)
+        qtbot.wait(50)
+
+
+def test_it_says_how_far_it_is(
+    widget: CentroidEncoderWidget, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(_ingest, "CHUNK", 40)
+    panel = widget.new_data
+    bar, text = panel.progress.findChild(QProgressBar), panel.progress.findChild(Lines)
+    said: list[tuple[int, int, str]] = []
+    expected = [(n, 150, f"other: AnnData: {n} of 150 cells") for n in (40, 80, 120, 150)]
+
+    def hear(_: int) -> None:
+        said.append((bar.value(), bar.maximum(), text.text().partition(",")[0]))
+
+    panel.map_button.click()
+    panel.ingestion.reported.connect(hear)
+    qtbot.waitUntil(lambda: panel.ingestion is None, timeout=60_000)
+    # Some may be overtaken: napari's own bar lets other events pass.
+    assert len(said) == 4
+    assert said[-1] == expected[-1]
+    assert set(said) <= set(expected)
+
+
+def test_it_stops_when_it_is_told(
+    widget: CentroidEncoderWidget,
+    qtbot: QtBot,
+    others: AnnData,
+    monkeypatch: pytest.MonkeyPatch,
+    unchanged: Any,
+):
+    monkeypatch.setattr(_ingest, "CHUNK", 1)
+    panel = widget.new_data
+    with unchanged(others):
+        panel.map_button.click()
+        running, heard = panel.ingestion, []
+        running.reported.connect(heard.append)
+        with qtbot.waitSignal(running.reported):
+            pass
+        panel.cancel()
+        qtbot.waitUntil(lambda: not running.alive, timeout=10_000)
+        qtbot.wait(50)
+    assert max(heard) < others.n_obs
+    with pytest.raises(RuntimeError, match="not all cells"):
+        running.write(others)
+
+
+def test_everything_fits_into_the_width(widget: CentroidEncoderWidget):
+    content = widget.findChild(QScrollArea).widget()
+    for tab in range(3):
+        widget.tabs.setCurrentIndex(tab)
+        # The bar beside it takes some.
+        assert content.minimumSizeHint().width() <= widget.minimumWidth() - 12
