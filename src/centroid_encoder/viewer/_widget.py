@@ -38,7 +38,7 @@ from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
 from centroid_encoder.viewer.panels.save import KeepRow
-from centroid_encoder.viewer.panels.suspects import OUT_OF_FOLD, REGIONS
+from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer.panels.training import TrainingPanel
 from centroid_encoder.viewer.session.relabeling import Relabeling, Relabelings
 
@@ -382,7 +382,7 @@ class CentroidEncoderWidget(QWidget):
         sources = {REGIONS: trained, OUT_OF_FOLD: check is not None}
         misplaced.offer([source for source, there in sources.items() if there])
         rows = np.empty(0, dtype=np.intp)
-        label_key, cells = None, pd.DataFrame(columns=list(misplaced.source.headers)[1:])
+        label_key, cells = None, pd.DataFrame(columns=list(misplaced.source.columns)[1:])
         if table is None or not any(sources.values()):
             misplaced.summary.setText(
                 "These cells have no labels to doubt: their classes are what the map takes them "

@@ -24,7 +24,7 @@ from qtpy.QtWidgets import (
 )
 
 from centroid_encoder.viewer.panels.message import Lines
-from centroid_encoder.viewer.panels.suspects import REGIONS, SOURCES, Source
+from centroid_encoder.viewer.session.misplaced import REGIONS, SOURCES, Source
 
 ROW = 22
 """Height in pixels."""
@@ -150,7 +150,7 @@ class MisplacedTable(QWidget):
         header = self.view.horizontalHeader()
         # Names get what numbers leave.
         modes = QHeaderView.ResizeMode
-        for section, column in enumerate(self.source.headers):
+        for section, column in enumerate(self.source.columns):
             is_class = column in ("label", self.source.found)
             header.setSectionResizeMode(
                 section, modes.Stretch if is_class else modes.ResizeToContents
@@ -180,7 +180,7 @@ class MisplacedTable(QWidget):
 
     def _sort_as_listed(self) -> None:
         """Show where the worst come first, and sort new cells by that."""
-        columns, by = list(self.source.headers), self.source.sorted_by
+        columns, by = list(self.source.columns), self.source.sorted_by
         at = -1 if by is None else columns.index(by)
         header = self.view.horizontalHeader()
         # The cells that are still listed may be of another source.
@@ -203,13 +203,13 @@ class _Model(QAbstractTableModel):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self.source = REGIONS
-        self.table = pd.DataFrame(columns=list(REGIONS.headers))
+        self.table = pd.DataFrame(columns=list(REGIONS.columns))
         self.rows = np.empty(0, dtype=np.intp)
 
     def set_cells(self, table: pd.DataFrame, rows: NDArray[np.intp], source: Source) -> None:
         self.beginResetModel()
         self.source = source
-        self.table = table.rename_axis("cell").reset_index()[list(source.headers)]
+        self.table = table.rename_axis("cell").reset_index()[list(source.columns)]
         self.rows = rows
         self.endResetModel()
 
@@ -231,15 +231,15 @@ class _Model(QAbstractTableModel):
         return 0 if parent is not None and parent.isValid() else len(self.table)
 
     def columnCount(self, parent: Any = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(self.source.headers)
+        return 0 if parent is not None and parent.isValid() else len(self.source.columns)
 
     def headerData(self, section: int, orientation: Any, role: int = 0) -> Any:
         if orientation != Qt.Orientation.Horizontal:
             return None
-        name = list(self.source.headers)[section]
+        name = list(self.source.columns)[section]
         if role == Qt.ItemDataRole.DisplayRole:
-            return self.source.headers[name]
-        return self.source.tips[name] if role == Qt.ItemDataRole.ToolTipRole else None
+            return self.source.columns[name].header
+        return self.source.columns[name].tip if role == Qt.ItemDataRole.ToolTipRole else None
 
     def data(self, index: Any, role: int = 0) -> Any:
         value = self.table.iat[index.row(), index.column()]

@@ -1,0 +1,72 @@
+"""The classes that are shown: colours, numbers of cells and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from centroid_encoder.tl._stored import Result
+    from centroid_encoder.viewer.session.session import Session
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """One class."""
+
+    name: str
+    color: str
+    n: int
+    """Number of its cells."""
+    error: float
+    """Held-out 5-NN error; NaN where it is not known."""
+    out_of_fold: float = np.nan
+    """Cross-validated 5-NN error; NaN where it is not known."""
+
+
+def class_rows(session: Session) -> list[ClassRow]:
+    """Return the classes of the map, or, without one, of the labels that are chosen."""
+    adata, label_key = session.adata, session.label_key
+    if adata is None or label_key is None:
+        return []
+    result = session.result
+    if result is None:
+        counts = adata.obs[label_key].value_counts()
+        n_cells = {name: int(counts.get(name, 0)) for name in session.class_colors}
+        held_out: dict[object, float] = {}
+    else:
+        in_class = np.bincount(result.codes[result.codes >= 0], minlength=len(result.classes))
+        n_cells = dict(zip(result.classes, map(int, in_class), strict=True))
+        held_out = _held_out_errors(result)
+    out_of_fold = _out_of_fold_errors(session.check, session.shown_labels)
+    return [
+        ClassRow(
+            str(name),
+            color,
+            n_cells[name],
+            held_out.get(name, np.nan),
+            out_of_fold.get(str(name), np.nan),
+        )
+        for name, color in session.class_colors.items()
+    ]
+
+
+def _held_out_errors(result: Result) -> dict[object, float]:
+    """Error of each class; empty for cells that were not trained on."""
+    if "quality" not in result.stored:
+        return {}
+    errors = np.asarray(result.stored["quality"]["per_class"]["test_knn_error"], dtype=np.float64)
+    return dict(zip(result.classes, errors.tolist(), strict=True))
+
+
+def _out_of_fold_errors(
+    check: Mapping[str, Any] | None, label_key: str | None
+) -> dict[str, float]:
+    """Error of each class; empty if other labels were checked than those that are shown."""
+    if check is None or check["params"]["label_key"] != label_key:
+        return {}
+    per_class = check["per_class"]
+    return dict(zip(per_class["class"], per_class["knn_error"].astype(float), strict=True))

@@ -1,0 +1,346 @@
+"""What the widget shows and what is chosen in it: one state without Qt, which panels observe.
+
+A panel calls the methods of the session and connects to its events; panels do not know each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from psygnal import Signal
+
+from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
+from centroid_encoder.tl._stored import Result, read_cross_validation, read_result
+from centroid_encoder.viewer.session.provenance import MadeBy, Provenance
+from centroid_encoder.viewer.session.relabeling import Relabeling, Relabelings
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from centroid_encoder.tl._jobs import Job
+    from centroid_encoder.tl._stored import Regions
+    from centroid_encoder.viewer.data.join import Join
+    from centroid_encoder.viewer.data.tables import Table
+
+SelectionMode = Literal["replace", "add", "remove"]
+Kind = Literal["info", "warning", "error"]
+
+NO_TABLE = (
+    "No table yet.\n\nOpen a .h5ad above, or a sample:\nFile ▸ Open Sample ▸ Centroid-Encoder"
+)
+NO_MAP = "No map yet.\n\nChoose the labels and press Train."
+NOT_A_PLANE = "This map does not have two dimensions.\n\nTrain one that has."
+NO_ROWS = np.empty(0, dtype=np.intp)
+
+
+class Session:
+    """State of one widget.
+
+    Every event comes after the state has changed. Those without a value say that panels should
+    look again.
+
+    Attributes
+    ----------
+    table
+        The table that is chosen, or None.
+    key
+        Name of its results: ``uns[key]``, ``obs[f"{key}_…"]``.
+    result, check
+        What is stored under that name: the map, and what a cross-validation found; None for none.
+    absence
+        Why there is no map, in words for its place.
+    links
+        Which layers show cells of the table, with the join of each; one today, more with many
+        images.
+    selected
+        (n_obs,) mask of the selected cells.
+    regions
+        Kind of regions that the map shows, or None.
+    provenance
+        How each result was made.
+    """
+
+    said = Signal(str, str)
+    """Something to tell the user, and its kind: info, warning or error."""
+    failed = Signal(object)
+    """An exception that ends what the user wanted."""
+    table_changed = Signal()
+    """Another table, or the cells of the same one are others."""
+    columns_changed = Signal()
+    """The table may have other columns."""
+    label_key_changed = Signal()
+    result_changed = Signal()
+    check_changed = Signal()
+    labels_changed = Signal()
+    """Cells were relabelled, or that was undone."""
+    colors_changed = Signal()
+    """A class has another colour."""
+    selection_changed = Signal()
+    links_changed = Signal()
+    regions_changed = Signal()
+
+    def __init__(self) -> None:
+        self.table: Table | None = None
+        self.key = "ce"
+        self.result: Result | None = None
+        self.check: Mapping[str, Any] | None = None
+        self.absence = NO_TABLE
+        self.links: dict[Hashable, Join] = {}
+        self.selected = np.zeros(0, dtype=bool)
+        self.regions: Regions | None = "voronoi"
+        self.provenance = Provenance()
+        self._label_key: str | None = None
+        self._relabelings = Relabelings()
+        # The cells as they were when they were read: anndata tells nobody when they change.
+        self._obs_names = pd.Index([])
+
+    # -- what is chosen --------------------------------------------------------------------------
+
+    @property
+    def adata(self) -> AnnData | None:
+        """The AnnData of the table that is chosen."""
+        return None if self.table is None else self.table.adata
+
+    @property
+    def label_key(self) -> str | None:
+        """The label column that is chosen; None also if it has been deleted since."""
+        there = self.adata is not None and self._label_key in self.adata.obs
+        return self._label_key if there else None
+
+    @property
+    def shown_labels(self) -> str | None:
+        """Label column of what is shown: that of the map, else the one that is chosen."""
+        return self.label_key if self.result is None else self.result.label_key
+
+    @property
+    def misplaced_by(self) -> Regions:
+        """Kind of regions that tell which cells are misplaced."""
+        return self.regions or "decoder"
+
+    @property
+    def relabeling(self) -> Relabeling | None:
+        """Relabelling of the labels that are chosen."""
+        if self.adata is None or self.label_key is None:
+            return None
+        return self._relabelings.of(self.adata, self.label_key)
+
+    def choose_table(self, table: Table | None) -> None:
+        """Choose a table; its links come afterwards."""
+        self.table = table
+        self._obs_names = pd.Index([]) if table is None else table.adata.obs_names
+        self.links = {}
+        self.selected = np.zeros(0 if table is None else table.adata.n_obs, dtype=bool)
+        # The map of the table before says nothing of this one.
+        self.result = self.check = None
+        self.say("")
+        self.table_changed.emit()
+        self.read()
+
+    def choose_key(self, key: str) -> None:
+        """Choose the name of the results."""
+        self.key = key
+        self.read()
+
+    def choose_labels(self, label_key: str | None) -> None:
+        """Choose the label column."""
+        self._label_key = label_key
+        self.label_key_changed.emit()
+
+    def choose_regions(self, regions: Regions | None) -> None:
+        """Choose the kind of regions that the map shows."""
+        self.regions = regions
+        if not self.reread():
+            self.regions_changed.emit()
+
+    def link(self, links: Mapping[Hashable, Join]) -> None:
+        """Show the cells in layers."""
+        self.links = dict(links)
+        self.links_changed.emit()
+
+    def say(self, text: str, kind: Kind = "info") -> None:
+        """Tell the user something, or that there is nothing to tell any more."""
+        self.said.emit(text, kind)
+
+    # -- what is stored --------------------------------------------------------------------------
+
+    def read(self) -> None:
+        """Read what is stored under the key; events tell what there is."""
+        if self.reread():
+            return
+        self.result, self.absence = self._read_map()
+        self.result_changed.emit()
+        self.read_check()
+
+    def read_check(self) -> None:
+        """Read what a cross-validation has found."""
+        self.check = None if self.adata is None else read_cross_validation(self.adata, self.key)
+        self.check_changed.emit()
+
+    def _read_map(self) -> tuple[Result | None, str]:
+        """Return the map, or why there is none."""
+        adata = self.adata
+        if adata is None:
+            return None, NO_TABLE
+        try:
+            result = read_result(adata, self.key)
+        except (KeyError, ValueError) as error:
+            # Without a map there is nothing wrong; with a part of one, the user should know.
+            if self.key in adata.uns or not isinstance(error, KeyError):
+                self.failed.emit(error)
+            return None, NO_MAP
+        return (result, "") if result.embedding.shape[1] == 2 else (None, NOT_A_PLANE)
+
+    def reread(self) -> bool:
+        """Read the table anew if its cells have changed, which no event tells; return whether."""
+        if self.table is None or self.table.adata.obs_names.equals(self._obs_names):
+            return False
+        self.choose_table(self.table)
+        self.say("The cells of the table have changed; this is how they are now.")
+        return True
+
+    def write(
+        self, job: Job, table: Table, made_by: MadeBy, *, stopped: bool = False
+    ) -> None:
+        """Write what a job has computed into its table.
+
+        Parameters
+        ----------
+        job
+            A job whose steps are done.
+        table
+            The table whose cells it read.
+        made_by
+            The call that it stands for.
+        stopped
+            Whether the user stopped a training before its end.
+
+        Raises
+        ------
+        ValueError
+            If the cells of the table are no longer those of the job.
+        """
+        job.write(table.adata)
+        table.publish(job.key)
+        if stopped:
+            n_epochs = len(table.adata.uns[job.key]["history"])
+            made_by = replace(made_by, stopped_after=n_epochs)
+        self.provenance.remember(table, job.key, made_by)
+        if table is self.table:
+            self.columns_changed.emit()
+
+    # -- cells -----------------------------------------------------------------------------------
+
+    def select(self, rows: NDArray[np.intp], mode: SelectionMode = "replace") -> None:
+        """Select cells: rows of the AnnData."""
+        if self.reread():
+            # Those are rows of the cells that were there before.
+            return
+        if mode == "replace":
+            self.selected = np.zeros(len(self._obs_names), dtype=bool)
+        self.selected[rows] = mode != "remove"
+        self.selection_changed.emit()
+
+    def describe(self, row: int, *, predictions: bool = True) -> str:
+        """Return what is known of a cell, a line each.
+
+        Parameters
+        ----------
+        row
+            Row of the AnnData.
+        predictions
+            Whether the map is that of `result`; while a training runs, there are none yet.
+        """
+        if self.adata is None or self.reread():
+            return ""
+        result = self.result if predictions else None
+        label_key = self.label_key if result is None else result.label_key
+        obs = self.adata.obs
+        lines = [f"cell {obs.index[row]}"]
+        if label_key in obs:
+            lines.append(f"{label_key}: {obs[label_key].iloc[row]}")
+        if result is not None:
+            code = result.predicted[row]
+            lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
+            for name in ("confidence", "novelty"):
+                column = f"{result.key}_{name}"
+                if column in obs and np.isfinite(obs[column].iloc[row]):
+                    lines.append(f"{name}: {obs[column].iloc[row]:.2f}")
+        return "\n".join(lines)
+
+    # -- classes ---------------------------------------------------------------------------------
+
+    @property
+    def class_colors(self) -> dict[object, str]:
+        """Colour of each class that is shown; empty without labels."""
+        if self.adata is None:
+            return {}
+        if self.result is not None:
+            colors = class_colors(self.adata, self.result, None)
+            return {name: colors[name] for name in self.result.classes}
+        return {} if self.label_key is None else label_colors(self.adata, self.label_key)
+
+    def recolor_class(self, code: int, color: str) -> None:
+        """Colour a class everywhere: in the map, in layers, and for scanpy."""
+        label_key = self.shown_labels
+        if self.adata is None or label_key is None or self.reread():
+            return
+        try:
+            set_label_color(self.adata, label_key, list(self.class_colors)[code], color)
+        except KeyError as error:
+            self.failed.emit(error)
+            return
+        self.colors_changed.emit()
+
+    @property
+    def new_labels(self) -> Sequence[str]:
+        """Labels that cells can be given: those of the column, and those given before."""
+        adata, relabeling = self.adata, self.relabeling
+        if adata is None or relabeling is None:
+            return []
+        names = dict.fromkeys(map(str, label_colors(adata, relabeling.label_key)))
+        if relabeling.column in adata.obs:
+            names |= dict.fromkeys(map(str, label_colors(adata, relabeling.column)))
+        return list(names)
+
+    def relabel(self, label: str) -> None:
+        """Give the selected cells another label; an empty one takes theirs away."""
+        relabeling, rows = self.relabeling, np.flatnonzero(self.selected)
+        if self.reread() or relabeling is None or not len(rows):
+            return
+        label = label.strip()
+        if self._changes_labels("relabel", rows, label or None):
+            cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
+            self.say(
+                f"{cells} now {label or 'unlabeled'}. Written to obs[{relabeling.column!r}]; "
+                "choose it as labels to train with it."
+            )
+
+    def undo(self) -> None:
+        """Take the last relabelling back."""
+        self._changes_labels("undo")
+
+    def redo(self) -> None:
+        """Do again what was undone last."""
+        self._changes_labels("redo")
+
+    def _changes_labels(self, name: str, *arguments: Any) -> bool:
+        """Relabel, undo or redo; return whether it worked."""
+        relabeling = self.relabeling
+        if relabeling is None:
+            return False
+        self.say("")
+        try:
+            getattr(relabeling, name)(*arguments)
+        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            self.failed.emit(error)
+            return False
+        finally:
+            # What failed may have found that something else has changed the column.
+            self.columns_changed.emit()
+            self.labels_changed.emit()
+        return True
