@@ -31,7 +31,7 @@ from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl import mislabeled, misplaced
 from centroid_encoder.viewer.map.colorings import is_query
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT, is_drawn
-from centroid_encoder.viewer.panels.suspects import OUT_OF_FOLD, SOURCES
+from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, SOURCES
 
 if TYPE_CHECKING:
     from napari import Viewer

@@ -18,7 +18,7 @@ def __getattr__(name: str) -> Any:
     try:
         return _get(name)
     except ModuleNotFoundError as error:
-        if error.name not in ("napari", "qtpy", "superqt", "magicgui"):
+        if error.name not in ("napari", "psygnal", "qtpy", "superqt", "magicgui"):
             raise
         raise ModuleNotFoundError(
             f"the viewer needs {error.name}: pip install 'centroid-encoder[all]'", name=error.name

@@ -22,7 +22,7 @@ from qtpy.QtWidgets import QLabel
 import centroid_encoder as ce
 from centroid_encoder.viewer.panels.check import doubts, verdict
 from centroid_encoder.viewer.panels.message import Message
-from centroid_encoder.viewer.panels.suspects import OUT_OF_FOLD, REGIONS
+from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 
 if TYPE_CHECKING:
     from napari import Viewer

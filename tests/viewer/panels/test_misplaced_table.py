@@ -14,7 +14,7 @@ from qtpy.QtTest import QTest
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
-from centroid_encoder.viewer.panels.suspects import OUT_OF_FOLD, REGIONS
+from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 
 LEFT = Qt.MouseButton.LeftButton
 NONE = Qt.KeyboardModifier.NoModifier
@@ -51,7 +51,7 @@ class Table:
         widget.redo_requested.connect(lambda: self.asked.append(("redo",)))
 
     def column(self, name: str) -> list[str]:
-        at = list(self.model.source.headers).index(name)
+        at = list(self.model.source.columns).index(name)
         return [self.model.data(self.model.index(i, at)) for i in range(self.model.rowCount())]
 
     def click(self, row: int, keys: Any = NONE) -> None:
@@ -60,7 +60,7 @@ class Table:
 
     def click_header(self, name: str) -> None:
         header = self.view.horizontalHeader()
-        at = list(self.model.source.headers).index(name)
+        at = list(self.model.source.columns).index(name)
         x = header.sectionViewportPosition(at) + header.sectionSize(at) // 2
         point = header.rect().center()
         point.setX(x)

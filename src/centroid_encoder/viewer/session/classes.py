@@ -62,9 +62,7 @@ def _held_out_errors(result: Result) -> dict[object, float]:
     return dict(zip(result.classes, errors.tolist(), strict=True))
 
 
-def _out_of_fold_errors(
-    check: Mapping[str, Any] | None, label_key: str | None
-) -> dict[str, float]:
+def _out_of_fold_errors(check: Mapping[str, Any] | None, label_key: str | None) -> dict[str, float]:
     """Error of each class; empty if other labels were checked than those that are shown."""
     if check is None or check["params"]["label_key"] != label_key:
         return {}

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 UNLIKELY = 0.05
 """Out-of-fold probability of its own label up to which a cell is listed."""
-NOTHING = (
-    "Train a map first, or check the labels: cells that may be mislabelled are listed here."
-)
+NOTHING = "Train a map first, or check the labels: cells that may be mislabelled are listed here."
 NO_LABELS = (
     "These cells have no labels that could be wrong: their classes are those that the map predicts."
 )

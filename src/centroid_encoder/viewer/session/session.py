@@ -203,9 +203,7 @@ class Session:
         self.say("The cells of the table have changed; this is how they are now.")
         return True
 
-    def write(
-        self, job: Job, table: Table, made_by: MadeBy, *, stopped: bool = False
-    ) -> None:
+    def write(self, job: Job, table: Table, made_by: MadeBy, *, stopped: bool = False) -> None:
         """Write what a job has computed into its table.
 
         Parameters
