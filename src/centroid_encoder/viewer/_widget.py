@@ -38,8 +38,8 @@ from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
 from centroid_encoder.viewer.panels.save import KeepRow
-from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer.panels.training import TrainingPanel
+from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer.session.relabeling import Relabeling, Relabelings
 
 if TYPE_CHECKING:
