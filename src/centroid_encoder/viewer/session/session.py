@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
-from centroid_encoder.tl._stored import Result, read_cross_validation, read_result
+from centroid_encoder.pl._unseen import read_cross_validation
+from centroid_encoder.tl._stored import Result, read_result
 from centroid_encoder.viewer.session.provenance import MadeBy, Provenance
 from centroid_encoder.viewer.session.relabeling import Relabeling, Relabelings
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.tl._jobs import Job
     from centroid_encoder.tl._stored import Regions
     from centroid_encoder.viewer.data.join import Join
     from centroid_encoder.viewer.data.tables import Table
@@ -203,7 +203,7 @@ class Session:
         self.say("The cells of the table have changed; this is how they are now.")
         return True
 
-    def write(self, job: Job, table: Table, made_by: MadeBy, *, stopped: bool = False) -> None:
+    def write(self, job: Any, table: Table, made_by: MadeBy, *, stopped: bool = False) -> None:
         """Write what a job has computed into its table.
 
         Parameters
