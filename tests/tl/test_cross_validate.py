@@ -66,7 +66,7 @@ def test_a_fold_is_what_a_map_of_the_others_says(cells, fast):
     """Trained by hand on the other folds' cells alone: the matrix holds nothing else."""
     run = CrossValidation(cells, "cell_type", model=fast, n_folds=3)
     folds = run._divide(run._codes, 0, 0)
-    for _ in run.reports():
+    for _ in run.steps():
         pass
     run.write(cells)
     for i in range(3):
@@ -318,7 +318,7 @@ class TestStopping:
     def test_stop(self, cells, fast, unchanged, n_before):
         run = CrossValidation(cells, "cell_type", model=fast)
         seen = []
-        reports = run.reports(stop=lambda: len(seen) > n_before)
+        reports = run.steps(stop=lambda: len(seen) > n_before)
         with unchanged(cells):
             with pytest.raises(StoppedTooEarly):
                 seen.extend(reports)
@@ -328,7 +328,7 @@ class TestStopping:
 
     def test_progress_counts_all_trainings(self, cells, fast):
         run = CrossValidation(cells, "cell_type", model=fast, n_repeats=2, n_permutations=1)
-        reports = list(run.reports())
+        reports = list(run.steps())
         assert [report.step for report in reports] == list(range(1, 76))
         assert {report.n_steps for report in reports} == {75}
         stages = [report.stage for report in reports[::5]]

@@ -20,7 +20,6 @@ from scipy import sparse
 import centroid_encoder as ce
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.tl import _ingest
-from centroid_encoder.tl._reference import read_reference
 from centroid_encoder.tl._stored import read_result
 
 Ingest = Callable[..., AnnData | None]
@@ -479,12 +478,12 @@ def test_a_file_does_not_come_into_memory(known, ingest, tmp_path):
 def test_a_query_writes_all_or_nothing(known, new, unchanged, monkeypatch):
     """What the widget runs in a thread, in three steps."""
     monkeypatch.setattr(_ingest, "CHUNK", 25)
-    query = _ingest.Query(new, read_reference(known, "ce", None))
-    through = query.embed()
-    n_done = [next(through)]
+    query = ce.tl.ingest.job(new, known)
+    through = query.steps()
+    n_done = [next(through).n_done]
     with unchanged(new), pytest.raises(RuntimeError, match="not all cells are through"):
         query.write(new)
-    n_done += through
+    n_done += [step.n_done for step in through]
     assert n_done == [25, 50, 60]
     other = new[::-1].copy()
     with unchanged(other), pytest.raises(ValueError, match="have changed since"):

@@ -43,7 +43,7 @@ def run(script: str, folder: Path) -> None:
 def train(adata: ad.AnnData, label_key: str, arguments: dict[str, Any]) -> None:
     """Train as the widget does."""
     training = Run(adata, label_key, **arguments)
-    for _ in training.reports(snapshot=lambda: True):
+    for _ in training.steps(snapshot=lambda: True):
         pass
     training.write(adata)
 

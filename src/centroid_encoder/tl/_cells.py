@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from centroid_encoder.core.rows import Matrix, looks_like_counts
+from centroid_encoder.errors import Message
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -45,6 +46,8 @@ class Features:
     """(d,) names of the variables; None for a representation in `obsm`."""
     left_out: NDArray[np.bool_]
     """(n_obs,) cells to leave out, since they have missing values."""
+    notices: tuple[Message, ...] = ()
+    """What to warn of."""
 
 
 def read_labels(adata: AnnData, label_key: str, unlabeled_category: str | None) -> Labels:
@@ -176,13 +179,14 @@ def read_features(
     if X.dtype.kind not in "biuf":
         raise TypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
     left_out = _find_missing(X, where, missing, adata.obs_names, names)
+    notices: tuple[Message, ...] = ()
     if of_variables and looks_like_counts(X):
-        logger.warning(
-            "%s looks like raw counts; log-normalise first "
-            "(sc.pp.normalize_total, sc.pp.log1p) unless you mean it",
-            where,
+        counts = (
+            "{} looks like raw counts; log-normalise first "
+            "(sc.pp.normalize_total, sc.pp.log1p) unless you mean it"
         )
-    return Features(X, names, left_out)
+        notices = (Message(counts, where),)
+    return Features(X, names, left_out, notices)
 
 
 def read_matrix(

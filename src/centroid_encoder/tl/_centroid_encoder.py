@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
-from centroid_encoder.core.training import Report
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import Missing
-from centroid_encoder.tl._jobs import check_writable
+from centroid_encoder.tl._jobs import from_job
 from centroid_encoder.tl._run import Run
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 
+@from_job
 def centroid_encoder(
     adata: AnnData,
     label_key: str,
@@ -38,7 +35,7 @@ def centroid_encoder(
     device: str | None = None,
     progress: bool = True,
     copy: bool = False,
-) -> AnnData | None:
+) -> Run:
     """Embed cells so that their classes stay together: the Centroid-Encoder of Ghosh & Kirby.
 
     A network is trained to map every labeled cell to the mean of its class, through a bottleneck of
@@ -145,8 +142,8 @@ def centroid_encoder(
     >>> adata.obsm["X_ce"].shape
     (700, 2)
     """
-    check_writable(adata, copy=copy)
-    run = Run(
+    del progress, copy  # of these `from_job` takes care
+    return Run(
         adata,
         label_key,
         n_components=n_components,
@@ -162,24 +159,3 @@ def centroid_encoder(
         random_state=random_state,
         device=device,
     )
-    _drain(run.reports(), progress=progress)
-    if copy:
-        adata = adata.to_memory() if adata.isbacked else adata.copy()
-    run.write(adata)
-    return adata if copy else None
-
-
-def _drain(reports: Generator[Report, None, None], *, progress: bool) -> None:
-    """Run the training, with a progress bar."""
-    with tqdm(disable=not progress, unit="epoch", desc="centroid-encoder") as bar:
-        try:
-            for report in reports:
-                bar.total = report.n_steps
-                bar.set_description(report.stage, refresh=False)
-                bar.set_postfix(loss=f"{report.loss:.3f}", refresh=False)
-                bar.update()
-        except KeyboardInterrupt:
-            # If it struck between two epochs, the training has yet to hear of it; if it struck
-            # there and nothing could be kept, this raises it again.
-            with suppress(StopIteration):
-                reports.throw(KeyboardInterrupt())

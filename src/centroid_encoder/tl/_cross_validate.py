@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
-from centroid_encoder.core.training import Report
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import Missing
 from centroid_encoder.tl._cross_validation import CrossValidation
-from centroid_encoder.tl._jobs import check_writable
+from centroid_encoder.tl._jobs import from_job
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 
+@from_job
 def cross_validate(
     adata: AnnData,
     label_key: str,
@@ -39,7 +37,7 @@ def cross_validate(
     device: str | None = None,
     progress: bool = True,
     copy: bool = False,
-) -> AnnData | None:
+) -> CrossValidation:
     """Find out how much of a supervised embedding is real: cross-validation and permutation test.
 
     Every labeled cell is judged by a network that has not seen it: scaling, centroids, training
@@ -134,8 +132,8 @@ def cross_validate(
     >>> adata.uns["ce_cv"]["quality"]["knn_error"] < 0.3
     True
     """
-    check_writable(adata, copy=copy)
-    run = CrossValidation(
+    del progress, copy  # of these `from_job` takes care
+    return CrossValidation(
         adata,
         label_key,
         n_folds=n_folds,
@@ -153,18 +151,3 @@ def cross_validate(
         random_state=random_state,
         device=device,
     )
-    _drain(run.reports(), progress=progress)
-    if copy:
-        adata = adata.to_memory() if adata.isbacked else adata.copy()
-    run.write(adata)
-    return adata if copy else None
-
-
-def _drain(reports: Generator[Report, None, None], *, progress: bool) -> None:
-    """Run all trainings, with a progress bar over all their epochs."""
-    with tqdm(disable=not progress, unit="epoch", desc="cross-validation") as bar:
-        for report in reports:
-            bar.total = report.n_steps
-            bar.set_description(report.stage, refresh=False)
-            # A training that stopped early makes a leap.
-            bar.update(report.step - bar.n)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import numbers
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
@@ -43,8 +42,6 @@ N_COUNTED = 500
 N_REFERENCE, N_QUERIES = 10_000, 2_000
 """Cells among which, and for which, neighbours are sought in the full input space, at most."""
 RULES = ("knn", "voronoi", "decoder", "input_knn")
-
-logger = logging.getLogger("centroid_encoder")
 
 
 @dataclass(frozen=True)
@@ -143,10 +140,9 @@ class CrossValidation(Task):
         self.n_folds = self._params["n_folds"] = self._possible_folds(n_folds, group_key)
         self._check_folds(group_key)
         self.warnings = doubts(adata, label_key, self.codes, self.classes, group_key, self.n_folds)
-        for warning in self.warnings:
-            logger.warning("%s", warning)
+        self.notices += self.warnings
 
-    def reports(
+    def steps(
         self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
     ) -> Generator[Report, None, None]:
         """Train all networks, then compute all results.
@@ -390,7 +386,7 @@ class CrossValidation(Task):
             ),
             "quality": quality,
             "confusion": confusion,
-            "warnings": np.array(self.warnings, dtype=str),
+            "warnings": np.array([str(warning) for warning in self.warnings], dtype=str),
         }
         if self.n_permutations:
             observed = _knn_error(repeats[0][: self._n_counted], codes)

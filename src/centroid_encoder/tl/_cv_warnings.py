@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from centroid_encoder.errors import Advice, Message
 from centroid_encoder.tl._jobs import listed
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ def doubts(
     classes: pd.Index,
     group_key: str | None,
     n_folds: int,
-) -> list[str]:
-    """Sentences about what makes a cross-validation say less than it seems to.
+) -> list[Message]:
+    """Return what makes a cross-validation say less than it seems to.
 
     Parameters
     ----------
@@ -47,19 +48,26 @@ def doubts(
         The classes.
     """
     labeled = codes >= 0
-    found: list[str] = []
+    found: list[Message] = []
     if group_key is None:
         sources = [name for name in _columns(adata, SOURCE, label_key) if _divides(adata, name)]
         if sources:
             found.append(
-                f"cells of the same {sources[0]!r} are on both sides of every split; errors for a "
-                f"new one are likely to be larger: pass group_key={sources[0]!r}"
+                Message(
+                    "cells of the same {!r} are on both sides of every split; errors for a new one "
+                    "are likely to be larger: {}",
+                    sources[0],
+                    Advice("group_key", sources[0]),
+                )
             )
         n = np.bincount(codes[labeled], minlength=len(classes))
         if (n < n_folds).any():
             found.append(
-                f"fewer cells than folds: {listed(classes[n < n_folds])}. What is said of their "
-                "cells rests on few relatives, or on none"
+                Message(
+                    "fewer cells than folds: {}. What is said of their cells rests on few "
+                    "relatives, or on none",
+                    listed(classes[n < n_folds]),
+                )
             )
     else:
         groups = pd.factorize(adata.obs[group_key])[0]
@@ -67,8 +75,12 @@ def doubts(
         alone = np.bincount(pairs[0], minlength=len(classes)) == 1
         if alone.any():
             found.append(
-                f"in one group of {group_key!r} only: {listed(classes[alone])}. Held out, they are "
-                "unknown to the network, and always wrong"
+                Message(
+                    "in one group of {!r} only: {}. Held out, they are unknown to the network, and "
+                    "always wrong",
+                    group_key,
+                    listed(classes[alone]),
+                )
             )
     if CLUSTERING.search(label_key):
         clusterings = [label_key]
@@ -80,8 +92,11 @@ def doubts(
         ]
     if clusterings:
         found.append(
-            f"the labels follow from the clustering {clusterings[0]!r}: if it was computed from "
-            "these data, what is measured here is agreement, not validation"
+            Message(
+                "the labels follow from the clustering {!r}: if it was computed from these data, "
+                "what is measured here is agreement, not validation",
+                clusterings[0],
+            )
         )
     return found
 

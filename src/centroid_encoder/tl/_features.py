@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from centroid_encoder.errors import Message
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._jobs import listed
 
@@ -35,6 +36,7 @@ def match_features(
     where: str,
     missing: MissingFeatures,
     max_missing: float,
+    notices: list[Message],
 ) -> Columns:
     """Find the map's features among the columns of `where`, by name.
 
@@ -53,7 +55,9 @@ def match_features(
                 f"{model.n_features_in_}, without names by which to tell them"
             )
         if names is not None:
-            logger.warning("the map knows no names: columns of %s are taken in their order", where)
+            notices.append(
+                Message("the map knows no names: columns of {} are taken in their order", where)
+            )
         return Columns(None, 0)
     if np.array_equal(names, wanted):
         return Columns(None, 0)
@@ -88,7 +92,7 @@ def match_features(
     elif share > max_missing:
         message += f". That is more than max_missing={max_missing:g}"
     else:
-        logger.warning("%s; the mean of the training cells takes their place", message)
+        notices.append(Message("{}; the mean of the training cells takes their place", message))
         return Columns(index, len(absent))
     raise ValueError(message)
 

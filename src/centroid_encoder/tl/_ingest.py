@@ -15,19 +15,20 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import gen_batches
-from tqdm.auto import tqdm
 
 from centroid_encoder.core.rows import looks_like_counts, looks_whole
+from centroid_encoder.core.training import StoppedTooEarly, never
+from centroid_encoder.errors import Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import in_memory, raise_not_finite, read_matrix
 from centroid_encoder.tl._features import Columns, MissingFeatures, match_features
-from centroid_encoder.tl._jobs import check_key, check_writable, write_results
+from centroid_encoder.tl._jobs import Progress, check_key, from_job, write_results
 from centroid_encoder.tl._reference import Reference, read_reference
 from centroid_encoder.tl._run import decisions
 from centroid_encoder.tl._stored import QUERY, UNASSIGNED, embedding_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Generator
 
     from anndata import AnnData
 
@@ -41,6 +42,7 @@ VALUES_AT_ONCE = 2**24
 logger = logging.getLogger("centroid_encoder")
 
 
+@from_job
 def ingest(
     adata: AnnData,
     reference: AnnData | CentroidEncoder | str | os.PathLike[str],
@@ -56,7 +58,7 @@ def ingest(
     device: str | None = None,
     progress: bool = True,
     copy: bool = False,
-) -> AnnData | None:
+) -> Query:
     """Embed and label new cells by a map that was trained on others. Nothing is trained.
 
     Two kinds of doubt are told apart: between the classes of the map (confidence), and about
@@ -148,8 +150,8 @@ def ingest(
     >>> new.obsm["X_ce"].shape
     (100, 2)
     """
-    check_writable(adata, copy=copy)
-    query = Query(
+    del progress, copy  # of these `from_job` takes care
+    return Query(
         adata,
         read_reference(reference, key, device),
         key=key,
@@ -161,20 +163,19 @@ def ingest(
         max_novelty=max_novelty,
         key_added=key_added,
     )
-    with tqdm(total=adata.n_obs, disable=not progress, unit="cell", desc="ingest") as bar:
-        for n_done in query.embed():
-            bar.update(n_done - bar.n)
-    if copy:
-        adata = adata.to_memory() if adata.isbacked else adata.copy()
-    query.write(adata)
-    return adata if copy else None
 
 
 class Query:
     """New cells on their way through a map: three steps, of which the second may run in a thread.
 
-    Making it reads and checks; `embed` computes, and reads the matrix of the AnnData chunk by
+    Making it reads and checks; `steps` computes, and reads the matrix of the AnnData chunk by
     chunk; `write` puts the results in. The parameters are those of `ingest`.
+
+    Attributes
+    ----------
+    origin
+        What the reference is called, for ``uns[key]["params"]["ingested_from"]``; may be changed
+        before `write`.
     """
 
     def __init__(
@@ -209,53 +210,74 @@ class Query:
                 "ce.tl.centroid_encoder, or call its fit_novelty"
             )
         logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
+        self.notices: list[Message] = []
         self.key = key_added or key
+        self.origin = known.origin
         stored = adata.uns.get(self.key)
         params = stored.get("params") if isinstance(stored, Mapping) else None
         if isinstance(params, Mapping) and "ingested_from" not in params:
-            logger.warning(
-                "the result %r, which was trained on these cells, is replaced; pass another "
-                "key_added to keep both",
-                self.key,
+            self.notices.append(
+                Message(
+                    "the result {!r}, which was trained on these cells, is replaced; pass another "
+                    "{} to keep both",
+                    self.key,
+                    Setting("key_added"),
+                )
             )
         self._known = known
         self._missing: MissingFeatures = missing
         self._min_confidence, self._max_novelty = float(min_confidence), float(max_novelty)
-        self._obs_names = adata.obs_names
+        self.obs_names = adata.obs_names
         self._X, self._where, names = read_matrix(
             adata,
             use_rep=use_rep or (None if layer else known.setting("use_rep")),
             layer=layer or (None if use_rep else known.setting("layer")),
         )
         self._columns = match_features(
-            known.model, self._X.shape[1], names, self._where, missing, float(max_missing)
+            known.model,
+            self._X.shape[1],
+            names,
+            self._where,
+            missing,
+            float(max_missing),
+            self.notices,
         )
-        n = len(self._obs_names)
+        n = len(self.obs_names)
         self._n_done = 0
         self._embedding = np.empty((n, known.model.centers_.shape[1]), dtype=np.float32)
         self._predicted = np.empty(n, dtype=np.intp)
         self._confidence = np.empty(n, dtype=np.float32)
         self._novelty = np.full(n, np.nan, dtype=np.float32)
 
-    def embed(self) -> Iterator[int]:
-        """Send the cells through the map, a chunk at a time; yield how many are through."""
+    def detach(self) -> None:
+        """See `Job`."""
+        on_disk = hasattr(self._X, "compute") or hasattr(self._X, "to_memory")
+        self._X = in_memory(self._X) if on_disk else self._X.copy()
+
+    def steps(
+        self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
+    ) -> Generator[Progress, None, None]:
+        """Send the cells through the map, a chunk at a time; see `Job`."""
+        del snapshot
         # Without names: they have been seen to.
         model = copying.copy(self._known.model)
         names = model.__dict__.pop("feature_names_in_", None)
-        n = len(self._obs_names)
+        n = len(self.obs_names)
         order = self._known.classes.get_indexer(model.classes_)
         for part in gen_batches(n, max(1, min(CHUNK, VALUES_AT_ONCE // model.n_features_in_))):
+            if stop():
+                raise StoppedTooEarly
             x = in_memory(self._X[part])
             if part.start == 0:
                 index = self._columns.index
                 own = x if index is None else x[:, index[index >= 0]]
-                _check_counts(model, own, self._where)
+                self._check_counts(own)
             x = _arranged(x, self._columns, model, self._missing)
             if self._missing == "error":
                 chunk = (
                     "" if part == slice(0, n) else f" (cells {part.start:,} to {part.stop - 1:,})"
                 )
-                _refuse_gaps(x, self._where + chunk, self._obs_names[part], names)
+                _refuse_gaps(x, self._where + chunk, self.obs_names[part], names)
             embedding = model.transform(x)
             self._embedding[part] = embedding
             predicted, self._confidence[part] = decisions(model, embedding)
@@ -263,14 +285,32 @@ class Query:
             if model.knows_novelty:
                 self._novelty[part] = model.novelty(x)
             self._n_done = part.stop
-            yield part.stop
+            yield Progress(part.stop, n)
         n_novel = int((self._novelty > 0.99).sum())
         if n_novel > n / 2:
-            logger.warning(
-                "most cells are unlike anything in training (novelty above 0.99 in %d of %d): is "
-                "the preprocessing the same, down to the normalisation?",
-                n_novel,
-                n,
+            self.notices.append(
+                Message(
+                    "most cells are unlike anything in training (novelty above 0.99 in {} of {}): "
+                    "is the preprocessing the same, down to the normalisation?",
+                    n_novel,
+                    n,
+                )
+            )
+
+    def _check_counts(self, x: Matrix) -> None:
+        counts = self._known.model.trained_on_counts_
+        if looks_like_counts(x) and not counts:
+            raise ValueError(
+                f"{self._where} looks like raw counts, but the map was trained on other values; do "
+                "to it what was done to the training data (sc.pp.normalize_total, sc.pp.log1p), or "
+                "name the layer where that is"
+            )
+        if counts and not looks_whole(x):
+            self.notices.append(
+                Message(
+                    "the map was trained on whole numbers, like counts; {} holds others",
+                    self._where,
+                )
             )
 
     def write(self, adata: AnnData) -> None:
@@ -283,9 +323,9 @@ class Query:
         ValueError
             If `adata` no longer has the cells that were read.
         """
-        if self._n_done < len(self._obs_names):
+        if self._n_done < len(self.obs_names):
             raise RuntimeError("nothing to write: not all cells are through the map")
-        if not adata.obs_names.equals(self._obs_names):
+        if not adata.obs_names.equals(self.obs_names):
             raise ValueError(
                 "the cells of adata have changed since they were sent through the map: the "
                 "results, which belong to the cells that were there, are not written"
@@ -301,7 +341,7 @@ class Query:
             categories = classes.append(pd.Index([UNASSIGNED]))
             codes = np.where(assigned, codes, len(classes))
         params: dict[str, Any] = {
-            "ingested_from": known.origin,
+            "ingested_from": self.origin,
             "label_key": f"{key}_label",
             "n_missing": self._columns.n_missing,
             "min_confidence": self._min_confidence,
@@ -353,17 +393,6 @@ def _refuse_gaps(
         raise ValueError(
             f"{error}. Pass missing='mean' to put the mean of the training cells in their place"
         ) from None
-
-
-def _check_counts(model: CentroidEncoder, x: Matrix, where: str) -> None:
-    if looks_like_counts(x) and not model.trained_on_counts_:
-        raise ValueError(
-            f"{where} looks like raw counts, but the map was trained on other values; do to it "
-            "what was done to the training data (sc.pp.normalize_total, sc.pp.log1p), or name the "
-            "layer where that is"
-        )
-    if model.trained_on_counts_ and not looks_whole(x):
-        logger.warning("the map was trained on whole numbers, like counts; %s holds others", where)
 
 
 def _arranged(

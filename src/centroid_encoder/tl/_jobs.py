@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import numbers
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
+from tqdm.auto import tqdm
 
+from centroid_encoder.core.training import Report, never
+from centroid_encoder.errors import Message
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import Missing, read_features, read_labels
 
@@ -20,6 +27,155 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 logger = logging.getLogger("centroid_encoder")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How many of the cells are through."""
+
+    n_done: int
+    n_total: int
+
+
+class Job(Protocol):
+    """A computation on an AnnData in three steps, of which the second may run in a thread.
+
+    Making it reads the AnnData and checks the input; `steps` computes and touches no AnnData;
+    `write` puts the results in.
+    """
+
+    key: str
+    """Where the results will be: ``uns[key]``, ``obs[f"{key}_…"]``, and the like."""
+    notices: list[Message]
+    """What to warn of; `steps` may add to it."""
+    obs_names: pd.Index
+    """The cells."""
+
+    def detach(self) -> None:
+        """Compute on a copy of the matrix, so that the AnnData may be changed meanwhile.
+
+        Until this is called, which the thread may do, the matrix is the AnnData's.
+        """
+
+    def steps(
+        self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
+    ) -> Generator[Report | Progress, None, None]:
+        """Compute everything, step by step.
+
+        Parameters
+        ----------
+        stop
+            Asked again and again; True ends the computation, and keeps the best state so far where
+            there is one.
+        snapshot
+            Asked after every epoch; True puts the embedding into the report.
+
+        Yields
+        ------
+        Report | Progress
+            A report for every epoch of a training; progress where nothing is trained.
+
+        Raises
+        ------
+        StoppedTooEarly
+            If `stop` ended it and there is nothing to keep.
+        KeyboardInterrupt
+            If it arrived and there is nothing to keep.
+        """
+        ...
+
+    def write(self, adata: AnnData) -> None:
+        """Write all results into `adata`, or, if anything fails, nothing.
+
+        Raises
+        ------
+        RuntimeError
+            If the computation has not been run to its end.
+        ValueError
+            If `adata` no longer has the cells that were read.
+        """
+
+
+P = ParamSpec("P")
+J = TypeVar("J", bound=Job)
+J_co = TypeVar("J_co", bound=Job, covariant=True)
+
+
+class Tool(Protocol[P, J_co]):
+    """A function that does a job at once."""
+
+    __name__: str
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AnnData | None:
+        """Do the job and write the results."""
+
+    @property
+    def job(self) -> Callable[P, J_co]:
+        """Function of the same parameters that returns the job, with all input checked."""
+
+
+def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
+    """Turn a function that returns a job into one that does the job; ``.job`` is the former.
+
+    Parameters
+    ----------
+    prepare
+        Checks its input and returns the job. Among its parameters are ``adata``; ``progress``, to
+        show a progress bar; and ``copy``, to write into a copy of `adata` and to return that.
+    """
+    signature = inspect.signature(prepare).replace(return_annotation="AnnData | None")
+
+    @wraps(prepare)
+    def tool(*args: P.args, **kwargs: P.kwargs) -> AnnData | None:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        adata, progress, copy = (given.arguments[name] for name in ("adata", "progress", "copy"))
+        check_writable(adata, copy=copy)
+        job = prepare(*args, **kwargs)
+        warn_of(job.notices)
+        n_told = len(job.notices)
+        try:
+            drain(job, progress=progress)
+        finally:
+            warn_of(job.notices[n_told:])
+        if copy:
+            adata = adata.to_memory() if adata.isbacked else adata.copy()
+        job.write(adata)
+        return adata if copy else None
+
+    tool.__annotations__ = {**prepare.__annotations__, "return": "AnnData | None"}
+    tool.__dict__.update(job=prepare, __signature__=signature)
+    return cast("Tool[P, J]", tool)
+
+
+def drain(job: Job, *, progress: bool) -> None:
+    """Run a job to its end, with a progress bar if that is wanted.
+
+    Ctrl-C is left to the job: a training keeps its best state so far, if it has one.
+    """
+    steps = job.steps()
+    with tqdm(disable=not progress) as bar:
+        try:
+            for step in steps:
+                if isinstance(step, Progress):
+                    bar.unit, bar.total, n_done = "cell", step.n_total, step.n_done
+                else:
+                    bar.unit, bar.total, n_done = "epoch", step.n_steps, step.step
+                    bar.set_description(step.stage, refresh=False)
+                    bar.set_postfix(loss=f"{step.loss:.3f}", refresh=False)
+                # A training that stops early makes a leap.
+                bar.update(n_done - bar.n)
+        except KeyboardInterrupt:
+            # If it struck between two steps, the job has yet to hear of it; if it struck within
+            # one and nothing could be kept, this raises it again.
+            with suppress(StopIteration):
+                steps.throw(KeyboardInterrupt())
+
+
+def warn_of(notices: Iterable[Message]) -> None:
+    """Log what a job warns of, in the words of Python."""
+    for notice in notices:
+        logger.warning("%s", notice)
 
 
 class Task:
@@ -64,6 +220,7 @@ class Task:
         **params: Any,
     ) -> None:
         self._start = time.perf_counter()
+        self.notices: list[Message] = []
         check_key(key_added)
         self.key = key_added or "ce"
         if label_key in (f"{self.key}_{name}" for name in self.WRITES):
@@ -76,6 +233,7 @@ class Task:
         features = read_features(
             adata, use_rep=use_rep, layer=layer, mask_var=mask_var, missing=missing
         )
+        self.notices += features.notices
         self._estimator = _configured(model, n_components, device)
         self.classes = self._labels.classes
         self.codes = np.where(features.left_out, -1, self._labels.codes)

@@ -22,6 +22,7 @@ from centroid_encoder.core.novelty import LEAST
 from centroid_encoder.core.quality import CHUNK, Errors, knn_predict, nearest_center
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.core.training import Report, never
+from centroid_encoder.errors import Message
 from centroid_encoder.estimator import CentroidEncoder, draw_seed, warn_if_interrupted
 from centroid_encoder.tl._cells import Labels, Missing, fill_missing, read_groups
 from centroid_encoder.tl._jobs import Results, Task, listed
@@ -90,6 +91,7 @@ class Run(Task):
         if model is None or model.random_state is None:
             self._estimator.set_params(random_state=draw_seed(random_state))
         self.held_out = _hold_out(adata, self._labels, self.codes, test_size, group_key, split_seed)
+        self._warn_of_classes_without_test(test_size, group_key)
         self.train = (self.codes >= 0) & ~self.held_out
         self._X = fill_missing(self._X, self.train[self.kept])
         logger.info(
@@ -100,7 +102,7 @@ class Run(Task):
             int((self.codes < 0).sum()),
         )
 
-    def reports(
+    def steps(
         self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
     ) -> Generator[Report, None, None]:
         """Train, then compute all results; see `CentroidEncoder.fit_reports`."""
@@ -115,6 +117,17 @@ class Run(Task):
         if self.train.sum() >= LEAST:
             self._estimator.fit_novelty(self._X, y, subset=self.train[self.kept])
         self._results = self._compute()
+
+    def _warn_of_classes_without_test(self, test_size: float, group_key: str | None) -> None:
+        n_test = np.bincount(self.codes[self.held_out], minlength=len(self.classes))
+        if test_size and not n_test.all():
+            self.notices.append(
+                Message(
+                    "no cell of {} is held out: too few cells to split{}",
+                    listed(self.classes[n_test == 0]),
+                    "" if group_key is None else f" by obs[{group_key!r}]",
+                )
+            )
 
     def _compute(self) -> Results:
         estimator, kept = self._estimator, self.kept
@@ -228,18 +241,11 @@ def _hold_out(
     elif test_size:
         held_out[labeled] = stratified_holdout(codes[labeled], test_size, seed)
     n_train = np.bincount(codes[labeled & ~held_out], minlength=len(labels.classes))
-    n_test = np.bincount(codes[held_out], minlength=len(labels.classes))
     if not n_train.all():
         raise ValueError(
             f"every choice of held-out groups of obs[{group_key!r}] takes all cells of a class, "
             f"here of {listed(labels.classes[n_train == 0])}; leave out group_key, or mark that "
             "class as unlabeled"
-        )
-    if test_size and not n_test.all():
-        logger.warning(
-            "no cell of %s is held out: too few cells to split%s",
-            listed(labels.classes[n_test == 0]),
-            "" if group_key is None else f" by obs[{group_key!r}]",
         )
     return held_out
 

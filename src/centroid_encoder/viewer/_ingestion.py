@@ -15,6 +15,7 @@ from anndata import AnnData
 from qtpy.QtCore import QObject, Signal
 from superqt.utils import create_worker
 
+from centroid_encoder.core.training import StoppedTooEarly
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl._ingest import Query
 from centroid_encoder.tl._reference import Reference, read_reference
@@ -151,10 +152,11 @@ def _work(
     logger.addHandler(warnings)
     try:
         query = Query(adata, known, **arguments)
-        for n_done in query.embed():
-            yield n_done
-            if stop():
-                return None
+        for step in query.steps(stop=stop):
+            yield step.n_done
+        warnings.texts += map(str, query.notices)
+    except StoppedTooEarly:
+        return None
     except Exception as error:  # Whatever it is, the GUI thread has to say it.
         return Failure(error)
     finally:

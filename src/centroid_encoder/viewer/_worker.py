@@ -122,7 +122,7 @@ def _work(
 
     try:
         run.detach()
-        for report in run.reports(stop=stop, snapshot=snapshot):
+        for report in run.steps(stop=stop, snapshot=snapshot):
             now = time.perf_counter()
             if report.embedding is not None:
                 drawn.clear()

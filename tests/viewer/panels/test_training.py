@@ -160,7 +160,7 @@ def test_two_at_once_do_not_mix(make_cells: MakeCells, qtbot: Any) -> None:
 def test_the_table_may_be_changed_meanwhile(cells: ad.AnnData, qtbot: Any) -> None:
     expected = cells.copy()
     run = make_run(expected, 200)
-    for _ in run.reports():
+    for _ in run.steps():
         pass
     run.write(expected)
 
@@ -200,7 +200,7 @@ def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, pretrain: int
 
     reports: list[Report] = []
     run = make_run(cells, ENDLESS, **options)
-    for report in run.reports(stop=lambda: len(reports) == n_epochs):
+    for report in run.steps(stop=lambda: len(reports) == n_epochs):
         reports.append(report)  # noqa: PERF402 - `stop` counts them
     again = cells.copy()
     run.write(again)
@@ -291,7 +291,7 @@ def test_nobody_waits_for_the_end_of_an_epoch(make_cells: MakeCells, qtbot: Any,
     adata = make_cells(3, 4000)
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=3, batch_size=2)
     start = time.perf_counter()
-    next(Run(adata, "cell_type", model=model).reports())
+    next(Run(adata, "cell_type", model=model).steps())
     epoch = time.perf_counter() - start
 
     training = Training(Run(adata, "cell_type", model=model))
@@ -341,8 +341,8 @@ class Broken(Run):
     error: BaseException
     after: int
 
-    def reports(self, **kwargs: Any) -> Generator[Report, None, None]:
-        for i, report in enumerate(super().reports(**kwargs)):
+    def steps(self, **kwargs: Any) -> Generator[Report, None, None]:
+        for i, report in enumerate(super().steps(**kwargs)):
             if i == self.after:
                 raise self.error
             yield report

@@ -173,8 +173,8 @@ class TrainingPanel(QWidget):
             return
         finally:
             logger.removeHandler(warnings)
-        self._warnings = warnings.texts
-        self._warned = self.form.where(" ".join(map(sentence, warnings.texts)))
+        self._warnings = [*warnings.texts, *map(str, run.notices)]
+        self._warned = self.form.where(" ".join(map(sentence, self._warnings)))
         self.message.say(self._warned, "warning")
         self._recipe = Recipe(label_key, chosen, relabeled=relabeled == label_key)
         self.table, self._stopped, self.checking = table, False, what == "check"

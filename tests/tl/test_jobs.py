@@ -17,7 +17,7 @@ from centroid_encoder.tl._run import Run
 def test_equals_the_tool(cells, fast):
     expected = ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False, copy=True)
     run = Run(cells, "cell_type", model=fast)
-    assert len(list(run.reports())) == 5
+    assert len(list(run.steps())) == 5
     run.write(cells)
     assert_array_equal(cells.obsm["X_ce"], expected.obsm["X_ce"])
     assert cells.obs.equals(expected.obs)
@@ -27,7 +27,7 @@ def test_equals_the_tool(cells, fast):
 def test_touches_no_anndata_before_it_writes(cells, fast, unchanged):
     with unchanged(cells):
         run = Run(cells, "cell_type", model=fast)
-        list(run.reports(snapshot=lambda: True))
+        list(run.steps(snapshot=lambda: True))
     assert list(cells.obsm) == []
     run.write(cells)
     assert list(cells.obsm) == ["X_ce"]
@@ -36,7 +36,7 @@ def test_touches_no_anndata_before_it_writes(cells, fast, unchanged):
 def test_reports_embed_the_cells_that_take_part(cells, fast):
     cells.X[[3, 5]] = np.nan
     run = Run(cells, "cell_type", model=fast, missing="drop")
-    *_, last = run.reports(snapshot=lambda: True)
+    *_, last = run.steps(snapshot=lambda: True)
     assert last.embedding.shape == (118, 2)
     assert_array_equal(np.flatnonzero(~run.kept), [3, 5])
     run.write(cells)
@@ -55,7 +55,7 @@ def test_says_which_class_a_cell_is_of(cells, fast):
 @pytest.mark.parametrize("end", ["not begun", "closed", "stopped too early"])
 def test_has_nothing_to_write_before_the_training_has_ended(cells, fast, unchanged, end):
     run = Run(cells, "cell_type", model=fast)
-    reports = run.reports(stop=lambda: end == "stopped too early")
+    reports = run.steps(stop=lambda: end == "stopped too early")
     if end == "closed":
         next(reports)
         reports.close()
@@ -69,7 +69,7 @@ def test_has_nothing_to_write_before_the_training_has_ended(cells, fast, unchang
 def test_stopped_keeps_the_best_state(cells, fast):
     run = Run(cells, "cell_type", model=fast)
     stop = threading.Event()
-    for report in run.reports(stop=stop.is_set):
+    for report in run.steps(stop=stop.is_set):
         if report.step == 2:
             stop.set()
     run.write(cells)
@@ -84,7 +84,7 @@ def test_trains_in_a_thread_to_the_same_bits(cells, fast):
 
     def work() -> None:
         try:
-            list(run.reports())
+            list(run.steps())
         except BaseException as error:  # to be seen outside of the thread
             failures.append(error)
 
