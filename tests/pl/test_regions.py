@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import centroid_encoder as ce
 from centroid_encoder.pl._regions import (
-    live_outlines,
     panel_limits,
     plane_centers,
     plane_points,
@@ -94,32 +93,3 @@ class TestOutlines:
         result = read_result(adata, "ce")
         for regions in ("voronoi", "decoder"):
             assert region_outlines(adata, result, regions, panel_limits(result.embedding)) == []
-        train = np.ones(adata.n_obs, dtype=bool)
-        assert live_outlines(result.embedding, result.codes, train, 3, LIMITS) == []
-
-
-class TestLiveOutlines:
-    @pytest.mark.parametrize("n_components", [1, 2])
-    def test_end_as_those_of_the_result(self, embed, n_components):
-        adata = embed(5, n_components=n_components, unlabeled=10)
-        result = read_result(adata, "ce")
-        limits = panel_limits(plane_points(result.embedding), equal=n_components > 1)
-        live = live_outlines(
-            result.embedding, result.codes, (result.split == "train").to_numpy(), 5, limits
-        )
-        final = region_outlines(adata, result, "voronoi", limits)
-        assert any(final)
-        for rings, others in zip(live, final, strict=True):
-            for ring, other in zip(rings, others, strict=True):
-                assert_allclose(ring, other, atol=1e-4)
-
-    def test_are_those_of_the_training_cells_alone(self):
-        embedding = np.array([[2.0, 5], [8, 5], [8, 9], [9, 9], [1, 1]])
-        codes = np.array([0, 2, 1, 0, -1])
-        train = np.array([True, True, False, False, False])
-        left, nobody, right = live_outlines(embedding, codes, train, 3, LIMITS)
-        assert nobody == []
-        for region, (x_min, x_max) in ((left, (0, 5)), (right, (5, 10))):
-            (ring,) = region
-            assert len(ring) == 4
-            assert_allclose([ring.min(axis=0), ring.max(axis=0)], [[x_min, 0], [x_max, 10]])

@@ -9,7 +9,6 @@ from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from centroid_encoder import tl
-from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.regions import (
     Box,
     Region,
@@ -83,34 +82,6 @@ def region_outlines(
         return distances
 
     return decoder_regions(decide, _box(limits))
-
-
-def live_outlines(
-    embedding: NDArray[np.floating],
-    codes: NDArray[np.integer],
-    train: NDArray[np.bool_],
-    n_classes: int,
-    limits: NDArray[np.floating],
-) -> list[Region]:
-    """Voronoi cell of each class while a training goes on, before there is a result.
-
-    Parameters
-    ----------
-    embedding
-        (n, m) embedding after an epoch.
-    codes
-        (n,) classes; −1 for none.
-    train
-        (n,) mask of the training cells, whose means are the centers.
-    n_classes
-        Number of classes. One without training cells owns nothing.
-    limits
-        (2, 2) what `panel_limits` gave for the points.
-    """
-    if embedding.shape[1] > 2:
-        return []
-    centers = class_centers(embedding[train], codes[train], n_classes)
-    return voronoi_regions(plane_centers(centers), _box(limits))
 
 
 def region_path(region: Region) -> Path | None:

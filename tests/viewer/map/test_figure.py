@@ -19,7 +19,15 @@ from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.pl._regions import panel_limits, region_outlines
 from centroid_encoder.pl._voronoi import panel_title
 from centroid_encoder.tl._stored import read_result
-from centroid_encoder.viewer.map.figure import DRAFT, FEW, MapFigure, Panel, Scene, Style
+from centroid_encoder.viewer.map.figure import (
+    DRAFT,
+    FEW,
+    MapFigure,
+    Panel,
+    Scene,
+    Style,
+    live_outlines,
+)
 
 Embed = Callable[..., ad.AnnData]
 
@@ -452,3 +460,29 @@ def test_no_cells() -> None:
     figure.show(make_scene(np.empty((0, 2)), nothing, [nothing], n_classes=0), [])
     pixels(figure)
     assert drawn(figure, 0) == set()
+
+
+def test_live_outlines_end_as_those_of_the_result(embed: Embed) -> None:
+    adata = embed(5, unlabeled=10)
+    result = read_result(adata, "ce")
+    limits = panel_limits(result.embedding)
+    train = (result.split == "train").to_numpy()
+    live = live_outlines(result.embedding, result.codes, train, 5, limits)
+    final = region_outlines(adata, result, "voronoi", limits)
+    assert any(final)
+    for rings, others in zip(live, final, strict=True):
+        for ring, other in zip(rings, others, strict=True):
+            np.testing.assert_allclose(ring, other, atol=1e-4)
+
+
+def test_live_outlines_are_those_of_the_training_cells_alone() -> None:
+    embedding = np.array([[2.0, 5], [8, 5], [8, 9], [9, 9], [1, 1]])
+    codes = np.array([0, 2, 1, 0, -1])
+    train = np.array([True, True, False, False, False])
+    left, nobody, right = live_outlines(embedding, codes, train, 3, LIMITS)
+    assert nobody == []
+    for region, (x_min, x_max) in ((left, (0, 5)), (right, (5, 10))):
+        (ring,) = region
+        assert len(ring) == 4
+        extent = [ring.min(axis=0), ring.max(axis=0)]
+        np.testing.assert_allclose(extent, [[x_min, 0], [x_max, 10]])

@@ -10,11 +10,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.pl._colors import class_colors, label_colors
-from centroid_encoder.pl._plane_colors import plane_colors, spread_out
-from centroid_encoder.pl._scale_colors import scale_colors
 from centroid_encoder.pl._unseen import read_classes, read_cross_validation
 from centroid_encoder.tl._cells import obs_column
 from centroid_encoder.tl._stored import QUERY
+from centroid_encoder.viewer.map.plane_colors import plane_colors, spread_out
+from centroid_encoder.viewer.map.scale_colors import scale_colors
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -14,7 +14,8 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from centroid_encoder.core.regions import Region
+from centroid_encoder.core.quality import class_centers
+from centroid_encoder.core.regions import Region, voronoi_regions
 from centroid_encoder.pl._regions import REGION_ALPHA, region_path
 
 DRAFT = 50_000
@@ -337,6 +338,33 @@ class MapFigure:
                 line.set_visible(shown)
             for overlay in panel.overlays:
                 overlay.set(markerfacecolor="none", markeredgecolor=style.ink)
+
+
+def live_outlines(
+    embedding: NDArray[np.floating],
+    codes: NDArray[np.integer],
+    train: NDArray[np.bool_],
+    n_classes: int,
+    limits: NDArray[np.floating],
+) -> list[Region]:
+    """Voronoi cell of each class while a training goes on, before there is a result.
+
+    Parameters
+    ----------
+    embedding
+        (n, 2) embedding after an epoch.
+    codes
+        (n,) classes; −1 for none.
+    train
+        (n,) mask of the training cells, whose means are the centers.
+    n_classes
+        Number of classes. One without training cells owns nothing.
+    limits
+        (2, 2) what `panel_limits` gave for the points.
+    """
+    (x_min, y_min), (x_max, y_max) = limits.tolist()
+    centers = class_centers(embedding[train], codes[train], n_classes)
+    return voronoi_regions(centers, (x_min, y_min, x_max, y_max))
 
 
 def _region(ax: Any, **style: Any) -> PathPatch:

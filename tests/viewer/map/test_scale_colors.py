@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.colors import to_rgb
 
-from centroid_encoder.pl._scale_colors import STEPS, scale_colors
+from centroid_encoder.viewer.map.scale_colors import STEPS, scale_colors
 
 
 def brightness(color: str) -> float:

@@ -9,7 +9,7 @@ from numpy.testing import assert_array_equal
 from scipy.spatial.distance import cdist
 from scipy.stats import spearmanr
 
-from centroid_encoder.pl._plane_colors import GRID, plane_colors
+from centroid_encoder.viewer.map.plane_colors import GRID, plane_colors
 
 LIMITS = np.array([[-1.0, 10], [1, 30]])
 
