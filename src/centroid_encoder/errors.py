@@ -41,12 +41,14 @@ class Call:
     name: str
     """Name within the package, such as ``"tl.cross_validate"``."""
     arguments: tuple[Any, ...] = ()
-    """What to pass after the AnnData."""
+    """What to pass after the AnnData: values, and settings for what is passed by name. A first
+    argument ``Setting("label_key")`` stands for a value that is not known."""
 
     def __str__(self) -> str:
         if not self.arguments:
             return f"ce.{self.name}"
-        return f"ce.{self.name}({', '.join(['adata', *map(repr, self.arguments)])})"
+        given = [str(one) if isinstance(one, Setting) else repr(one) for one in self.arguments]
+        return f"ce.{self.name}({', '.join(['adata', *given])})"
 
 
 Part: TypeAlias = Setting | Advice | Call
