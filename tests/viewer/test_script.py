@@ -6,6 +6,7 @@ import ast
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path, PureWindowsPath
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from centroid_encoder.tl._run import Run
 from centroid_encoder.viewer._save import save_h5ad
 from centroid_encoder.viewer._script import as_python
 from centroid_encoder.viewer.data.tables import Table
-from centroid_encoder.viewer.panels.save import Recipe
+from centroid_encoder.viewer.session.provenance import MadeBy
 from centroid_encoder.viewer.session.relabeling import Relabeling
 
 
@@ -59,6 +60,10 @@ def calls(script: str) -> dict[str, ast.Call]:
         for node in ast.walk(ast.parse(script))
         if isinstance(node, ast.Call)
     }
+
+
+def trained(label_key: str = "kind", **arguments: Any) -> MadeBy:
+    return MadeBy("centroid_encoder", label_key, arguments)
 
 
 def arguments_of(call: ast.Call) -> dict[str, Any]:
@@ -100,7 +105,7 @@ def test_the_script_gives_the_same_embedding(
     arguments = arguments | {"model": model}
     train(adata, "cell_type", arguments)
 
-    run(as_python(in_file(path, adata), "cell_type", arguments), tmp_path)
+    run(as_python(in_file(path, adata), trained("cell_type", **arguments)), tmp_path)
 
     key = arguments.get("key_added", "ce")
     again = ad.read_h5ad(tmp_path / f"cells of O'Neil_{key}.h5ad")
@@ -120,9 +125,8 @@ def test_the_script_goes_on_from_what_was_saved(cells: ad.AnnData, tmp_path: Pat
     path = tmp_path / "cells.h5ad"
     save_h5ad(cells, path)
 
-    script = as_python(
-        in_file(path, cells), relabeling.column, arguments, relabeled=relabeling.column
-    )
+    made_by = replace(trained(relabeling.column, **arguments), relabeled=True)
+    script = as_python(in_file(path, cells), made_by)
     run(script, tmp_path)
 
     again = ad.read_h5ad(tmp_path / "cells_ce.h5ad")
@@ -134,7 +138,7 @@ def test_the_script_goes_on_from_what_was_saved(cells: ad.AnnData, tmp_path: Pat
 def test_a_table_in_no_file_is_saved_first(cells: ad.AnnData, tmp_path: Path) -> None:
     arguments = {"model": ce.CentroidEncoder(hidden=(16,), max_epochs=3)}
     train(cells, "cell_type", arguments)
-    script = as_python(Table(cells, "cells", None, "notebook"), "cell_type", arguments)
+    script = as_python(Table(cells, "cells", None, "notebook"), trained("cell_type", **arguments))
     assert '# The table "cells" was in no file: save it in napari as .h5ad' in script
 
     save_h5ad(cells, tmp_path / "table.h5ad")
@@ -150,14 +154,14 @@ def test_a_table_in_no_file_is_saved_first(cells: ad.AnnData, tmp_path: Path) ->
 def test_a_short_script_reads_like_this() -> None:
     script = as_python(
         in_file(Path("data") / "cells.h5ad"),
-        "phenotype",
-        {
-            "missing": "mean",
-            "test_size": 0.2,
-            "use_rep": None,
-            "progress": False,
-            "model": ce.CentroidEncoder(max_epochs=30, device="cpu"),
-        },
+        trained(
+            "phenotype",
+            missing="mean",
+            test_size=0.2,
+            use_rep=None,
+            progress=False,
+            model=ce.CentroidEncoder(max_epochs=30, device="cpu"),
+        ),
     )
     assert script == (
         f"# Made by centroid-encoder {ce.__version__} in napari.\n"
@@ -196,7 +200,7 @@ def test_a_short_script_reads_like_this() -> None:
 )
 def test_the_model_is_written_without_its_defaults(value: dict[str, Any], default: bool) -> None:
     model = ce.CentroidEncoder(**value)
-    call = calls(as_python(in_file(Path("x.h5ad")), "kind", {"model": model}))["ce.CentroidEncoder"]
+    call = calls(as_python(in_file(Path("x.h5ad")), trained(model=model)))["ce.CentroidEncoder"]
     written = arguments_of(call)
 
     assert written.keys() == (set() if default else value.keys())
@@ -209,7 +213,7 @@ def test_long_arguments_have_lines_of_their_own() -> None:
     model = ce.CentroidEncoder(
         hidden=(1000, 500, 125), learning_rate=1e-4, validation_fraction=0.2, patience=10
     )
-    script = as_python(in_file(Path("x.h5ad")), "kind", {"model": model, "test_size": 0.25})
+    script = as_python(in_file(Path("x.h5ad")), trained(model=model, test_size=0.25))
     assert max(map(len, script.splitlines())) <= 88
     assert "        patience=10,\n" in script
 
@@ -224,41 +228,45 @@ def test_long_arguments_have_lines_of_their_own() -> None:
     ],
 )
 def test_what_has_too_many_dimensions_is_not_drawn(arguments: dict[str, Any], drawn: bool) -> None:
-    script = as_python(in_file(Path("x.h5ad")), "kind", arguments)
+    script = as_python(in_file(Path("x.h5ad")), trained(**arguments))
     assert ("ce.pl.voronoi" in calls(script)) == drawn
 
 
 def test_a_training_stopped_by_hand_is_said_to_differ() -> None:
-    script = as_python(in_file(Path("x.h5ad")), "kind", {}, stopped_after=12)
+    script = as_python(in_file(Path("x.h5ad")), replace(trained(), stopped_after=12))
     assert "# The training in napari was stopped by hand after epoch 12." in script
     assert "differs" in script
     assert "bit for bit" not in script
 
 
 def test_a_check_follows_the_training() -> None:
-    check = Recipe("kind", {"n_folds": 3, "n_permutations": 0, "group_key": "donor"})
-    script = as_python(in_file(Path("x.h5ad")), "type", {"test_size": 0.3}, check=check)
+    check = MadeBy(
+        "cross_validate", "kind", {"n_folds": 3, "n_permutations": 0, "group_key": "donor"}
+    )
+    script = as_python(in_file(Path("x.h5ad")), trained("type", test_size=0.3), check)
     assert (
         'ce.tl.centroid_encoder(adata, "type", test_size=0.3)\n'
         'ce.tl.cross_validate(adata, "kind", n_folds=3, group_key="donor")\n'
     ) in script
-    check = Recipe("kind", {"key_added": "k"}, relabeled=True)
-    alone = as_python(in_file(Path("x.h5ad")), "kind", None, check=check)
+    check = MadeBy("cross_validate", "kind", {"key_added": "k"}, relabeled=True)
+    alone = as_python(in_file(Path("x.h5ad")), None, check)
     assert set(calls(alone)) == {"ad.read_h5ad", "ce.tl.cross_validate", "adata.write_h5ad"}
     assert "gives the same numbers, bit for bit" in alone
     assert '# obs["kind"] holds labels corrected by hand' in alone
     assert 'adata.write_h5ad("x_k.h5ad")' in alone
-    both = as_python(in_file(Path("x.h5ad")), "type", {}, relabeled="type", check=check)
+    both = as_python(in_file(Path("x.h5ad")), replace(trained("type"), relabeled=True), check)
     assert both.count("holds labels corrected by hand") == 2
 
 
 @pytest.mark.parametrize(
-    ("mapped_by", "file"), [(str(Path("a") / "b.h5ad"), str(Path("a") / "b.h5ad")),
+    ("reference", "file"), [(str(Path("a") / "b.h5ad"), str(Path("a") / "b.h5ad")),
                             ("nuclei: AnnData", "map.h5ad")],
 )  # fmt: skip
-def test_cells_that_were_mapped_are_not_trained_on(mapped_by: str, file: str) -> None:
+def test_cells_that_were_mapped_are_not_trained_on(reference: str, file: str) -> None:
     arguments = {"key": "ce", "key_added": "mine", "max_novelty": 0.9, "min_confidence": 0.0}
-    script = as_python(in_file(Path("x.h5ad")), "kind", arguments, mapped_by=mapped_by)
+    script = as_python(
+        in_file(Path("x.h5ad")), MadeBy("ingest", "kind", arguments, reference=reference)
+    )
     found = calls(script)
     assert "ce.tl.centroid_encoder" not in found
     assert ast.literal_eval(found["ce.tl.ingest"].args[1]) == file
@@ -270,7 +278,7 @@ def test_cells_that_were_mapped_are_not_trained_on(mapped_by: str, file: str) ->
 def test_a_spatialdata_table_is_read_from_its_store() -> None:
     sdata = SimpleNamespace(path=Path("tissue.zarr"))
     table = Table(ad.AnnData(), "cells", None, "spatialdata", sdata=sdata, table_name="cells")
-    script = as_python(table, "kind", {})
+    script = as_python(table, trained())
     assert "import spatialdata as sd\n" in script
     assert 'sdata = sd.read_zarr("tissue.zarr")\nadata = sdata.tables["cells"]\n' in script
     ast.parse(script)
@@ -279,12 +287,12 @@ def test_a_spatialdata_table_is_read_from_its_store() -> None:
 def test_a_spatialdata_table_in_memory_only_has_to_be_saved() -> None:
     sdata = SimpleNamespace(path=None)
     table = Table(ad.AnnData(), "cells", None, "spatialdata", sdata=sdata, table_name="cells")
-    assert '# The table "cells" was in no file' in as_python(table, "kind", {})
+    assert '# The table "cells" was in no file' in as_python(table, trained())
 
 
 def test_a_table_made_of_features_is_said_to_be() -> None:
     table = Table(ad.AnnData(), "nuclei", None, "features")
-    assert '# The table "nuclei" was made of the layer\'s features' in as_python(table, "kind", {})
+    assert '# The table "nuclei" was made of the layer\'s features' in as_python(table, trained())
 
 
 @pytest.mark.parametrize(
@@ -297,7 +305,7 @@ def test_a_table_made_of_features_is_said_to_be() -> None:
 )
 def test_what_is_no_plain_value_is_an_error(arguments: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match="cannot be written as Python: give a plain value"):
-        as_python(in_file(Path("x.h5ad")), "kind", arguments)
+        as_python(in_file(Path("x.h5ad")), trained(**arguments))
 
 
 # Whatever a file, a layer or a column is called
@@ -305,16 +313,12 @@ def test_what_is_no_plain_value_is_an_error(arguments: dict[str, Any]) -> None:
 names = st.text(st.characters(exclude_categories=[]), min_size=1).filter(lambda s: "\0" not in s)
 
 
-@given(
-    name=names, label=names, key=names, relabeled=names, origin=st.sampled_from(["features", ""])
-)
-def test_no_name_gets_out_of_its_quotes(
-    name: str, label: str, key: str, relabeled: str, origin: Any
-) -> None:
+@given(name=names, label=names, key=names, origin=st.sampled_from(["features", ""]))
+def test_no_name_gets_out_of_its_quotes(name: str, label: str, key: str, origin: Any) -> None:
     path = None if origin else Path("folder") / f"x{name.replace('/', '')}.h5ad"
     table = Table(ad.AnnData(), name, None, origin or "file", path=path)
 
-    script = as_python(table, label, {"group_key": key}, relabeled=relabeled)
+    script = as_python(table, replace(trained(label, group_key=key), relabeled=True))
 
     found = calls(script)
     assert set(found) == {
@@ -329,7 +333,7 @@ def test_no_name_gets_out_of_its_quotes(
 
 @pytest.mark.parametrize("label", ['"', "'", "\"'", "\\", 'a"b', "a'b", "\n", "é", "\u2028", "😀"])
 def test_quotes_backslashes_and_lines_are_escaped(label: str) -> None:
-    script = as_python(in_file(Path("x.h5ad")), label, {})
+    script = as_python(in_file(Path("x.h5ad")), trained(label))
     assert ast.literal_eval(calls(script)["ce.tl.centroid_encoder"].args[1]) == label
 
 
@@ -337,7 +341,7 @@ def test_a_windows_path_keeps_its_backslashes() -> None:
     table = SimpleNamespace(
         path=PureWindowsPath(r"C:\new\table.h5ad"), sdata=None, name="x", origin="file"
     )
-    script = as_python(table, "kind", {})  # type: ignore[arg-type]
+    script = as_python(table, trained())  # type: ignore[arg-type]
     found = calls(script)
     assert ast.literal_eval(found["ad.read_h5ad"].args[0]) == r"C:\new\table.h5ad"
     assert ast.literal_eval(found["adata.write_h5ad"].args[0]) == r"C:\new\table_ce.h5ad"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,86 +13,68 @@ import centroid_encoder as ce
 
 if TYPE_CHECKING:
     from centroid_encoder.viewer.data.tables import Table
-    from centroid_encoder.viewer.panels.save import Recipe
+    from centroid_encoder.viewer.session.provenance import MadeBy
 
 WIDTH = 88
 """Columns of a line, where it can be broken."""
 
 
-def as_python(
-    table: Table,
-    label_key: str,
-    arguments: Mapping[str, Any] | None,
-    *,
-    relabeled: str | None = None,
-    stopped_after: int | None = None,
-    check: Recipe | None = None,
-    mapped_by: str | None = None,
-) -> str:
+def as_python(table: Table, made_by: MadeBy | None, check: MadeBy | None = None) -> str:
     """Return a script that trains, checks, draws and saves what the widget did.
 
     Parameters
     ----------
     table
         What was trained on. Where it is not in a file, the script says how to get one.
-    label_key
-        Column of the labels.
-    arguments
-        Keyword arguments of `tl.centroid_encoder`; those that are the default are left out. A
-        `model` is written as a call, a feature mask must be the name of a column. None if there is
-        no map.
-    relabeled
-        Column with labels that were corrected by hand, which no script can know.
-    stopped_after
-        Number of epochs after which the training was stopped by hand, if it was.
+    made_by
+        What made the map. Arguments that are the default are left out, a `model` is written as a
+        call, and a feature mask must be the name of a column. None if there is no map.
     check
-        How the labels were cross-validated, if they were.
-    mapped_by
-        File or name of the table whose map the cells were sent through, if they were not trained
-        on; `arguments` are then those of `tl.ingest`.
+        What cross-validated the labels, if they were; one of the two has to be there.
 
     Raises
     ------
     TypeError
         If an argument is neither a plain value nor a `CentroidEncoder`.
     """
-    trained, checked = arguments or {}, {} if check is None else check.parameters
-    key = trained.get("key_added") or trained.get("key") or checked.get("key_added") or "ce"
-    read, name = _reading(table)
+    steps = [step for step in (made_by, check) if step is not None]
+    read, stem = _reading(table)
     lines = [f"# Made by centroid-encoder {ce.__version__} in napari."]
-    if stopped_after is None:
-        what = "embedding" if arguments is not None else "numbers"
+    if made_by is None or made_by.stopped_after is None:
+        what = "numbers" if made_by is None else "embedding"
         lines += [f"# The same version on the same machine gives the same {what}, bit for bit."]
     else:
         lines += [
-            f"# The training in napari was stopped by hand after epoch {stopped_after}. This",
-            "# script trains to the end, so its embedding differs from the one seen there.",
+            f"# The training in napari was stopped by hand after epoch {made_by.stopped_after}.",
+            "# This script trains to the end, so its embedding differs from the one seen there.",
         ]
     lines += ["import anndata as ad", *read[0], "", "import centroid_encoder as ce", "", *read[1]]
-    corrected = [relabeled, check.label_key if check is not None and check.relabeled else None]
-    for column in dict.fromkeys(column for column in corrected if column is not None):
+    for column in dict.fromkeys(step.label_key for step in steps if step.relabeled):
         lines += [
             f"# obs[{_literal(column)}] holds labels corrected by hand in napari: save the",
             "# table there before you run this, or it will not have that column.",
         ]
     lines.append("")
-    if arguments is not None and mapped_by is not None:
-        file = mapped_by if mapped_by.endswith(".h5ad") else "map.h5ad"
-        lines += [
-            f"# The map is that of the table {_literal(PurePath(mapped_by).name)}, which has to be",
-            "# saved in napari with its map; put the name of that file here.",
-            _done(ce.tl.ingest, file, arguments),
-        ]
-    elif arguments is not None:
-        lines.append(_done(ce.tl.centroid_encoder, label_key, arguments))
-    if check is not None:
-        lines.append(_done(ce.tl.cross_validate, check.label_key, checked))
-    model = trained.get("model") or ce.CentroidEncoder()
-    if arguments is not None and (trained.get("n_components") or model.n_components) <= 3:
-        named = [("key", _literal(key))] if key != "ce" else []
+    for step in steps:
+        second = step.label_key
+        if step.reference is not None:
+            second = step.reference if step.reference.endswith(".h5ad") else "map.h5ad"
+            name = PurePath(step.reference).name
+            lines += [
+                f"# The map is that of the table {_literal(name)}, which has to be",
+                "# saved in napari with its map; put the name of that file here.",
+            ]
+        lines.append(_made(step, second))
+    if made_by is not None and _n_components(made_by) <= 3:
+        named = [("key", _literal(made_by.key))] if made_by.key != "ce" else []
         lines.append(_call("ce.pl.voronoi", ["adata"], named))
-    lines += [f"adata.write_h5ad({_literal(f'{name}_{key}.h5ad')})"]
+    lines += [f"adata.write_h5ad({_literal(f'{stem}_{steps[0].key}.h5ad')})"]
     return "\n".join(lines) + "\n"
+
+
+def _n_components(made_by: MadeBy) -> int:
+    model = made_by.parameters.get("model") or ce.CentroidEncoder()
+    return int(made_by.parameters.get("n_components") or model.n_components)
 
 
 def _reading(table: Table) -> tuple[tuple[list[str], list[str]], str]:
@@ -116,16 +98,16 @@ def _reading(table: Table) -> tuple[tuple[list[str], list[str]], str]:
     return ([], lines), "table"
 
 
-def _done(function: Callable[..., Any], second: str, arguments: Mapping[str, Any]) -> str:
-    """Return a call on the table, with the arguments that are not the default."""
-    parameters = inspect.signature(function).parameters
+def _made(step: MadeBy, second: str) -> str:
+    """Return the call of a step on the table, with the arguments that are not the default."""
+    parameters = inspect.signature(getattr(ce.tl, step.function)).parameters
     order = list(parameters)
     named = {
         name: _model(value) if isinstance(value, ce.CentroidEncoder) else _literal(value)
-        for name, value in sorted(arguments.items(), key=lambda item: order.index(item[0]))
+        for name, value in sorted(step.parameters.items(), key=lambda item: order.index(item[0]))
         if name not in ("progress", "copy") and not _same(value, parameters[name].default)
     }
-    return _call(f"ce.tl.{function.__name__}", ["adata", _literal(second)], named.items())
+    return _call(f"ce.tl.{step.function}", ["adata", _literal(second)], named.items())
 
 
 def _model(model: ce.CentroidEncoder) -> str:

@@ -37,9 +37,10 @@ from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
-from centroid_encoder.viewer.panels.save import KeepRow
+from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.panels.training import TrainingPanel
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
+from centroid_encoder.viewer.session.provenance import Provenance
 from centroid_encoder.viewer.session.relabeling import Relabeling, Relabelings
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._run import Run
     from centroid_encoder.viewer._worker import Training
     from centroid_encoder.viewer.data.tables import Table
-    from centroid_encoder.viewer.panels.save import Recipe
+    from centroid_encoder.viewer.session.provenance import MadeBy
 
 NO_TABLE = (
     "No table yet.\n\nOpen a .h5ad above, or a sample:\nFile ▸ Open Sample ▸ Centroid-Encoder"
@@ -95,6 +96,7 @@ class CentroidEncoderWidget(QWidget):
         self._frame_colors: list[str] | None = None
         self._obs_names = pd.Index([])
         self._relabelings = Relabelings()
+        self._provenance = Provenance()
         self._connected = False
         self.data = DataPanel(self.viewer)
         self.trainer = TrainingPanel()
@@ -106,7 +108,7 @@ class CentroidEncoderWidget(QWidget):
         self.classes = ClassTable()
         self.misplaced = MisplacedTable()
         self.new_data = NewDataPanel()
-        self.keep = KeepRow()
+        self.keep = SaveRow(self._provenance)
         self._lay_out()
         self._wire()
         self._attach()
@@ -191,13 +193,13 @@ class CentroidEncoderWidget(QWidget):
             self._frame_colors = [colors.get(name, colorings.GREY) for name in run.classes]
         return self._frame_colors
 
-    def _on_finished(self, table: Table, key: str, recipe: Recipe) -> None:
-        self.keep.remember(table, key, recipe)
+    def _on_finished(self, table: Table, key: str, made_by: MadeBy) -> None:
+        self._provenance.remember(table, key, made_by)
         if table is self.data.table:
             self._offer_columns()
 
-    def _on_checked(self, table: Table, key: str, recipe: Recipe) -> None:
-        self.keep.remember_check(table, key, recipe)
+    def _on_checked(self, table: Table, key: str, made_by: MadeBy) -> None:
+        self._provenance.remember(table, key, made_by)
         if table is not self.data.table:
             return
         self._offer_columns()
@@ -485,9 +487,9 @@ class CentroidEncoderWidget(QWidget):
             return
         self.new_data.choose(self.data.add(adata, path.name, path=path))
 
-    def _on_mapped(self, reference: Table, table: Table, key: str, recipe: Recipe) -> None:
+    def _on_mapped(self, reference: Table, table: Table, key: str, made_by: MadeBy) -> None:
         """Go to the cells that have been mapped, unless the user has gone elsewhere."""
-        self.keep.remember(table, key, recipe)
+        self._provenance.remember(table, key, made_by)
         if self.data.table not in (reference, table) or table not in self.data.found:
             return
         warning = self.new_data.message.text()

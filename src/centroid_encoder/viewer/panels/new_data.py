@@ -27,7 +27,7 @@ from qtpy.QtWidgets import (
 from centroid_encoder.viewer.panels.form import form_label, form_layout
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import ProgressRow
-from centroid_encoder.viewer.panels.save import Recipe
+from centroid_encoder.viewer.session.provenance import MadeBy
 
 if TYPE_CHECKING:
     from centroid_encoder.viewer._ingestion import Ingestion
@@ -56,7 +56,7 @@ class NewDataPanel(QWidget):
     file_chosen = Signal(object)
     """A `Path` that is to be read as another table."""
     finished = Signal(object, object, str, object)
-    """Cells were mapped: the `Table` with the map, that of the cells, the key and the `Recipe`."""
+    """Cells were mapped: the `Table` with the map, that of the cells, the key and the `MadeBy`."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -64,7 +64,7 @@ class NewDataPanel(QWidget):
         self._reference: Table | None = None
         self._key: str | None = None
         self._listed: list[Table] = []
-        self._what: tuple[Table, Table, Recipe] | None = None
+        self._what: tuple[Table, Table, MadeBy] | None = None
         # With the window, Qt takes the panel away unasked; nobody must hear of what then ends.
         self._running: list[Ingestion] = []
         self.destroyed.connect(partial(_forget, self._running))
@@ -226,10 +226,12 @@ class NewDataPanel(QWidget):
             self.say_error(error)
             return
         label_key = str(reference.adata.uns[key]["params"]["label_key"])
-        recipe = Recipe(label_key, arguments, mapped_by=str(reference.path or reference.name))
+        made_by = MadeBy(
+            "ingest", label_key, arguments, reference=str(reference.path or reference.name)
+        )
         self.ingestion = ingestion
         self._running.append(ingestion)
-        self._what = reference, table, recipe
+        self._what = reference, table, made_by
         ingestion.finished.connect(self._on_finished)
         ingestion.failed.connect(self._on_failed)
         ingestion.reported.connect(self._on_reported)
@@ -281,7 +283,7 @@ class NewDataPanel(QWidget):
         ingestion, what = self.ingestion, self._what
         if ingestion is None or what is None:
             return
-        reference, table, recipe = what
+        reference, table, made_by = what
         self._end()
         try:
             ingestion.write(table.adata)
@@ -290,7 +292,7 @@ class NewDataPanel(QWidget):
             self.say_error(error)
             return
         self.message.say(" ".join(map(sentence, warnings)), "warning")
-        self.finished.emit(reference, table, ingestion.key, recipe)
+        self.finished.emit(reference, table, ingestion.key, made_by)
 
     def _on_failed(self, error: Exception) -> None:
         self._end()

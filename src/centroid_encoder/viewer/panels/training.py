@@ -15,7 +15,7 @@ from qtpy.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, Q
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import ProgressRow
-from centroid_encoder.viewer.panels.save import Recipe
+from centroid_encoder.viewer.session.provenance import MadeBy
 
 if TYPE_CHECKING:
     from centroid_encoder.core.training import Report
@@ -45,7 +45,7 @@ class TrainingPanel(QWidget):
     framed = Signal(object, object)
     """A `Run` and its `Report` with an embedding."""
     finished = Signal(object, str, object)
-    """A map was written: the `Table`, the key and the `Recipe`."""
+    """A map was written: the `Table`, the key and the `MadeBy`."""
     checked = Signal(object, str, object)
     """What a check found was written: the same."""
     ended = Signal(bool)
@@ -56,7 +56,7 @@ class TrainingPanel(QWidget):
         self.training: Training | None = None
         self.checking = False
         self.table: Table | None = None
-        self._recipe: Recipe | None = None
+        self._made_by: MadeBy | None = None
         self._stopped = False
         self._warnings: list[str] = []
         self._warned = ""
@@ -95,7 +95,7 @@ class TrainingPanel(QWidget):
     @property
     def label_key(self) -> str | None:
         """Column whose classes the training that runs learns."""
-        return None if self._recipe is None else self._recipe.label_key
+        return None if self._made_by is None else self._made_by.label_key
 
     def train(self, table: Table | None, relabeled: str | None) -> None:
         """Begin a training, with the settings of the form; one at a time.
@@ -176,7 +176,12 @@ class TrainingPanel(QWidget):
         self._warnings = [*warnings.texts, *map(str, run.notices)]
         self._warned = self.form.where(" ".join(map(sentence, self._warnings)))
         self.message.say(self._warned, "warning")
-        self._recipe = Recipe(label_key, chosen, relabeled=relabeled == label_key)
+        self._made_by = MadeBy(
+            "cross_validate" if what == "check" else "centroid_encoder",
+            label_key,
+            chosen,
+            relabeled=relabeled == label_key,
+        )
         self.table, self._stopped, self.checking = table, False, what == "check"
         self.training = Training(run)
         self._running.append(self.training)
@@ -203,8 +208,8 @@ class TrainingPanel(QWidget):
             self.framed.emit(training.run, report)
 
     def _on_finished(self) -> None:
-        training, table, recipe = self.training, self.table, self._recipe
-        if training is None or table is None or recipe is None:
+        training, table, made_by = self.training, self.table, self._made_by
+        if training is None or table is None or made_by is None:
             return
         key, checked = training.run.key, self.checking
         try:
@@ -216,7 +221,7 @@ class TrainingPanel(QWidget):
             return
         if self._stopped:
             epochs = len(table.adata.uns[key]["history"])
-            recipe = replace(recipe, stopped_after=epochs)
+            made_by = replace(made_by, stopped_after=epochs)
         self._end()
         if checked:
             if self._warned and self.message.text() == self._warned:
@@ -224,9 +229,9 @@ class TrainingPanel(QWidget):
                 stored = list(table.adata.uns[f"{key}_cv"]["warnings"])
                 rest = [sentence(text) for text in self._warnings if text not in stored]
                 self.message.say(self.form.where(" ".join(rest)), "warning")
-            self.checked.emit(table, key, recipe)
+            self.checked.emit(table, key, made_by)
         else:
-            self.finished.emit(table, key, recipe)
+            self.finished.emit(table, key, made_by)
 
     def _on_failed(self, error: Exception) -> None:
         from centroid_encoder.core.training import StoppedTooEarly
@@ -239,7 +244,7 @@ class TrainingPanel(QWidget):
 
     def _end(self) -> None:
         checked, self.checking = self.checking, False
-        self.training = self.table = self._recipe = None
+        self.training = self.table = self._made_by = None
         self._running.clear()
         self.progress.end()
         self.ended.emit(checked)

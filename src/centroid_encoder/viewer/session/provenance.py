@@ -33,6 +33,11 @@ class MadeBy:
     reference: str | None = None
     """Of `ingest`, the file or the name of the table whose map the cells were sent through."""
 
+    @property
+    def key(self) -> str:
+        """Name of the result."""
+        return self.parameters.get("key_added") or self.parameters.get("key") or "ce"
+
 
 class Provenance:
     """How the maps and cross-validations of each table were made."""
@@ -56,6 +61,11 @@ class Provenance:
         return known or _stored_check(table.adata, key)
 
 
+def is_ingested(adata: AnnData, key: str) -> bool:
+    """Tell whether cells were sent through a map, rather than trained on."""
+    return "ingested_from" in adata.uns[key]["params"]
+
+
 def _stored_map(adata: AnnData, key: str) -> MadeBy:
     from sklearn.base import clone
 
@@ -63,7 +73,7 @@ def _stored_map(adata: AnnData, key: str) -> MadeBy:
 
     parameters = dict(adata.uns[key]["params"])
     label_key = str(parameters.pop("label_key"))
-    if "ingested_from" in parameters:
+    if is_ingested(adata, key):
         kept = {name: parameters[name] for name in ("min_confidence", "max_novelty")}
         reference = str(parameters["ingested_from"])
         return MadeBy("ingest", label_key, kept | _named(key), reference=reference)
