@@ -33,6 +33,7 @@ from centroid_encoder.core.objective import Objective
 from centroid_encoder.core.rows import CHUNK, Rows, Scale, Standardizer
 from centroid_encoder.core.training import Optimizer, Schedule, TrainingConfig, TrainingData, train
 from centroid_encoder.estimator import resolve_device
+from centroid_encoder.recipes import input_dropout
 
 CLIP = 10.0
 """Largest absolute z-score, as in `CentroidEncoder`."""
@@ -61,7 +62,7 @@ class NetworkRival(TransformerMixin, BaseEstimator):
         ``"global"`` centres the features and divides all by one number; ``"feature"`` takes
         z-scores; ``"supervised"`` and ``"none"`` as in `CentroidEncoder`.
     dropout
-        Input dropout; None takes that of `CentroidEncoder`, d / (2d + 200).
+        Input dropout; None takes that of `CentroidEncoder`, `recipes.input_dropout`.
     pretrain_epochs
         Epochs of each layer-wise stage of an autoencoder, and then of all its layers together.
     max_epochs
@@ -181,7 +182,7 @@ class NetworkRival(TransformerMixin, BaseEstimator):
     ) -> TrainingConfig:
         dropout = self.dropout
         if dropout is None:
-            dropout = rows.n_inputs / (2 * rows.n_inputs + 200)
+            dropout = input_dropout(rows.n_inputs, rows.n_rows)
         return TrainingConfig(
             batch_size=batch_size,
             max_epochs=max_epochs,

@@ -64,12 +64,23 @@ def resolved(
     of_few = min(max(SAMPLES_SEEN // n_train, 20), 60) * (2 if many_classes else 1)
     auto("max_epochs", min(of_few, max(5, SAMPLES_SEEN_OF_MANY // n_train)))
     auto("pretrain_epochs", settings["max_epochs"] // 2 if many_classes else 0)
-    auto("dropout", max(0.02, 0.5 - 50 / n_inputs, min(0.15, FEW_SAMPLES / n_train)))
+    auto("dropout", input_dropout(n_inputs, n_train))
     auto("weight_decay", min(1.0, n_inputs / (2 * n_classes), DECAYED_SAMPLES / n_train))
     auto("learning_rate", 6e-3 if batch_norm else 3e-3)
     # Normalised layers bear a fast start, and the time is worth more at the end.
     settings["warmup"] = 0.1 if batch_norm else 0.3
     return settings
+
+
+def input_dropout(n_inputs: int, n_train: int) -> float:
+    """Share of input values that ``dropout="auto"`` sets to zero.
+
+    Parameters
+    ----------
+    n_inputs, n_train
+        Number of features that the network sees, and of training samples.
+    """
+    return max(0.02, 0.5 - 50 / n_inputs, min(0.15, FEW_SAMPLES / n_train))
 
 
 # Common to the authors' published program: z-scores without clip, input-space output, Adam with
