@@ -5,8 +5,8 @@ from __future__ import annotations
 import numbers
 import os
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal, Self, cast, get_args
 
 import numpy as np
@@ -19,36 +19,27 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
-from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
 
 from centroid_encoder.core import saved
 from centroid_encoder.core.confidence import Calibration
-from centroid_encoder.core.network import Activation, Network
-from centroid_encoder.core.novelty import LEAST, Novelty
-from centroid_encoder.core.objective import CentroidTargets, Output
-from centroid_encoder.core.quality import class_centers, nearest_center
-from centroid_encoder.core.rows import (
-    Matrix,
-    Rows,
-    Scale,
-    Standardizer,
-    class_means,
-    looks_whole,
-)
-from centroid_encoder.core.saved import Architecture, Arrays, FittedMap, InvalidStateError
+from centroid_encoder.core.fit import CodedMap, Fit, Problem, Settings, fit, own_codes
+from centroid_encoder.core.network import Activation
+from centroid_encoder.core.novelty import LEAST
+from centroid_encoder.core.objective import Output
+from centroid_encoder.core.quality import nearest_center
+from centroid_encoder.core.rows import Matrix, Rows, Scale, looks_whole
+from centroid_encoder.core.saved import Arrays, FittedMap, InvalidStateError
 from centroid_encoder.core.splits import stratified_holdout
 from centroid_encoder.core.training import (
     Optimizer,
     Outcome,
     Report,
     Schedule,
-    TrainingConfig,
-    TrainingData,
     never,
-    train,
 )
 from centroid_encoder.portable import (
     HISTORY,
@@ -289,7 +280,8 @@ class CentroidEncoder(
             try:
                 next(reports)
             except StopIteration as end:
-                warn_if_interrupted(end.value)
+                for message, category in end.value.notices:
+                    warnings.warn(str(message), category, stacklevel=2)
                 return self
 
     def fit_reports(
@@ -333,106 +325,126 @@ class CentroidEncoder(
         StoppedTooEarly
             If `stop` said so before the first epoch was over.
         """
+        with self._restored_on_failure():
+            self._check_parameters()
+            X = self._checked(X, reset=True)
+            y = self._labels_of(X, y)
+            index = _chosen(subset, len(y))
+            unlabeled = int(pd.isna(y[index]).sum())
+            if unlabeled:
+                raise ValueError(f"y has {unlabeled} missing labels; leave these samples out")
+            codes = np.full(len(y), -1)
+            classes, codes[index] = np.unique(y[index], return_inverse=True)
+            fit = yield from self._trained(X, codes, classes, stop, snapshot)
+        return fit.outcome
+
+    def fit_codes(
+        self,
+        X: ArrayLike | Matrix,
+        codes: NDArray[np.intp],
+        classes: NDArray[Any],
+        *,
+        feature_names: ArrayLike | None = None,
+        stop: Callable[[], bool] = never,
+        snapshot: Callable[[], bool] = never,
+    ) -> Generator[Report, None, Fit]:
+        """Train the network on class indices: `fit_reports` for callers with classes of their own.
+
+        What the generator returns speaks of classes by the caller's indices and of samples by
+        their rows in X, which have been checked and standardised and are not again. The estimator
+        itself has its classes sorted, as always; a class of which no sample trains is not among
+        them.
+
+        Parameters
+        ----------
+        X
+            As in `fit`; all of it is embedded in the reports.
+        codes
+            (n_samples,) indices into `classes`; −1 for samples that are not trained on.
+        classes
+            (n_classes,) labels, all different, in any order.
+        feature_names
+            (n_features,) names of the features, if X has none; they become `feature_names_in_`.
+        stop, snapshot
+            As in `fit_reports`.
+
+        Yields
+        ------
+        Report
+            As in `fit_reports`.
+
+        Returns
+        -------
+        Fit
+            The map, and what can be asked of it about the rows of X.
+
+        Raises
+        ------
+        StoppedTooEarly
+            If `stop` said so before the first epoch was over.
+        """
+        with self._restored_on_failure():
+            self._check_parameters()
+            X = self._checked(X, reset=True)
+            if feature_names is not None:
+                self.feature_names_in_ = np.asarray(feature_names, dtype=object)
+            return (yield from self._trained(X, codes, classes, stop, snapshot))
+
+    @contextmanager
+    def _restored_on_failure(self) -> Iterator[None]:
         before = dict(vars(self))
         try:
-            return (yield from self._fit_reports(X, y, subset, stop, snapshot))
+            yield
         except BaseException:
             self.__dict__ = before
             raise
 
-    def _fit_reports(
+    def _trained(
         self,
-        X: ArrayLike | Matrix,
-        y: ArrayLike,
-        subset: NDArray[np.bool_] | None,
+        X: Matrix,
+        codes: NDArray[np.intp],
+        classes: NDArray[Any],
         stop: Callable[[], bool],
         snapshot: Callable[[], bool],
-    ) -> Generator[Report, None, Outcome]:
-        self._check_parameters()
-        X = self._checked(X, reset=True)
-        y = cast(NDArray[Any], column_or_1d(y, warn=True))
-        if len(y) != X.shape[0]:
-            raise ValueError(f"X has {X.shape[0]} samples, but y has {len(y)} labels")
-        index = _chosen(subset, len(y))
-        unlabeled = int(pd.isna(y[index]).sum())
-        if unlabeled:
-            raise ValueError(f"y has {unlabeled} missing labels; leave these samples out")
-        check_classification_targets(y[index])
-        classes, codes = np.unique(y[index], return_inverse=True)
-        if len(classes) < 2:
-            found = f"one class ({classes[0]!r})" if len(classes) else "no samples"
+    ) -> Generator[Report, None, Fit]:
+        check_classification_targets(classes[codes[codes >= 0]])
+        present = np.unique(codes[codes >= 0])
+        if len(present) < 2:
+            found = f"one class ({classes[present[0]]!r})" if len(present) else "no samples"
             raise ValueError(f"training needs at least two classes, but got {found}")
-
+        known = present[np.argsort(classes[present], kind="stable")]
+        own = own_codes(codes, known, len(classes))
         seed = draw_seed(self.random_state)
-        generator = torch.Generator().manual_seed(seed)
-        device = resolve_device(self.device)
-        validates = self._validation(codes, seed)
-        standardizer = Standardizer.fit(
+        problem = Problem.of(
             X,
-            index[~validates],
-            codes[~validates],
-            self.scale,
-            np.inf if self.clip is None else self.clip,
-            self.max_features,
+            own,
+            resolve_device(self.device),
+            scale=self.scale,
+            clip=self.clip,
+            max_features=self.max_features,
+            validates=self._validation(own, seed),
+            class_weight=self._weight_of_classes(classes, known, codes),
         )
-        if not np.isfinite(standardizer.scale).all():
-            raise ValueError("X holds values too large to be standardised; rescale it")
-        rows = Rows(X, standardizer, device)
-        data = self._training_data(rows, index, classes, codes, validates)
-        centroids = class_means(rows, data.train, data.labels, len(classes))
-        if not np.isfinite(centroids).all():
-            raise ValueError("X holds values too large to be trained on; rescale it")
-        targets = CentroidTargets.fit(centroids, self.output, device, self.compactness)
-        architecture = Architecture(
-            n_features=X.shape[1],
-            n_inputs=rows.n_inputs,
-            hidden=tuple(int(width) for width in self.hidden),
-            n_components=int(self.n_components),
-            n_outputs=targets.n_outputs,
-            activation=self.activation,
-            output=self.output,
-        )
-        settings = resolved(
-            self.get_params(deep=False), len(data.train), rows.n_inputs, len(classes)
-        )
-        config = TrainingConfig(
-            **{field.name: settings[field.name] for field in fields(TrainingConfig)}
-        )
-        network = Network(
-            architecture.n_inputs,
-            architecture.hidden,
-            architecture.n_components,
-            architecture.n_outputs,
-            architecture.activation,
-            generator,
-            batch_norm=settings["batch_norm"],
-        ).to(device)
-
-        outcome = yield from train(
-            network, targets, data, config, generator, stop=stop, snapshot=snapshot
-        )
-        network.fold_batch_norm()
-        last = outcome.reports[-1]
-        if last.batch_size < config.batch_size:
-            warnings.warn(
-                f"the device ran out of memory: trained with a batch size of {last.batch_size} "
-                f"instead of {config.batch_size}",
-                ResourceWarning,
-                stacklevel=4,
-            )
-
-        nowhere = np.full((len(classes), architecture.n_components), np.nan)
-        fitted = FittedMap(architecture, standardizer, network, targets, nowhere)
-        embedding = fitted.embed_rows(rows, torch.from_numpy(index).to(device))
-        fitted.centers = class_centers(embedding, codes, len(classes))
-        unseen = validates if validates.any() else np.ones_like(validates)
-        fitted.calibration = Calibration.fit(fitted.distances(embedding[unseen]), codes[unseen])
+        params = self.get_params(deep=False)
+        settings = Settings.of(resolved(params, problem.n_train, problem.n_inputs, len(known)))
+        fitted, outcome = yield from fit(problem, settings, seed, stop=stop, snapshot=snapshot)
         self.trained_on_counts_ = looks_whole(X)
         self.history_ = {
             name: [getattr(report, name) for report in outcome.reports] for name in HISTORY
         }
-        self._set_fitted(classes, fitted)
-        return outcome
+        self._set_fitted(classes[known], fitted)
+        return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)
+
+    def in_order(self, classes: NDArray[Any]) -> CodedMap:
+        """Return the fitted map for a caller with the classes in another order, or with more.
+
+        Parameters
+        ----------
+        classes
+            (n_classes,) labels, all different; those of the map are among them.
+        """
+        check_is_fitted(self)
+        return CodedMap(self._map, pd.Index(classes).get_indexer(self.classes_), len(classes))
 
     def calibrate(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
         """Fit `predict_proba` to samples that the training has not seen.
@@ -452,12 +464,10 @@ class CentroidEncoder(
         ValueError
             If there are no samples, or if a label is not among `classes_`.
         """
-        embedding = self._embedded(X)
-        y = cast(NDArray[Any], column_or_1d(y, warn=True))
-        if len(y) != len(embedding):
-            raise ValueError(f"X has {len(embedding)} samples, but y has {len(y)} labels")
-        distances = self._map.distances(embedding)
-        self._map.calibration = Calibration.fit(distances, self._codes(y))
+        check_is_fitted(self)
+        X = self._checked(X, reset=False)
+        codes = self._codes(self._labels_of(X, y))
+        self._map.calibrate(self._map.embed(X), codes)
         return self
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -580,16 +590,14 @@ class CentroidEncoder(
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        y = cast(NDArray[Any], column_or_1d(y, warn=True))
-        if len(y) != X.shape[0]:
-            raise ValueError(f"X has {X.shape[0]} samples, but y has {len(y)} labels")
+        y = self._labels_of(X, y)
         index = _chosen(subset, len(y))
         if len(index) < LEAST:
             raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(index)}")
         codes = self._codes(y[index])
         if len(np.unique(codes)) < len(self.classes_):
             raise ValueError("y lacks classes of the map: it must be that of the training")
-        self._map.novelty = Novelty.fit(X, index, codes, self._map.standardizer)
+        self._map.learn_novelty(X, index, codes)
         return self
 
     def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -752,6 +760,13 @@ class CentroidEncoder(
             raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes of the map")
         return np.searchsorted(self.classes_, y)
 
+    @staticmethod
+    def _labels_of(X: Matrix, y: ArrayLike) -> NDArray[Any]:
+        labels = cast(NDArray[Any], column_or_1d(y, warn=True))
+        if len(labels) != X.shape[0]:
+            raise ValueError(f"X has {X.shape[0]} samples, but y has {len(labels)} labels")
+        return labels
+
     def _checked(self, X: ArrayLike | Matrix, *, reset: bool) -> Matrix:
         return cast(Matrix, validate_data(self, X, reset=reset, accept_sparse="csr"))
 
@@ -767,41 +782,35 @@ class CentroidEncoder(
         return Z
 
     def _validation(self, codes: NDArray[np.intp], seed: int) -> NDArray[np.bool_]:
-        """(n_train,) mask of the samples that shape nothing until they are merged back."""
-        if not self.validation_fraction:
-            return np.zeros(len(codes), dtype=bool)
-        validates = stratified_holdout(codes, self.validation_fraction, seed)
-        if not validates.any():
-            raise ValueError(
-                f"no class has the {np.ceil(1 / self.validation_fraction):.0f} samples that "
-                f"validation_fraction={self.validation_fraction} needs"
-            )
+        """(n_samples,) mask of those that shape nothing until they are merged back."""
+        validates = np.zeros(len(codes), dtype=bool)
+        if self.validation_fraction:
+            labeled = codes >= 0
+            chosen = stratified_holdout(codes[labeled], self.validation_fraction, seed)
+            if not chosen.any():
+                raise ValueError(
+                    f"no class has the {np.ceil(1 / self.validation_fraction):.0f} samples that "
+                    f"validation_fraction={self.validation_fraction} needs"
+                )
+            validates[labeled] = chosen
         return validates
 
-    def _training_data(
-        self,
-        rows: Rows,
-        index: NDArray[np.intp],
-        classes: NDArray[Any],
-        codes: NDArray[np.intp],
-        validates: NDArray[np.bool_],
-    ) -> TrainingData:
-        labels = np.full(rows.n_rows, -1)
-        labels[index] = codes
-        weights = None
-        if self.class_weight is not None:
-            per_class = compute_class_weight(self.class_weight, classes=classes, y=classes[codes])
-            if not (per_class > 0).all():
-                raise ValueError("class_weight must be above 0 for every class")
-            per_class = per_class / per_class[codes[~validates]].mean()
-            weights = torch.from_numpy(per_class.astype(np.float32)).to(rows.device)
-        return TrainingData(
-            rows,
-            torch.from_numpy(labels).to(rows.device),
-            torch.from_numpy(index[~validates]).to(rows.device),
-            torch.from_numpy(index[validates]).to(rows.device),
-            weights,
+    def _weight_of_classes(
+        self, classes: NDArray[Any], known: NDArray[np.intp], codes: NDArray[np.intp]
+    ) -> NDArray[np.float64] | None:
+        """(K,) weight of each class that is trained on; those of absent ones are passed over."""
+        weight = self.class_weight
+        if weight is None:
+            return None
+        if isinstance(weight, Mapping):
+            absent = set(np.delete(classes, known).tolist())
+            weight = {label: value for label, value in weight.items() if label not in absent}
+        per_class: NDArray[np.float64] = compute_class_weight(
+            weight, classes=classes[known], y=classes[codes[codes >= 0]]
         )
+        if not (per_class > 0).all():
+            raise ValueError("class_weight must be above 0 for every class")
+        return per_class
 
     def _check_parameters(self) -> None:
         for name, choices in (
@@ -872,18 +881,6 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> CentroidEncod
         If there is no such file.
     """
     return CentroidEncoder.from_state(*saved.load(path), device=device)
-
-
-def warn_if_interrupted(outcome: Outcome) -> None:
-    """Warn the caller's caller that a training was cut short by Ctrl-C."""
-    if outcome.interrupted:
-        last = outcome.reports[-1]
-        warnings.warn(
-            f"training was interrupted after {last.step} of {last.n_steps} epochs; "
-            "the best state so far is kept",
-            ConvergenceWarning,
-            stacklevel=3,
-        )
 
 
 def resolve_device(device: str) -> torch.device:

@@ -48,6 +48,20 @@ class Architecture:
     activation: Activation
     output: Output
 
+    def network(
+        self, generator: torch.Generator | None = None, *, batch_norm: bool = False
+    ) -> Network:
+        """Build the network; see `Network` for the arguments."""
+        return Network(
+            self.n_inputs,
+            self.hidden,
+            self.n_components,
+            self.n_outputs,
+            self.activation,
+            generator,
+            batch_norm=batch_norm,
+        )
+
 
 @dataclass
 class FittedMap:
@@ -84,6 +98,16 @@ class FittedMap:
         with suitable_numerics(self.network, CHUNK):
             parts = [self.network.encode(rows[part]) for part in index.split(CHUNK)]
         return torch.cat(parts).cpu().numpy()
+
+    def calibrate(self, embedding: NDArray[np.floating], codes: NDArray[np.integer]) -> None:
+        """Fit the probabilities to (n, m) embedded rows and their (n,) class indices."""
+        self.calibration = Calibration.fit(self.distances(embedding), codes)
+
+    def learn_novelty(
+        self, X: Matrix, index: NDArray[np.integer], codes: NDArray[np.integer]
+    ) -> None:
+        """Learn what is usual from the rows of X at `index`, which are of the classes `codes`."""
+        self.novelty = Novelty.fit(X, index, codes, self.standardizer)
 
     def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
         """(n, M) distances of the decoder's output h(z) to each class's centroid.
@@ -195,13 +219,7 @@ def from_arrays(
     if np.count_nonzero(own["weight"]) != architecture.n_inputs:
         raise InvalidStateError("'n_inputs' is not the number of features that have a weight")
 
-    network = Network(
-        architecture.n_inputs,
-        architecture.hidden,
-        architecture.n_components,
-        architecture.n_outputs,
-        architecture.activation,
-    )
+    network = architecture.network()
     network.load_state_dict(
         {name: torch.from_numpy(own[name.replace(".", "_")]) for name in network.state_dict()}
     )

@@ -11,11 +11,13 @@ from typing import Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import Batch, Objective
 from centroid_encoder.core.rows import CHUNK, Rows
+from centroid_encoder.errors import Message
 
 Optimizer = Literal["adamw", "adam", "amsgrad"]
 Schedule = Literal["one_cycle", "constant"]
@@ -93,6 +95,27 @@ class Outcome:
     """All reports, without embeddings."""
     interrupted: bool
     """Whether a KeyboardInterrupt cut it short."""
+    batch_size: int
+    """Rows per step that were asked for."""
+
+    @property
+    def notices(self) -> list[tuple[Message, type[Warning]]]:
+        """What a user should be told of the training, and as which kind of warning."""
+        last = self.reports[-1]
+        notices: list[tuple[Message, type[Warning]]] = []
+        if last.batch_size < self.batch_size:
+            text = (
+                f"the device ran out of memory: trained with a batch size of {last.batch_size} "
+                f"instead of {self.batch_size}"
+            )
+            notices.append((Message(text), ResourceWarning))
+        if self.interrupted:
+            text = (
+                f"training was interrupted after {last.step} of {last.n_steps} epochs; "
+                "the best state so far is kept"
+            )
+            notices.append((Message(text), ConvergenceWarning))
+        return notices
 
 
 class StoppedTooEarly(Exception):
@@ -158,7 +181,7 @@ def train(
     yield from loop.train()
     if config.merge_epochs and len(data.validation) and not loop.stopped:
         yield from loop.merge()
-    return Outcome(loop.reports, loop.interrupted)
+    return Outcome(loop.reports, loop.interrupted, config.batch_size)
 
 
 class _Loop:

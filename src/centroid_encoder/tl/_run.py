@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import numbers
+import warnings
 from collections.abc import Callable, Generator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from centroid_encoder.core.quality import CHUNK, Errors, knn_predict, nearest_ce
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.core.training import Report, never
 from centroid_encoder.errors import Message
-from centroid_encoder.estimator import CentroidEncoder, draw_seed, warn_if_interrupted
+from centroid_encoder.estimator import CentroidEncoder, draw_seed
 from centroid_encoder.tl._cells import Labels, Missing, fill_missing, read_groups
 from centroid_encoder.tl._jobs import Results, Task, listed
 from centroid_encoder.tl._stored import embedding_key
@@ -110,7 +111,8 @@ class Run(Task):
         outcome = yield from self._estimator.fit_reports(
             self._X, y, subset=self.train[self.kept], stop=stop, snapshot=snapshot
         )
-        warn_if_interrupted(outcome)
+        for message, category in outcome.notices:
+            warnings.warn(str(message), category, stacklevel=2)
         if self.held_out.any():
             unseen = self.held_out[self.kept]
             self._estimator.calibrate(self._X[unseen], y[unseen])

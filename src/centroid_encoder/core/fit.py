@@ -1,0 +1,324 @@
+"""X, class codes and settings → reports → a fitted map: the one place that assembles a training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from centroid_encoder.core.network import Activation
+from centroid_encoder.core.objective import CentroidTargets, Output
+from centroid_encoder.core.quality import CHUNK, class_centers
+from centroid_encoder.core.rows import Matrix, Rows, Scale, Standardizer, class_means
+from centroid_encoder.core.saved import Architecture, FittedMap
+from centroid_encoder.core.training import (
+    Outcome,
+    Report,
+    TrainingConfig,
+    TrainingData,
+    never,
+    train,
+)
+
+Codes = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What to train. The meaning of each field is that of `CentroidEncoder`'s parameter."""
+
+    n_components: int
+    hidden: tuple[int, ...]
+    activation: Activation
+    batch_norm: bool
+    output: Output
+    compactness: float
+    training: TrainingConfig
+
+    @classmethod
+    def of(cls, params: Mapping[str, Any]) -> Self:
+        """Take from parameters without ``"auto"`` (see `recipes.resolved`) those of a training."""
+        return cls(
+            n_components=int(params["n_components"]),
+            hidden=tuple(int(width) for width in params["hidden"]),
+            activation=params["activation"],
+            batch_norm=params["batch_norm"],
+            output=params["output"],
+            compactness=params["compactness"],
+            training=TrainingConfig(
+                **{field.name: params[field.name] for field in fields(TrainingConfig)}
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Data that are ready to be trained on: standardised, on their device, divided."""
+
+    X: Matrix
+    """(n, d) the data as they came."""
+    codes: Codes
+    """(n,) class index of each row, from 0 to M − 1; −1 for rows that shape nothing."""
+    standardizer: Standardizer
+    data: TrainingData
+
+    @classmethod
+    def of(
+        cls,
+        X: Matrix,
+        codes: Codes,
+        device: torch.device,
+        *,
+        scale: Scale,
+        clip: float | None,
+        max_features: int | None,
+        validates: NDArray[np.bool_] | None = None,
+        class_weight: NDArray[np.floating] | None = None,
+    ) -> Self:
+        """Standardise the data by the rows that train.
+
+        Parameters
+        ----------
+        X
+            (n, d) finite data, dense or CSR.
+        codes
+            (n,) class index of each row; −1 for rows that are only embedded. Every class has a row
+            that trains.
+        device
+            Where to train.
+        scale, clip, max_features
+            As `CentroidEncoder` documents them.
+        validates
+            (n,) mask of the rows that only say when to stop.
+        class_weight
+            (M,) weight of the samples of each class, in any unit.
+
+        Raises
+        ------
+        ValueError
+            If the data are too large to be standardised.
+        """
+        if validates is None:
+            validates = np.zeros(len(codes), dtype=bool)
+        index, validation = np.flatnonzero((codes >= 0) & ~validates), np.flatnonzero(validates)
+        standardizer = Standardizer.fit(
+            X, index, codes[index], scale, np.inf if clip is None else clip, max_features
+        )
+        if not np.isfinite(standardizer.scale).all():
+            raise ValueError("X holds values too large to be standardised; rescale it")
+        weights = None
+        if class_weight is not None:
+            mean_one = class_weight / class_weight[codes[index]].mean()
+            weights = torch.from_numpy(mean_one.astype(np.float32)).to(device)
+        data = TrainingData(
+            Rows(X, standardizer, device),
+            torch.from_numpy(codes).to(device),
+            torch.from_numpy(index).to(device),
+            torch.from_numpy(validation).to(device),
+            weights,
+        )
+        return cls(X, codes, standardizer, data)
+
+    @property
+    def n_train(self) -> int:
+        """Number of rows that shape the weights."""
+        return len(self.data.train)
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of features that the network sees."""
+        return self.data.rows.n_inputs
+
+    @property
+    def n_classes(self) -> int:
+        """Number M of classes."""
+        return int(self.codes.max()) + 1
+
+
+def fit(
+    problem: Problem,
+    settings: Settings,
+    seed: int,
+    *,
+    stop: Callable[[], bool] = never,
+    snapshot: Callable[[], bool] = never,
+) -> Generator[Report, None, tuple[FittedMap, Outcome]]:
+    """Train a network on a problem and return the fitted map.
+
+    The map is calibrated on the rows that validate or, where there are none, on those that train.
+
+    Parameters
+    ----------
+    problem, settings
+        On what to train, and what.
+    seed
+        Source of all randomness.
+    stop, snapshot
+        As for `core.training.train`, which says what else is raised.
+
+    Raises
+    ------
+    ValueError
+        If the data are too large to be trained on.
+    """
+    data, n_classes = problem.data, problem.n_classes
+    device = data.rows.device
+    generator = torch.Generator().manual_seed(seed)
+    centroids = class_means(data.rows, data.train, data.labels, n_classes)
+    if not np.isfinite(centroids).all():
+        raise ValueError("X holds values too large to be trained on; rescale it")
+    targets = CentroidTargets.fit(centroids, settings.output, device, settings.compactness)
+    architecture = Architecture(
+        n_features=problem.X.shape[1],
+        n_inputs=problem.n_inputs,
+        hidden=settings.hidden,
+        n_components=settings.n_components,
+        n_outputs=targets.n_outputs,
+        activation=settings.activation,
+        output=settings.output,
+    )
+    network = architecture.network(generator, batch_norm=settings.batch_norm).to(device)
+    outcome = yield from train(
+        network, targets, data, settings.training, generator, stop=stop, snapshot=snapshot
+    )
+    network.fold_batch_norm()
+
+    nowhere = np.full((n_classes, architecture.n_components), np.nan)
+    fitted = FittedMap(architecture, problem.standardizer, network, targets, nowhere)
+    index = np.flatnonzero(problem.codes >= 0)
+    embedding = fitted.embed_rows(data.rows, torch.from_numpy(index).to(device))
+    codes = problem.codes[index]
+    fitted.centers = class_centers(embedding, codes, n_classes)
+    unseen = np.isin(index, data.validation.cpu().numpy())
+    if not unseen.any():
+        unseen[:] = True
+    fitted.calibrate(embedding[unseen], codes[unseen])
+    return fitted, outcome
+
+
+def own_codes(codes: Codes, known: Codes, n_classes: int) -> Codes:
+    """Class indices of a map for those of a caller with `n_classes` classes.
+
+    Parameters
+    ----------
+    codes
+        Indices of the caller.
+    known
+        (K,) the caller's index of each class of the map.
+    n_classes
+        Number of classes of the caller.
+
+    Returns
+    -------
+    Indices from 0 to K − 1; −1 for −1, and for classes that the map does not know.
+    """
+    own = np.full(n_classes + 1, -1)
+    own[known] = np.arange(len(known))
+    # The index −1 finds the last entry, which is −1.
+    return own[codes]
+
+
+@dataclass(frozen=True)
+class CodedMap:
+    """A fitted map for a caller whose classes are in another order, or more than those of the map.
+
+    A map has its classes in sorted order, whatever the order of the caller. Here is the one place
+    where codes go from one order to the other: all that is taken and given is in the caller's. Data
+    are taken as they are, unchecked: finite, with the features of the training in their order.
+    """
+
+    fitted: FittedMap
+    known: Codes
+    """(K,) the caller's code of each class of the map."""
+    n_classes: int
+    """Number M of classes that the caller has, at least K."""
+
+    @property
+    def centers(self) -> NDArray[np.float64]:
+        """(M, m) center of each class; NaN for classes that the map does not know."""
+        centers = np.full((self.n_classes, self.fitted.architecture.n_components), np.nan)
+        centers[self.known] = self.fitted.centers
+        return centers
+
+    @property
+    def knows_novelty(self) -> bool:
+        """Whether the map has learned from its training rows what is usual."""
+        return self.fitted.novelty is not None
+
+    def embed(self, X: Matrix) -> NDArray[np.float32]:
+        """Map (n, d) data to the (n, m) embedding."""
+        return self.fitted.embed(X)
+
+    def novelty(self, X: Matrix) -> NDArray[np.float32]:
+        """(n,) share of the training rows that are less novel than each of (n, d) data."""
+        if self.fitted.novelty is None:
+            raise ValueError("the map has not learned what is usual")
+        return self.fitted.novelty.quantiles(X, self.fitted.standardizer)
+
+    def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
+        """(n, M) distances of h(z) to the centroids; inf for classes that the map does not know."""
+        distances = np.full((len(embedding), self.n_classes), np.inf, dtype=np.float32)
+        if len(embedding):
+            distances[:, self.known] = self.fitted.distances(embedding)
+        return distances
+
+    def decide(self, embedding: NDArray[np.floating]) -> tuple[Codes, NDArray[np.float32]]:
+        """(n,) predicted classes of embedded rows, and the probability of each.
+
+        In chunks, since probabilities of all classes take a multiple of the memory.
+        """
+        predicted = np.empty(len(embedding), dtype=np.intp)
+        confidence = np.empty(len(embedding), dtype=np.float32)
+        for start in range(0, len(embedding), CHUNK):
+            part = slice(start, start + CHUNK)
+            distances = self.fitted.distances(embedding[part])
+            predicted[part] = self.known[distances.argmin(axis=1)]
+            probabilities = self.fitted.calibration.probabilities(distances)
+            confidence[part] = probabilities.max(axis=1)
+        return predicted, confidence
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A finished training: the map, and the data it comes from, checked and standardised.
+
+    Rows are those of the X that was given; to ask about them again checks and standardises nothing.
+    """
+
+    map: CodedMap
+    problem: Problem
+    outcome: Outcome
+
+    def embed(self, index: NDArray[np.integer] | None = None) -> NDArray[np.float32]:
+        """(n, m) embedding of all rows, or of those at an index."""
+        return self.map.fitted.embed_rows(self.problem.data.rows, self._rows(index))
+
+    def standardized(self, index: NDArray[np.integer] | None = None) -> NDArray[np.float32]:
+        """(n, k) inputs of the network for all rows, or for those at an index."""
+        inputs: NDArray[np.float32] = self.problem.data.rows[self._rows(index)].cpu().numpy()
+        return inputs
+
+    def calibrate(self, index: NDArray[np.integer], codes: Codes) -> None:
+        """Fit the probabilities to the rows at an index, which are of the caller's classes."""
+        if len(index):
+            self.map.fitted.calibrate(
+                self.embed(index), own_codes(codes, self.map.known, self.map.n_classes)
+            )
+
+    def learn_novelty(self) -> None:
+        """Learn from the rows of the training what is usual; there must be `novelty.LEAST`."""
+        index = np.flatnonzero(self.problem.codes >= 0)
+        self.map.fitted.learn_novelty(self.problem.X, index, self.problem.codes[index])
+
+    def novelty(self) -> NDArray[np.float32]:
+        """(n,) novelty of all rows."""
+        return self.map.novelty(self.problem.X)
+
+    def _rows(self, index: NDArray[np.integer] | None) -> torch.Tensor:
+        rows = self.problem.data.rows
+        chosen = np.arange(rows.n_rows) if index is None else index
+        return torch.from_numpy(chosen).to(rows.device)

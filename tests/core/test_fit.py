@@ -1,0 +1,108 @@
+"""Class indices of a caller whose order is not that of the map."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.datasets import load_iris
+
+import centroid_encoder as ce
+from centroid_encoder.core.fit import CodedMap, Fit
+from centroid_encoder.core.quality import nearest_center
+
+CLASSES = np.array(["virginica", "of nothing", "setosa", "versicolor"])
+
+
+def model(**params: object) -> ce.CentroidEncoder:
+    return ce.CentroidEncoder(hidden=(16,), max_epochs=8, random_state=0, **params)
+
+
+def drained(reports: object) -> Fit:
+    while True:
+        try:
+            next(reports)
+        except StopIteration as end:
+            return end.value
+
+
+@pytest.fixture(scope="module")
+def X() -> np.ndarray:
+    return load_iris(return_X_y=True)[0]
+
+
+@pytest.fixture(scope="module")
+def codes() -> np.ndarray:
+    """Setosa, versicolor, virginica; every third sample is not trained on."""
+    return np.where(np.arange(150) % 3, np.array([2, 3, 0])[load_iris(return_X_y=True)[1]], -1)
+
+
+@pytest.mark.parametrize("params", [{}, {"class_weight": {"setosa": 2.0, "of nothing": 3.0}}])
+def test_the_map_is_that_of_labels_in_any_order(
+    X: np.ndarray, codes: np.ndarray, params: dict
+) -> None:
+    labels = CLASSES[codes]
+    train = codes >= 0
+    other = {"class_weight": {"setosa": 2.0}} if params else {}
+    expected = model(**other)
+    list(expected.fit_reports(X, labels, subset=train))
+
+    coded = model(**params)
+    fit = drained(coded.fit_codes(X, codes, CLASSES))
+
+    assert_array_equal(coded.classes_, ["setosa", "versicolor", "virginica"])
+    assert_array_equal(coded.transform(X), expected.transform(X))
+    assert_array_equal(coded.predict(X), expected.predict(X))
+    assert_array_equal(fit.embed(), expected.transform(X))
+    assert_array_equal(fit.embed(np.array([7, 3])), expected.transform(X[[7, 3]]))
+    assert_array_equal(fit.standardized(np.array([7, 3])), expected.standardize(X[[7, 3]]))
+    check_against(fit.map, expected, X)
+
+
+def check_against(coded: CodedMap, expected: ce.CentroidEncoder, X: np.ndarray) -> None:
+    embedding = expected.transform(X)
+    predicted, confidence = coded.decide(embedding)
+    assert_array_equal(CLASSES[predicted], expected.predict(X))
+    assert_array_equal(confidence, expected.predict_proba(X).max(axis=1))
+    assert_array_equal(
+        CLASSES[nearest_center(embedding, coded.centers)], expected.predict_voronoi(X)
+    )
+    distances = coded.distances(embedding)
+    assert np.isinf(distances[:, 1]).all()
+    assert_array_equal(distances[:, [2, 3, 0]], expected.decoder_distances(embedding))
+
+
+def test_calibration_and_novelty_are_those_of_the_estimator(
+    X: np.ndarray, codes: np.ndarray
+) -> None:
+    labels, train = CLASSES[codes], codes >= 0
+    labels[:] = np.array(["setosa", "versicolor", "virginica"])[np.arange(150) // 50]
+    unseen = np.flatnonzero(~train)
+    of_unseen = np.array([2, 3, 0])[unseen // 50]
+
+    estimator = model()
+    fit = drained(estimator.fit_codes(X, codes, CLASSES))
+    fit.calibrate(unseen, of_unseen)
+    fit.learn_novelty()
+
+    expected = model().fit(X[train], labels[train])
+    expected.calibrate(X[unseen], labels[unseen])
+    assert estimator.calibration_ == expected.calibration_
+    expected.fit_novelty(X, labels, subset=train)
+    assert_array_equal(fit.novelty(), expected.novelty(X))
+    assert_array_equal(estimator.novelty(X), expected.novelty(X))
+    check_against(expected.in_order(CLASSES), expected, X)
+
+
+def test_names_of_features_are_those_of_the_estimator(X: np.ndarray, codes: np.ndarray) -> None:
+    estimator = model()
+    drained(estimator.fit_codes(X, codes, CLASSES, feature_names=list("abcd")))
+    assert_array_equal(estimator.feature_names_in_, list("abcd"))
+    assert estimator.to_state()[0]["estimator"]["feature_names"] == list("abcd")
+
+
+def test_one_class_is_too_few(X: np.ndarray) -> None:
+    estimator = model()
+    with pytest.raises(ValueError, match="at least two classes, but got one class .*'setosa'"):
+        drained(estimator.fit_codes(X, np.full(150, 2), CLASSES))
+    assert not hasattr(estimator, "n_features_in_")
