@@ -219,10 +219,10 @@ def test_classes_of_all_kinds(
     assert np.array_equal(cells.obsm["X_ce"], expected.obsm["X_ce"])
     assert [row.name for row in widget.classes.model.rows] == names
     check_linked(widget, layer)
-    widget.classes.color_changed.emit(1, "#010203")
+    widget.session.recolor_class(1, "#010203")
     assert list(cells.uns["kind_colors"])[1] == "#010203"
     widget.select(np.array([0, 1]))
-    widget._on_relabel(names[0])
+    widget.session.relabel(names[0])
     column = cells.obs["kind_relabeled"]
     assert [str(value) for value in column.iloc[:2]] == [names[0], names[0]]
     widget.keep.save_table(tmp_path / "cells.h5ad")
@@ -449,7 +449,7 @@ def test_closing_the_dock_while_training_leaves_everything_as_it_was(
 ):
     layer = viewer.layers["nuclei"]
     colormap, callbacks = layer.colormap, list(viewer.mouse_drag_callbacks)
-    callbacks.remove(widget.cells._link._on_press)
+    callbacks.remove(widget.cells._links[0]._on_press)
     with unchanged(cells):
         begin(widget)
         widget.cells.color_box.setCurrentText("label")
@@ -663,11 +663,11 @@ def test_cells_that_change_behind_the_map_are_not_confused(
     cells._inplace_subset_obs(np.arange(120) % 3 > 0)
     # Rows of the map that is still on the screen.
     widget.map.canvas.selection_made.emit(np.array([4, 7, 119]), "replace")
-    assert len(widget.cells.selected) == 80
-    assert not widget.cells.selected.any()
+    assert len(widget.session.selected) == 80
+    assert not widget.session.selected.any()
     assert widget.message.text().startswith("The cells of the table have changed")
     assert np.array_equal(widget.map.canvas.map.scene.points, cells.obsm["X_ce"])
-    widget.classes.color_changed.emit(0, "#ff0000")
+    widget.session.recolor_class(0, "#ff0000")
     widget.map.regions_box.setCurrentText("decoder regions")
     widget.cells.color_box.setCurrentText("predicted class")
     widget.cells.color_box.setCurrentText("label")

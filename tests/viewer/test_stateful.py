@@ -357,8 +357,8 @@ class User:
         if isinstance(layer, Points):
             layer.selected_data = {label}
         else:
-            self.widget.cells._link._picked(join.rows([label]))
-        (row,) = np.flatnonzero(self.widget.cells.selected)
+            self.widget.cells._on_picked(join.rows([label]))
+        (row,) = np.flatnonzero(self.widget.session.selected)
         assert join.ids[row] == label
 
     def do_select_nothing(self) -> None:
@@ -388,7 +388,7 @@ class User:
             return []
         code = self.pick(range(len(self.widget.classes.model.rows)))
         color = self.pick(["#112233", "#aabbcc", "#ff0000"])
-        self.widget.classes.color_changed.emit(code, color)
+        self.widget.session.recolor_class(code, color)
         assert self.widget.classes.model.rows[code].color == color
         return [self.adata]
 
@@ -425,7 +425,7 @@ class User:
                 | QItemSelectionModel.SelectionFlag.Rows,
             )
             name = table.model.table["cell"].iloc[row]
-            assert self.adata.obs_names[self.widget.cells.selected].tolist() == [name]
+            assert self.adata.obs_names[self.widget.session.selected].tolist() == [name]
 
     def do_regions(self) -> None:
         box = self.widget.map.regions_box
@@ -485,7 +485,9 @@ class User:
             return []
         keep = np.random.default_rng(self.rng.randrange(100)).random(adata.n_obs) > 0.1
         adata._inplace_subset_obs(keep)
-        self.pick([self.widget.cells.clear_button.click, self.widget._recolor, self.do_hover])()
+        self.pick(
+            [self.widget.cells.clear_button.click, self.widget.cells._recolor, self.do_hover]
+        )()
         self.widget.select(np.array([0]))
         self.widget.select(np.array([0]))
         return [adata]
@@ -556,8 +558,8 @@ class User:
             assert button.isEnabled() == (table is not None and widget.training is None)
         assert widget.trainer.progress.isHidden() == (widget.training is None)
         if table is not None:
-            assert widget.cells.selected.shape == (table.adata.n_obs,)
-            assert widget.cells.clear_button.isEnabled() == widget.cells.selected.any()
+            assert widget.session.selected.shape == (table.adata.n_obs,)
+            assert widget.cells.clear_button.isEnabled() == widget.session.selected.any()
 
     def check_join(self) -> None:
         data = self.widget.data
@@ -591,7 +593,9 @@ class User:
                 # Not the table's own.
                 assert features <= {"cell", "note"}
         join, layer = widget.data.join, widget.data.layer
-        marked = {int(i) for i in join.ids[join.joined & widget.cells.selected]} if join else set()
+        marked = (
+            {int(i) for i in join.ids[join.joined & widget.session.selected]} if join else set()
+        )
         if isinstance(layer, Points) and join:
             assert set(layer.selected_data) == marked
         marks = [other for other in drawn if other.name.startswith(HIGHLIGHT)]
@@ -649,7 +653,7 @@ class User:
                 cells, said = [], error.args[0]
             assert said in widget.misplaced.summary.text()
         elif widget.result is not None and not is_query(widget.result):
-            cells = misplaced(self.adata, key=key, regions=widget.map.regions).index
+            cells = misplaced(self.adata, key=key, regions=widget.session.misplaced_by).index
         else:
             cells = []
         assert set(widget.misplaced.model.table["cell"]) == set(cells)

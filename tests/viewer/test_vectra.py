@@ -77,7 +77,7 @@ def test_from_the_files_to_the_saved_result(
     drawn = [(at.x(), canvas.canvas.height() - at.y()) for at in places]
     data = canvas.map.axes[0].transData.inverted().transform(drawn)
     inside = panel[Outline(data).contains_points(adata.obsm["X_ce"][panel])]
-    assert_array_equal(np.flatnonzero(widget.cells.selected), np.sort(inside))
+    assert_array_equal(np.flatnonzero(widget.session.selected), np.sort(inside))
     assert is_ck[inside].mean() > 0.8
     shown = viewer.layers["selected cells"].data
     assert_array_equal(

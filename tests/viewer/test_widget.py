@@ -496,7 +496,7 @@ def test_colors_are_the_same_everywhere(
     layer = viewer.layers["nuclei"]
     before = layer.colormap
     trained.cells.color_box.setCurrentText("label")
-    trained.classes.color_changed.emit(1, "#123456")
+    trained.session.recolor_class(1, "#123456")
     assert list(cells.uns["cell_type_colors"])[1] == "#123456"
     colors = np.array(cells.uns["cell_type_colors"])
     assert [row.color for row in trained.classes.model.rows] == list(colors)
@@ -551,7 +551,7 @@ def test_a_selection_in_the_map_marks_the_layer_and_back(
     assert list(viewer.layers) == [layer]
     assert "No cell selected" in texts(trained)
 
-    trained.cells._link._picked(np.array([5]))
+    trained.cells._on_picked(np.array([5]))
     assert "1 cell selected" in texts(trained)
     marked = [panel.selected.get_xydata() for panel in trained.map.canvas.map._panels]
     assert np.array_equal(np.concatenate(marked), cells.obsm["X_ce"][[5]].astype(float))
@@ -573,7 +573,7 @@ def test_a_misplaced_cell_is_gone_to(
     for row in (0, 4):
         widget.misplaced.view.selectRow(row)
         name = table.index[row]
-        assert adata.obs_names[np.flatnonzero(widget.cells.selected)].tolist() == [name]
+        assert adata.obs_names[np.flatnonzero(widget.session.selected)].tolist() == [name]
         middle = pixel(layer, adata.obs["cell_id"][name])
         assert np.allclose(viewer.scene.camera.center[1:], middle, atol=1)
         assert widget.misplaced.label_box.currentText() == table["region"].iloc[row]
@@ -618,7 +618,7 @@ def test_another_table_has_nothing_to_do_with_the_map_before(
 def test_a_training_leaves_the_selection(trained: CentroidEncoderWidget, train: Train):
     trained.select(np.array([2, 5, 7]))
     train(trained)
-    assert np.flatnonzero(trained.cells.selected).tolist() == [2, 5, 7]
+    assert np.flatnonzero(trained.session.selected).tolist() == [2, 5, 7]
 
 
 def test_the_wheel_changes_no_field_that_it_passes(trained: CentroidEncoderWidget):

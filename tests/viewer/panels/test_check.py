@@ -140,7 +140,7 @@ def test_what_it_found_is_said_and_its_suspects_are_listed(
     check(widget)
     # The map and the selection stay.
     assert cells.obsm["X_ce"] is embedding
-    assert np.flatnonzero(widget.cells.selected).tolist() == [7]
+    assert np.flatnonzero(widget.session.selected).tolist() == [7]
     assert np.array_equal(widget.map.canvas.map.scene.points, embedding)
 
     quality = cells.uns["ce_cv"]["quality"]
@@ -165,7 +165,7 @@ def test_what_it_found_is_said_and_its_suspects_are_listed(
     ) in texts(widget)
     widget.misplaced.view.selectRow(2)
     name = suspects.index[2]
-    assert cells.obs_names[widget.cells.selected].tolist() == [name]
+    assert cells.obs_names[widget.session.selected].tolist() == [name]
     assert widget.misplaced.label_box.currentText() == suspects["predicted"].iloc[2]
 
     widget.misplaced.relabel_button.click()

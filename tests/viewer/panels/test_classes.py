@@ -11,7 +11,9 @@ from qtpy.QtGui import QColor, QCursor
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication, QColorDialog, QStyle, QStyleOptionViewItem
 
-from centroid_encoder.viewer.panels.classes import COLUMNS, ClassRow, ClassTable
+from centroid_encoder.viewer.panels.classes import COLUMNS, ClassTable
+from centroid_encoder.viewer.session.classes import ClassRow
+from centroid_encoder.viewer.session.session import Session
 
 ROWS = [
     ClassRow("B cells", "#ff0000", 1234, 0.125, 0.25),
@@ -25,12 +27,14 @@ Role = Qt.ItemDataRole
 class Legend:
     """A legend, and the mouse on it."""
 
-    def __init__(self, table: ClassTable) -> None:
+    def __init__(
+        self, table: ClassTable, monkeypatch: pytest.MonkeyPatch, session: Session
+    ) -> None:
         self.table = table
         self.shown: list[list[bool]] = []
         self.colors: list[tuple[int, str]] = []
         table.shown_changed.connect(lambda shown: self.shown.append(shown.tolist()))
-        table.color_changed.connect(lambda code, color: self.colors.append((code, color)))
+        monkeypatch.setattr(session, "recolor_class", lambda *color: self.colors.append(color))
 
     def text(self, row: int, column: int, role: Any = Role.DisplayRole) -> Any:
         return self.table.model.data(self.table.model.index(row, column), role)
@@ -61,14 +65,15 @@ NAME = QStyle.SubElement.SE_ItemViewItemText
 
 
 @pytest.fixture
-def legend(qtbot: Any) -> Legend:
-    table = ClassTable()
+def legend(qtbot: Any, monkeypatch: pytest.MonkeyPatch) -> Legend:
+    session = Session()
+    table = ClassTable(session)
     qtbot.addWidget(table)
     table.resize(420, 200)
     with qtbot.waitExposed(table):
         table.show()
     table.set_classes(ROWS)
-    return Legend(table)
+    return Legend(table, session, monkeypatch)
 
 
 def test_names_colors_numbers_and_errors(legend: Legend) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import anndata as ad
@@ -13,8 +14,10 @@ from qtpy.QtCore import Qt
 from qtpy.QtTest import QTest
 
 import centroid_encoder as ce
+from centroid_encoder.viewer.data.tables import Table as Cells
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
-from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
+from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS, Listing
+from centroid_encoder.viewer.session.session import Session
 
 LEFT = Qt.MouseButton.LeftButton
 NONE = Qt.KeyboardModifier.NoModifier
@@ -39,16 +42,16 @@ def make_cells() -> tuple[pd.DataFrame, Any]:
 class Table:
     """A table of misplaced cells, and the mouse on it."""
 
-    def __init__(self, widget: MisplacedTable) -> None:
+    def __init__(
+        self, widget: MisplacedTable, session: Session, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self.widget, self.model, self.view = widget, widget.model, widget.view
         self.chosen: list[list[int]] = []
         self.asked: list[Any] = []
-        self.sources: list[Any] = []
-        widget.source_changed.connect(lambda: self.sources.append(widget.source))
-        widget.cells_chosen.connect(lambda rows: self.chosen.append(rows.tolist()))
-        widget.relabel_requested.connect(self.asked.append)
-        widget.undo_requested.connect(lambda: self.asked.append(("undo",)))
-        widget.redo_requested.connect(lambda: self.asked.append(("redo",)))
+        monkeypatch.setattr(session, "go_to", lambda rows: self.chosen.append(rows.tolist()))
+        monkeypatch.setattr(session, "relabel", self.asked.append)
+        for step in ("undo", "redo"):
+            monkeypatch.setattr(session, step, partial(self.asked.append, (step,)))
 
     def column(self, name: str) -> list[str]:
         at = list(self.model.source.columns).index(name)
@@ -68,14 +71,20 @@ class Table:
 
 
 @pytest.fixture
-def table(qtbot: Any) -> Table:
-    widget = MisplacedTable()
+def table(qtbot: Any, monkeypatch: pytest.MonkeyPatch) -> Table:
+    session = Session()
+    widget = MisplacedTable(session)
     qtbot.addWidget(widget)
     widget.resize(500, 300)
     with qtbot.waitExposed(widget):
         widget.show()
-    widget.set_cells(*make_cells())
-    return Table(widget)
+    show(widget, *make_cells())
+    return Table(widget, session, monkeypatch)
+
+
+def show(widget: MisplacedTable, cells: pd.DataFrame, rows: Any) -> None:
+    """Show cells as the session would list them."""
+    widget.show_listing(Listing(f"{len(cells)} cells", cells, rows))
 
 
 def test_cells_are_listed_worst_first(table: Table) -> None:
@@ -95,7 +104,7 @@ def test_what_the_tool_lists(embed: Callable[..., ad.AnnData], table: Table) -> 
     adata = embed(3)
     cells = ce.tl.misplaced(adata)
     assert len(cells) > 3
-    table.widget.set_cells(cells, adata.obs_names.get_indexer(cells.index))
+    show(table.widget, cells, adata.obs_names.get_indexer(cells.index))
     assert table.column("cell") == list(cells.index)
     assert table.column("region") == list(cells["region"])
     table.click(2)
@@ -125,9 +134,9 @@ def test_other_cells_come_in_the_order_that_was_chosen(table: Table) -> None:
     table.click_header("cell")
     down = table.column("cell")
     cells, rows = make_cells()
-    table.widget.set_cells(cells[1:], rows[1:])
+    show(table.widget, cells[1:], rows[1:])
     assert table.column("cell") == [cell for cell in down if cell != "cell10"]
-    table.widget.set_cells(cells[:0], rows[:0])
+    show(table.widget, cells[:0], rows[:0])
     assert table.column("cell") == []
     assert not table.chosen
 
@@ -146,8 +155,8 @@ def test_chosen_cells_are_rows_of_the_table_they_came_from(table: Table) -> None
 
 
 def test_the_class_in_whose_region_a_cell_lies_is_suggested(table: Table) -> None:
-    table.widget.set_labels(["T", "B", "NK"])
-    table.widget.set_steps(relabel=True, undo="", redo="")
+    table.widget.offer_labels(["T", "B", "NK"])
+    table.widget.relabel_button.setEnabled(True)
     table.click(1)
     assert table.widget.label_box.currentText() == "NK"
     QTest.mouseClick(table.widget.relabel_button, LEFT)
@@ -166,33 +175,38 @@ def test_the_class_in_whose_region_a_cell_lies_is_suggested(table: Table) -> Non
 
 def test_offering_labels_again_keeps_the_one_that_was_chosen(table: Table) -> None:
     box = table.widget.label_box
-    table.widget.set_labels(["T", "B", "NK"])
+    table.widget.offer_labels(["T", "B", "NK"])
     assert box.currentText() == "T"
     box.setCurrentText("B")
-    table.widget.set_labels(["A", "B"])
+    table.widget.offer_labels(["A", "B"])
     assert box.currentText() == "B"
     assert [box.itemText(i) for i in range(box.count())] == ["A", "B"]
-    table.widget.set_labels(["X", "Y"])
+    table.widget.offer_labels(["X", "Y"])
     assert box.currentText() == "X"
-    table.widget.set_labels([])
+    table.widget.offer_labels([])
     assert box.currentText() == ""
 
 
-def test_steps_that_can_be_taken(table: Table) -> None:
-    widget = table.widget
+def test_steps_that_can_be_taken(qtbot: Any, cells: ad.AnnData) -> None:
+    session = Session()
+    widget = MisplacedTable(session)
+    qtbot.addWidget(widget)
     buttons = widget.relabel_button, widget.undo_button, widget.redo_button
     assert not any(button.isEnabled() for button in buttons)
-    for button in buttons:
-        QTest.mouseClick(button, LEFT)
-    assert not table.asked
-    widget.set_steps(relabel=False, undo="Relabel 3 cells as B", redo="")
-    assert [button.isEnabled() for button in buttons] == [False, True, False]
-    assert widget.undo_button.toolTip() == "Relabel 3 cells as B"
+    session.choose_table(Cells(cells, "cells", None, "notebook"))
+    session.choose_labels("cell_type")
+    assert not any(button.isEnabled() for button in buttons)
+    session.select(np.array([0, 3, 6]))
+    assert [button.isEnabled() for button in buttons] == [True, False, False]
+    widget.label_box.setCurrentText("type 1")
+    QTest.mouseClick(widget.relabel_button, LEFT)
+    assert [button.isEnabled() for button in buttons] == [True, True, False]
+    assert widget.undo_button.toolTip() == "Relabel 3 cells as type 1"
     QTest.mouseClick(widget.undo_button, LEFT)
-    widget.set_steps(relabel=True, undo="", redo="Relabel 3 cells as B")
     assert [button.isEnabled() for button in buttons] == [True, False, True]
+    assert widget.redo_button.toolTip() == "Relabel 3 cells as type 1"
     QTest.mouseClick(widget.redo_button, LEFT)
-    assert table.asked == [("undo",), ("redo",)]
+    assert (cells.obs["cell_type_relabeled"].iloc[[0, 3, 6]] == "type 1").all()
     assert "original stays" in widget.relabel_button.toolTip()
 
 
@@ -207,7 +221,7 @@ def test_many_cells(table: Table) -> None:
         },
         index=[f"cell{i}" for i in range(n)],
     )
-    table.widget.set_cells(cells, np.arange(n))
+    show(table.widget, cells, np.arange(n))
     table.click_header("region")
     assert table.model.rows[:3].tolist() == [0, 3, 6]
     table.click(0)
@@ -236,8 +250,9 @@ def test_suspects_of_another_source(table: Table) -> None:
     widget.offer([REGIONS, OUT_OF_FOLD])
     table.click_header("label")
     QTest.mouseClick(widget.source_buttons[OUT_OF_FOLD], LEFT)
-    assert table.sources == [OUT_OF_FOLD]
-    widget.set_cells(*make_suspects())
+    assert widget.source is OUT_OF_FOLD
+    widget.offer([REGIONS, OUT_OF_FOLD])
+    show(widget, *make_suspects())
     assert table.column("cell") == ["cell5", "cell9", "cell4"]
     assert table.column("confidence") == ["0.90", "0.98", "0.60"]
     assert table.column("own") == ["0.00", "0.01", "0.30"]
@@ -252,11 +267,9 @@ def test_suspects_of_another_source(table: Table) -> None:
         table.column("confidence")[::-1],
     )
     QTest.mouseClick(widget.source_buttons[REGIONS], LEFT)
-    widget.set_cells(*make_cells())
+    show(widget, *make_cells())
     assert table.column("depth") == ["0.90", "0.70", "0.50", "0.50", "0.04"]
-    # A click on what is chosen already changes nothing.
-    QTest.mouseClick(widget.source_buttons[REGIONS], LEFT)
-    assert table.sources == [OUT_OF_FOLD, REGIONS]
+    assert widget.source is REGIONS
 
 
 def test_the_source_is_one_that_there_is(table: Table) -> None:

@@ -164,7 +164,7 @@ def test_the_widget_goes_to_the_new_cells(
     assert widget.misplaced.model.rowCount() == 0
     assert "no labels to doubt" in widget.misplaced.summary.text()
     assert all(np.isnan(row.error) for row in widget.classes.model.rows)
-    assert "novelty: " in widget._describe(3)
+    assert "novelty: " in widget.session.describe(3)
     for regions in ("decoder regions", "no regions", "Voronoi cells"):
         widget.map.regions_box.setCurrentText(regions)
     widget.select(np.array([4]))

@@ -1,49 +1,35 @@
-"""Which cells are selected, what the layer's colours stand for, and the link that shows both."""
+"""The selected cells, the layers that show them, and what the colours of these stand for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from superqt.utils import signals_blocked
 
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.overlay import LayerLink
 from centroid_encoder.viewer.panels.message import Lines
+from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
-    from anndata import AnnData
     from napari.components import ViewerModel
-    from napari.layers import Labels, Points
-
-    from centroid_encoder.tl._stored import Regions, Result
-    from centroid_encoder.viewer.data.join import Join
 
 NO_COLORS = "as it was"
 
 
 class CellsPanel(QWidget):
-    """The selected cells and the layer that they are seen in.
+    """The selected cells, and the layers of the session's links."""
 
-    Attributes
-    ----------
-    selected
-        (n_obs,) mask of the selected cells.
-    linked
-        Whether there is a layer.
-    """
-
-    mode_changed = Signal()
-    """The user chose what the colours stand for; `recolor` shows it."""
-    clear_requested = Signal()
-
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(
+        self, session: Session, viewer: ViewerModel, parent: QWidget | None = None
+    ) -> None:
         super().__init__(parent)
-        self.selected: NDArray[np.bool_] = np.empty(0, dtype=bool)
-        self._link: LayerLink | None = None
+        self._session = session
+        self._viewer = viewer
+        self._links: list[LayerLink] = []
         self._colored: colorings.Coloring | None = None
 
         self.color_box = QComboBox()
@@ -66,55 +52,56 @@ class CellsPanel(QWidget):
         layout.addLayout(coloring)
         layout.addWidget(self.color_text)
         layout.addLayout(selection)
-        self.color_box.currentIndexChanged.connect(lambda _: self.mode_changed.emit())
+        self.color_box.currentIndexChanged.connect(self._recolor)
         self.show_button.clicked.connect(self.zoom)
-        self.clear_button.clicked.connect(self.clear_requested)
-
-    # -- the layer -------------------------------------------------------------------------------
+        self.clear_button.clicked.connect(self.clear)
+        session.table_changed.connect(self.unlink)
+        session.links_changed.connect(self._on_links)
+        session.result_changed.connect(self._offer_colorings)
+        session.check_changed.connect(self._offer_colorings)
+        session.label_key_changed.connect(self._recolor)
+        session.regions_changed.connect(self._recolor)
+        session.colors_changed.connect(self._recolor)
+        session.selection_changed.connect(self._on_selection)
+        session.zoom_requested.connect(self.zoom)
 
     @property
     def linked(self) -> bool:
         """Whether there is a layer in which the cells are seen."""
-        return self._link is not None
-
-    def link(
-        self,
-        viewer: ViewerModel,
-        layer: Labels | Points,
-        join: Join,
-        picked: Callable[[NDArray[np.intp]], None],
-    ) -> None:
-        """Show the cells in a layer; `picked` is called with those that are picked there."""
-        self.unlink()
-        self._link = LayerLink(viewer, layer, join, picked)
+        return bool(self._links)
 
     def unlink(self) -> None:
-        """Leave the layer as it was."""
+        """Leave the layers as they were."""
         self._colored = None
-        if self._link is not None:
-            self._link.close()
-            self._link = None
+        for link in self._links:
+            link.close()
+        self._links = []
 
-    # -- selection -------------------------------------------------------------------------------
+    def zoom(self) -> None:
+        """Move the camera to the selected cells."""
+        for link in self._links:
+            link.show(np.flatnonzero(self._session.selected))
 
-    def select(self, rows: NDArray[np.intp], mode: str, n_obs: int) -> None:
-        """Select cells.
+    def clear(self) -> None:
+        """Select no cells."""
+        self._session.select(np.empty(0, dtype=np.intp))
 
-        Parameters
-        ----------
-        rows
-            Which.
-        mode
-            ``"replace"``, ``"add"`` or ``"remove"``.
-        n_obs
-            Number of cells there are.
-        """
-        if mode == "replace" or len(self.selected) != n_obs:
-            self.selected = np.zeros(n_obs, dtype=bool)
-        self.selected[rows] = mode != "remove"
-        chosen = np.flatnonzero(self.selected)
-        if self._link is not None:
-            self._link.highlight(chosen)
+    def _on_links(self) -> None:
+        self.unlink()
+        self._links = [
+            LayerLink(self._viewer, layer, join, self._on_picked)
+            for layer, join in self._session.links.items()
+        ]
+        self._offer_colorings()
+        self._on_selection()
+
+    def _on_picked(self, rows: NDArray[np.intp]) -> None:
+        self._session.select(rows)
+
+    def _on_selection(self) -> None:
+        chosen = np.flatnonzero(self._session.selected)
+        for link in self._links:
+            link.highlight(chosen)
         some = bool(len(chosen))
         unit = "cell" if len(chosen) == 1 else "cells"
         self.selection_text.setText(
@@ -123,59 +110,53 @@ class CellsPanel(QWidget):
         self.clear_button.setEnabled(some)
         self.show_button.setEnabled(some and self.linked)
 
-    def zoom(self) -> None:
-        """Move the camera to the selected cells."""
-        if self._link is not None:
-            self._link.show(np.flatnonzero(self.selected))
-
-    # -- colours ---------------------------------------------------------------------------------
-
-    def offer_colorings(self, modes: list[str]) -> None:
-        """Offer what the colours can stand for besides the layer's own; keep what is chosen."""
-        before = self.color_box.currentText()
-        modes = [NO_COLORS, *modes]
-        blocked = self.color_box.blockSignals(True)
-        self.color_box.clear()
-        self.color_box.addItems(modes)
-        self.color_box.setCurrentText(before if before in modes else NO_COLORS)
-        self.color_box.blockSignals(blocked)
+    def _offer_colorings(self) -> None:
+        """Offer what the colours can stand for; keep what is chosen, where that is possible."""
+        session, before = self._session, self.color_box.currentText()
+        modes = [NO_COLORS, colorings.LABEL]
+        if session.adata is not None:
+            modes = [NO_COLORS, *colorings.modes(session.adata, session.key, session.result)]
+        with signals_blocked(self.color_box):
+            self.color_box.clear()
+            self.color_box.addItems(modes)
+            self.color_box.setCurrentText(before if before in modes else NO_COLORS)
         self.color_box.setEnabled(self.linked)
+        self._recolor()
 
-    def recolor(
-        self,
-        adata: AnnData | None,
-        label_key: str | None,
-        result: Result | None,
-        regions: Regions,
-        key: str,
-    ) -> None:
-        """Give the layer the colours that are chosen; if they cannot be had, its own.
-
-        Raises
-        ------
-        KeyError
-            If what they stand for has been deleted.
-        """
-        mode = self.color_box.currentText()
-        meaning = ""
+    def _recolor(self) -> None:
+        """Give the layers the colours that are chosen; if they cannot be had, their own."""
+        if self._session.reread():
+            return
+        coloring = None
         try:
-            if self._link is None:
-                return
-            if mode == NO_COLORS or adata is None or label_key is None:
-                self._uncolor(self._link)
-                return
-            try:
-                chosen = colorings.coloring(mode, adata, label_key, result, regions, key)
-                if not chosen.looks_like(self._colored):
-                    self._link.color(chosen.name, chosen.codes, chosen.colors)
-                self._colored, meaning = chosen, chosen.meaning
-            except Exception:  # Raised again: the layer must not keep half a colouring.
-                self._uncolor(self._link)
-                raise
-        finally:
-            self.color_text.setText(meaning)
-            self.color_text.setVisible(bool(meaning))
+            coloring = self._coloring()
+        except KeyError as error:
+            self._session.failed.emit(error)
+        if coloring is None:
+            for link in self._links:
+                link.uncolor()
+        elif not coloring.looks_like(self._colored):
+            for link in self._links:
+                link.color(coloring.name, coloring.codes, coloring.colors)
+        self._colored = coloring
+        self.color_text.setText("" if coloring is None else coloring.meaning)
+        self.color_text.setVisible(bool(self.color_text.text()))
 
-    def _uncolor(self, link: LayerLink) -> None:
-        self._colored = None
-        link.uncolor()
+    def _coloring(self) -> colorings.Coloring | None:
+        """Return the colouring that is chosen; None for the layers' own colours."""
+        session, mode = self._session, self.color_box.currentText()
+        if (
+            not self._links
+            or mode == NO_COLORS
+            or session.adata is None
+            or session.label_key is None
+        ):
+            return None
+        return colorings.coloring(
+            mode,
+            session.adata,
+            session.label_key,
+            session.result,
+            session.misplaced_by,
+            session.key,
+        )

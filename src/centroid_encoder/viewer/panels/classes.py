@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,9 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from centroid_encoder.viewer.session.classes import ClassRow, class_rows
+from centroid_encoder.viewer.session.session import Session
+
 COLUMNS = ("class", "cells", "held-out error", "out of fold")
 TIPS = (
     "The box switches a class on and off; a double click on its name shows it alone, "
@@ -31,28 +33,15 @@ TIPS = (
 SWATCH = 14
 
 
-@dataclass(frozen=True)
-class ClassRow:
-    """One class of the legend."""
-
-    name: str
-    color: str
-    n: int
-    error: float
-    """Held-out 5-NN error; NaN where it is not known."""
-    out_of_fold: float = np.nan
-    """Cross-validated 5-NN error; NaN where it is not known."""
-
-
 class ClassTable(QWidget):
-    """Legend with a row for each class."""
+    """Legend with a row for each class of the session."""
 
     shown_changed = Signal(object)
     """(n_classes,) mask of the classes that are switched on."""
-    color_changed = Signal(int, str)
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._session = session
         self.model = _Model(self)
         self.view = QTableView()
         self.view.setModel(self.model)
@@ -68,11 +57,22 @@ class ClassTable(QWidget):
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.view)
+        for event in (
+            session.result_changed,
+            session.check_changed,
+            session.label_key_changed,
+            session.colors_changed,
+        ):
+            event.connect(self._on_classes)
 
     @property
     def shown(self) -> NDArray[np.bool_]:
         """(n_classes,) mask of the classes that are switched on."""
         return self.model.shown
+
+    def _on_classes(self) -> None:
+        self.set_classes(class_rows(self._session))
+        self.shown_changed.emit(self.shown)
 
     def set_classes(self, rows: list[ClassRow]) -> None:
         """Show other classes, or other colours and numbers of the same ones."""
@@ -111,7 +111,7 @@ class ClassTable(QWidget):
         row = self.model.rows[code]
         color = QColorDialog.getColor(QColor(row.color), self, f"Colour of {row.name}")
         if color.isValid():
-            self.color_changed.emit(code, color.name())
+            self._session.recolor_class(code, color.name())
 
 
 class _Model(QAbstractTableModel):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from functools import partial
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from qtpy.QtCore import QAbstractTableModel, Qt, Signal
+from qtpy.QtCore import QAbstractTableModel, Qt
 from qtpy.QtWidgets import (
     QAbstractItemView,
     QComboBox,
@@ -22,36 +21,36 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+from superqt.utils import signals_blocked
 
-from centroid_encoder.viewer.panels.message import Lines
-from centroid_encoder.viewer.session.misplaced import REGIONS, SOURCES, Source
+from centroid_encoder.viewer.panels.message import Lines, sentence
+from centroid_encoder.viewer.session.misplaced import (
+    REGIONS,
+    SOURCES,
+    Listing,
+    Source,
+    list_misplaced,
+)
+from centroid_encoder.viewer.session.session import Session
 
 ROW = 22
 """Height in pixels."""
 
 
 class MisplacedTable(QWidget):
-    """Sortable table of suspect cells, worst first, and a row to relabel cells.
+    """Sortable list of cells that may be mislabelled, worst first, and a row to relabel cells.
 
     Attributes
     ----------
     source
-        Where the cells that are listed come from.
+        How the cells that are listed were found.
     summary
         What is said above them.
     """
 
-    source_changed = Signal()
-    """The user chose where the cells come from; `set_cells` shows them."""
-    cells_chosen = Signal(object)
-    """Rows of the AnnData that were selected in the table."""
-    relabel_requested = Signal(str)
-    """New label for the selected cells; an empty text takes their label away."""
-    undo_requested = Signal()
-    redo_requested = Signal()
-
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._session = session
         self.source = self._wanted = REGIONS
         self.model = _Model(self)
         self.view = QTableView()
@@ -62,20 +61,17 @@ class MisplacedTable(QWidget):
         self.view.setWordWrap(False)
         self.view.verticalHeader().hide()
         self.view.verticalHeader().setDefaultSectionSize(ROW)
-        # A list of one is none.
+        # In fewer rows, cells cannot be compared.
         self.view.setMinimumHeight(5 * ROW)
-        header = self.view.horizontalHeader()
         # In bold, the longer names would be cut off.
-        header.setHighlightSections(False)
-        self.view.selectionModel().selectionChanged.connect(self._on_selection)
+        self.view.horizontalHeader().setHighlightSections(False)
+        self.view.selectionModel().selectionChanged.connect(self._on_row)
         self.source_buttons = {source: QRadioButton(source.name) for source in SOURCES}
-        sources = QHBoxLayout()
-        sources.setContentsMargins(0, 2, 0, 0)
-        sources.addWidget(QLabel("Found by"))
+        sources = _row(QLabel("Found by"))
         for source, choice in self.source_buttons.items():
             choice.setToolTip(source.tip)
             sources.addWidget(choice)
-            choice.clicked.connect(partial(self.choose, source))
+            choice.clicked.connect(self._on_source)
         sources.addStretch()
         self.summary = Lines()
 
@@ -89,66 +85,76 @@ class MisplacedTable(QWidget):
         )
         self.undo_button = QPushButton("Undo")
         self.redo_button = QPushButton("Redo")
-        self.relabel_button.clicked.connect(
-            lambda: self.relabel_requested.emit(self.label_box.currentText())
-        )
-        self.undo_button.clicked.connect(self.undo_requested)
-        self.redo_button.clicked.connect(self.redo_requested)
-        row = QHBoxLayout()
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self.label_box, stretch=1)
-        for button in (self.relabel_button, self.undo_button, self.redo_button):
-            row.addWidget(button)
+        self.relabel_button.clicked.connect(self._on_relabel)
+        self.undo_button.clicked.connect(self._on_undo)
+        self.redo_button.clicked.connect(self._on_redo)
+        steps = _row(self.relabel_button, self.undo_button, self.redo_button)
+        steps.insertWidget(0, self.label_box, stretch=1)
         layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
+        layout.setContentsMargins(0, 2, 0, 0)
         layout.addLayout(sources)
         layout.addWidget(self.summary)
         layout.addWidget(self.view, stretch=1)
-        layout.addLayout(row)
+        layout.addLayout(steps)
+
+        for event in (
+            session.result_changed,
+            session.check_changed,
+            session.labels_changed,
+            session.regions_changed,
+        ):
+            event.connect(self._on_cells)
+        for event in (
+            session.result_changed,
+            session.labels_changed,
+            session.label_key_changed,
+            session.selection_changed,
+        ):
+            event.connect(self._on_steps)
         self._sort_as_listed()
-        self.offer([])
-        self.set_steps(relabel=False, undo="", redo="")
+        self._on_cells()
+        self._on_steps()
+
+    def choose(self, source: Source) -> None:
+        """Choose how cells are found; what the user chose is kept as long as it is possible."""
+        self._wanted = source
+        self._on_cells()
+
+    def _on_source(self) -> None:
+        chosen = next(s for s, button in self.source_buttons.items() if button.isChecked())
+        if not self._session.reread():
+            self.choose(chosen)
+
+    def _on_cells(self) -> None:
+        """List the cells anew."""
+        self.offer([source for source in SOURCES if source.is_there(self._session)])
+        self.show_listing(list_misplaced(self._session, self.source))
 
     def offer(self, sources: Collection[Source]) -> None:
-        """Say where cells can come from; what the user chose is kept, where it is possible."""
-        if self._wanted in sources or not sources:
-            self._show_source(self._wanted)
-        else:
-            self._show_source(next(source for source in SOURCES if source in sources))
-        for source, button in self.source_buttons.items():
-            button.setEnabled(source in sources)
-
-    def choose(self, source: Source, *_: Any) -> None:
-        """Choose where the cells come from."""
-        self._wanted = source
+        """Offer ways to find cells; what the user chose is kept, where that is possible."""
+        source = self._wanted
+        if sources and source not in sources:
+            source = next(offered for offered in SOURCES if offered in sources)
+        for offered, button in self.source_buttons.items():
+            button.setEnabled(offered in sources)
+        self.source_buttons[source].setChecked(True)
         if source is not self.source:
-            self._show_source(source)
-            self.source_changed.emit()
+            self.source = source
+            self._sort_as_listed()
 
-    def set_cells(
-        self,
-        table: pd.DataFrame,
-        rows: NDArray[np.intp],
-        labels: pd.Categorical | None = None,
-    ) -> None:
-        """Show other cells.
-
-        Parameters
-        ----------
-        table
-            What `tl.misplaced` or `tl.mislabeled` returned, as the source says.
-        rows
-            Row of each of these cells in the AnnData.
-        labels
-            (n_obs,) labels after relabelling.
-        """
-        if labels is not None and len(table):
-            before, after = table["label"].astype(str), np.asarray(labels[rows].astype(str))
-            changed = np.asarray(before != after)
-            table = table.assign(label=before.where(~changed, before + " → " + after))
-        self.model.set_cells(table, rows, self.source)
+    def show_listing(self, listing: Listing) -> None:
+        """Show other cells, sorted as the user wants."""
+        said = listing.summary
+        self.summary.setText(said if isinstance(said, str) else sentence(said))
+        table = listing.cells
+        if listing.labels is not None and len(table):
+            before = table["label"].astype(str)
+            after = np.asarray(listing.labels[listing.rows].astype(str))
+            same = np.asarray(before == after)
+            table = table.assign(label=before.where(same, before + " → " + after))
+        self.model.set_cells(table, listing.rows, self.source)
         header = self.view.horizontalHeader()
-        # Names get what numbers leave.
+        # Names get the room that numbers leave.
         modes = QHeaderView.ResizeMode
         for section, column in enumerate(self.source.columns):
             is_class = column in ("label", self.source.found)
@@ -157,44 +163,58 @@ class MisplacedTable(QWidget):
             )
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
 
-    def set_labels(self, labels: list[str]) -> None:
-        """Offer these labels; what was typed stays, unless they are those of something else."""
+    def _on_steps(self) -> None:
+        """Offer the labels and the steps that there are now."""
+        relabeling = self._session.relabeling
+        self.offer_labels(self._session.new_labels)
+        can_relabel = relabeling is not None and bool(self._session.selected.any())
+        self.relabel_button.setEnabled(can_relabel)
+        steps = ("", "") if relabeling is None else relabeling.steps
+        for button, step in zip((self.undo_button, self.redo_button), steps, strict=True):
+            button.setEnabled(bool(step))
+            button.setToolTip(step)
+
+    def offer_labels(self, labels: Sequence[str]) -> None:
+        """Offer labels; what was typed stays, unless they are those of something else."""
         box = self.label_box
         text, before = box.currentText(), {box.itemText(i) for i in range(box.count())}
         box.clear()
         box.addItems(labels)
         box.setCurrentText(text if before & set(labels) else (labels[0] if labels else ""))
 
-    def set_steps(self, *, relabel: bool, undo: str, redo: str) -> None:
-        """Say what can be done now: the steps' descriptions, empty for none."""
-        self.relabel_button.setEnabled(relabel)
-        for button, text in ((self.undo_button, undo), (self.redo_button, redo)):
-            button.setEnabled(bool(text))
-            button.setToolTip(text)
-
-    def _show_source(self, source: Source) -> None:
-        self.source_buttons[source].setChecked(True)
-        if source is not self.source:
-            self.source = source
-            self._sort_as_listed()
-
     def _sort_as_listed(self) -> None:
-        """Show where the worst come first, and sort new cells by that."""
+        """Show which column the worst come first by, and sort other cells by it."""
         columns, by = list(self.source.columns), self.source.sorted_by
-        at = -1 if by is None else columns.index(by)
-        header = self.view.horizontalHeader()
         # The cells that are still listed may be of another source.
-        blocked = header.blockSignals(True)
-        header.setSortIndicator(at, Qt.SortOrder.DescendingOrder)
-        header.blockSignals(blocked)
+        with signals_blocked(self.view.horizontalHeader()):
+            self.view.horizontalHeader().setSortIndicator(
+                -1 if by is None else columns.index(by), Qt.SortOrder.DescendingOrder
+            )
 
-    def _on_selection(self, *_: Any) -> None:
+    def _on_row(self) -> None:
         chosen = [index.row() for index in self.view.selectionModel().selectedRows()]
         if chosen:
             # What it was found to be is the first guess at what it is.
             found = self.model.table[self.model.source.found]
             self.label_box.setCurrentText(str(found.iloc[chosen[0]]))
-            self.cells_chosen.emit(self.model.rows[chosen])
+            self._session.go_to(self.model.rows[chosen])
+
+    def _on_relabel(self) -> None:
+        self._session.relabel(self.label_box.currentText())
+
+    def _on_undo(self) -> None:
+        self._session.undo()
+
+    def _on_redo(self) -> None:
+        self._session.redo()
+
+
+def _row(*widgets: QWidget) -> QHBoxLayout:
+    row = QHBoxLayout()
+    row.setContentsMargins(0, 0, 0, 0)
+    for widget in widgets:
+        row.addWidget(widget)
+    return row
 
 
 class _Model(QAbstractTableModel):

@@ -55,7 +55,8 @@ class Source:
 class Listing:
     """The cells that a source finds."""
 
-    summary: str
+    summary: str | Exception
+    """A sentence on them, or what is wrong."""
     cells: pd.DataFrame
     rows: NDArray[np.intp]
     """(n_listed,) row of each cell in the AnnData."""
@@ -80,7 +81,7 @@ def list_misplaced(session: Session, source: Source) -> Listing:
     try:
         label_key, cells, summary = source.list_cells(session)
     except KeyError as error:
-        return Listing(str(error.args[0]), nothing, np.empty(0, dtype=np.intp))
+        return Listing(error, nothing, np.empty(0, dtype=np.intp))
     relabeling = session.relabeling
     # Relabelling of another column says nothing about these labels.
     same = relabeling is not None and label_key in (relabeling.label_key, relabeling.column)

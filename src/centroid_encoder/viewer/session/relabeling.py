@@ -81,6 +81,15 @@ class Relabeling:
             return _categorical(self._there)
         return _categorical(obs_column(self.adata, self.label_key))
 
+    @property
+    def steps(self) -> tuple[str, str]:
+        """What can be undone and what can be done again, in words; empty for nothing."""
+        stack = self.stack
+        return (
+            stack.undoText() if stack.canUndo() else "",
+            stack.redoText() if stack.canRedo() else "",
+        )
+
     def relabel(self, cells: ArrayLike, label: Label) -> bool:
         """Give cells another label, as one step; return whether anything changed.
 

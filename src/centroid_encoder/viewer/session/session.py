@@ -65,8 +65,8 @@ class Session:
         How each result was made.
     """
 
-    said = Signal(str, str)
-    """Something to tell the user, and its kind: info, warning or error."""
+    said = Signal(object, str)
+    """Something to tell the user, a text or an exception, and its kind."""
     failed = Signal(object)
     """An exception that ends what the user wanted."""
     table_changed = Signal()
@@ -75,13 +75,17 @@ class Session:
     """The table may have other columns."""
     label_key_changed = Signal()
     result_changed = Signal()
+    """The map and the cross-validation were read."""
     check_changed = Signal()
+    """The cross-validation alone was read."""
     labels_changed = Signal()
     """Cells were relabelled, or that was undone."""
     colors_changed = Signal()
     """A class has another colour."""
     selection_changed = Signal()
     links_changed = Signal()
+    zoom_requested = Signal()
+    """The user wants to see the selected cells in their layers."""
     regions_changed = Signal()
 
     def __init__(self) -> None:
@@ -116,6 +120,14 @@ class Session:
     def shown_labels(self) -> str | None:
         """Label column of what is shown: that of the map, else the one that is chosen."""
         return self.label_key if self.result is None else self.result.label_key
+
+    @property
+    def trained_labels(self) -> str | None:
+        """Label column of the result that came with the table, if it is still there."""
+        stored = None if self.adata is None else self.adata.uns.get(self.key)
+        params = stored.get("params") if isinstance(stored, Mapping) else None
+        label_key = params.get("label_key") if isinstance(params, Mapping) else None
+        return label_key if self.adata is not None and label_key in self.adata.obs else None
 
     @property
     def misplaced_by(self) -> Regions:
@@ -162,7 +174,7 @@ class Session:
         self.links = dict(links)
         self.links_changed.emit()
 
-    def say(self, text: str, kind: Kind = "info") -> None:
+    def say(self, text: str | Exception, kind: Kind = "info") -> None:
         """Tell the user something, or that there is nothing to tell any more."""
         self.said.emit(text, kind)
 
@@ -173,13 +185,14 @@ class Session:
         if self.reread():
             return
         self.result, self.absence = self._read_map()
+        self.check = self._read_check()
         self.result_changed.emit()
-        self.read_check()
 
     def read_check(self) -> None:
-        """Read what a cross-validation has found."""
-        self.check = None if self.adata is None else read_cross_validation(self.adata, self.key)
-        self.check_changed.emit()
+        """Read what a cross-validation has found; the map stays as it is."""
+        if not self.reread():
+            self.check = self._read_check()
+            self.check_changed.emit()
 
     def _read_map(self) -> tuple[Result | None, str]:
         """Return the map, or why there is none."""
@@ -191,9 +204,12 @@ class Session:
         except (KeyError, ValueError) as error:
             # Without a map there is nothing wrong; with a part of one, the user should know.
             if self.key in adata.uns or not isinstance(error, KeyError):
-                self.failed.emit(error)
+                self.say(error, "warning")
             return None, NO_MAP
         return (result, "") if result.embedding.shape[1] == 2 else (None, NOT_A_PLANE)
+
+    def _read_check(self) -> Mapping[str, Any] | None:
+        return None if self.adata is None else read_cross_validation(self.adata, self.key)
 
     def reread(self) -> bool:
         """Read the table anew if its cells have changed, which no event tells; return whether."""
@@ -243,6 +259,11 @@ class Session:
         self.selected[rows] = mode != "remove"
         self.selection_changed.emit()
 
+    def go_to(self, rows: NDArray[np.intp]) -> None:
+        """Select cells and look at them in their layers."""
+        self.select(rows)
+        self.zoom_requested.emit()
+
     def describe(self, row: int, *, predictions: bool = True) -> str:
         """Return what is known of a cell, a line each.
 
@@ -281,6 +302,11 @@ class Session:
             colors = class_colors(self.adata, self.result, None)
             return {name: colors[name] for name in self.result.classes}
         return {} if self.label_key is None else label_colors(self.adata, self.label_key)
+
+    def colors_of(self, label_key: str | None) -> dict[object, str]:
+        """Colour of each class of a label column; empty if it is gone."""
+        there = self.adata is not None and label_key in self.adata.obs
+        return label_colors(self.adata, str(label_key)) if there else {}
 
     def recolor_class(self, code: int, color: str) -> None:
         """Colour a class everywhere: in the map, in layers, and for scanpy."""
