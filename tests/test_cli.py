@@ -15,6 +15,7 @@ import tomllib
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anndata as ad
@@ -28,7 +29,9 @@ from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.cli import cli, main
-from centroid_encoder.cli._words import as_options, in_words
+from centroid_encoder.cli._face import face, words
+from centroid_encoder.cli._options import LEFT_TO_PYTHON
+from centroid_encoder.errors import Advice, Call, InputError, MissingKeyError, Setting
 
 ROOT = Path(__file__).parents[1]
 FIGURES = sorted(ce.pl.__all__)
@@ -171,11 +174,7 @@ def test_options_and_their_defaults_are_those_of_the_tool(
     for name, default in options.items():
         if name not in own | {"label_key", "reference"}:
             assert default == parameters[name].default, name
-    # What is left to Python: arrays, objects, and how to show things.
-    assert set(parameters) - set(options) <= {
-        *("adata", "model", "progress", "copy"),
-        *("palette", "legend_loc", "size", "title", "ax", "show", "save"),
-    }
+    assert set(parameters) - set(options) <= LEFT_TO_PYTHON
 
 
 def test_the_default_of_mislabeled_is_that_of_the_tool() -> None:
@@ -650,42 +649,48 @@ def test_a_bug_keeps_its_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch
     def broken(*args: Any, **kwargs: Any) -> None:
         raise AttributeError("a bug")
 
+    tool = SimpleNamespace(job=broken)
     monkeypatch.setattr(
-        import_module("centroid_encoder.tl"), "centroid_encoder", broken, raising=False
+        import_module("centroid_encoder.tl"), "centroid_encoder", tool, raising=False
     )
     with pytest.raises(AttributeError, match="a bug"):
         CliRunner().invoke(cli, ["fit", "in.h5ad", *FIT, "-o", "out.h5ad"], catch_exceptions=False)
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("part", "expected"),
     [
-        ("pass missing='drop'", "pass --missing drop"),
-        ("pass group_key='my donor'", "pass --group-key 'my donor'"),
-        ("(mask_var=None takes all)", "(--no-mask-var takes all)"),
-        ("Train with n_components=2.", "Train with --n-components 2."),
-        ("run ce.tl.ingest again", "run centroid-encoder ingest again"),
+        (Advice("missing", "drop"), "pass --missing drop"),
+        (Advice("group_key", "my donor"), "pass --group-key 'my donor'"),
+        (Setting("mask_var", None), "--no-mask-var"),
+        (Setting("n_components", 2), "--n-components 2"),
+        (Setting("group_key"), "--group-key"),
+        (Setting("n_bins"), "--n-bins"),
+        # What has no option.
+        (Setting("model"), "model"),
+        (Advice("scale", "none"), "pass scale='none'"),
+        (Call("tl.ingest"), "centroid-encoder ingest"),
+        (Call("tl.centroid_encoder", (Setting("label_key"),)), "centroid-encoder fit"),
+        (Call("pl.permutation_test"), "centroid-encoder plot permutation-test"),
         (
-            "run ce.tl.centroid_encoder(adata, label_key) and\nce.pl.permutation_test",
-            "run centroid-encoder fit and\ncentroid-encoder plot permutation-test",
-        ),
-        (
-            "ce.tl.cross_validate(adata, 'cell (fine)',\nn_permutations=99)",
+            Call("tl.cross_validate", ("cell (fine)", Setting("n_permutations", 99))),
             "centroid-encoder cross-validate --label-key 'cell (fine)' --n-permutations 99",
         ),
-        ("ce.tl.fitted_model(adata)", "ce.tl.fitted_model(adata)"),
-        ("leave out group_key, or obs['group_key']", "leave out --group-key, or obs['group_key']"),
-        ("(n = 12) in obs['layer']", "(n = 12) in obs['layer']"),
+        (Call("tl.fitted_model"), "ce.tl.fitted_model"),
     ],
 )
-def test_python_is_said_as_options(text: str, expected: str) -> None:
-    assert as_options(text) == expected
+def test_python_is_said_as_options(part: Setting | Call, expected: str) -> None:
+    assert face(part) == expected
 
 
 def test_errors_are_one_line() -> None:
-    assert in_words(KeyError("no 'x'")) == "no 'x'"
-    assert in_words(ValueError("one\n  two")) == "one two"
-    assert in_words(MemoryError()) == "MemoryError"
+    assert words(KeyError("no 'x'")) == "no 'x'"
+    assert words(ValueError("one\n  two")) == "one two"
+    assert words(MemoryError()) == "MemoryError"
+    assert words(InputError("{} is\ntoo small", Setting("n_folds", 1))) == (
+        "--n-folds 1 is too small"
+    )
+    assert words(MissingKeyError("no result {!r}", "x")) == "no result 'x'"
 
 
 # Processes

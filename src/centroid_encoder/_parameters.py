@@ -51,9 +51,9 @@ class Parameter:
 
     @property
     def default_words(self) -> str | None:
-        """What the docstring says of the default, such as "2, or what `model` says"."""
+        """What the docstring says of the default, as far as the first semicolon."""
         found = [text for text in _sentences(self.doc) if text.startswith("Default: ")]
-        return found[0].removeprefix("Default: ").rstrip(".") if found else None
+        return found[0][len("Default: ") :].rstrip(".").partition(";")[0] if found else None
 
 
 def parameters(function: Callable[..., Any] | str) -> dict[str, Parameter]:
@@ -67,13 +67,15 @@ def parameters(function: Callable[..., Any] | str) -> dict[str, Parameter]:
     Returns
     -------
     dict[str, Parameter]
-        In the order of the signature. An entry of the docstring that begins with "As in `name`."
-        is replaced by that of the function `name` beside it.
+        In the order of the signature. "As in `name`." in the docstring stands for the entry of
+        the function `name` beside it; of that the first sentence, if something else is added.
     """
-    if isinstance(function, str):
-        package, _, name = function.rpartition(".")
-        return _read(f"{__package__}.{package}._{name}", name)
-    return _read(function.__module__, function.__name__)
+    return _read(*_place(function))
+
+
+def summary(function: Callable[..., Any] | str) -> str:
+    """Return the first line of a function's docstring; the parameter is that of `parameters`."""
+    return (ast.get_docstring(_definition(*_place(function))) or "").partition("\n\n")[0]
 
 
 def plain(doc: str, name: Callable[[str], str] = str) -> str:
@@ -94,9 +96,22 @@ def plain(doc: str, name: Callable[[str], str] = str) -> str:
     )
 
 
+def _place(function: Callable[..., Any] | str) -> tuple[str, str]:
+    """Module and name."""
+    if isinstance(function, str):
+        package, _, name = function.rpartition(".")
+        return f"{__package__}.{package}._{name}", name
+    return function.__module__, function.__name__
+
+
+def _definition(module: str, name: str) -> Function:
+    [node] = (n for n in _tree(module).body if isinstance(n, Function) and n.name == name)
+    return node
+
+
 @cache
 def _read(module: str, name: str) -> dict[str, Parameter]:
-    [node] = (n for n in _tree(module).body if isinstance(n, Function) and n.name == name)
+    node = _definition(module, name)
     docs = dict(_entries(ast.get_docstring(node) or ""))
     if isinstance(node, ast.ClassDef):
         [node] = (n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
@@ -110,8 +125,10 @@ def _read(module: str, name: str) -> dict[str, Parameter]:
             continue
         parts = [] if argument.annotation is None else list(_parts(argument.annotation, module))
         doc = docs.get(argument.arg, "")
-        if same := re.match(r"As in `(\w+)`", doc):
-            doc = _read(f"{module.rpartition('.')[0]}._{same[1]}", same[1])[argument.arg].doc
+        if same := re.match(r"As in `(\w+)`\. ?", doc):
+            theirs = _read(f"{module.rpartition('.')[0]}._{same[1]}", same[1])[argument.arg]
+            own = doc[same.end() :]
+            doc = f"{theirs.brief} {own}" if own else theirs.doc
         found[argument.arg] = Parameter(
             name=argument.arg,
             default=REQUIRED if default is None else ast.literal_eval(default),

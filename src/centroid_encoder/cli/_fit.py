@@ -9,27 +9,20 @@ import click
 
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import Write, read_h5ad, with_results, write_all
-from centroid_encoder.cli._results import print_json, print_lines
+from centroid_encoder.cli._results import print_results
 from centroid_encoder.cli._session import session
 
 
 @click.command(short_help="Train a map on labelled cells.")
 @options.input_file
-@options.label_key
 @options.result
 @options.target(
     "--model-out",
     suffixes=(".safetensors",),
     help="Write the map alone as well, a .safetensors file.",
 )
+@options.of("tl.centroid_encoder")
 @options.training
-@click.option(
-    "--test-size",
-    type=click.FloatRange(0, 1, max_open=True),
-    default=0.2,
-    help="Share of the labelled cells to hold out.",
-)
-@click.option("--group-key", metavar="KEY", help="Column of obs with donors: hold out whole ones.")
 @options.reporting
 def fit(
     input_file: Path,
@@ -48,8 +41,7 @@ def fit(
     """
     options.check_inputs(output, (input_file,), overwrite=overwrite)
     training = options.arguments(**training)
-    with session(quiet=quiet) as warnings:
-        key = training["key_added"] or "ce"
+    with session(quiet=quiet) as work:
         adata = read_h5ad(input_file)
         unlabeled = training["unlabeled_category"]
         training["unlabeled_category"] = options.category(adata, label_key, unlabeled)
@@ -59,7 +51,9 @@ def fit(
         from centroid_encoder.pl._summary import summary
         from centroid_encoder.tl._stored import embedding_key
 
-        tl.centroid_encoder(adata, label_key, progress=not quiet, **training)
+        job = tl.centroid_encoder.job(adata, label_key, **training)
+        work.run(job, adata)
+        key = job.key
         files: dict[Path, Write] = {
             output: with_results(input_file, adata, obsm=[embedding_key(key)], uns=[key])
         }
@@ -68,18 +62,18 @@ def fit(
         sentences = summary(adata, key)
         write_all(files)
     stored = adata.uns[key]
-    if as_json:
-        print_json(
-            "fit",
-            input=input_file,
-            output=output,
-            model=model_out,
-            key=key,
-            n_obs=adata.n_obs,
-            params=stored["params"],
-            classes=stored["classes"],
-            quality=stored["quality"],
-            warnings=warnings,
-        )
-    else:
-        print_lines(sentences, files)
+    print_results(
+        "fit",
+        as_json=as_json,
+        sentences=sentences,
+        written=files,
+        input=input_file,
+        output=output,
+        model=model_out,
+        key=key,
+        n_obs=adata.n_obs,
+        params=stored["params"],
+        classes=stored["classes"],
+        quality=stored["quality"],
+        warnings=work.warnings,
+    )

@@ -12,7 +12,7 @@ import click
 
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import read_h5ad, with_results, write_all
-from centroid_encoder.cli._results import print_json, print_lines
+from centroid_encoder.cli._results import print_results
 from centroid_encoder.cli._session import session
 
 if TYPE_CHECKING:
@@ -24,54 +24,17 @@ MOST = 10
 
 @click.command(short_help="Place new cells with a map.")
 @click.argument("query", type=options.INPUT)
-@click.option(
-    "--reference",
-    metavar="FILE",
-    type=options.INPUT,
-    required=True,
-    help="What carries the map: an output of fit, .h5ad or .safetensors.",
-)
 @options.result
-@click.option("--key", default="ce", help="Name under which the reference stores the map.")
-@click.option("--use-rep", metavar="KEY", help="The values are in this entry of obsm, or in X.")
-@click.option("--layer", metavar="KEY", help="The values are in this layer.")
-@click.option(
-    "--missing",
-    type=click.Choice(["error", "mean"]),
-    default="error",
-    help="Genes that QUERY lacks, and NaN: stop, or fill in the training cells' mean.",
-)
-@click.option(
-    "--max-missing",
-    type=options.SHARE,
-    default=0.2,
-    help="With --missing mean, the share of the map's genes that may be missing.",
-)
-@click.option(
-    "--min-confidence",
-    type=options.SHARE,
-    default=0.0,
-    help="Cells of less confidence are unassigned.",
-)
-@click.option(
-    "--max-novelty",
-    type=options.SHARE,
-    default=1.0,
-    help="Cells of more novelty are unassigned.",
-)
-@options.device
-@options.key_added
+@options.of("tl.ingest")
 @options.reporting
 def ingest(
     query: Path,
     reference: Path,
     output: Path,
     overwrite: bool,
-    key: str,
-    key_added: str | None,
     as_json: bool,
     quiet: bool,
-    **doubts: Any,
+    **mapping: Any,
 ) -> None:
     """Place and label the cells of QUERY with a map that was trained on others.
 
@@ -81,14 +44,15 @@ def ingest(
     obs["ce_novelty"].
     """
     options.check_inputs(output, (query, reference), overwrite=overwrite)
-    with session(quiet=quiet) as warnings:
+    with session(quiet=quiet) as work:
         from centroid_encoder import tl
         from centroid_encoder.tl._stored import embedding_key
 
         adata = read_h5ad(query, matrix=False)
         with closing(adata.file):
-            tl.ingest(adata, reference, key=key, key_added=key_added, progress=not quiet, **doubts)
-        key = key_added or key
+            job = tl.ingest.job(adata, reference, **mapping)
+            work.run(job, adata)
+        key = job.key
         keys = [name for name in (key, f"{key}_label_colors") if name in adata.uns]
         stored = adata.uns[key]
         labels = adata.obs[f"{key}_label"].value_counts(sort=False)
@@ -96,24 +60,24 @@ def ingest(
         confidence = float(adata.obs[f"{key}_confidence"].mean())
         novelty = float(adata.obs[f"{key}_novelty"].median())
         write_all({output: with_results(query, adata, obsm=[embedding_key(key)], uns=keys)})
-    if as_json:
-        print_json(
-            "ingest",
-            input=query,
-            reference=reference,
-            output=output,
-            key=key,
-            n_obs=adata.n_obs,
-            params=stored["params"],
-            classes=stored["classes"],
-            labels=assigned.to_dict(),
-            n_unassigned=adata.n_obs - assigned.sum(),
-            mean_confidence=confidence,
-            median_novelty=novelty,
-            warnings=warnings,
-        )
-    else:
-        print_lines(_sentences(adata.n_obs, assigned, confidence, novelty), [output])
+    print_results(
+        "ingest",
+        as_json=as_json,
+        sentences=_sentences(adata.n_obs, assigned, confidence, novelty),
+        written=[output],
+        input=query,
+        reference=reference,
+        output=output,
+        key=key,
+        n_obs=adata.n_obs,
+        params=stored["params"],
+        classes=stored["classes"],
+        labels=assigned.to_dict(),
+        n_unassigned=adata.n_obs - assigned.sum(),
+        mean_confidence=confidence,
+        median_novelty=novelty,
+        warnings=work.warnings,
+    )
 
 
 def _sentences(n_obs: int, assigned: pd.Series, confidence: float, novelty: float) -> Iterator[str]:

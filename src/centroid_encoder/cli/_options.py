@@ -1,4 +1,4 @@
-"""Options that commands share; their names and defaults are those of `tl`."""
+"""The options of the commands: those of `tl` and `pl`, read from their signatures, and our own."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from centroid_encoder._parameters import REQUIRED, Parameter, parameters, plain
 from centroid_encoder.files import check_target, readable
 
 if TYPE_CHECKING:
@@ -17,8 +18,45 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Any], Any]
 
+_NONE = "none"
 INPUT = click.Path(exists=True, dir_okay=False, path_type=Path)
 SHARE = click.FloatRange(0, 1)
+
+LEFT_TO_PYTHON = {
+    *("adata", "model", "progress", "copy"),
+    *("palette", "legend_loc", "size", "title", "ax", "show", "save"),
+}
+"""Parameters that are no options: arrays, objects, and how to show things."""
+DIFFERENT: dict[str, dict[str, Any]] = {
+    "group_key": {"metavar": "KEY"},
+    "key_added": {"metavar": "NAME"},
+    "label_key": {"metavar": "KEY"},
+    "layer": {"metavar": "KEY"},
+    "mask_var": {
+        "metavar": "KEY",
+        "help": "Column of var that says which variables to learn from; auto: highly_variable, if "
+        "there is one.",
+    },
+    "max_missing": {"type": SHARE},
+    "max_novelty": {"type": SHARE},
+    "max_own": {"type": SHARE},
+    "min_confidence": {"type": SHARE},
+    "n_bins": {"type": click.IntRange(1)},
+    "n_components": {"type": click.IntRange(1)},
+    "n_folds": {"type": click.IntRange(2)},
+    "n_permutations": {"type": click.IntRange(0)},
+    "n_repeats": {"type": click.IntRange(1)},
+    "random_state": {"metavar": "SEED", "type": click.IntRange(0, 2**32 - 1)},
+    "reference": {
+        "metavar": "FILE",
+        "type": INPUT,
+        "help": "What carries the map: an output of fit, .h5ad or .safetensors.",
+    },
+    "test_size": {"type": click.FloatRange(0, 1, max_open=True)},
+    "unlabeled_category": {"metavar": "NAME"},
+    "use_rep": {"metavar": "KEY"},
+}
+"""What an option has that neither the signature nor the docstring says, or has otherwise."""
 
 
 def together(*decorators: Decorator) -> Decorator:
@@ -62,10 +100,6 @@ def check_inputs(output: Path, inputs: tuple[Path, ...], *, overwrite: bool) -> 
 
 input_file = click.argument("input_file", metavar="IN", type=INPUT)
 
-label_key = click.option(
-    "--label-key", metavar="KEY", required=True, help="Column of obs with the classes."
-)
-
 result = together(
     target(
         "-o",
@@ -84,54 +118,67 @@ reporting = together(
     ),
 )
 
-device = click.option("--device", show_default="auto", help="Where to compute: a torch device.")
-
-key_added = click.option(
-    "--key-added",
-    metavar="NAME",
-    show_default="ce",
-    help="Name of the results: uns[NAME], obsm[NAME], …",
-)
-
 training = together(
-    click.option("--unlabeled-category", metavar="NAME", help='Class that stands for "unlabeled".'),
-    click.option("--use-rep", metavar="KEY", help="Learn from this entry of obsm."),
-    click.option("--layer", metavar="KEY", help="Learn from this layer in place of X."),
-    click.option(
-        "--mask-var",
-        metavar="KEY",
-        default="auto",
-        help="Column of var that says which to learn from; auto: highly_variable, if there.",
-    ),
     click.option("--no-mask-var", is_flag=True, help="Learn from all variables."),
-    click.option(
-        "--missing",
-        type=click.Choice(["error", "drop", "mean"]),
-        default="error",
-        help="Cells with NaN or inf: stop, leave them out, or fill in the training cells' mean.",
-    ),
-    click.option(
-        "--n-components",
-        type=click.IntRange(1),
-        show_default="2",
-        help="Dimension of the embedding.",
-    ),
     click.option(
         "--max-epochs",
         type=click.IntRange(1),
         show_default="by the number of cells",
         help="Epochs of training.",
     ),
-    click.option(
-        "--random-state",
-        metavar="SEED",
-        type=click.IntRange(0, 2**32 - 1),
-        default=0,
-        help="The same seed gives the same bits on the same machine.",
-    ),
-    device,
-    key_added,
 )
+"""Options in place of what cannot be typed, for `arguments`."""
+
+
+def of(function: str, *only: str) -> Decorator:
+    """Return the options of a public function, in the order of its signature.
+
+    Parameters
+    ----------
+    function
+        Its name, such as ``"tl.ingest"``.
+    only
+        Names of the parameters; by default all that can be options.
+    """
+    return together(
+        *(
+            _option(parameter)
+            for name, parameter in parameters(function).items()
+            if (name in only if only else name not in LEFT_TO_PYTHON)
+        )
+    )
+
+
+def _option(parameter: Parameter) -> Decorator:
+    attributes: dict[str, Any] = {"help": _words(parameter.brief), "type": _type(parameter)}
+    if parameter.default is REQUIRED:
+        attributes["required"] = True
+    elif parameter.default is not None:
+        attributes["default"] = parameter.default
+    elif parameter.default_words is not None:
+        attributes["show_default"] = _words(parameter.default_words).replace('"', "")
+    if _NONE in getattr(attributes["type"], "choices", ()):
+        attributes["callback"] = lambda context, option, value: None if value == _NONE else value
+    if parameter.types == (bool,):
+        attributes["is_flag"] = True
+    attributes |= DIFFERENT.get(parameter.name, {})
+    return click.option(f"--{parameter.name.replace('_', '-')}", **attributes)
+
+
+def _type(parameter: Parameter) -> Any:
+    if parameter.choices and not parameter.types:
+        # One whose default is None is left out for that.
+        none = [_NONE] if parameter.optional and parameter.default is not None else []
+        return click.Choice([*parameter.choices, *none])
+    if len(parameter.types) == 1 and not parameter.choices:
+        return parameter.types[0]
+    raise TypeError(f"{parameter.name} is of several types: say in DIFFERENT which to take")
+
+
+def _words(doc: str) -> str:
+    """Text of a docstring, with its parameters as options."""
+    text = plain(doc, lambda name: f"--{name.replace('_', '-')}")
+    return text.replace("adata.", "")
 
 
 def category(adata: AnnData, label_key: str, name: str | None) -> Any:

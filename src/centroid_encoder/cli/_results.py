@@ -11,19 +11,26 @@ from typing import Any
 import click
 
 from centroid_encoder import __version__
-from centroid_encoder.cli._words import as_options
 
 
-def print_json(command: str, **results: Any) -> None:
-    """Print one JSON document in one line, which begins with command and version."""
-    document = {"command": command, "version": __version__, **results}
-    click.echo(json.dumps(plain(document), allow_nan=False))
+def print_results(
+    command: str,
+    *,
+    as_json: bool,
+    sentences: Iterable[str] = (),
+    written: Iterable[Path],
+    **results: Any,
+) -> None:
+    """Print sentences and which files there are now, or the results as one JSON document.
 
-
-def print_lines(sentences: Iterable[str], written: Iterable[Path]) -> None:
-    """Print sentences, and which files there are now."""
+    The document is one line, which begins with command and version.
+    """
+    if as_json:
+        document = {"command": command, "version": __version__, **results}
+        click.echo(json.dumps(plain(document), allow_nan=False))
+        return
     for sentence in sentences:
-        click.echo(as_options(sentence))
+        click.echo(sentence)
     for path in written:
         click.echo(f"Wrote {path}")
 

@@ -46,7 +46,7 @@ def calibration(
     adata
         Annotated data after `ce.tl.cross_validate` or `ce.tl.centroid_encoder`.
     key
-        Its ``key_added``.
+        Name of the results, as given to `key_added`.
     n_bins
         Number of points. Each stands for equally many cells: confidences crowd near 100 %, and
         bins of equal width would leave most points to a handful of cells.

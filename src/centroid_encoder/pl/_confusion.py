@@ -63,7 +63,7 @@ def confusion(
     adata
         Annotated data after `ce.tl.cross_validate` or `ce.tl.centroid_encoder`.
     key
-        Its ``key_added``.
+        Name of the results, as given to `key_added`.
     counts
         Show numbers of cells in place of shares of the class.
     order

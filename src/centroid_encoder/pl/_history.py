@@ -33,7 +33,7 @@ def history(
     adata
         Annotated data after `ce.tl.centroid_encoder`.
     key
-        Its ``key_added``.
+        Name of the results, as given to `key_added`.
     ax, show, save
         As in `voronoi`.
 

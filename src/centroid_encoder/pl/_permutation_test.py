@@ -39,7 +39,7 @@ def permutation_test(
     adata
         Annotated data after `ce.tl.cross_validate` with ``n_permutations``.
     key
-        Its ``key_added``.
+        Name of the results, as given to `key_added`.
     title
         In place of the default.
     ax, show, save

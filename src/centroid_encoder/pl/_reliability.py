@@ -53,7 +53,7 @@ def reliability(
     adata
         Annotated data after `ce.tl.centroid_encoder`, `ce.tl.cross_validate` or, better, both.
     key
-        Their ``key_added``.
+        Name of the results, as given to `key_added`.
     regions, palette
         As in `voronoi`.
     show, save

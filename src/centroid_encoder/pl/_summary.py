@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ POOR = 0.2
 """Error of a class from which on it is named."""
 
 
-def summary(adata: AnnData, key: str) -> list[str]:
+def summary(adata: AnnData, key: str, *, warnings: Sequence[str] | None = None) -> list[str]:
     """Sentences on what may be believed of a result, the most telling first.
 
     Parameters
@@ -28,6 +28,8 @@ def summary(adata: AnnData, key: str) -> list[str]:
         Annotated data after `tl.centroid_encoder`, `tl.cross_validate` or both.
     key
         Their ``key_added``.
+    warnings
+        Those of the cross-validation in other words than the stored ones.
     """
     result, stored = adata.uns.get(key), read_cross_validation(adata, key)
     judged = isinstance(result, Mapping) and "quality" in result
@@ -42,7 +44,7 @@ def summary(adata: AnnData, key: str) -> list[str]:
     if stored is not None:
         if judged:
             sentences += _same_labels(result, stored)
-        sentences += _warnings(stored, f"{key}_cv")
+        sentences += _warnings(stored, f"{key}_cv", warnings)
     return sentences
 
 
@@ -118,8 +120,9 @@ def _same_labels(result: Mapping[str, Any], stored: Mapping[str, Any]) -> Iterat
         )
 
 
-def _warnings(stored: Mapping[str, Any], key: str) -> Iterator[str]:
-    warnings = [str(text) for text in np.atleast_1d(stored.get("warnings", []))]
+def _warnings(stored: Mapping[str, Any], key: str, warnings: Sequence[str] | None) -> Iterator[str]:
+    if warnings is None:
+        warnings = [str(text) for text in np.atleast_1d(stored.get("warnings", []))]
     yield from (f"Warning: {text}" for text in warnings[:MAX_WARNINGS])
     if len(warnings) > MAX_WARNINGS:
         yield f"And {len(warnings) - MAX_WARNINGS} more in uns[{key!r}]['warnings']."

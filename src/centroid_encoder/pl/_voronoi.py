@@ -63,10 +63,10 @@ def voronoi(
     adata
         Annotated data after `ce.tl.centroid_encoder`.
     key
-        Its ``key_added``.
+        Name of the results, as given to `key_added`.
     regions
         ``"voronoi"``: cells of the class centers, straight-edged; ``"decoder"``: where the model
-        decides for a class, curved; None draws none.
+        decides for a class, curved; None: no regions.
     split
         ``"train"`` or ``"test"`` for one panel. Default: both, where cells were held out. Cells
         that `ingest` has sent through a map have one panel of their own: predicted classes over

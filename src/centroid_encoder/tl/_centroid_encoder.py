@@ -50,7 +50,7 @@ def centroid_encoder(
         Column of ``adata.obs`` with the classes: categorical, string, integer or boolean. Cells
         without a label are embedded but not trained on.
     n_components
-        Dimension of the embedding. Default: 2, or what `model` says.
+        Dimension of the embedding. Default: 2; with a `model`, what that says.
     use_rep
         Key of ``adata.obsm`` to learn from instead of the expression matrix. Of a DataFrame, the
         columns are told by their names: `ingest` finds them in any order.
@@ -74,12 +74,13 @@ def centroid_encoder(
     model
         Configured `CentroidEncoder` with other settings than the default. It is not changed.
     key_added
-        Name for the results. Default: ``obsm["X_ce"]``, ``uns["ce"]``, ``obs["ce_…"]``; a name k
-        gives ``obsm[k]``, ``uns[k]``, ``obs["k_…"]``.
+        Name k for the results in ``obsm[k]``, ``uns[k]`` and ``obs["k_…"]``. Default: ``"ce"``;
+        the embedding is then in ``obsm["X_ce"]``.
     random_state
         Seed for split and training; the same int gives the same bits on the same machine.
     device
-        ``"auto"`` or a torch device. Default: ``"auto"``, or what `model` says.
+        Where to compute: ``"auto"`` or a torch device. Default: ``"auto"``; with a `model`, what
+        that says.
     progress
         Show a progress bar.
     copy

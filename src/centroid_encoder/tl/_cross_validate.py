@@ -51,8 +51,7 @@ def cross_validate(
     adata
         Annotated data, log-normalised for counts.
     label_key
-        Column of ``adata.obs`` with the classes, as in `centroid_encoder`. Cells without a label
-        are judged by all networks together.
+        As in `centroid_encoder`. Cells without a label are judged by all networks together.
     n_folds
         Number of folds. Default: 5, or the number of groups if there are fewer.
     n_repeats
@@ -64,11 +63,12 @@ def cross_validate(
         How many times to shuffle the labels and train anew, to see which error chance gives: 19
         for a smallest p value of 0.05, 99 for 0.01. With `group_key`, labels are shuffled within
         groups, or, where each group has one class, between them.
-    n_components, use_rep, layer, mask_var, unlabeled_category, missing, model, device
-        As in `centroid_encoder`. The `model`'s own ``random_state`` has no effect.
+    n_components, use_rep, layer, mask_var, unlabeled_category, missing, device
+        As in `centroid_encoder`.
+    model
+        As in `centroid_encoder`. Its own ``random_state`` has no effect.
     key_added
-        Name for the results. Default: ``uns["ce_cv"]``, ``obs["ce_cv_…"]``; a name k gives
-        ``uns["k_cv"]`` and ``obs["k_cv_…"]``.
+        Name k for the results in ``uns["k_cv"]`` and ``obs["k_cv_…"]``. Default: ``"ce"``.
     random_state
         Seed of everything. Each training's seed comes from its place alone: a run with more repeats
         or permutations contains the same ones.

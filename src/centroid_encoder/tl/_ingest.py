@@ -76,23 +76,28 @@ def ingest(
         What carries the map: an AnnData after `centroid_encoder`, a fitted `CentroidEncoder`, or
         the path of a ``.safetensors`` or ``.h5ad`` file.
     key
-        Which map of an AnnData: its ``key_added``.
-    layer, use_rep
-        Where the query's values are: a key of ``adata.layers`` or ``adata.obsm``, or
-        ``use_rep="X"``. Default: where the reference had them.
+        Name of the map in the reference, as given to `key_added`.
+    layer
+        Key of ``adata.layers`` with the query's values. Default: where the reference had them.
+    use_rep
+        Key of ``adata.obsm`` with the query's values, or ``"X"``. Default: where the reference had
+        them.
     missing
         What to do about genes that the map looks at and the query lacks, and about NaN: raise an
         error, or put the mean of the training cells in their place (``"mean"``).
     max_missing
         With ``"mean"``, the share of the map's genes that may be missing, in [0, 1].
-    min_confidence, max_novelty
-        Cells of less confidence or more novelty are ``"unassigned"`` (missing, where classes are
-        no strings). Default: every cell gets the best guess.
+    min_confidence
+        Cells of less confidence are ``"unassigned"`` (missing, where classes are no strings). By
+        default every cell gets the best guess.
+    max_novelty
+        Cells of more novelty are ``"unassigned"`` as well.
     key_added
-        Name for the results. Default: `key`, which replaces a map that was trained on the same
-        cells; a warning says so.
+        Name for the results. Default: `key`; this replaces a map that
+        was trained on the same cells, and a warning says so.
     device
-        ``"auto"`` or a torch device. Default: ``"auto"``, or where the `CentroidEncoder` is.
+        Where to compute: ``"auto"`` or a torch device. Default: ``"auto"``; for a
+        `CentroidEncoder`, where that is.
     progress
         Show a progress bar.
     copy

@@ -6,7 +6,7 @@ import inspect
 import logging
 import numbers
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
@@ -132,12 +132,7 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
         adata, progress, copy = (given.arguments[name] for name in ("adata", "progress", "copy"))
         check_writable(adata, copy=copy)
         job = prepare(*args, **kwargs)
-        warn_of(job.notices)
-        n_told = len(job.notices)
-        try:
-            drain(job, progress=progress)
-        finally:
-            warn_of(job.notices[n_told:])
+        drain(job, progress=progress)
         if copy:
             adata = adata.to_memory() if adata.isbacked else adata.copy()
         job.write(adata)
@@ -148,11 +143,36 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
     return cast("Tool[P, J]", tool)
 
 
-def drain(job: Job, *, progress: bool) -> None:
+def log(notice: Message) -> None:
+    """Log what a job warns of, in the words of Python."""
+    logger.warning("%s", notice)
+
+
+def drain(job: Job, *, progress: bool, tell: Callable[[Message], None] = log) -> None:
     """Run a job to its end, with a progress bar if that is wanted.
 
     Ctrl-C is left to the job: a training keeps its best state so far, if it has one.
+
+    Parameters
+    ----------
+    job
+        What to run.
+    progress
+        Show a progress bar.
+    tell
+        Is given the job's notices: those that are there before it runs, and the others after it.
     """
+    n_told = len(job.notices)
+    for notice in job.notices:
+        tell(notice)
+    try:
+        _drain(job, progress=progress)
+    finally:
+        for notice in job.notices[n_told:]:
+            tell(notice)
+
+
+def _drain(job: Job, *, progress: bool) -> None:
     steps = job.steps()
     with tqdm(disable=not progress) as bar:
         try:
@@ -170,12 +190,6 @@ def drain(job: Job, *, progress: bool) -> None:
             # one and nothing could be kept, this raises it again.
             with suppress(StopIteration):
                 steps.throw(KeyboardInterrupt())
-
-
-def warn_of(notices: Iterable[Message]) -> None:
-    """Log what a job warns of, in the words of Python."""
-    for notice in notices:
-        logger.warning("%s", notice)
 
 
 class Task:

@@ -1,0 +1,59 @@
+"""Messages in the words of those who type options."""
+
+from __future__ import annotations
+
+import shlex
+from functools import cache
+
+from centroid_encoder import pl
+from centroid_encoder._parameters import parameters
+from centroid_encoder.cli._options import LEFT_TO_PYTHON
+from centroid_encoder.errors import UNSET, Advice, Call, Part, Problem, Setting
+
+COMMANDS = {
+    "tl.centroid_encoder": "fit",
+    "tl.cross_validate": "cross-validate",
+    "tl.ingest": "ingest",
+    **{f"pl.{name}": f"plot {name.replace('_', '-')}" for name in pl.__all__},
+}
+
+
+def face(part: Part) -> str:
+    """Write a parameter as an option and a function as a command, where there is one."""
+    if isinstance(part, Call):
+        if part.name not in COMMANDS:
+            return str(part)
+        first, *others = part.arguments or (Setting("label_key"),)
+        given = [first if isinstance(first, Setting) else Setting("label_key", first), *others]
+        # A parameter without a value says only that there is one.
+        options = [face(one) for one in given if one.value is not UNSET]
+        return " ".join(["centroid-encoder", COMMANDS[part.name], *options])
+    if part.name not in _options():
+        return str(part)
+    words = f"pass {_option(part)}" if isinstance(part, Advice) else _option(part)
+    return words
+
+
+def words(error: BaseException) -> str:
+    """What an exception says, in one line."""
+    if isinstance(error, Problem):
+        text = error.message.words(face)
+    else:
+        # A KeyError quotes its message.
+        text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
+def _option(setting: Setting) -> str:
+    option = setting.name.replace("_", "-")
+    if setting.value is UNSET:
+        return f"--{option}"
+    if setting.value is None:
+        return f"--no-{option}"
+    return f"--{option} {shlex.quote(str(setting.value))}"
+
+
+@cache
+def _options() -> set[str]:
+    """Names of the parameters that are options of a command."""
+    return {name for function in COMMANDS for name in parameters(function)} - LEFT_TO_PYTHON
