@@ -29,7 +29,6 @@ from qtpy.QtWidgets import QApplication
 
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl import mislabeled, misplaced
-from centroid_encoder.viewer.map.colorings import is_query
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT, is_drawn
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, SOURCES
 
@@ -652,7 +651,7 @@ class User:
             except KeyError as error:
                 cells, said = [], error.args[0]
             assert said in widget.misplaced.summary.text()
-        elif widget.result is not None and not is_query(widget.result):
+        elif widget.result is not None and not widget.result.is_query:
             cells = misplaced(self.adata, key=key, regions=widget.session.misplaced_by).index
         else:
             cells = []

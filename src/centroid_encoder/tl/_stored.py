@@ -47,6 +47,17 @@ class Result:
     stored: Mapping[str, Any]
     """``uns[key]``."""
 
+    @property
+    def embedded(self) -> NDArray[np.bool_]:
+        """(n_obs,) cells that have a place in the map."""
+        embedded: NDArray[np.bool_] = ~np.isnan(self.embedding[:, 0])
+        return embedded
+
+    @property
+    def is_query(self) -> bool:
+        """Whether the cells were not trained on, but sent through the map of others."""
+        return bool((self.split == QUERY).any())
+
     def found_in(self, regions: Regions) -> NDArray[np.intp]:
         """(n_obs,) class in whose region each cell lies; −1 for cells left out.
 
@@ -72,11 +83,9 @@ class Result:
 
     @cached_property
     def _nearest(self) -> NDArray[np.intp]:
-        embedded = ~np.isnan(self.embedding[:, 0])
-        found = np.full(len(embedded), -1, dtype=np.intp)
-        found[embedded] = nearest_center(
-            self.embedding[embedded], self.centers, self.codes[embedded]
-        )
+        there = self.embedded
+        found = np.full(len(there), -1, dtype=np.intp)
+        found[there] = nearest_center(self.embedding[there], self.centers, self.codes[there])
         return found
 
 

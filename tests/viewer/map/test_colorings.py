@@ -15,10 +15,20 @@ from scipy.spatial import distance
 
 import centroid_encoder as ce
 from centroid_encoder.tl._stored import read_result
-from centroid_encoder.viewer.map import colorings
-from centroid_encoder.viewer.map.colorings import GREY, RIGHT, WRONG, Coloring, coloring
+from centroid_encoder.viewer.map.colorings import (
+    COLORINGS,
+    GREY,
+    RIGHT,
+    WRONG,
+    Colors,
+    Subject,
+    color_cells,
+    offered,
+)
 
 MakeCells = Callable[..., ad.AnnData]
+
+OF_A_MAP = ["predicted class", "misplaced cells", "held-out error", "position in the map"]
 
 KINDS: dict[str, Callable[[Any], Any]] = {
     "category": lambda codes: pd.Categorical.from_codes(codes, ["T", "unused", "B", "NK"]),
@@ -44,11 +54,14 @@ def trained(adata: ad.AnnData, **options: Any) -> ad.AnnData:
     return adata
 
 
+def subject(adata: ad.AnnData, key: str = "ce", regions: Any = "voronoi") -> Subject:
+    result = read_result(adata, key) if key in adata.uns else None
+    return Subject(adata, "kind", result, regions, key)
+
+
 def color_of(mode: str, adata: ad.AnnData, regions: Any = "voronoi") -> list[str | None]:
     """Colour of every cell; None for cells that are not to be seen."""
-    result = read_result(adata, "ce") if "ce" in adata.uns else None
-    made = coloring(mode, adata, "kind", result, regions)
-    assert made.name == mode
+    made = color_cells(mode, subject(adata, regions=regions))
     assert len(made.codes) == adata.n_obs
     assert made.codes.dtype.kind == "i"
     assert made.codes.min() >= -1
@@ -73,7 +86,7 @@ def test_labels_have_the_colors_that_scanpy_stored(make_cells: MakeCells, kind: 
     adata = labeled(make_cells, kind)
     adata.uns["kind_colors"] = ["#ff0000", "green", "#0000FF", "#ffff00"]
     expected = scanpy_colors(adata)
-    found = color_of(colorings.LABEL, adata)
+    found = color_of("label", adata)
     for label, color in zip(adata.obs["kind"], found, strict=True):
         assert color == (None if pd.isna(label) else expected[label])
     assert len(set(found)) == adata.obs["kind"].nunique(dropna=False)
@@ -83,7 +96,7 @@ def test_labels_have_the_colors_that_scanpy_stored(make_cells: MakeCells, kind: 
 def test_labels_without_stored_colors_differ(make_cells: MakeCells, kind: str) -> None:
     adata = labeled(make_cells, kind)
     adata.uns["kind_colors"] = ["#ff0000"]  # too few
-    found = pd.Series(color_of(colorings.LABEL, adata)).groupby(adata.obs["kind"].to_numpy())
+    found = pd.Series(color_of("label", adata)).groupby(adata.obs["kind"].to_numpy())
     assert (found.nunique() == 1).sum() == adata.obs["kind"].nunique()
     assert found.first().nunique() == adata.obs["kind"].nunique()
     assert adata.uns["kind_colors"] == ["#ff0000"]
@@ -92,7 +105,7 @@ def test_labels_without_stored_colors_differ(make_cells: MakeCells, kind: str) -
 def test_cells_without_a_label_are_not_seen(make_cells: MakeCells) -> None:
     adata = labeled(make_cells, "category")
     adata.obs.loc["cell3", "kind"] = np.nan
-    found = color_of(colorings.LABEL, adata)
+    found = color_of("label", adata)
     assert [i for i, color in enumerate(found) if color is None] == [3]
 
 
@@ -105,7 +118,7 @@ def test_predicted_classes_have_the_colors_of_the_labels(make_cells: MakeCells, 
     adata.uns["kind_colors"] = ["#ff0000", "#00ff00", "#0000ff", "#ffff00"]
     expected = scanpy_colors(adata)
     predicted = adata.obs["ce_label"]
-    assert color_of(colorings.PREDICTED, adata) == [expected[name] for name in predicted]
+    assert color_of("predicted class", adata) == [expected[name] for name in predicted]
     assert (predicted.astype(str) != adata.obs["kind"].astype(str)).any()
 
 
@@ -117,7 +130,7 @@ def test_misplaced_cells_are_those_that_the_tool_lists(make_cells: MakeCells, re
     listed = set(ce.tl.misplaced(adata, regions=regions).index)
     assert 3 < len(listed) < adata.n_obs - 3
     expected = [WRONG if name in listed else GREY for name in adata.obs_names]
-    assert color_of(colorings.MISPLACED, adata, regions) == expected
+    assert color_of("misplaced cells", adata, regions) == expected
     if regions == "voronoi":
         centers = adata.uns["ce"]["centers"]
         nearest = distance.cdist(adata.obsm["X_ce"], centers).argmin(axis=1)
@@ -130,7 +143,7 @@ def test_held_out_cells_are_right_or_wrong(make_cells: MakeCells) -> None:
     adata = labeled(make_cells, "str")
     adata.obs.loc[["cell1", "cell2"], "kind"] = None
     adata = trained(adata, test_size=0.4)
-    found = color_of(colorings.HELD_OUT, adata)
+    found = color_of("held-out error", adata)
     for color, (_, row) in zip(found, adata.obs.iterrows(), strict=True):
         wanted = GREY
         if row["ce_split"] == "test":
@@ -141,7 +154,7 @@ def test_held_out_cells_are_right_or_wrong(make_cells: MakeCells) -> None:
 
 def test_neighbours_in_the_map_look_alike(make_cells: MakeCells) -> None:
     adata = trained(labeled(make_cells, "category"))
-    colors = np.array([to_rgb(color or "w") for color in color_of(colorings.POSITION, adata)])
+    colors = np.array([to_rgb(color or "w") for color in color_of("position in the map", adata)])
     apart = distance.pdist(pd.DataFrame(adata.obsm["X_ce"]).rank())
     unlike = distance.pdist(colors)
     near, far = apart < np.quantile(apart, 0.02), apart > np.quantile(apart, 0.9)
@@ -150,7 +163,7 @@ def test_neighbours_in_the_map_look_alike(make_cells: MakeCells) -> None:
 
 def test_those_that_the_map_is_unsure_of_shine(make_cells: MakeCells) -> None:
     adata = trained(labeled(make_cells, "category"))
-    shades = [sum(to_rgb(color or "k")) for color in color_of(colorings.CONFIDENCE, adata)]
+    shades = [sum(to_rgb(color or "k")) for color in color_of("confidence", adata)]
     confidence = adata.obs["ce_confidence"]
     assert shades[int(confidence.argmin())] > shades[int(confidence.argmax())]
     assert np.corrcoef(shades, confidence)[0, 1] < -0.8
@@ -166,7 +179,7 @@ def test_out_of_fold_cells_are_right_or_wrong(make_cells: MakeCells, kind: str) 
     ce.tl.cross_validate(
         adata, "kind", n_folds=2, model=model, missing="drop", key_added="k", progress=False
     )
-    made = coloring(colorings.OUT_OF_FOLD, adata, "kind", None, "voronoi", "k")
+    made = color_cells("out-of-fold error", subject(adata, "k"))
     for i, (_, row) in enumerate(adata.obs.iterrows()):
         if i == 5:
             assert made.codes[i] == -1
@@ -178,17 +191,32 @@ def test_out_of_fold_cells_are_right_or_wrong(make_cells: MakeCells, kind: str) 
 
 def test_what_has_been_computed_is_offered(make_cells: MakeCells) -> None:
     adata = labeled(make_cells, "category")
-    assert colorings.modes(adata, "ce", None) == [colorings.LABEL]
+    assert offered(subject(adata)) == ["label"]
     adata = trained(adata)
-    result = read_result(adata, "ce")
-    assert colorings.modes(adata, "ce", result)[:5] == [colorings.LABEL, *colorings.NEED_RESULT]
+    assert offered(subject(adata)) == ["label", *OF_A_MAP, "confidence", "novelty"]
     model = ce.CentroidEncoder(hidden=(8,), max_epochs=1)
     ce.tl.cross_validate(adata, "kind", n_folds=2, model=model, progress=False)
-    assert colorings.OUT_OF_FOLD in colorings.modes(adata, "ce", result)
-    assert colorings.modes(adata, "other", None) == [colorings.LABEL]
+    assert offered(subject(adata)) == list(COLORINGS)
+    assert offered(subject(adata, "other")) == ["label"]
+    adata.obs["ce_confidence"] = np.nan
+    adata.obs["ce_split"] = "query"  # as `ingest` leaves it
+    computed = ["label", "predicted class", "position in the map", "novelty", "out-of-fold error"]
+    assert offered(subject(adata)) == computed
 
 
-@pytest.mark.parametrize("mode", colorings.NEED_RESULT)
+def test_an_unknown_coloring_is_an_error(make_cells: MakeCells) -> None:
+    adata = labeled(make_cells, "category")
+    with pytest.raises(ValueError, match=r"no colouring is named 'positon'; there are label, "):
+        color_cells("positon", subject(adata))
+
+
+@pytest.mark.parametrize("name", [name for name in COLORINGS if name != "label"])
+def test_what_has_not_been_computed_is_an_error(make_cells: MakeCells, name: str) -> None:
+    with pytest.raises(KeyError):
+        color_cells(name, subject(labeled(make_cells, "category")))
+
+
+@pytest.mark.parametrize("mode", OF_A_MAP)
 def test_cells_that_were_left_out_are_not_seen(make_cells: MakeCells, mode: str) -> None:
     adata = labeled(make_cells, "category")
     adata.X[[4, 9]] = np.nan
@@ -196,11 +224,11 @@ def test_cells_that_were_left_out_are_not_seen(make_cells: MakeCells, mode: str)
     found = color_of(mode, adata)
     assert [i for i, color in enumerate(found) if color is None] == [4, 9]
     # Their labels are known nevertheless.
-    assert None not in color_of(colorings.LABEL, adata)
+    assert None not in color_of("label", adata)
 
 
 @pytest.mark.parametrize("kind", ["category", "str", "int", "bool"])
-@pytest.mark.parametrize("mode", [colorings.LABEL, *colorings.NEED_RESULT])
+@pytest.mark.parametrize("mode", ["label", *OF_A_MAP])
 def test_a_selection_of_cells_keeps_its_colors(make_cells: MakeCells, mode: str, kind: str) -> None:
     adata = trained(labeled(make_cells, kind))
     # anndata drops the categories, and the colours with them, of classes that are gone.
@@ -208,7 +236,7 @@ def test_a_selection_of_cells_keeps_its_colors(make_cells: MakeCells, mode: str,
     found = color_of(mode, adata[keep].copy())
     assert len(found) == keep.sum()
     assert None not in found
-    if mode in (colorings.MISPLACED, colorings.HELD_OUT):
+    if mode in ("misplaced cells", "held-out error"):
         everything = color_of(mode, adata)
         assert found == [color for color, kept in zip(everything, keep, strict=True) if kept]
 
@@ -218,22 +246,20 @@ def test_a_selection_of_cells_keeps_its_colors(make_cells: MakeCells, mode: str,
 
 def test_what_the_colors_mean(make_cells: MakeCells) -> None:
     adata = trained(labeled(make_cells, "category"))
-    result = read_result(adata, "ce")
-    for mode in colorings.NEED_RESULT:
-        made = coloring(mode, adata, "kind", result, "voronoi")
+    for name in OF_A_MAP:
+        made = color_cells(name, subject(adata))
         assert made.meaning
         # Every colour that is explained is used, and the other way round.
         explained = re.findall(r"color:(#\w+)", made.meaning)
         if explained:
             assert sorted(explained) == sorted(made.colors)
-    assert coloring(colorings.LABEL, adata, "kind", None, "voronoi").meaning == ""
+    assert color_cells("label", subject(adata)).meaning == ""
 
 
-def test_colorings_that_look_alike() -> None:
-    one = Coloring("label", np.array([0, 1, -1]), ["#ff0000", "#00ff00"], "")
-    assert one.looks_like(Coloring("label", np.array([0, 1, -1]), ["#ff0000", "#00ff00"], "x"))
+def test_colors_that_look_alike() -> None:
+    one = Colors(np.array([0, 1, -1]), ["#ff0000", "#00ff00"], "")
+    assert one.looks_like(Colors(np.array([0, 1, -1]), ["#ff0000", "#00ff00"], "x"))
     assert not one.looks_like(None)
-    assert not one.looks_like(Coloring("other", one.codes, one.colors, ""))
-    assert not one.looks_like(Coloring("label", one.codes, ["#ff0000", "#0000ff"], ""))
-    assert not one.looks_like(Coloring("label", np.array([0, 1, 1]), one.colors, ""))
-    assert not one.looks_like(Coloring("label", np.array([0, 1]), one.colors, ""))
+    assert not one.looks_like(Colors(one.codes, ["#ff0000", "#0000ff"], ""))
+    assert not one.looks_like(Colors(np.array([0, 1, 1]), one.colors, ""))
+    assert not one.looks_like(Colors(np.array([0, 1]), one.colors, ""))

@@ -1,9 +1,13 @@
-"""What the colours of a layer can stand for."""
+"""What the colours of a layer can stand for.
+
+A colouring is one function below: its decorator names it and says of which cells it is known.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,7 +16,6 @@ from numpy.typing import NDArray
 from centroid_encoder.pl._colors import class_colors, label_colors
 from centroid_encoder.pl._unseen import read_classes, read_cross_validation
 from centroid_encoder.tl._cells import obs_column
-from centroid_encoder.tl._stored import QUERY
 from centroid_encoder.viewer.map.plane_colors import plane_colors, spread_out
 from centroid_encoder.viewer.map.scale_colors import scale_colors
 
@@ -23,163 +26,202 @@ if TYPE_CHECKING:
 
 LABEL = "label"
 PREDICTED = "predicted class"
-MISPLACED = "misplaced cells"
-HELD_OUT = "held-out error"
-POSITION = "position in the map"
-NOVELTY = "novelty"
-NEED_RESULT = (PREDICTED, MISPLACED, HELD_OUT, POSITION)
-CONFIDENCE = "confidence"
-OUT_OF_FOLD = "out-of-fold error"
 
 GREY = "#6f737c"
 WRONG = "#ff4d6d"
 RIGHT = "#4dc3ff"
 
+Rule = Callable[["Subject"], "Colors"]
+
 
 @dataclass(frozen=True)
-class Coloring:
+class Subject:
+    """The cells that are coloured, and what has been computed of them."""
+
+    adata: AnnData
+    label_key: str | None
+    """Label column that is chosen, or None."""
+    result: Result | None
+    """The map, or None."""
+    regions: Regions
+    """Kind of regions that make a cell misplaced."""
+    key: str
+    """Name of the results."""
+
+    @property
+    def map(self) -> Result:
+        """The map; a KeyError says that there is none."""
+        if self.result is None:
+            raise KeyError(f"uns has no map {self.key!r}; train one")
+        return self.result
+
+
+@dataclass(frozen=True)
+class Colors:
     """A colour for every cell."""
 
-    name: str
     codes: NDArray[np.intp]
     """(n_obs,) index into `colors`; −1 for cells that are not to be seen."""
     colors: list[str]
     meaning: str
     """What the colours stand for, in a line; may hold HTML."""
 
-    def looks_like(self, other: Coloring | None) -> bool:
+    def looks_like(self, other: Colors | None) -> bool:
         """Tell whether a layer would look the same."""
-        return (
-            other is not None
-            and (self.name, self.colors) == (other.name, other.colors)
-            and np.array_equal(self.codes, other.codes)
-        )
+        same = other is not None and self.colors == other.colors
+        return same and other is not None and np.array_equal(self.codes, other.codes)
 
 
-def is_query(result: Result) -> bool:
-    """Tell whether the cells were not trained on, but sent through the map of others."""
-    return bool((result.split == QUERY).any())
+class Coloring(NamedTuple):
+    """A way to colour cells."""
+
+    is_known: Callable[[Subject], bool]
+    """Whether what it shows has been computed."""
+    colors: Rule
 
 
-def modes(adata: AnnData, key: str, result: Result | None) -> list[str]:
-    """What the colours can stand for, as far as it has been computed.
-
-    Parameters
-    ----------
-    adata
-        Annotated data.
-    key
-        Name of its results.
-    result
-        The map among them, or None.
-    """
-    found = [LABEL]
-    if result is not None:
-        found += NEED_RESULT if not is_query(result) else [PREDICTED, POSITION]
-        for mode in (CONFIDENCE, NOVELTY):
-            # A map of few cells does not know what is usual.
-            if f"{key}_{mode}" in adata.obs and adata.obs[f"{key}_{mode}"].notna().any():
-                found.append(mode)
-    if read_cross_validation(adata, key) is not None:
-        found.append(OUT_OF_FOLD)
-    return found
+COLORINGS: dict[str, Coloring] = {}
+"""Every colouring by its name, in the order in which they are offered."""
 
 
-def coloring(
-    mode: str,
-    adata: AnnData,
-    label_key: str,
-    result: Result | None,
-    regions: Regions,
-    key: str = "ce",
-) -> Coloring:
-    """Return the colours of all cells.
+def offered(subject: Subject) -> list[str]:
+    """Return the names of the colourings that are known of the cells."""
+    return [name for name, coloring in COLORINGS.items() if coloring.is_known(subject)]
+
+
+def color_cells(name: str, subject: Subject) -> Colors:
+    """Colour all cells.
 
     Parameters
     ----------
-    mode
-        One of `modes`.
-    adata
-        Annotated data.
-    label_key
-        Label column.
-    result
-        What was trained on it.
-    regions
-        Kind of regions that make a cell misplaced: ``"voronoi"`` or ``"decoder"``.
-    key
-        Name of the results.
+    name
+        One of `COLORINGS`.
+    subject
+        The cells.
 
     Raises
     ------
+    ValueError
+        If no colouring has this name.
     KeyError
-        If a column that it needs is gone.
+        If what it shows has not been computed, or has been deleted since.
     """
-    if mode == LABEL:
-        colors = label_colors(adata, label_key)
-        codes = pd.Index(colors).get_indexer(adata.obs[label_key].astype(object))
-        return Coloring(mode, codes, list(colors.values()), "")
-    if mode == OUT_OF_FOLD:
-        return _out_of_fold(adata, key)
-    assert result is not None
-    embedded = ~np.isnan(result.embedding[:, 0])
-    if mode == NOVELTY:
-        codes, steps = scale_colors(obs_column(adata, f"{key}_novelty"))
-        return Coloring(
-            mode,
-            codes,
-            steps,
-            _key((steps[-1], "unlike the training cells"), (steps[0], "like them")),
-        )
-    if mode == CONFIDENCE:
-        codes, steps = scale_colors(obs_column(adata, f"{key}_confidence"), reverse=True)
-        return Coloring(
-            mode,
-            codes,
-            steps,
-            _key((steps[0], "unsure"), (steps[-1], "sure of the predicted class")),
-        )
-    if mode == PREDICTED:
-        of_class = class_colors(adata, result, None)
-        palette = [of_class[name] for name in result.classes]
-        meaning = "the class that the map's decoder decides for"
-        unassigned = embedded & (result.predicted < 0)
-        if not unassigned.any():
-            return Coloring(mode, result.predicted, palette, meaning)
-        codes = np.where(unassigned, len(palette), result.predicted)
-        return Coloring(mode, codes, [*palette, GREY], f"{meaning}; {_key((GREY, 'unassigned'))}")
-    if mode == MISPLACED:
-        codes = np.where(embedded, result.misplaced(regions).astype(np.intp), -1)
-        return Coloring(
-            mode, codes, [GREY, WRONG], _key((WRONG, "in another class's region"), (GREY, "other"))
-        )
-    if mode == HELD_OUT:
-        held_out = (result.split == "test").to_numpy()
-        wrong = result.predicted != result.codes
-        codes = np.where(embedded, np.where(held_out, 1 + wrong, 0), -1)
-        return Coloring(
-            mode,
-            codes,
-            [GREY, RIGHT, WRONG],
-            _key((WRONG, "held out, wrong class"), (RIGHT, "right class"), (GREY, "not held out")),
-        )
-    codes, colors_list = plane_colors(spread_out(result.embedding), np.array([[0, 0], [1, 1]]))
-    return Coloring(mode, codes, colors_list, "cells that are near in the map look alike")
+    if name not in COLORINGS:
+        raise ValueError(f"no colouring is named {name!r}; there are {', '.join(COLORINGS)}")
+    return COLORINGS[name].colors(subject)
 
 
-def _out_of_fold(adata: AnnData, key: str) -> Coloring:
+def _coloring(name: str, is_known: Callable[[Subject], bool]) -> Callable[[Rule], Rule]:
+    """Make a function the colouring of this name."""
+
+    def add(colors: Rule) -> Rule:
+        COLORINGS[name] = Coloring(is_known, colors)
+        return colors
+
+    return add
+
+
+def _is_mapped(subject: Subject) -> bool:
+    return subject.result is not None
+
+
+def _is_trained(subject: Subject) -> bool:
+    return subject.result is not None and not subject.result.is_query
+
+
+def _has(name: str) -> Callable[[Subject], bool]:
+    """Whether mapped cells have a number, which a map of few cells does not give."""
+
+    def is_known(subject: Subject) -> bool:
+        numbers = subject.adata.obs.get(f"{subject.key}_{name}")
+        return _is_mapped(subject) and numbers is not None and bool(numbers.notna().any())
+
+    return is_known
+
+
+def _is_checked(subject: Subject) -> bool:
+    return read_cross_validation(subject.adata, subject.key) is not None
+
+
+@_coloring(LABEL, lambda _: True)
+def _label(subject: Subject) -> Colors:
+    label_key = str(subject.label_key)
+    labels = obs_column(subject.adata, label_key).astype(object)
+    colors = label_colors(subject.adata, label_key)
+    return Colors(pd.Index(colors).get_indexer(labels), list(colors.values()), "")
+
+
+@_coloring(PREDICTED, _is_mapped)
+def _predicted(subject: Subject) -> Colors:
+    result = subject.map
+    of_class = class_colors(subject.adata, result, None)
+    palette = [of_class[name] for name in result.classes]
+    meaning = "the class that the map's decoder decides for"
+    unassigned = result.embedded & (result.predicted < 0)
+    if not unassigned.any():
+        return Colors(result.predicted, palette, meaning)
+    codes = np.where(unassigned, len(palette), result.predicted)
+    return Colors(codes, [*palette, GREY], f"{meaning}; {_key((GREY, 'unassigned'))}")
+
+
+@_coloring("misplaced cells", _is_trained)
+def _misplaced(subject: Subject) -> Colors:
+    result = subject.map
+    misplaced = result.misplaced(subject.regions)
+    return Colors(
+        np.where(result.embedded, misplaced.astype(np.intp), -1),
+        [GREY, WRONG],
+        _key((WRONG, "in another class's region"), (GREY, "other")),
+    )
+
+
+@_coloring("held-out error", _is_trained)
+def _held_out(subject: Subject) -> Colors:
+    result = subject.map
+    held_out = (result.split == "test").to_numpy()
+    wrong = result.predicted != result.codes
+    return Colors(
+        np.where(result.embedded, np.where(held_out, 1 + wrong, 0), -1),
+        [GREY, RIGHT, WRONG],
+        _key((WRONG, "held out, wrong class"), (RIGHT, "right class"), (GREY, "not held out")),
+    )
+
+
+@_coloring("position in the map", _is_mapped)
+def _position(subject: Subject) -> Colors:
+    unit = np.array([[0, 0], [1, 1]])
+    codes, colors = plane_colors(spread_out(subject.map.embedding), unit)
+    return Colors(codes, colors, "cells that are near in the map look alike")
+
+
+@_coloring("confidence", _has("confidence"))
+def _confidence(subject: Subject) -> Colors:
+    confidence = obs_column(subject.adata, f"{subject.key}_confidence")
+    codes, steps = scale_colors(confidence, reverse=True)
+    legend = _key((steps[0], "unsure"), (steps[-1], "sure of the predicted class"))
+    return Colors(codes, steps, legend)
+
+
+@_coloring("novelty", _has("novelty"))
+def _novelty(subject: Subject) -> Colors:
+    codes, steps = scale_colors(obs_column(subject.adata, f"{subject.key}_novelty"))
+    legend = _key((steps[-1], "unlike the training cells"), (steps[0], "like them"))
+    return Colors(codes, steps, legend)
+
+
+@_coloring("out-of-fold error", _is_checked)
+def _out_of_fold(subject: Subject) -> Colors:
     """Whether networks that have not seen a cell take it for what it is labelled as."""
-    stored = read_cross_validation(adata, key)
-    assert stored is not None
+    stored = read_cross_validation(subject.adata, subject.key)
+    if stored is None:
+        raise KeyError(f"the labels have not been checked under the name {subject.key!r}")
     classes = read_classes(stored)
     own, found = (
-        classes.get_indexer(obs_column(adata, str(name)).astype(object))
-        for name in (stored["params"]["label_key"], f"{key}_cv_label")
+        classes.get_indexer(obs_column(subject.adata, str(name)).astype(object))
+        for name in (stored["params"]["label_key"], f"{subject.key}_cv_label")
     )
-    codes = np.where(found >= 0, np.where(own >= 0, 1 + (found != own), 0), -1)
-    return Coloring(
-        OUT_OF_FOLD,
-        codes,
+    return Colors(
+        np.where(found >= 0, np.where(own >= 0, 1 + (found != own), 0), -1),
         [GREY, RIGHT, WRONG],
         _key((WRONG, "out of fold, wrong class"), (RIGHT, "right class"), (GREY, "no label")),
     )

@@ -30,7 +30,8 @@ class CellsPanel(QWidget):
         self._session = session
         self._viewer = viewer
         self._links: list[LayerLink] = []
-        self._colored: colorings.Coloring | None = None
+        self._colored: colorings.Colors | None = None
+        self._mode = NO_COLORS
 
         self.color_box = QComboBox()
         self.color_box.setToolTip("What the colours of the layer's cells stand for")
@@ -112,10 +113,9 @@ class CellsPanel(QWidget):
 
     def _offer_colorings(self) -> None:
         """Offer what the colours can stand for; keep what is chosen, where that is possible."""
-        session, before = self._session, self.color_box.currentText()
-        modes = [NO_COLORS, colorings.LABEL]
-        if session.adata is not None:
-            modes = [NO_COLORS, *colorings.modes(session.adata, session.key, session.result)]
+        before, subject = self.color_box.currentText(), self._subject
+        offered = [colorings.LABEL] if subject is None else colorings.offered(subject)
+        modes = [NO_COLORS, *offered]
         with signals_blocked(self.color_box):
             self.color_box.clear()
             self.color_box.addItems(modes)
@@ -127,36 +127,28 @@ class CellsPanel(QWidget):
         """Give the layers the colours that are chosen; if they cannot be had, their own."""
         if self._session.reread():
             return
-        coloring = None
+        colors, mode, subject = None, self.color_box.currentText(), self._subject
         try:
-            coloring = self._coloring()
+            if self._links and mode != NO_COLORS and subject is not None and subject.label_key:
+                colors = colorings.color_cells(mode, subject)
         except KeyError as error:
             self._session.failed.emit(error)
-        if coloring is None:
+        if colors is None:
             for link in self._links:
                 link.uncolor()
-        elif not coloring.looks_like(self._colored):
+        elif mode != self._mode or not colors.looks_like(self._colored):
             for link in self._links:
-                link.color(coloring.name, coloring.codes, coloring.colors)
-        self._colored = coloring
-        self.color_text.setText("" if coloring is None else coloring.meaning)
+                link.color(mode, colors.codes, colors.colors)
+        self._mode, self._colored = mode, colors
+        self.color_text.setText("" if colors is None else colors.meaning)
         self.color_text.setVisible(bool(self.color_text.text()))
 
-    def _coloring(self) -> colorings.Coloring | None:
-        """Return the colouring that is chosen; None for the layers' own colours."""
-        session, mode = self._session, self.color_box.currentText()
-        if (
-            not self._links
-            or mode == NO_COLORS
-            or session.adata is None
-            or session.label_key is None
-        ):
+    @property
+    def _subject(self) -> colorings.Subject | None:
+        """The cells of the table that is chosen."""
+        session = self._session
+        if session.adata is None:
             return None
-        return colorings.coloring(
-            mode,
-            session.adata,
-            session.label_key,
-            session.result,
-            session.misplaced_by,
-            session.key,
+        return colorings.Subject(
+            session.adata, session.label_key, session.result, session.misplaced_by, session.key
         )

@@ -11,7 +11,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder import tl
-from centroid_encoder.tl._stored import QUERY
 
 if TYPE_CHECKING:
     from centroid_encoder.viewer.session.session import Session
@@ -76,7 +75,7 @@ def list_misplaced(session: Session, source: Source) -> Listing:
     """
     nothing = pd.DataFrame(columns=list(source.columns)[1:])
     if session.adata is None or not source.is_there(session):
-        has_query = session.result is not None and _is_query(session)
+        has_query = session.result is not None and session.result.is_query
         return Listing(NO_LABELS if has_query else NOTHING, nothing, np.empty(0, dtype=np.intp))
     try:
         label_key, cells, summary = source.list_cells(session)
@@ -91,10 +90,6 @@ def list_misplaced(session: Session, source: Source) -> Listing:
         session.adata.obs_names.get_indexer(cells.index),
         relabeling.labels if relabeling is not None and same else None,
     )
-
-
-def _is_query(session: Session) -> bool:
-    return session.result is not None and bool((session.result.split == QUERY).any())
 
 
 def _by_region(session: Session) -> tuple[str, pd.DataFrame, str]:
@@ -141,7 +136,7 @@ REGIONS = Source(
     },
     found="region",
     sorted_by="depth",
-    is_there=lambda session: session.result is not None and not _is_query(session),
+    is_there=lambda session: session.result is not None and not session.result.is_query,
     list_cells=_by_region,
 )
 OUT_OF_FOLD = Source(
