@@ -426,6 +426,7 @@ class CentroidEncoderWidget(QWidget):
         session.said.connect(self._on_said)
         session.failed.connect(self.trainer.say_error)
         session.table_changed.connect(self._on_table)
+        session.cells_changed.connect(self.data.read_again)
         session.columns_changed.connect(self._offer_columns)
         session.label_key_changed.connect(self._on_labels)
         session.result_changed.connect(self._on_result)

@@ -71,6 +71,8 @@ class Session:
     """An exception that ends what the user wanted."""
     table_changed = Signal()
     """Another table, or the cells of the same one are others."""
+    cells_changed = Signal()
+    """The cells of the table are others than they were, so that its links are void."""
     columns_changed = Signal()
     """The table may have other columns."""
     label_key_changed = Signal()
@@ -216,6 +218,7 @@ class Session:
         if self.table is None or self.table.adata.obs_names.equals(self._obs_names):
             return False
         self.choose_table(self.table)
+        self.cells_changed.emit()
         self.say("The cells of the table have changed; this is how they are now.")
         return True
 
