@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from centroid_encoder.core.confidence import calibration_bins
+from centroid_encoder.errors import Call, InputError
+from centroid_encoder.pl._axes import count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.pl._output import save_or_show
 from centroid_encoder.pl._unseen import Unseen, read_unseen
 
 if TYPE_CHECKING:
@@ -71,9 +72,11 @@ def calibration(
     cells = read_unseen(adata, key)
     known = np.isfinite(cells.confidence)
     if not known.any():
-        raise ValueError(
-            f"no cell among the {cells.words} has a confidence; run ce.tl.cross_validate or "
-            "ce.tl.centroid_encoder again"
+        raise InputError(
+            "no cell among the {} has a confidence; run {} or {} again",
+            cells.words,
+            Call("tl.cross_validate"),
+            Call("tl.centroid_encoder"),
         )
     # Rounding in float32 takes some of them beyond 1.
     confidence = 100 * cells.confidence[known].clip(0, 1)
@@ -81,11 +84,7 @@ def calibration(
     mean, share, count = calibration_bins(confidence, right, n_bins)
     low, high = 100 * _intervals(share, count)
 
-    target: Any = ax
-    if target is None:
-        # The title is to fit, whatever the size of its letters.
-        letters = plt.rcParams["font.size"] / 10
-        _, target = plt.subplots(figsize=(4.2 * letters, 4.8 * letters), layout="constrained")
+    target: Any = new_axes(4.2, 4.8) if ax is None else ax
     start = 10 * np.floor(min(confidence.min(), low.min(), 90) / 10)
     _page(target, start)
     _strip(target, confidence, start)
@@ -101,14 +100,8 @@ def calibration(
         clip_on=False,
         zorder=3,
     )
-    target.set_title(
-        _title(cells, known) if title is None else title,
-        fontsize="medium",
-        # A column may be called "$x$".
-        parse_math=title is not None,
-    )
-    shown = save_or_show("calibration", target.figure, show=show, save=save, own=ax is None)
-    return None if shown else target
+    write_title(target, title, _title(cells, int(known.sum())))
+    return finish("calibration", target, show=show, save=save, own=ax is None)
 
 
 def _intervals(share: NDArray[np.float64], count: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -173,12 +166,8 @@ def _strip(ax: Any, confidence: NDArray[np.float64], start: float) -> None:
     )
 
 
-def _title(cells: Unseen, known: NDArray[np.bool_]) -> str:
-    n = f"n = {cells.n:,}"
-    if known.sum() != cells.n:
-        # A selection of cells; what was counted on all of them still stands.
-        n += f", {known.sum():,} shown"
-    text = f"{cells.words}, {n}"
+def _title(cells: Unseen, n_shown: int) -> str:
+    text = f"{cells.words}, {count_words(cells.n, n_shown)}"
     error = float(cells.quality.get("calibration_error", np.nan))
     if np.isfinite(error):
         text += f"\nexpected calibration error {100 * error:.1f} points"

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
+from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.pl._axes import finish, write_title
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.pl._output import save_or_show
 from centroid_encoder.pl._unseen import (
     fold_words,
     read_classes,
@@ -88,7 +89,7 @@ def confusion(
         is not valid.
     """
     if order not in get_args(Order):
-        raise ValueError(f"order must be one of {get_args(Order)}; got {order!r}")
+        raise InputError("{} must be one of {}; got {!r}", Setting("order"), get_args(Order), order)
     table, classes, words = _read(adata, key)
     places = _similar(table) if order == "similar" else np.arange(len(table))
     table, names = table[np.ix_(places, places)], [str(classes[i]) for i in places]
@@ -102,12 +103,7 @@ def confusion(
         np.ma.masked_invalid(values), cmap=_colormap(target), norm=norm, interpolation="none"
     )
     target.grid(visible=False)
-    target.set_title(
-        _title(table, words) if title is None else title,
-        fontsize="medium",
-        # A column may be called "$x$".
-        parse_math=title is not None,
-    )
+    write_title(target, title, _title(table, words))
     target.set_xlabel("predicted class")
     target.set_ylabel("true class (number of cells)")
     _colorbar(target, image, counts=counts)
@@ -116,8 +112,7 @@ def confusion(
     _annotate(target, image, table, counts=counts)
     if ax is None:
         _fit(target)
-    shown = save_or_show("confusion", target.figure, show=show, save=save, own=ax is None)
-    return None if shown else target
+    return finish("confusion", target, show=show, save=save, own=ax is None)
 
 
 def _read(adata: AnnData, key: str) -> tuple[NDArray[np.int64], pd.Index, str]:

@@ -10,7 +10,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from centroid_encoder.pl._output import save_or_show
+from centroid_encoder.errors import Call, MissingKeyError, Setting
+from centroid_encoder.pl._axes import finish
 from centroid_encoder.tl._stored import check_trained
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def history(
     check_trained(adata, key)
     stored = adata.uns.get(key)
     if not isinstance(stored, Mapping) or "history" not in stored:
-        raise KeyError(f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) first")
+        call = Call("tl.centroid_encoder", (Setting("label_key"),))
+        raise MissingKeyError("no result {!r}; run {} first", key, call)
     table = stored["history"]
     target: Any = ax
     if target is None:
@@ -79,8 +81,7 @@ def history(
     _mark_stages(target, [str(stage) for stage in table["stage"]])
     # On the upper of the two axes, so that no curve runs through it.
     top.legend(handles=handles, loc="upper right", fontsize="small")
-    shown = save_or_show("history", target.figure, show=show, save=save, own=ax is None)
-    return None if shown else target
+    return finish("history", target, show=show, save=save, own=ax is None)
 
 
 def _mark_stages(ax: Any, stages: list[str]) -> None:

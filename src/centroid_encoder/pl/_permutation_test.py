@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from centroid_encoder.pl._output import save_or_show
+from centroid_encoder.errors import Call, MissingKeyError, Setting
+from centroid_encoder.pl._axes import finish, new_axes, write_title
 from centroid_encoder.pl._unseen import read_cross_validation
 
 if TYPE_CHECKING:
@@ -57,21 +57,18 @@ def permutation_test(
     """
     stored = read_cross_validation(adata, key)
     if stored is None or "permutation" not in stored:
-        label_key = "label_key" if stored is None else repr(str(stored["params"]["label_key"]))
-        raise KeyError(
-            f"no permutation test in uns[{f'{key}_cv'!r}]; run "
-            f"ce.tl.cross_validate(adata, {label_key}, n_permutations=99)"
+        labels = Setting("label_key") if stored is None else str(stored["params"]["label_key"])
+        raise MissingKeyError(
+            "no permutation test in uns[{!r}]; run {}",
+            f"{key}_cv",
+            Call("tl.cross_validate", (labels, Setting("n_permutations", 99))),
         )
     test = stored["permutation"]
     null = 100 * np.asarray(test["errors"], dtype=np.float64)
     observed = 100 * float(test["observed"])
     chance = 100 * float(stored["quality"].get("chance_error", np.nan))
 
-    target: Any = ax
-    if target is None:
-        # The title is to fit, whatever the size of its letters.
-        letters = plt.rcParams["font.size"] / 10
-        _, target = plt.subplots(figsize=(5 * letters, 3.6 * letters), layout="constrained")
+    target: Any = new_axes(5, 3.6) if ax is None else ax
     number, _, _ = target.hist(null, bins=_bins(null), color="0.6", label="with shuffled labels")
     target.axvline(observed, color="C0", linewidth=2, label=f"observed: {observed:.1f} %")
     if np.isfinite(chance):
@@ -91,12 +88,8 @@ def permutation_test(
     target.set_xlabel("out-of-fold 5-NN error (%)")
     target.set_ylabel("permutations")
     target.legend(fontsize="small", loc="best")
-    target.set_title(
-        permutation_words(float(test["p_value"]), len(null)) if title is None else title,
-        fontsize="medium",
-    )
-    shown = save_or_show("permutation_test", target.figure, show=show, save=save, own=ax is None)
-    return None if shown else target
+    write_title(target, title, permutation_words(float(test["p_value"]), len(null)))
+    return finish("permutation_test", target, show=show, save=save, own=ax is None)
 
 
 def permutation_words(p_value: float, n: int) -> str:

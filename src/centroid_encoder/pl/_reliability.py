@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import matplotlib.pyplot as plt
 import numpy as np
 
+from centroid_encoder.errors import Call, MissingKeyError, Setting
+from centroid_encoder.pl._axes import finish
 from centroid_encoder.pl._calibration import calibration
 from centroid_encoder.pl._colors import Palette
 from centroid_encoder.pl._confusion import confusion
-from centroid_encoder.pl._output import save_or_show
 from centroid_encoder.pl._permutation_test import permutation_test
 from centroid_encoder.pl._summary import summary
 from centroid_encoder.pl._unseen import Unseen, read_cross_validation, read_unseen
@@ -75,9 +76,12 @@ def reliability(
     mapped = isinstance(adata.uns.get(key), Mapping) and "centers" in adata.uns[key]
     stored = read_cross_validation(adata, key)
     if not mapped and stored is None:
-        raise KeyError(
-            f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) and "
-            "ce.tl.cross_validate(adata, label_key, n_permutations=99) first"
+        labels = Setting("label_key")
+        raise MissingKeyError(
+            "no result {!r}; run {} and {} first",
+            key,
+            Call("tl.centroid_encoder", (labels,)),
+            Call("tl.cross_validate", (labels, Setting("n_permutations", 99))),
         )
     result = read_result(adata, key) if mapped else None
     judged = stored is not None or (result is not None and (result.split == "test").any())
@@ -89,7 +93,7 @@ def reliability(
         above, beneath = figure.add_gridspec(2, 1, hspace=0.08)
         if result is None:
             maps, words = above.subgridspec(1, 2, width_ratios=(2, 1))
-            call = f"ce.tl.centroid_encoder(adata, {label_key!r})"
+            call = Call("tl.centroid_encoder", (label_key,))
             _say(figure.add_subplot(maps), f"There is no map yet.\nRun {call}.")
         elif result.embedding.shape[1] > 3:
             maps, words = above.subgridspec(1, 2, width_ratios=(2, 1))
@@ -108,8 +112,7 @@ def reliability(
     except BaseException:
         plt.close(figure)
         raise
-    shown = save_or_show("reliability", figure, show=show, save=save, own=True)
-    return None if shown else figure
+    return finish("reliability", figure, show=show, save=save, own=True)
 
 
 def _draw_map(

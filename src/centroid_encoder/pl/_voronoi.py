@@ -12,9 +12,10 @@ from matplotlib.patches import PathPatch
 from numpy.typing import NDArray
 
 from centroid_encoder.core.regions import Region
+from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.pl._axes import finish, panel_title
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unlabeled_color
 from centroid_encoder.pl._legend import legend_beside, legend_on_data, widen
-from centroid_encoder.pl._output import save_or_show
 from centroid_encoder.pl._regions import (
     REGION_ALPHA,
     panel_limits,
@@ -23,7 +24,6 @@ from centroid_encoder.pl._regions import (
     region_outlines,
     region_path,
 )
-from centroid_encoder.pl._title import panel_title
 from centroid_encoder.tl._stored import QUERY, UNASSIGNED, Regions, Result, read_result
 
 if TYPE_CHECKING:
@@ -111,14 +111,16 @@ def voronoi(
         [split] if split else [p for p in ("train", "test", QUERY) if (result.split == p).any()]
     )
     if not panels:
-        raise ValueError(
+        raise InputError(
             "none of these cells was trained on, held out or ingested: nothing to draw"
         )
     titles = [title] if isinstance(title, str) else title
     if titles is None:
         titles = [panel_title(result, panel) for panel in panels]
     if len(titles) != len(panels):
-        raise ValueError(f"title must have one entry for each of the {len(panels)} panels")
+        raise InputError(
+            "{} must have one entry for each of the {} panels", Setting("title"), len(panels)
+        )
     colors = class_colors(adata, result, palette)
     points = plane_points(result.embedding)
     limits = panel_limits(points, equal=result.embedding.shape[1] > 1)
@@ -133,7 +135,15 @@ def voronoi(
         _draw_cells(target, points, result, panel, colors, area)
         if mark_misplaced:
             misplaced = result.misplaced(regions or "decoder") & (result.split == panel)
-            _circle(target, points[misplaced], area)
+            _dots(
+                target,
+                points[misplaced],
+                np.sqrt(area) + 2.5,
+                color="none",
+                markeredgecolor=plt.rcParams["text.color"],
+                markeredgewidth=0.8,
+                zorder=2.5,
+            )
         if legend_loc == "on data":
             legend_on_data(target, list(map(str, result.classes)), plane_centers(result.centers))
     if legend_loc == "right margin":
@@ -147,9 +157,8 @@ def voronoi(
         if ax is None:
             widen(axes[-1].figure, legend)
     store_colors(adata, result, colors)
-    if save_or_show("voronoi", axes[0].figure, show=show, save=save, own=ax is None):
-        return None
-    return axes if len(axes) > 1 else axes[0]
+    drawn = axes if len(axes) > 1 else axes[0]
+    return finish("voronoi", drawn, show=show, save=save, own=ax is None)
 
 
 def _check(result: Result, regions: str | None, split: str | None, legend_loc: str | None) -> None:
@@ -159,15 +168,21 @@ def _check(result: Result, regions: str | None, split: str | None, legend_loc: s
         ("legend_loc", legend_loc, ("right margin", "on data", None)),
     ):
         if value not in choices:
-            raise ValueError(f"{name} must be one of {choices}; got {value!r}")
+            raise InputError("{} must be one of {}; got {!r}", Setting(name), choices, value)
     if split is not None and (result.split == QUERY).any():
-        raise ValueError("split is for cells that were trained on; these were ingested")
+        raise InputError(
+            "{} is for cells that were trained on; these were ingested", Setting("split")
+        )
     if split == "test" and not (result.split == "test").any():
-        raise ValueError("no cell was held out (test_size=0): there is no test panel")
+        raise InputError(
+            "no cell was held out ({}): there is no test panel", Setting("test_size", 0)
+        )
     if result.embedding.shape[1] > 3:
-        raise ValueError(
-            f"the embedding has {result.embedding.shape[1]} components; this figure shows up to "
-            "three (train with n_components=2, or see sc.pl.embedding)"
+        raise InputError(
+            "the embedding has {} components; this figure shows up to three (train with {}, or see "
+            "sc.pl.embedding)",
+            result.embedding.shape[1],
+            Setting("n_components", 2),
         )
 
 
@@ -176,12 +191,15 @@ def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_components: int) ->
         return _new_axes(n_panels, "3d" if n_components == 3 else None)
     axes = list(ax) if isinstance(ax, Sequence | np.ndarray) else [ax]
     if len(axes) != n_panels:
-        raise ValueError(
-            f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}. "
-            "Choose one panel with split"
+        raise InputError(
+            "{} must hold {} axes, one for each panel; got {}. Choose one panel with {}",
+            Setting("ax"),
+            n_panels,
+            len(axes),
+            Setting("split"),
         )
     if n_components == 3 and not all(hasattr(target, "get_zlim") for target in axes):
-        raise ValueError("three components need three-dimensional axes (projection='3d')")
+        raise InputError("three components need three-dimensional axes (projection='3d')")
     return axes
 
 
@@ -191,18 +209,11 @@ def _new_axes(n_panels: int, projection: str | None) -> list[Any]:
     left, bottom, top = 2.2 * line, 2.2 * line, 3.5 * line
     width, height = n_panels * (left + PANEL) + line, bottom + PANEL + top
     figure = plt.figure(figsize=(width, height))
-    return [
-        figure.add_axes(
-            (
-                ((i + 1) * left + i * PANEL) / width,
-                bottom / height,
-                PANEL / width,
-                PANEL / height,
-            ),
-            projection=projection,
-        )
+    boxes = (
+        (((i + 1) * left + i * PANEL) / width, bottom / height, PANEL / width, PANEL / height)
         for i in range(n_panels)
-    ]
+    )
+    return [figure.add_axes(box, projection=projection) for box in boxes]
 
 
 def _fill(ax: Axes, region: Region, color: str) -> None:
@@ -224,36 +235,20 @@ def _draw_cells(
     area: float,
 ) -> None:
     shown = (result.split == panel).to_numpy()
-    style = {
-        "linestyle": "none",
-        "marker": "o",
-        "markersize": np.sqrt(area),
-        "markeredgewidth": 0,
-        "rasterized": True,
-    }
     unlabeled = (result.split == "unlabeled").to_numpy()
     if panel == QUERY:
         unlabeled |= shown & (result.codes < 0)
-    ax.plot(*points[unlabeled].T, color=unlabeled_color(ax), zorder=1.5, **style)
+    _dots(ax, points[unlabeled], np.sqrt(area), color=unlabeled_color(ax), zorder=1.5)
     # One Line2D a class is by far the fastest way to draw many points; the smallest class on top.
     counts = np.bincount(result.codes[shown & (result.codes >= 0)], minlength=len(result.classes))
     for code in np.argsort(-counts, kind="stable"):
         members = points[shown & (result.codes == code)]
-        ax.plot(*members.T, color=colors[result.classes[code]], zorder=2, **style)
+        _dots(ax, members, np.sqrt(area), color=colors[result.classes[code]], zorder=2)
 
 
-def _circle(ax: Any, points: NDArray[np.floating], area: float) -> None:
-    ax.plot(
-        *points.T,
-        linestyle="none",
-        marker="o",
-        markersize=np.sqrt(area) + 2.5,
-        markeredgewidth=0.8,
-        color="none",
-        markeredgecolor=plt.rcParams["text.color"],
-        rasterized=True,
-        zorder=2.5,
-    )
+def _dots(ax: Any, points: NDArray[np.floating], size: float, **style: Any) -> None:
+    style = {"markeredgewidth": 0, "markersize": size} | style
+    ax.plot(*points.T, linestyle="none", marker="o", rasterized=True, **style)
 
 
 def _decorate(ax: Any, result: Result, limits: NDArray[np.floating], title: str) -> None:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 import centroid_encoder as ce
 from centroid_encoder.core.regions import Region
+from centroid_encoder.pl._axes import panel_title
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.pl._regions import panel_limits, region_outlines
-from centroid_encoder.pl._voronoi import panel_title
 from centroid_encoder.tl._stored import read_result
 from centroid_encoder.viewer.map.figure import (
     DRAFT,

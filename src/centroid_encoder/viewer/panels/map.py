@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QComboBox, QLabel, QStackedLayout, QVBoxLayout, QWidget
 
+from centroid_encoder.pl._axes import panel_title
 from centroid_encoder.pl._regions import panel_limits, region_outlines
-from centroid_encoder.pl._title import panel_title
 from centroid_encoder.tl._stored import QUERY, Regions, Result
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.figure import Panel, Scene, live_outlines
