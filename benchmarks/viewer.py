@@ -153,8 +153,7 @@ def redraw(n: int) -> None:
         canvas.map.set_detailed(True)
         selected = rng.random(n) < 0.1
         times["selection"].append(timed(lambda selected=selected: canvas.select(selected)))
-        canvas._traced_in = canvas.map.axes[0]
-        times["lasso"].append(timed(lambda: canvas._select_within(lasso, "replace")))
+        times["lasso"].append(timed(lambda: canvas._within(canvas.map.axes[0], lasso)))
     medians = ", ".join(f"{name} {np.median(values):.3f} s" for name, values in times.items())
     print(f"{n:,} points: {medians}")
     canvas.close()

@@ -283,11 +283,10 @@ class CentroidEncoderWidget(QWidget):
         layer, join = self.data.layer, self.data.join
         self.session.link({layer: join} if layer is not None and join is not None else {})
 
-    def _describe(self, row: int) -> str:
-        """What is said of a cell under the mouse."""
-        return self.session.describe(row, predictions=not self._unfolds)
+    def _on_hovered(self, row: int) -> None:
+        self.map.canvas.show_tip(self.session.describe(row, predictions=not self._unfolds))
 
-    def _on_drawn(self, _: Any) -> None:
+    def _on_drawn(self) -> None:
         if self.training is not None:
             self.training.drawn()
 
@@ -448,9 +447,9 @@ class CentroidEncoderWidget(QWidget):
         self.trainer.checked.connect(self._on_checked)
         self.trainer.ended.connect(self._on_ended)
         self.map.canvas.selection_made.connect(session.select)
-        self.map.canvas.describe = self._describe
+        self.map.canvas.cell_hovered.connect(self._on_hovered)
         self.map.regions_changed.connect(self._on_regions)
-        self.map.canvas.canvas.mpl_connect("draw_event", self._on_drawn)
+        self.map.canvas.drawn.connect(self._on_drawn)
         self.classes.shown_changed.connect(self._on_shown)
 
     def _on_said(self, text: str | Exception, kind: Kind) -> None:

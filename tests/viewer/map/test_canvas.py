@@ -239,7 +239,7 @@ def test_a_click_picks_the_nearest_cell_within_reach(
 def test_the_cell_under_the_mouse_is_ringed_and_described(
     canvas: MapCanvas, hand: Hand, qtbot: Any, moved: bool
 ) -> None:
-    canvas.describe = "cell number {}".format
+    canvas.cell_hovered.connect(lambda row: canvas.show_tip(f"cell number {row}"))
     if moved:
         hand.turn((4, 4), 3)
         hand.drag([(5, 5), (4, 6)], button=RIGHT)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 import numpy as np
-from matplotlib.backend_bases import MouseButton, NavigationToolbar2
+from matplotlib.backend_bases import MouseButton
 from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
 from matplotlib.figure import Figure
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
 from qtpy.QtCore import QPointF, QSize, Qt, QTimer, Signal
-from qtpy.QtGui import QColor, QPainter, QPen, QPolygonF
+from qtpy.QtGui import QColor, QCursor, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
@@ -32,16 +33,38 @@ Mode = Literal["replace", "add", "remove"]
 
 REACH = 8
 """Pixels between the mouse and a point that is still meant."""
+CLICK = 3
+"""Pixels below which a drag is a click."""
 SETTLE = 150
 """Milliseconds of rest after which all points are drawn again."""
 ZOOM_STEP = 1.25
 
-TOOLS: tuple[tuple[Tool, str, str], ...] = (
-    ("lasso", "polygon_lasso", "Lasso cells. Shift adds, Ctrl removes; a click picks one cell"),
-    ("rectangle", "rectangle", "Select a rectangle. Shift adds, Ctrl removes"),
-    ("pan", "pan_arrows", "Drag to move the map. With any tool: drag the right mouse button"),
-    ("zoom", "zoom", "Drag a rectangle to zoom in. With any tool: turn the mouse wheel"),
-)
+TOOLS: dict[Tool, tuple[str, str]] = {
+    "lasso": ("polygon_lasso", "Lasso cells. Shift adds, Ctrl removes; a click picks one cell"),
+    "rectangle": ("rectangle", "Select a rectangle. Shift adds, Ctrl removes"),
+    "pan": ("pan_arrows", "Drag to move the map. With any tool: drag the right mouse button"),
+    "zoom": ("zoom", "Drag a rectangle to zoom in. With any tool: turn the mouse wheel"),
+}
+"""Icon and tip of each tool."""
+
+
+@dataclass
+class _Drag:
+    """What the mouse does while a button is down."""
+
+    ax: Any
+    button: MouseButton
+    tool: Tool
+    path: list[tuple[float, float]]
+    """Where the mouse has been, in pixels of the figure."""
+
+    @property
+    def outline(self) -> list[tuple[float, float]]:
+        """The lasso, or the corners of the rectangle."""
+        if self.tool == "lasso":
+            return self.path
+        (x0, y0), (x1, y1) = self.path[0], self.path[-1]
+        return [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
 
 
 class MapCanvas(QWidget):
@@ -57,19 +80,19 @@ class MapCanvas(QWidget):
 
     selection_made = Signal(object, str)
     """Rows, and what to do with them: replace, add or remove."""
+    cell_hovered = Signal(int)
+    """Row of the cell under the mouse; `show_tip` says something of it."""
+    drawn = Signal()
+    """All of the figure was drawn."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.describe: Callable[[int], str] = str
-        """What to say about a cell under the mouse."""
         figure = Figure()
         self.map = MapFigure(figure)
         self.canvas = _Canvas(figure)
-        self._navigation = _Navigation(self.canvas)
         self._background: Any = None
         self._tool: Tool = "lasso"
-        self._trace: list[tuple[float, float]] | None = None
-        self._grip: tuple[Any, float, float] | None = None
+        self._drag: _Drag | None = None
         self._trees: dict[int, tuple[Any, NDArray[np.intp]] | None] = {}
         self._settle = QTimer(self, interval=SETTLE, singleShot=True)
         self._settle.timeout.connect(self._rest)
@@ -78,42 +101,38 @@ class MapCanvas(QWidget):
         self.tools.setContentsMargins(0, 0, 0, 0)
         self.tools.setSpacing(2)
         self._buttons: dict[str, QToolButton] = {}
-        group = QButtonGroup(self)
-        for name, _, tip in TOOLS:
+        self._group = QButtonGroup(self)
+        for name, (_, tip) in TOOLS.items():
             button = self._add_button(name, tip)
             button.setCheckable(True)
-            button.clicked.connect(lambda _=False, name=name: self.set_tool(name))
-            group.addButton(button)
+            self._group.addButton(button)
+        self._group.buttonClicked.connect(self._on_tool)
         self._add_button("home", "Show the whole map").clicked.connect(self.home)
-        self._buttons["lasso"].setChecked(True)
+        self.set_tool("lasso")
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(self.tools)
         layout.addWidget(self.canvas, stretch=1)
-
-        slots: tuple[tuple[Any, Callable[[Any], None]], ...] = (
-            ("draw_event", self._on_draw),
-            ("resize_event", self._on_resize),
-            ("button_press_event", self._on_press),
-            ("motion_notify_event", self._on_move),
-            ("button_release_event", self._on_release),
-            ("scroll_event", self._on_scroll),
-            ("figure_leave_event", self._on_leave),
-        )
-        for event, slot in slots:
-            self.canvas.mpl_connect(event, slot)
+        # Matplotlib holds methods weakly. A function that holds this widget would be a cycle, which
+        # PyQt6 does not survive when it is collected.
+        self.canvas.mpl_connect("draw_event", self._on_draw)
+        self.canvas.mpl_connect("resize_event", self._on_resize)
+        self.canvas.mpl_connect("button_press_event", self._on_press)
+        self.canvas.mpl_connect("motion_notify_event", self._on_move)
+        self.canvas.mpl_connect("button_release_event", self._on_release)
+        self.canvas.mpl_connect("scroll_event", self._on_scroll)
+        self.canvas.mpl_connect("figure_leave_event", self._on_leave)
 
     def show_scene(self, scene: Scene, colors: Sequence[str], *, keep_view: bool = False) -> None:
         """Draw a scene; see `MapFigure.show`."""
         self._trees.clear()
         self.map.show(scene, colors, keep_view=keep_view)
-        self._navigation.update()
         self.canvas.draw_idle()
 
     def clear(self) -> None:
         """Empty the map."""
         self._trees.clear()
-        self._trace = self._grip = None
+        self._drag = None
         self.canvas.trace = []
         self.map.clear()
         self.canvas.draw_idle()
@@ -121,7 +140,7 @@ class MapCanvas(QWidget):
     def set_style(self, style: Style, icon_color: str) -> None:
         """Follow a theme."""
         self.map.set_style(style)
-        icons = {name: icon for name, icon, _ in TOOLS} | {"home": "home"}
+        icons = {name: icon for name, (icon, _) in TOOLS.items()} | {"home": "home"}
         for name, button in self._buttons.items():
             button.setIcon(themed_icon(icons[name], icon_color))
         self.canvas.draw_idle()
@@ -151,7 +170,6 @@ class MapCanvas(QWidget):
         """Choose what dragging the left mouse button does."""
         self._tool = tool
         self._buttons[tool].setChecked(True)
-        self._navigation.use(tool)
         self.canvas.setCursor(
             Qt.CursorShape.OpenHandCursor if tool == "pan" else Qt.CursorShape.CrossCursor
         )
@@ -160,6 +178,10 @@ class MapCanvas(QWidget):
         """Show the whole map."""
         self.map.home()
         self.canvas.draw_idle()
+
+    def show_tip(self, text: str) -> None:
+        """Say something of the cell under the mouse."""
+        QToolTip.showText(QCursor.pos(), text, self.canvas)
 
     def nearest(self, ax: Any, x: float, y: float) -> int | None:
         """Row of the cell that is drawn within reach of a point in pixels, or None."""
@@ -192,6 +214,9 @@ class MapCanvas(QWidget):
         self.tools.addWidget(button)
         return button
 
+    def _on_tool(self, button: QToolButton) -> None:
+        self.set_tool(cast("Tool", button.accessibleName()))
+
     def _ratio(self) -> float:
         return float(self.canvas.device_pixel_ratio)
 
@@ -201,6 +226,7 @@ class MapCanvas(QWidget):
     def _on_draw(self, event: Any) -> None:
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)
         self.map.draw_overlays()
+        self.drawn.emit()
 
     def _refresh_overlays(self) -> None:
         """Change selection and hover without a redraw of the points."""
@@ -216,58 +242,60 @@ class MapCanvas(QWidget):
         if self.map.set_detailed(True):
             self.canvas.draw_idle()
 
-    def _moving(self) -> None:
-        """Draw fewer points until the mouse rests."""
+    def _look_at(self, ax: Any, view: NDArray[np.floating]) -> None:
+        """Show other limits, (2, 2) of x and y, with fewer points until the mouse rests."""
+        ax.set(xlim=view[0], ylim=view[1])
         if self.map.set_detailed(False) or self._settle.isActive():
             self._settle.start()
         self.canvas.draw_idle()
 
     def _on_press(self, event: Any) -> None:
-        if event.inaxes not in self.map.axes:
-            return
-        if event.button in (MouseButton.RIGHT, MouseButton.MIDDLE):
-            self._grip = event.inaxes, event.x, event.y
-        elif event.button == MouseButton.LEFT and self._tool in ("lasso", "rectangle"):
-            self._trace = [(event.x, event.y)]
-            self._traced_in = event.inaxes
+        if event.inaxes in self.map.axes and self._drag is None:
+            tool: Tool = self._tool if event.button == MouseButton.LEFT else "pan"
+            self._drag = _Drag(event.inaxes, event.button, tool, [(event.x, event.y)])
 
     def _on_move(self, event: Any) -> None:
-        if self._grip is not None:
-            ax, x, y = self._grip
-            to_data = ax.transData.inverted()
-            (x0, y0), (x1, y1) = to_data.transform([(x, y), (event.x, event.y)])
-            left, right = ax.get_xlim()
-            low, high = ax.get_ylim()
-            ax.set(xlim=(left + x0 - x1, right + x0 - x1), ylim=(low + y0 - y1, high + y0 - y1))
-            self._grip = ax, event.x, event.y
-            self._moving()
-        elif self._trace is not None:
-            self._trace.append((event.x, event.y))
-            self.canvas.trace = self._outline()
-            self.canvas.update()
-        elif self._navigation.busy:
-            self._moving()
-        else:
+        drag = self._drag
+        if drag is None:
             self._hover(event)
+            return
+        drag.path.append((event.x, event.y))
+        if drag.tool != "pan":
+            self.canvas.trace = drag.outline
+            self.canvas.update()
+        elif drag.ax in self.map.axes:
+            start, end = drag.ax.transData.inverted().transform(drag.path[-2:])
+            view = np.array([drag.ax.get_xlim(), drag.ax.get_ylim()])
+            self._look_at(drag.ax, view + (start - end)[:, None])
 
     def _on_release(self, event: Any) -> None:
-        if event.button in (MouseButton.RIGHT, MouseButton.MIDDLE):
-            self._grip = None
-        elif self._trace is not None and event.button == MouseButton.LEFT:
-            self._trace.append((event.x, event.y))
-            outline, self._trace, self.canvas.trace = self._outline(), None, []
-            self.canvas.update()
-            if self._traced_in in self.map.axes:
-                self._select_within(np.array(outline), _mode(event))
+        drag = self._drag
+        if drag is None or event.button != drag.button:
+            return
+        self._drag, self.canvas.trace = None, []
+        drag.path.append((event.x, event.y))
+        self.canvas.update()
+        if drag.ax not in self.map.axes or drag.tool == "pan":
+            return
+        outline = np.array(drag.outline)
+        is_click = np.ptp(drag.path, axis=0).max() < CLICK * self._ratio()
+        if drag.tool == "zoom":
+            corners = drag.ax.transData.inverted().transform(outline)
+            if np.ptp(outline, axis=0).min() >= CLICK * self._ratio():
+                self._look_at(drag.ax, np.sort(corners[[0, 2]], axis=0).T)
+        elif is_click:
+            row = self.nearest(drag.ax, *drag.path[0])
+            rows = np.array([] if row is None else [row], dtype=np.intp)
+            self.selection_made.emit(rows, _mode(event))
+        else:
+            self.selection_made.emit(self._within(drag.ax, outline), _mode(event))
 
     def _on_scroll(self, event: Any) -> None:
         if event.inaxes not in self.map.axes:
             return
-        ax, factor = event.inaxes, ZOOM_STEP**-event.step
-        for axis, at in (("x", event.xdata), ("y", event.ydata)):
-            low, high = getattr(ax, f"get_{axis}lim")()
-            ax.set(**{f"{axis}lim": (at + (low - at) * factor, at + (high - at) * factor)})
-        self._moving()
+        ax, at = event.inaxes, np.array([[event.xdata], [event.ydata]])
+        view = np.array([ax.get_xlim(), ax.get_ylim()])
+        self._look_at(ax, at + (view - at) * ZOOM_STEP**-event.step)
 
     def _on_leave(self, event: Any) -> None:
         self.map.hover(None)
@@ -282,30 +310,19 @@ class MapCanvas(QWidget):
         self._refresh_overlays()
         if row is None:
             QToolTip.hideText()
-        elif event.guiEvent is not None:
-            QToolTip.showText(
-                event.guiEvent.globalPosition().toPoint(), self.describe(row), self.canvas
-            )
-
-    def _outline(self) -> list[tuple[float, float]]:
-        assert self._trace is not None
-        if self._tool == "lasso":
-            return self._trace
-        (x0, y0), (x1, y1) = self._trace[0], self._trace[-1]
-        return [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
-
-    def _select_within(self, outline: NDArray[np.floating], mode: Mode) -> None:
-        ax, scene = self._traced_in, self.map.scene
-        assert scene is not None
-        if np.ptp(outline, axis=0).max() < 3 * self._ratio():
-            row = self.nearest(ax, *outline[0])
-            rows = np.array([] if row is None else [row], dtype=np.intp)
         else:
-            rows = scene.panels[self.map.axes.index(ax)].rows
-            rows = rows[self.map.visible(rows)]
-            within = Outline(ax.transData.inverted().transform(outline), closed=False)
-            rows = rows[within.contains_points(scene.points[rows])]
-        self.selection_made.emit(rows, mode)
+            self.cell_hovered.emit(row)
+
+    def _within(self, ax: Any, outline: NDArray[np.floating]) -> NDArray[np.intp]:
+        """Rows of the cells that are drawn within an outline in pixels."""
+        scene = self.map.scene
+        if scene is None:
+            return np.empty(0, dtype=np.intp)
+        rows = scene.panels[self.map.axes.index(ax)].rows
+        rows = rows[self.map.visible(rows)]
+        path = Outline(ax.transData.inverted().transform(outline), closed=False)
+        within: NDArray[np.intp] = rows[path.contains_points(scene.points[rows])]
+        return within
 
 
 class _Canvas(FigureCanvasQTAgg):
@@ -333,48 +350,6 @@ class _Canvas(FigureCanvasQTAgg):
             painter.setPen(QPen(QColor(color), 1.2, style))
             painter.drawPolygon(QPolygonF(points))
         painter.end()
-
-
-class _Navigation(NavigationToolbar2):
-    """Matplotlib's pan and zoom, without its toolbar."""
-
-    canvas: _Canvas
-
-    @property
-    def busy(self) -> bool:
-        """Whether the user is moving the map."""
-        return self._moving
-
-    def press_pan(self, event: Any) -> None:
-        # The right button moves the map with any tool, and matplotlib would zoom as well.
-        if event.button == MouseButton.LEFT:
-            super().press_pan(event)
-            self._moving = True
-
-    def press_zoom(self, event: Any) -> None:
-        if event.button == MouseButton.LEFT:
-            super().press_zoom(event)
-
-    def release_pan(self, event: Any) -> None:
-        super().release_pan(event)
-        self._moving = False
-
-    _moving = False
-
-    def use(self, tool: Tool) -> None:
-        """Switch pan or zoom on, the other off."""
-        for name, toggle in (("pan/zoom", self.pan), ("zoom rect", self.zoom)):
-            wanted = {"pan": "pan/zoom", "zoom": "zoom rect"}.get(tool) == name
-            if wanted != (self.mode == name):
-                toggle()
-
-    def draw_rubberband(self, event: Any, x0: float, y0: float, x1: float, y1: float) -> None:
-        self.canvas.trace = [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
-        self.canvas.update()
-
-    def remove_rubberband(self) -> None:
-        self.canvas.trace = []
-        self.canvas.update()
 
 
 def _mode(event: Any) -> Mode:
