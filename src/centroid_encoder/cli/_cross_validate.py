@@ -51,7 +51,7 @@ def cross_validate(
 
         # A file that cannot be read is known before torch is there.
         from centroid_encoder import tl
-        from centroid_encoder.pl._summary import summary
+        from centroid_encoder.tl._summary import summary
 
         job = tl.cross_validate.job(adata, label_key, **validation)
         work.run(job, adata)

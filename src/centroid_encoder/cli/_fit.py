@@ -48,8 +48,8 @@ def fit(
 
         # A file that cannot be read is known before torch is there.
         from centroid_encoder import tl
-        from centroid_encoder.pl._summary import summary
         from centroid_encoder.tl._stored import embedding_key
+        from centroid_encoder.tl._summary import summary
 
         job = tl.centroid_encoder.job(adata, label_key, **training)
         work.run(job, adata)

@@ -42,7 +42,7 @@ def panel_title(result: Result, panel: str) -> str:
         n_unassigned = int((query & (result.codes < 0)).sum())
         also = f", {n_unassigned:,} unassigned" if n_unassigned else ""
         return f"query cells (n = {int(query.sum()):,}{also})"
-    errors = result.stored["quality"][panel]
+    errors = result.stored.errors(panel)
     n = count_words(errors["n"], int((result.split == panel).sum()))
     if panel == "train":
         return f"training cells ({n})"

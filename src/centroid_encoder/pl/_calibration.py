@@ -15,7 +15,7 @@ from centroid_encoder.core.confidence import calibration_bins
 from centroid_encoder.errors import Call, InputError
 from centroid_encoder.pl._axes import count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.pl._unseen import Unseen, read_unseen
+from centroid_encoder.tl._held_out import HeldOut, read_held_out
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -69,7 +69,7 @@ def calibration(
         If there is no cell with a confidence, if the labels are no longer those of the result, or
         if an argument is not valid.
     """
-    cells = read_unseen(adata, key)
+    cells = read_held_out(adata, key)
     known = np.isfinite(cells.confidence)
     if not known.any():
         raise InputError(
@@ -166,7 +166,7 @@ def _strip(ax: Any, confidence: NDArray[np.float64], start: float) -> None:
     )
 
 
-def _title(cells: Unseen, n_shown: int) -> str:
+def _title(cells: HeldOut, n_shown: int) -> str:
     text = f"{cells.words}, {count_words(cells.n, n_shown)}"
     error = float(cells.quality.get("calibration_error", np.nan))
     if np.isfinite(error):

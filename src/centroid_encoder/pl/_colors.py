@@ -10,7 +10,7 @@ from matplotlib.colors import is_color_like, to_hex, to_rgb
 
 from centroid_encoder.errors import InputError, MissingKeyError, Setting
 from centroid_encoder.tl._cells import obs_column
-from centroid_encoder.tl._stored import label_categories
+from centroid_encoder.tl._stored import colors_key, label_categories
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,7 +84,7 @@ def set_label_color(adata: AnnData, label_key: str, category: object, color: str
     colors[category] = to_hex(color)
     if adata.is_view:
         adata._init_as_actual(adata.copy())
-    adata.uns[f"{label_key}_colors"] = list(colors.values())
+    adata.uns[colors_key(label_key)] = list(colors.values())
 
 
 def store_colors(adata: AnnData, result: Result, colors: Mapping[object, str]) -> None:
@@ -94,7 +94,7 @@ def store_colors(adata: AnnData, result: Result, colors: Mapping[object, str]) -
     """
     new = [colors[name] for name in result.categories]
     if not adata.is_view and new != _stored(adata, result.label_key, len(new)):
-        adata.uns[f"{result.label_key}_colors"] = new
+        adata.uns[colors_key(result.label_key)] = new
 
 
 def unlabeled_color(ax: Axes) -> str:
@@ -116,7 +116,7 @@ def _colors(
 
 def _stored(adata: AnnData, label_key: str, n: int) -> list[str] | None:
     """The n stored colours, or None where they do not fit."""
-    stored = list(adata.uns.get(f"{label_key}_colors", []))
+    stored = list(adata.uns.get(colors_key(label_key), []))
     if len(stored) < n or not all(map(is_color_like, stored)):
         return None
     return [to_hex(color) for color in stored[:n]]

@@ -18,13 +18,9 @@ from scipy.spatial.distance import squareform
 from centroid_encoder.errors import InputError, Setting
 from centroid_encoder.pl._axes import finish, write_title
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.pl._unseen import (
-    fold_words,
-    read_classes,
-    read_cross_validation,
-    read_unseen,
-)
-from centroid_encoder.tl._stored import read_result
+from centroid_encoder.tl._held_out import read_held_out
+from centroid_encoder.tl._stored import StoredCrossValidation, read_result
+from centroid_encoder.tl._summary import fold_words
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -117,13 +113,12 @@ def confusion(
 
 def _read(adata: AnnData, key: str) -> tuple[NDArray[np.int64], pd.Index, str]:
     """(M, M) cells by true and predicted class, the classes, and what was counted."""
-    stored = read_cross_validation(adata, key)
+    stored = StoredCrossValidation.read(adata, key)
     if stored is not None:
         # Counted on all cells, also where `adata` is a selection of them.
-        table = np.asarray(stored["confusion"], dtype=np.int64)
-        words = f"out-of-fold labels, {fold_words(stored)}, n = {table.sum():,}"
-        return table, read_classes(stored), words
-    cells, classes = read_unseen(adata, key), read_result(adata, key).classes
+        table, words = stored.confusion, f"out-of-fold labels, {fold_words(stored)}"
+        return table, stored.classes, f"{words}, n = {table.sum():,}"
+    cells, classes = read_held_out(adata, key), read_result(adata, key).classes
     table = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(table, (cells.own, cells.predicted), 1)
     n = len(cells.own)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +9,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from centroid_encoder.errors import Call, MissingKeyError, Setting
 from centroid_encoder.pl._axes import finish
-from centroid_encoder.tl._stored import check_trained
+from centroid_encoder.tl._stored import StoredMap, check_trained, no_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -49,11 +47,10 @@ def history(
         If there is no result under that key.
     """
     check_trained(adata, key)
-    stored = adata.uns.get(key)
-    if not isinstance(stored, Mapping) or "history" not in stored:
-        call = Call("tl.centroid_encoder", (Setting("label_key"),))
-        raise MissingKeyError("no result {!r}; run {} first", key, call)
-    table = stored["history"]
+    stored = StoredMap.read(adata, key)
+    if stored is None or stored.history is None:
+        raise no_result(key)
+    table = stored.history
     target: Any = ax
     if target is None:
         _, target = plt.subplots(figsize=(6, 3.6), layout="constrained")

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from centroid_encoder.errors import Call, MissingKeyError, Setting
 from centroid_encoder.pl._axes import finish, new_axes, write_title
-from centroid_encoder.pl._unseen import read_cross_validation
+from centroid_encoder.tl._stored import StoredCrossValidation, cv_key
+from centroid_encoder.tl._summary import permutation_words
 
 if TYPE_CHECKING:
     from anndata import AnnData
     from matplotlib.axes import Axes
-
-SIGNIFICANT = 0.05
 
 
 def permutation_test(
@@ -55,18 +54,17 @@ def permutation_test(
     KeyError
         If there is no permutation test under that key.
     """
-    stored = read_cross_validation(adata, key)
-    if stored is None or "permutation" not in stored:
-        labels = Setting("label_key") if stored is None else str(stored["params"]["label_key"])
+    stored = StoredCrossValidation.read(adata, key)
+    if stored is None or stored.permutation is None:
+        labels = Setting("label_key") if stored is None else stored.label_key
         raise MissingKeyError(
             "no permutation test in uns[{!r}]; run {}",
-            f"{key}_cv",
+            cv_key(key),
             Call("tl.cross_validate", (labels, Setting("n_permutations", 99))),
         )
-    test = stored["permutation"]
-    null = 100 * np.asarray(test["errors"], dtype=np.float64)
-    observed = 100 * float(test["observed"])
-    chance = 100 * float(stored["quality"].get("chance_error", np.nan))
+    test = stored.permutation
+    null, observed = 100 * test.errors, 100 * test.observed
+    chance = 100 * stored.quality["chance_error"]
 
     target: Any = new_axes(5, 3.6) if ax is None else ax
     number, _, _ = target.hist(null, bins=_bins(null), color="0.6", label="with shuffled labels")
@@ -88,18 +86,8 @@ def permutation_test(
     target.set_xlabel("out-of-fold 5-NN error (%)")
     target.set_ylabel("permutations")
     target.legend(fontsize="small", loc="best")
-    write_title(target, title, permutation_words(float(test["p_value"]), len(null)))
+    write_title(target, title, permutation_words(test))
     return finish("permutation_test", target, show=show, save=save, own=ax is None)
-
-
-def permutation_words(p_value: float, n: int) -> str:
-    """The p value, and how small it could be."""
-    number = f"{n:,} permutation" + "s" * (n > 1)
-    smallest = bool(np.isclose(p_value, 1 / (n + 1)))
-    text = f"p = {p_value:.2g} ({number}{', the smallest possible' if smallest else ''})"
-    if p_value <= SIGNIFICANT:
-        return text
-    return text + ("\ntoo few to tell" if smallest else "\nno better than chance")
 
 
 def _bins(null: NDArray[np.float64]) -> NDArray[np.float64]:

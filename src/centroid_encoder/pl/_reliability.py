@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,17 @@ from centroid_encoder.pl._calibration import calibration
 from centroid_encoder.pl._colors import Palette
 from centroid_encoder.pl._confusion import confusion
 from centroid_encoder.pl._permutation_test import permutation_test
-from centroid_encoder.pl._summary import summary
-from centroid_encoder.pl._unseen import Unseen, read_cross_validation, read_unseen
 from centroid_encoder.pl._voronoi import voronoi
-from centroid_encoder.tl._stored import Regions, Result, check_trained, read_result
+from centroid_encoder.tl._held_out import HeldOut, read_held_out
+from centroid_encoder.tl._stored import (
+    Regions,
+    Result,
+    StoredCrossValidation,
+    StoredMap,
+    check_trained,
+    read_result,
+)
+from centroid_encoder.tl._summary import summary
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -73,20 +80,20 @@ def reliability(
         If the labels are no longer those of the result, or if an argument is not valid.
     """
     check_trained(adata, key)
-    mapped = isinstance(adata.uns.get(key), Mapping) and "centers" in adata.uns[key]
-    stored = read_cross_validation(adata, key)
-    if not mapped and stored is None:
-        labels = Setting("label_key")
+    mapped, validated = StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
+    stored = validated or mapped
+    if stored is None:
+        labels, permutations = Setting("label_key"), Setting("n_permutations", 99)
         raise MissingKeyError(
             "no result {!r}; run {} and {} first",
             key,
             Call("tl.centroid_encoder", (labels,)),
-            Call("tl.cross_validate", (labels, Setting("n_permutations", 99))),
+            Call("tl.cross_validate", (labels, permutations)),
         )
-    result = read_result(adata, key) if mapped else None
-    judged = stored is not None or (result is not None and (result.split == "test").any())
-    cells = read_unseen(adata, key) if judged else None
-    label_key = str((stored or adata.uns[key])["params"]["label_key"])
+    label_key = stored.label_key
+    result = read_result(adata, key) if mapped is not None else None
+    judged = validated is not None or (result is not None and (result.split == "test").any())
+    cells = read_held_out(adata, key) if judged else None
     size = np.multiply(SIZE, plt.rcParams["font.size"] / 10)
     figure: Any = plt.figure(figsize=tuple(size), layout="constrained")
     try:
@@ -142,10 +149,11 @@ def _draw_map(
 
 
 def _draw_evidence(
-    figure: Any, place: Any, adata: AnnData, key: str, label_key: str, cells: Unseen | None
+    figure: Any, place: Any, adata: AnnData, key: str, label_key: str, cells: HeldOut | None
 ) -> None:
     """Draw the other figures side by side, or say how to get them."""
-    tested = "permutation" in (read_cross_validation(adata, key) or {})
+    validated = StoredCrossValidation.read(adata, key)
+    tested = validated is not None and validated.permutation is not None
     confident = cells is not None and bool(np.isfinite(cells.confidence).any())
     parts: tuple[tuple[Plot, bool, str], ...] = (
         (confusion, cells is not None, "No cell was held out"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+
+from centroid_encoder.errors import Call, InputError, MissingKeyError, Setting
+from centroid_encoder.tl._stored import Column, StoredCrossValidation, cv_key, obs_key
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -57,19 +59,20 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float = 0.05) -> pd.
     >>> suspects = ce.tl.mislabeled(adata)
     """
     if not 0 <= max_own <= 1:
-        raise ValueError(f"max_own must be in [0, 1]; got {max_own!r}")
-    stored = adata.uns.get(f"{key}_cv")
-    if not isinstance(stored, Mapping) or "confusion" not in stored:
-        raise KeyError(
-            f"no cross-validation {key!r}; run ce.tl.cross_validate(adata, label_key) first"
-        )
-    label_key = str(stored["params"]["label_key"])
-    columns = [label_key, *(f"{key}_cv_{name}" for name in ("label", "confidence", "own"))]
+        raise InputError("{} must be in [0, 1]; got {!r}", Setting("max_own"), max_own)
+    validated = StoredCrossValidation.read(adata, key)
+    if validated is None:
+        call = Call("tl.cross_validate", (Setting("label_key"),))
+        raise MissingKeyError("no cross-validation {!r}; run {} first", key, call)
+    names: tuple[Column, ...] = ("label", "confidence", "own")
+    columns = [validated.label_key, *(obs_key(cv_key(key), name) for name in names)]
     for column in columns:
         if column not in adata.obs:
-            raise KeyError(f"obs[{column!r}], a part of the cross-validation {key!r}, is gone")
+            raise MissingKeyError(
+                "obs[{!r}], a part of the cross-validation {!r}, is gone", column, key
+            )
     label, predicted, confidence, own = (adata.obs[column] for column in columns)
-    classes = pd.Index(np.asarray(stored["classes"]).tolist())
+    classes = validated.classes
     own_class = classes.get_indexer(label.astype(object))
     found = np.append(classes.get_indexer(predicted.cat.categories), -1)[predicted.cat.codes]
     suspect = (own_class >= 0) & (found >= 0) & (own_class != found) & (own <= max_own)

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from centroid_encoder.estimator import CentroidEncoder, load
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._stored import label_categories
+from centroid_encoder.tl._stored import StoredMap, colors_key, label_categories
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -84,15 +83,15 @@ def read_reference(
 
 def _carried(adata: AnnData, key: str, device: str | None, origin: str) -> Reference:
     model = fitted_model(adata, key, device=device or "auto")
-    stored = adata.uns[key]
-    params, classes = stored["params"], pd.Index(np.asarray(stored["classes"]).tolist())
-    label_key = params["label_key"]
+    stored = StoredMap.read(adata, key)
+    assert stored is not None
+    params, classes, label_key = stored.params, stored.classes, stored.label_key
     colors = None
-    if label_key in adata.obs and f"{label_key}_colors" in adata.uns:
+    if label_key in adata.obs and colors_key(label_key) in adata.uns:
         named = dict(
             zip(
                 label_categories(adata.obs[label_key]),
-                map(str, adata.uns[f"{label_key}_colors"]),
+                map(str, adata.uns[colors_key(label_key)]),
                 strict=False,
             )
         )

@@ -1,36 +1,262 @@
-"""What `centroid_encoder` stored in an AnnData, read back."""
+"""What is stored in an AnnData: its names, its parts, and how it is read.
+
+Only this module spells the names and takes the parts apart:
+
+- ``obsm``: `embedding_key`;
+- ``obs``: `obs_key`, of a result or of `cv_key`; `keys_in` finds results by their columns;
+- ``uns``: the key itself (`StoredMap`), `cv_key` (`StoredCrossValidation`), `colors_key`.
+
+`read_result` gives the map together with the cells as they are now. What an earlier version did
+not write has a default; what is damaged is an error.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
+from centroid_encoder.errors import Call, InputError, MissingKeyError, Setting
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-
 Regions = Literal["voronoi", "decoder"]
+Column = Literal["label", "confidence", "split", "novelty", "own"]
 
+TRAIN, TEST, UNLABELED = SPLITS = ("train", "test", "unlabeled")
+"""Splits of cells that `tl.centroid_encoder` has read."""
 QUERY = "query"
 """Split of cells that `tl.ingest` has sent through the map of others."""
 UNASSIGNED = "unassigned"
 """Label of those of which the map is not sure enough."""
+RULES = ("knn", "voronoi", "decoder", "input_knn")
+"""Ways to tell the class of a cell. The last one, only in a cross-validation, is without a map."""
+
+
+def embedding_key(key: str) -> str:
+    """Name in ``obsm`` of the embedding of the result `key`."""
+    return "X_ce" if key == "ce" else key
+
+
+def obs_key(key: str, column: Column) -> str:
+    """Name in ``obs`` of a column of the result `key`, or of the cross-validation `cv_key`."""
+    return f"{key}_{column}"
+
+
+def cv_key(key: str) -> str:
+    """Name in ``uns`` of the cross-validation beside the result `key`."""
+    return f"{key}_cv"
+
+
+def colors_key(column: str) -> str:
+    """Name in ``uns`` of the colours of a column of ``obs``, as scanpy has it."""
+    return f"{column}_colors"
+
+
+def keys_in(columns: Iterable[object]) -> list[str]:
+    """Keys of the results that have a split and labels among these columns of ``obs``."""
+    names = set(map(str, columns))
+    ending = obs_key("", "split")
+    keys = (name.removesuffix(ending) for name in sorted(names) if name.endswith(ending))
+    return [key for key in keys if obs_key(key, "label") in names]
+
+
+class Errors(dict[str, Any]):
+    """Errors by name, such as ``"knn_error"``; NaN for what was not counted."""
+
+    def __missing__(self, name: str) -> float:
+        return np.nan
+
+
+@dataclass(frozen=True)
+class StoredMap:
+    """``uns[key]``: a map and what is known of its training."""
+
+    params: Mapping[str, Any]
+    """Arguments of `tl.centroid_encoder` or of `tl.ingest`, but for those that were None."""
+    classes: pd.Index
+    centers: NDArray[np.floating]
+    """(M, m) means of the embedded training cells."""
+    history: pd.DataFrame | None = None
+    """One row an epoch; None after `tl.ingest`."""
+    quality: Mapping[str, Any] | None = None
+    """``train`` and ``test``, see `errors`, and ``per_class``; None after `tl.ingest`."""
+    model: Mapping[str, Any] | None = None
+    """``config`` (JSON) and ``arrays`` of `CentroidEncoder.to_state`."""
+
+    @classmethod
+    def read(cls, adata: AnnData, key: str) -> Self | None:
+        """Read what is stored under a key; None if that is no map.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged.
+        """
+        stored = adata.uns.get(key)
+        if not isinstance(stored, Mapping) or "centers" not in stored:
+            return None
+        common, centers = _common(stored, key), np.asarray(stored["centers"])
+        n_classes = len(common["classes"])
+        if centers.ndim != 2 or len(centers) != n_classes:
+            raise _damaged(key, f"{n_classes} classes, centers of shape {centers.shape}")
+        return cls(**common, centers=centers, **_given(stored, ("history", "quality", "model")))
+
+    def to_uns(self) -> dict[str, Any]:
+        """Return what to write into ``uns[key]``."""
+        return _to_uns(self)
+
+    @property
+    def label_key(self) -> str:
+        """Column of ``obs`` with the classes."""
+        return str(self.params["label_key"])
+
+    @property
+    def ingested_from(self) -> str | None:
+        """What the map was read from; None for cells that it was trained on."""
+        origin = self.params.get("ingested_from")
+        return None if origin is None else str(origin)
+
+    def errors(self, split: str) -> Errors:
+        """Errors of the ``"train"`` or ``"test"`` cells, with their number ``n``."""
+        counted = (self.quality or {}).get(split, {})
+        return Errors({"n": 0, "at_chance": False, **counted})
+
+    @property
+    def per_class(self) -> pd.DataFrame:
+        """(M, …) ``n_test``, ``test_knn_error`` and so on of each class."""
+        columns = [f"{split}_{rule}_error" for split in SPLITS[:2] for rule in RULES[:3]]
+        table = (self.quality or {}).get("per_class")
+        return _per_class(table, self.classes, ["n_train", "n_test", *columns])
+
+
+@dataclass(frozen=True)
+class PermutationTest:
+    """What shuffled labels gave."""
+
+    observed: float
+    """Error with the real labels."""
+    errors: NDArray[np.float64]
+    """(n_permutations,) errors with shuffled ones."""
+    p_value: float
+
+
+@dataclass(frozen=True)
+class StoredCrossValidation:
+    """``uns[cv_key(key)]``: what `tl.cross_validate` found."""
+
+    params: Mapping[str, Any]
+    """Arguments of `tl.cross_validate`, but for those that were None."""
+    classes: pd.Index
+    confusion: NDArray[np.int64]
+    """(M, M) cells by their own class and the one they were taken for."""
+    quality: Mapping[str, Any]
+    """Number of cells ``n``; errors and their standard deviation over the folds, ``…_sd``."""
+    per_class: pd.DataFrame
+    """(M, …) ``n``, ``knn_error`` and so on of each class."""
+    errors: pd.DataFrame | None = None
+    """One row a fold."""
+    warnings: tuple[str, ...] = ()
+    """What makes it say less than it seems to, in the words of Python."""
+    permutation: PermutationTest | None = None
+    model: str | None = None
+    """Parameters of the estimator, as JSON."""
+
+    @classmethod
+    def read(cls, adata: AnnData, key: str) -> Self | None:
+        """Read the cross-validation beside the result `key`; None if there is none.
+
+        Raises
+        ------
+        ValueError
+            If it is damaged.
+        """
+        stored = adata.uns.get(cv_key(key))
+        if not isinstance(stored, Mapping) or "confusion" not in stored:
+            return None
+        common = _common(stored, cv_key(key))
+        classes, confusion = common["classes"], np.asarray(stored["confusion"], dtype=np.int64)
+        if confusion.shape != 2 * (len(classes),):
+            what = f"{len(classes)} classes, confusion of shape {confusion.shape}"
+            raise _damaged(cv_key(key), what)
+        columns = ["n", *(f"{rule}_error" for rule in RULES)]
+        test = stored.get("permutation")
+        return cls(
+            **common,
+            confusion=confusion,
+            quality=Errors({"n": int(confusion.sum()), **stored.get("quality", {})}),
+            per_class=_per_class(stored.get("per_class"), classes, columns),
+            warnings=tuple(map(str, np.atleast_1d(stored.get("warnings", [])))),
+            permutation=None if test is None else _permutation_test(test, cv_key(key)),
+            **_given(stored, ("errors", "model")),
+        )
+
+    def to_uns(self) -> dict[str, Any]:
+        """Return what to write into ``uns[cv_key(key)]``."""
+        return _to_uns(self)
+
+    @property
+    def label_key(self) -> str:
+        """Column of ``obs`` with the classes."""
+        return str(self.params["label_key"])
+
+
+def _common(stored: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Return what both kinds of results must have: parameters with the label column, classes."""
+    params = stored.get("params")
+    if not isinstance(params, Mapping) or "label_key" not in params:
+        raise _damaged(key, "params with a label_key are missing")
+    if "classes" not in stored:
+        raise _damaged(key, "classes are missing")
+    # As plain values, whichever file they have been in.
+    return {"params": params, "classes": pd.Index(np.asarray(stored["classes"]).tolist())}
+
+
+def _given(stored: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: stored[name] for name in names if name in stored}
+
+
+def _per_class(table: Any, classes: pd.Index, columns: list[str]) -> pd.DataFrame:
+    table = pd.DataFrame({"class": [str(name) for name in classes]}) if table is None else table
+    return table.reindex(columns=["class", *columns])
+
+
+def _permutation_test(stored: Any, key: str) -> PermutationTest:
+    names = [field.name for field in fields(PermutationTest)]
+    if not isinstance(stored, Mapping) or not set(names) <= set(stored):
+        raise _damaged(key, f"permutation needs {', '.join(names)}")
+    errors = np.asarray(stored["errors"], dtype=np.float64)
+    return PermutationTest(float(stored["observed"]), errors, float(stored["p_value"]))
+
+
+def _damaged(key: str, what: str) -> InputError:
+    return InputError("uns[{!r}] is damaged: {}", key, what)
+
+
+def _to_uns(stored: StoredMap | StoredCrossValidation) -> dict[str, Any]:
+    """Return the fields as what AnnData can write; without None, which not every version can."""
+    uns = {name: value for name, value in vars(stored).items() if value is not None}
+    uns["classes"] = np.asarray(stored.classes.tolist())
+    if isinstance(stored, StoredCrossValidation):
+        uns["warnings"] = np.array(stored.warnings, dtype=str)
+        if stored.permutation is not None:
+            uns["permutation"] = asdict(stored.permutation)
+    return uns
 
 
 @dataclass(frozen=True)
 class Result:
-    """An embedding that `tl.centroid_encoder` stored, in the order of the label's categories."""
+    """A stored map with the cells as they are now; classes are in the order of their categories."""
 
     key: str
-    label_key: str
+    stored: StoredMap
     embedding: NDArray[np.floating]
     """(n_obs, m)."""
     codes: NDArray[np.intp]
@@ -39,13 +265,23 @@ class Result:
     """(n_obs,) index into `classes` of the predicted class; −1 for cells left out."""
     split: pd.Series
     """``"train"``, ``"test"`` or ``"unlabeled"`` for every cell; after `ingest` ``"query"``."""
-    classes: pd.Index
     categories: pd.Index
-    """Categories of the label column as it is now: what ``uns[f"{label_key}_colors"]`` counts."""
-    centers: NDArray[np.floating]
-    """(M, m) means of the embedded training cells."""
-    stored: Mapping[str, Any]
-    """``uns[key]``."""
+    """Categories of the label column as it is now: what ``uns[colors_key(label_key)]`` counts."""
+
+    @property
+    def label_key(self) -> str:
+        """Column of ``obs`` with the classes."""
+        return self.stored.label_key
+
+    @property
+    def classes(self) -> pd.Index:
+        """The classes of the map."""
+        return self.stored.classes
+
+    @property
+    def centers(self) -> NDArray[np.floating]:
+        """(M, m) means of the embedded training cells."""
+        return self.stored.centers
 
     @property
     def embedded(self) -> NDArray[np.bool_]:
@@ -72,7 +308,9 @@ class Result:
             If `regions` is neither.
         """
         if regions not in get_args(Regions):
-            raise ValueError(f"regions must be one of {get_args(Regions)}; got {regions!r}")
+            raise InputError(
+                "{} must be one of {}; got {!r}", Setting("regions"), get_args(Regions), regions
+            )
         return self.predicted if regions == "decoder" else self._nearest
 
     def misplaced(self, regions: Regions) -> NDArray[np.bool_]:
@@ -89,70 +327,87 @@ class Result:
         return found
 
 
-def embedding_key(key: str) -> str:
-    """Where in ``obsm`` the embedding of the result `key` is."""
-    return "X_ce" if key == "ce" else key
-
-
 def read_result(adata: AnnData, key: str) -> Result:
-    """Read what `tl.centroid_encoder` stored under `key`.
+    """Read what `tl.centroid_encoder` or `tl.ingest` stored under `key`.
 
     Raises
     ------
     KeyError
         If there is no such result, or if a column that belongs to it is gone.
     ValueError
-        If the label column holds other classes than those of the result.
+        If the label column holds other classes than those of the result, or if the result is
+        damaged.
     """
-    obsm_key = embedding_key(key)
-    stored = adata.uns.get(key)
-    if not isinstance(stored, Mapping) or "centers" not in stored or obsm_key not in adata.obsm:
-        raise KeyError(f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) first")
-    label_key = str(stored["params"]["label_key"])
+    stored, obsm_key = StoredMap.read(adata, key), embedding_key(key)
+    if stored is None or obsm_key not in adata.obsm:
+        raise no_result(key)
+    label_key, classes = stored.label_key, stored.classes
     if label_key not in adata.obs:
-        raise KeyError(f"obs[{label_key!r}], the labels this embedding was made with, is gone")
-    for column in (f"{key}_split", f"{key}_label"):
+        raise MissingKeyError(
+            "obs[{!r}], the labels this embedding was made with, is gone", label_key
+        )
+    for column in (obs_key(key, "split"), obs_key(key, "label")):
         if column not in adata.obs:
-            raise KeyError(f"obs[{column!r}], a part of the result {key!r}, is gone")
-    labels, split = adata.obs[label_key], adata.obs[f"{key}_split"]
-    classes = pd.Index(np.asarray(stored["classes"]).tolist())
-    categories = _categories(labels, classes, stored["params"].get("unlabeled_category"))
-    if label_key != f"{key}_label" and (split == QUERY).any():
+            raise MissingKeyError("obs[{!r}], a part of the result {!r}, is gone", column, key)
+    embedding = np.asarray(adata.obsm[obsm_key])
+    if embedding.ndim != 2 or embedding.shape[1] != stored.centers.shape[1]:
+        raise _damaged(
+            key, f"centers of shape {stored.centers.shape}, obsm[{obsm_key!r}] of {embedding.shape}"
+        )
+    labels, split = adata.obs[label_key], adata.obs[obs_key(key, "split")]
+    found = adata.obs[obs_key(key, "label")]
+    if label_key != obs_key(key, "label") and (split == QUERY).any():
         # Cells of two tables in one: those sent through the map have what it says of them.
-        labels = labels.astype(object).where(split != QUERY, adata.obs[f"{key}_label"])
-    labeled = split.isin(["train", "test", QUERY])
+        labels = labels.astype(object).where(split != QUERY, found)
+    labeled = split.isin([TRAIN, TEST, QUERY])
     codes = np.where(labeled, classes.get_indexer(labels.astype(object)), -1)
     unassigned = (split == QUERY) & (labels.isna() | (labels == UNASSIGNED))
-    unknown = labels[labeled & (codes < 0) & ~unassigned].unique()
-    if len(unknown):
-        raise ValueError(
-            f"obs[{label_key!r}] has changed since the embedding was made: "
-            f"{', '.join(map(repr, unknown[:5]))} was not among its classes. Run "
-            "ce.tl.centroid_encoder again, or restore the labels"
-        )
-    predicted = adata.obs[f"{key}_label"].cat
+    check_classes(labels, labeled & (codes < 0) & ~unassigned, label_key, "centroid_encoder")
     return Result(
         key=key,
-        label_key=label_key,
-        embedding=np.asarray(adata.obsm[obsm_key]),
-        codes=codes,
-        predicted=np.append(classes.get_indexer(predicted.categories), -1)[predicted.codes],
-        split=split,
-        classes=classes,
-        categories=categories,
-        centers=np.asarray(stored["centers"]),
         stored=stored,
+        embedding=embedding,
+        codes=codes,
+        predicted=np.append(classes.get_indexer(found.cat.categories), -1)[found.cat.codes],
+        split=split,
+        categories=_categories(adata.obs[label_key], stored),
     )
+
+
+def no_result(key: str) -> MissingKeyError:
+    """Return the error that there is no map under a key."""
+    call = Call("tl.centroid_encoder", (Setting("label_key"),))
+    return MissingKeyError("no result {!r}; run {} first", key, call)
+
+
+def check_classes(
+    labels: pd.Series, unknown: pd.Series | NDArray[np.bool_], label_key: str, function: str
+) -> None:
+    """Raise an InputError if there are labels which were not there when `function` was called."""
+    names = labels[unknown].unique()
+    if len(names):
+        since = {"centroid_encoder": "the embedding was made"}.get(function, "the cross-validation")
+        raise InputError(
+            "obs[{!r}] has changed since {}: {} was not among its classes. Run {} again, or "
+            "restore the labels",
+            label_key,
+            since,
+            ", ".join(map(repr, names[:5])),
+            Call(f"tl.{function}"),
+        )
 
 
 def check_trained(adata: AnnData, key: str) -> None:
     """Raise a ValueError for cells that `ingest` has labeled: nothing says which are right."""
-    stored = adata.uns.get(key)
-    if isinstance(stored, Mapping) and "ingested_from" in stored.get("params", {}):
-        raise ValueError(
-            f"the result {key!r} is that of ce.tl.ingest: these cells went through the map of "
-            f"{stored['params']['ingested_from']}, and nothing tells which labels are right. Draw "
-            "the reference, or ce.pl.voronoi for where the cells lie"
+    stored = StoredMap.read(adata, key)
+    if stored is not None and stored.ingested_from is not None:
+        raise InputError(
+            "the result {!r} is that of {}: these cells went through the map of {}, and nothing "
+            "tells which labels are right. Draw the reference, or {} for where the cells lie",
+            key,
+            Call("tl.ingest"),
+            stored.ingested_from,
+            Call("pl.voronoi"),
         )
 
 
@@ -167,10 +422,11 @@ def label_categories(column: pd.Series) -> pd.Index:
     return values.astype("category").cat.categories
 
 
-def _categories(labels: pd.Series, classes: pd.Index, unlabeled: object) -> pd.Index:
+def _categories(labels: pd.Series, stored: StoredMap) -> pd.Index:
     found = label_categories(labels)
     if isinstance(labels.dtype, pd.CategoricalDtype):
         return found
     # In a selection of cells some may be missing, and `uns` counts them nevertheless.
+    unlabeled = stored.params.get("unlabeled_category")
     rest = [] if unlabeled is None else [unlabeled]
-    return pd.Categorical([*found.tolist(), *classes.tolist(), *rest]).categories
+    return pd.Categorical([*found.tolist(), *stored.classes.tolist(), *rest]).categories

@@ -14,8 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.pl._colors import class_colors, label_colors
-from centroid_encoder.pl._unseen import read_classes, read_cross_validation
 from centroid_encoder.tl._cells import obs_column
+from centroid_encoder.tl._stored import StoredCrossValidation, cv_key, obs_key
 from centroid_encoder.viewer.map.plane_colors import plane_colors, spread_out
 from centroid_encoder.viewer.map.scale_colors import scale_colors
 
@@ -140,7 +140,7 @@ def _has(name: str) -> Callable[[Subject], bool]:
 
 
 def _is_checked(subject: Subject) -> bool:
-    return read_cross_validation(subject.adata, subject.key) is not None
+    return StoredCrossValidation.read(subject.adata, subject.key) is not None
 
 
 @_coloring(LABEL, lambda _: True)
@@ -196,7 +196,7 @@ def _position(subject: Subject) -> Colors:
 
 @_coloring("confidence", _has("confidence"))
 def _confidence(subject: Subject) -> Colors:
-    confidence = obs_column(subject.adata, f"{subject.key}_confidence")
+    confidence = obs_column(subject.adata, obs_key(subject.key, "confidence"))
     codes, steps = scale_colors(confidence, reverse=True)
     legend = _key((steps[0], "unsure"), (steps[-1], "sure of the predicted class"))
     return Colors(codes, steps, legend)
@@ -204,7 +204,7 @@ def _confidence(subject: Subject) -> Colors:
 
 @_coloring("novelty", _has("novelty"))
 def _novelty(subject: Subject) -> Colors:
-    codes, steps = scale_colors(obs_column(subject.adata, f"{subject.key}_novelty"))
+    codes, steps = scale_colors(obs_column(subject.adata, obs_key(subject.key, "novelty")))
     legend = _key((steps[-1], "unlike the training cells"), (steps[0], "like them"))
     return Colors(codes, steps, legend)
 
@@ -212,13 +212,13 @@ def _novelty(subject: Subject) -> Colors:
 @_coloring("out-of-fold error", _is_checked)
 def _out_of_fold(subject: Subject) -> Colors:
     """Whether networks that have not seen a cell take it for what it is labelled as."""
-    stored = read_cross_validation(subject.adata, subject.key)
+    stored = StoredCrossValidation.read(subject.adata, subject.key)
     if stored is None:
         raise KeyError(f"the labels have not been checked under the name {subject.key!r}")
-    classes = read_classes(stored)
+    classes = stored.classes
     own, found = (
         classes.get_indexer(obs_column(subject.adata, str(name)).astype(object))
-        for name in (stored["params"]["label_key"], f"{subject.key}_cv_label")
+        for name in (stored.label_key, obs_key(cv_key(subject.key), "label"))
     )
     return Colors(
         np.where(found >= 0, np.where(own >= 0, 1 + (found != own), 0), -1),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 from qtpy.QtWidgets import QVBoxLayout, QWidget
 
-from centroid_encoder.pl._permutation_test import permutation_words
-from centroid_encoder.pl._unseen import fold_words
+from centroid_encoder.tl._stored import StoredCrossValidation
+from centroid_encoder.tl._summary import fold_words, permutation_words
 from centroid_encoder.viewer.panels.message import Message, sentence
 
 
@@ -38,30 +37,29 @@ class Verdict(QWidget):
         self.setVisible(bool(found or doubts))
 
 
-def verdict(stored: Mapping[str, Any]) -> str:
+def verdict(stored: StoredCrossValidation) -> str:
     """Return what `tl.cross_validate` found, in a sentence or two."""
     return " ".join(_sentences(stored))
 
 
-def doubts(stored: Mapping[str, Any]) -> str:
+def doubts(stored: StoredCrossValidation) -> str:
     """Return what makes it say less than it seems to; the advice is for Python."""
-    return " ".join(sentence(str(text)) for text in np.atleast_1d(stored.get("warnings", [])))
+    return " ".join(sentence(text) for text in stored.warnings)
 
 
-def _sentences(stored: Mapping[str, Any]) -> Iterator[str]:
-    quality = stored["quality"]
+def _sentences(stored: StoredCrossValidation) -> Iterator[str]:
+    quality = stored.quality
     spread = quality["knn_error_sd"]
     error = _percent(quality["knn_error"], spread if np.isfinite(spread) else None)
     text = (
-        f"{stored['params']['label_key']}, out of fold: 5-NN error {error} "
+        f"{stored.label_key}, out of fold: 5-NN error {error} "
         f"({fold_words(stored)}, n\u00a0=\u00a0{int(quality['n']):,})"
     )
     if np.isfinite(quality["input_knn_error"]):
         text += f"; in the full input space {_percent(quality['input_knn_error'])}"
     yield f"{text}; always naming the largest class {_percent(quality['chance_error'])}."
-    if "permutation" in stored:
-        test = stored["permutation"]
-        words = permutation_words(float(test["p_value"]), len(np.asarray(test["errors"])))
+    if stored.permutation is not None:
+        words = permutation_words(stored.permutation)
         yield f"Against shuffled labels {words}.".replace("\n", ", ")
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from centroid_encoder.tl._stored import Result
+    from centroid_encoder.tl._stored import Result, StoredCrossValidation
     from centroid_encoder.viewer.session.session import Session
 
 
@@ -56,15 +55,17 @@ def class_rows(session: Session) -> list[ClassRow]:
 
 def _held_out_errors(result: Result) -> dict[object, float]:
     """Error of each class; empty for cells that were not trained on."""
-    if "quality" not in result.stored:
+    if result.stored.quality is None:
         return {}
-    errors = np.asarray(result.stored["quality"]["per_class"]["test_knn_error"], dtype=np.float64)
+    errors = np.asarray(result.stored.per_class["test_knn_error"], dtype=np.float64)
     return dict(zip(result.classes, errors.tolist(), strict=True))
 
 
-def _out_of_fold_errors(check: Mapping[str, Any] | None, label_key: str | None) -> dict[str, float]:
+def _out_of_fold_errors(
+    check: StoredCrossValidation | None, label_key: str | None
+) -> dict[str, float]:
     """Error of each class; empty if other labels were checked than those that are shown."""
-    if check is None or check["params"]["label_key"] != label_key:
+    if check is None or check.label_key != label_key:
         return {}
-    per_class = check["per_class"]
+    per_class = check.per_class
     return dict(zip(per_class["class"], per_class["knn_error"].astype(float), strict=True))

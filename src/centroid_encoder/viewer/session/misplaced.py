@@ -112,10 +112,10 @@ def _out_of_fold(session: Session) -> tuple[str, pd.DataFrame, str]:
     assert session.check is not None
     cells = tl.mislabeled(session.adata, key=session.key, max_own=UNLIKELY)
     summary = (
-        f"{len(cells):,} of {int(session.check['quality']['n']):,} labels are given a probability "
+        f"{len(cells):,} of {int(session.check.quality['n']):,} labels are given a probability "
         f"of {100 * UNLIKELY:.0f} % or less by networks that have not seen the cell."
     )
-    return str(session.check["params"]["label_key"]), cells, summary
+    return session.check.label_key, cells, summary
 
 
 CELL = Column("cell", "Name of the cell; a click goes to it")

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
-from centroid_encoder.pl._unseen import read_cross_validation
-from centroid_encoder.tl._stored import Result, read_result
+from centroid_encoder.tl._stored import Result, StoredCrossValidation, read_result
 from centroid_encoder.viewer.session.provenance import MadeBy, Provenance
 from centroid_encoder.viewer.session.relabeling import Relabeling, Relabelings
 
@@ -94,7 +93,7 @@ class Session:
         self.table: Table | None = None
         self.key = "ce"
         self.result: Result | None = None
-        self.check: Mapping[str, Any] | None = None
+        self.check: StoredCrossValidation | None = None
         self.absence = NO_TABLE
         self.links: dict[Hashable, Join] = {}
         self.selected = np.zeros(0, dtype=bool)
@@ -210,8 +209,8 @@ class Session:
             return None, NO_MAP
         return (result, "") if result.embedding.shape[1] == 2 else (None, NOT_A_PLANE)
 
-    def _read_check(self) -> Mapping[str, Any] | None:
-        return None if self.adata is None else read_cross_validation(self.adata, self.key)
+    def _read_check(self) -> StoredCrossValidation | None:
+        return None if self.adata is None else StoredCrossValidation.read(self.adata, self.key)
 
     def reread(self) -> bool:
         """Read the table anew if its cells have changed, which no event tells; return whether."""
