@@ -339,7 +339,8 @@ def test_config_of_a_saved_map_is_strict_json(iris: tuple) -> None:
     ("damage", "words"),
     [
         (lambda config: config.pop("estimator"), "estimator"),
-        (lambda config: config["estimator"]["params"].pop("hidden"), "params"),
+        (lambda config: config["estimator"].update(params=None), "params"),
+        (lambda config: config["estimator"]["params"].update(shrinkage=1), "parameter 'shrinkage'"),
         (lambda config: config["estimator"].update(classes=["a"]), "classes"),
         (lambda config: config["estimator"].update(classes=["a", 1, "c"]), "classes"),
         (lambda config: config["estimator"].update(classes_dtype="|V8"), "classes"),
@@ -353,6 +354,17 @@ def test_damaged_config_is_refused(damage: object, words: str, iris: tuple) -> N
     damage(config)
     with pytest.raises(InvalidStateError, match=words):
         ce.CentroidEncoder.from_state(config, arrays)
+
+
+def test_a_parameter_that_an_older_file_lacks_has_its_default(iris: tuple) -> None:
+    X, y = iris
+    model = quick().fit(X, y)
+    config, arrays = model.to_state()
+    del config["estimator"]["params"]["compactness"]
+    del config["estimator"]["params"]["hidden"]
+    old = ce.CentroidEncoder.from_state(config, arrays)
+    assert old.get_params() == model.get_params() | {"hidden": (500, 250, 125)}
+    assert_array_equal(old.transform(X), model.transform(X))
 
 
 def test_not_fitted(iris: tuple, tmp_path: object) -> None:

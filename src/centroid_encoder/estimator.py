@@ -27,12 +27,13 @@ from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d,
 from centroid_encoder.core import saved
 from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.fit import CodedMap, Fit, Problem, Settings, fit, own_codes
+from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import LEAST
 from centroid_encoder.core.objective import Output
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.rows import Matrix, Rows, Scale, looks_whole
-from centroid_encoder.core.saved import Arrays, FittedMap, InvalidStateError
+from centroid_encoder.core.saved import HISTORY, Arrays, Description
 from centroid_encoder.core.splits import stratified_holdout
 from centroid_encoder.core.training import (
     Optimizer,
@@ -40,14 +41,6 @@ from centroid_encoder.core.training import (
     Report,
     Schedule,
     never,
-)
-from centroid_encoder.portable import (
-    HISTORY,
-    classes_from,
-    history_from,
-    is_list_of,
-    params_from,
-    params_to,
 )
 from centroid_encoder.recipes import RECIPES, resolved
 
@@ -660,20 +653,14 @@ class CentroidEncoder(
         """Return the fitted map as a JSON-able config and plain arrays."""
         check_is_fitted(self)
         config, arrays = saved.to_arrays(self._map)
-        params = self.get_params(deep=False)
-        names = getattr(self, "feature_names_in_", None)
-        config["estimator"] = {
-            "params": params_to(params),
-            "classes": self.classes_.tolist(),
-            "classes_dtype": self.classes_.dtype.str,
-            "feature_names": None if names is None else names.tolist(),
-            "trained_on_counts": self.trained_on_counts_,
-            "history": {
-                name: [None if value != value else value for value in values]
-                for name, values in self.history_.items()
-            },
-        }
-        return config, arrays
+        description = Description(
+            self.get_params(deep=False),
+            self.classes_,
+            getattr(self, "feature_names_in_", None),
+            self.trained_on_counts_,
+            self.history_,
+        )
+        return config | {"estimator": description.to_config()}, arrays
 
     @classmethod
     def from_state(
@@ -688,27 +675,21 @@ class CentroidEncoder(
         Raises
         ------
         InvalidStateError
-            If config and arrays are not those of a fitted map.
+            If config and arrays are not those of a fitted map, or have what only newer releases
+            know.
         """
         fitted = saved.from_arrays(config, arrays, resolve_device(device))
-        stored = config.get("estimator")
-        if not isinstance(stored, dict):
-            raise InvalidStateError("the model's config lacks 'estimator'")
-        self = cls(**params_from(stored.get("params"), set(cls().get_params())))
-        classes = classes_from(stored, len(fitted.centers))
-        names = stored.get("feature_names")
         n_features = fitted.architecture.n_features
-        if names is not None:
-            if not is_list_of(names, str) or len(names) != n_features:
-                raise InvalidStateError("'feature_names' must be one string for each feature")
-            self.feature_names_in_ = np.array(names, dtype=object)
-        counts = stored.get("trained_on_counts")
-        if not isinstance(counts, bool):
-            raise InvalidStateError("'trained_on_counts' must be true or false")
-        self.trained_on_counts_ = counts
+        described = Description.from_config(
+            config, cls().get_params(), len(fitted.centers), n_features
+        )
+        self = cls(**described.params)
+        if described.feature_names is not None:
+            self.feature_names_in_ = described.feature_names
+        self.trained_on_counts_ = described.trained_on_counts
         self.n_features_in_ = n_features
-        self.history_ = history_from(stored.get("history"))
-        self._set_fitted(classes, fitted)
+        self.history_ = described.history
+        self._set_fitted(described.classes, fitted)
         return self
 
     def _set_fitted(self, classes: NDArray[Any], fitted: FittedMap) -> None:

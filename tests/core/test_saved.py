@@ -19,14 +19,13 @@ from scipy import sparse
 from scipy.spatial.distance import cdist
 
 from centroid_encoder.core import saved
-from centroid_encoder.core.network import ACTIVATIONS, Activation, Network
+from centroid_encoder.core.map import Architecture, FittedMap
+from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.rows import CHUNK, Standardizer
 from centroid_encoder.core.saved import (
-    Architecture,
     Arrays,
-    FittedMap,
     InvalidStateError,
     from_arrays,
     load,
@@ -171,10 +170,19 @@ def test_points_of_the_embedding_may_be_read_only_and_of_any_float(dtype: type) 
 # There and back
 
 
-@pytest.mark.parametrize("output", ["span", "full"])
-@pytest.mark.parametrize("m", [1, 2, 3])
-@pytest.mark.parametrize("activation", ACTIVATIONS)
-@pytest.mark.parametrize("hidden", [(), (6, 5)])
+@pytest.mark.parametrize(
+    ("output", "m", "activation", "hidden"),
+    [
+        ("span", 2, "relu", (6, 5)),
+        ("span", 1, "leaky_relu", ()),
+        ("span", 3, "tanh", (6, 5)),
+        ("span", 2, "sigmoid", ()),
+        ("full", 2, "relu", ()),
+        ("full", 1, "leaky_relu", (6, 5)),
+        ("full", 3, "tanh", ()),
+        ("full", 2, "sigmoid", (6, 5)),
+    ],
+)
 def test_a_map_comes_back_to_the_bit(
     output: Output, m: int, activation: Activation, hidden: tuple[int, ...], tmp_path: Path
 ) -> None:
@@ -295,7 +303,7 @@ def test_extra_keys_of_the_config_are_somebody_elses() -> None:
         (reconfigured(activation=["relu"]), "unknown activation"),
         (reconfigured(output="none"), "unknown output 'none'"),
         (reconfigured(output="full"), "'n_outputs'"),
-        (reconfigured(device="cuda"), "architecture"),
+        (reconfigured(device="cuda"), "architecture with 'device'"),
     ],
 )
 def test_arrays_and_architecture_have_to_fit_each_other(
@@ -303,6 +311,37 @@ def test_arrays_and_architecture_have_to_fit_each_other(
 ) -> None:
     with pytest.raises(InvalidStateError, match=words):
         from_arrays(*config_and_arrays, CPU)
+
+
+@pytest.mark.parametrize(
+    ("writer", "words"),
+    [
+        ({"written_by": "99.0"}, "written by centroid-encoder 99.0, which is newer"),
+        ({"written_by": 3}, "written by a newer centroid-encoder"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"objective": "triplets"}, "objective 'triplets'"),
+        ({"calibration": {"temperature": 1.0, "prior": 1.0}}, "calibration with 'prior'"),
+    ],
+)
+def test_what_only_a_newer_release_knows_is_refused_with_its_version(
+    writer: Config, words: str, changes: Config, what: str
+) -> None:
+    config, arrays = to_arrays(make())
+
+    with pytest.raises(InvalidStateError, match=f"the model's {what}.*{words}"):
+        from_arrays(config | changes | writer, arrays, CPU)
+
+
+@pytest.mark.parametrize("name", ["objective", "calibration", "written_by"])
+def test_what_an_older_release_did_not_write_has_a_default(name: str) -> None:
+    config, arrays = to_arrays(make())
+    del config[name]
+
+    assert same_bits(from_arrays(config, arrays, CPU), make())
 
 
 @pytest.mark.parametrize(
@@ -581,8 +620,6 @@ class TestNovelty:
     "calibration",
     [
         None,
-        {},
-        {"temperature": 1.0},
         {"temperature": 0.0, "exponent": 1.0},
         {"temperature": 1.0, "exponent": -1.0},
         {"temperature": float("nan"), "exponent": 1.0},

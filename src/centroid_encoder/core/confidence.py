@@ -28,9 +28,9 @@ class Calibration:
     The nearest centroid's class is the most probable one at any temperature and exponent.
     """
 
-    temperature: float
+    temperature: float = 1.0
     """T > 0: the smaller, the surer."""
-    exponent: float
+    exponent: float = 2.0
     """a > 0: 2 for Gaussian classes; the smaller, the more samples lie far off their centroid."""
 
     @classmethod
@@ -91,7 +91,7 @@ class Calibration:
         return np.asarray(softmax(_logits(distances, self.temperature, self.exponent), axis=1))
 
 
-UNCALIBRATED = Calibration(1.0, 2.0)
+UNCALIBRATED = Calibration()
 """Unit Gaussians around the centroids: where calibration starts from."""
 
 

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from centroid_encoder.core.map import Architecture, FittedMap
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.quality import CHUNK, class_centers
 from centroid_encoder.core.rows import Matrix, Rows, Scale, Standardizer, class_means
-from centroid_encoder.core.saved import Architecture, FittedMap
 from centroid_encoder.core.training import (
     Outcome,
     Report,

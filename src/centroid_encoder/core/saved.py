@@ -1,4 +1,9 @@
-"""A fitted map, and the same as plain arrays and a JSON-able config."""
+"""A fitted map, and the same as plain arrays and a JSON-able config.
+
+A file is read by every release from the one that wrote it on. What an older release did not know
+has a default, or is supplied by `_completed`; what only a newer release knows is an error that
+names that release.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +11,32 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from itertools import pairwise
-from typing import Any, get_args
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
+from importlib.metadata import version
+from typing import Any, Self, TypeGuard, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialize
-from torch import Tensor
 
-from centroid_encoder.core.confidence import UNCALIBRATED, Calibration
-from centroid_encoder.core.network import Activation, Network
+from centroid_encoder.core.confidence import Calibration
+from centroid_encoder.core.map import Architecture, FittedMap
+from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
-from centroid_encoder.core.rows import CHUNK, Matrix, Rows, Standardizer
-from centroid_encoder.core.training import suitable_numerics
+from centroid_encoder.core.rows import Standardizer
 from centroid_encoder.files import replacing
 
 FORMAT = "centroid-encoder"
 VERSION = 1
+"""Of the format; only a change that older releases would misread needs another."""
+OBJECTIVE = "centroid"
+"""What the network of a map was trained for; there is one kind so far."""
+HISTORY = ("stage", "epoch", "loss", "validation_loss", "validation_error")
+"""What is kept of each report."""
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -36,120 +45,15 @@ class InvalidStateError(ValueError):
     """Stored arrays or config are not those of a fitted map."""
 
 
-@dataclass(frozen=True)
-class Architecture:
-    """What has to be known before the arrays of a network make sense."""
-
-    n_features: int
-    n_inputs: int
-    hidden: tuple[int, ...]
-    n_components: int
-    n_outputs: int
-    activation: Activation
-    output: Output
-
-    def network(
-        self, generator: torch.Generator | None = None, *, batch_norm: bool = False
-    ) -> Network:
-        """Build the network; see `Network` for the arguments."""
-        return Network(
-            self.n_inputs,
-            self.hidden,
-            self.n_components,
-            self.n_outputs,
-            self.activation,
-            generator,
-            batch_norm=batch_norm,
-        )
-
-
-@dataclass
-class FittedMap:
-    """A trained network with its standardisation and targets: data → embedding → data."""
-
-    architecture: Architecture
-    standardizer: Standardizer
-    network: Network
-    targets: CentroidTargets
-    centers: NDArray[np.float64]
-    """(M, m) class means of the embedded training rows."""
-    calibration: Calibration = UNCALIBRATED
-    """How distances to the centroids become probabilities."""
-    novelty: Novelty | None = None
-    """How unlike the training rows others are, if that has been learned."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the network lives."""
-        return next(self.network.parameters()).device
-
-    def embed(self, X: Matrix) -> NDArray[np.float32]:
-        """Map (n, d) data to the (n, m) embedding, a chunk of rows at a time."""
-        embedding = np.empty((X.shape[0], self.architecture.n_components), np.float32)
-        for start in range(0, X.shape[0], CHUNK):
-            rows = Rows(X[start : start + CHUNK], self.standardizer, self.device)
-            everything = torch.arange(rows.n_rows, device=self.device)
-            embedding[start : start + CHUNK] = self.embed_rows(rows, everything)
-        return embedding
-
-    @torch.no_grad()
-    def embed_rows(self, rows: Rows, index: Tensor) -> NDArray[np.float32]:
-        """Map standardised rows, those at the (n,) `index`, to the (n, m) embedding."""
-        with suitable_numerics(self.network, CHUNK):
-            parts = [self.network.encode(rows[part]) for part in index.split(CHUNK)]
-        return torch.cat(parts).cpu().numpy()
-
-    def calibrate(self, embedding: NDArray[np.floating], codes: NDArray[np.integer]) -> None:
-        """Fit the probabilities to (n, m) embedded rows and their (n,) class indices."""
-        self.calibration = Calibration.fit(self.distances(embedding), codes)
-
-    def learn_novelty(
-        self, X: Matrix, index: NDArray[np.integer], codes: NDArray[np.integer]
-    ) -> None:
-        """Learn what is usual from the rows of X at `index`, which are of the classes `codes`."""
-        self.novelty = Novelty.fit(X, index, codes, self.standardizer)
-
-    def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
-        """(n, M) distances of the decoder's output h(z) to each class's centroid.
-
-        In units in which the centroids have unit mean square; their order and ratios are those of
-        ‖h(z) − c_j‖ in the standardised input space.
-        """
-        return self._through_decoder(embedding, with_distances=True)
-
-    def decode(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Map (n, m) points of the embedding to (n, d) data, in the units of the data."""
-        outputs = self._through_decoder(embedding, with_distances=False)
-        return self.standardizer.inverse(self.targets.to_input(outputs))
-
-    def centroids(self) -> NDArray[np.float32]:
-        """(M, d) centroids, the targets of the training, in the units of the data."""
-        targets = self.targets.coordinates.cpu().numpy()
-        return self.standardizer.inverse(self.targets.to_input(targets))
-
-    @torch.no_grad()
-    def _through_decoder(
-        self, embedding: NDArray[np.floating], *, with_distances: bool
-    ) -> NDArray[np.float32]:
-        z = torch.from_numpy(np.array(embedding, dtype=np.float32)).to(self.device)
-        width = len(self.targets.coordinates) if with_distances else self.architecture.n_outputs
-        result = np.empty((len(z), width), np.float32)
-        with suitable_numerics(self.network, CHUNK):
-            for start in range(0, len(z), CHUNK):
-                output = self.network.decode(z[start : start + CHUNK])
-                if with_distances:
-                    output = self.targets.distances(output)
-                result[start : start + CHUNK] = output.cpu().numpy()
-        return result
-
-
 def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     """Return (config, arrays): everything that `from_arrays` needs, nothing that can run."""
     architecture, standardizer, targets = fitted.architecture, fitted.standardizer, fitted.targets
     config = {
         "format": FORMAT,
         "version": VERSION,
-        # Spelled out, since JSON knows neither tuples nor infinity.
+        "written_by": version("centroid-encoder"),
+        "objective": OBJECTIVE,
+        # JSON knows neither tuples nor infinity.
         "architecture": vars(architecture) | {"hidden": list(architecture.hidden)},
         "clip": float(standardizer.clip) if np.isfinite(standardizer.clip) else None,
         "calibration": asdict(fitted.calibration),
@@ -166,7 +70,7 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     if fitted.novelty is not None:
         arrays |= {f"novelty_{name}": array for name, array in fitted.novelty.to_arrays().items()}
     for name, value in fitted.network.state_dict().items():
-        # h5ad and zarr read "/" as nesting and a "." invites the same; "_" is safe everywhere.
+        # h5ad and zarr read "/" as nesting, and some stores "." too; "_" is safe everywhere.
         arrays[name.replace(".", "_")] = value.cpu().numpy()
     # Copies: whoever changes an array must not change the map.
     return config, {name: array.copy() for name, array in arrays.items()}
@@ -180,9 +84,9 @@ def from_arrays(
     Raises
     ------
     InvalidStateError
-        If the format or version is unknown, or if an array is missing, is not known, has a wrong
-        shape or holds values that are not finite. Nothing is allocated before the shapes are known
-        to fit.
+        If the format or version is unknown, if something in the config is known to newer releases
+        only, or if an array is missing, is not known, has a wrong shape or holds values that are
+        not finite. Nothing is allocated before the shapes are known to fit.
     """
     if config.get("format") != FORMAT:
         raise InvalidStateError("these are not the contents of a centroid-encoder model")
@@ -191,15 +95,18 @@ def from_arrays(
             f"model format version {config.get('version')!r} is not supported: this release reads "
             f"version {VERSION}. Update centroid-encoder, or train the model again."
         )
-    architecture = _architecture(config.get("architecture"))
+    config, arrays = _completed(config, arrays)
+    if config["objective"] != OBJECTIVE:
+        raise _newer(config, f"objective {config['objective']!r}")
+    architecture = _architecture(config)
     clip = config.get("clip")
-    if clip is not None and not (_is_number(clip) and 0 < clip <= sys.float_info.max):
+    if clip is not None and not _is_positive(clip):
         raise InvalidStateError(f"clip must be a positive number, not {clip!r}")
-    calibration = _calibration(config.get("calibration"))
+    calibration = _calibration(config)
     n_classes = len(np.atleast_1d(arrays["targets"])) if "targets" in arrays else 0
     if n_classes < 1:
         raise InvalidStateError("array 'targets' is missing or empty")
-    shapes = _shapes(architecture, n_classes)
+    shapes = architecture.shapes(n_classes)
     knows_novelty = any(name.startswith("novelty_") for name in arrays)
     if knows_novelty:
         n_known = len(np.atleast_1d(arrays.get("novelty_known", 0)))
@@ -223,19 +130,87 @@ def from_arrays(
     network.load_state_dict(
         {name: torch.from_numpy(own[name.replace(".", "_")]) for name in network.state_dict()}
     )
-    targets = CentroidTargets(own["targets"], own.get("origin"), own.get("basis"), device)
-    standardizer = Standardizer(
-        own["mean"], own["scale"], own["weight"], np.inf if clip is None else float(clip)
-    )
     return FittedMap(
         architecture,
-        standardizer,
+        Standardizer(
+            own["mean"], own["scale"], own["weight"], np.inf if clip is None else float(clip)
+        ),
         network.to(device),
-        targets,
+        CentroidTargets(own["targets"], own.get("origin"), own.get("basis"), device),
         own["centers"],
         calibration,
         _novelty(own, n_classes) if knows_novelty else None,
     )
+
+
+@dataclass(frozen=True)
+class Description:
+    """What an estimator knows beside its map, as JSON in the map's config."""
+
+    params: dict[str, Any]
+    """Arguments of the estimator."""
+    classes: NDArray[Any]
+    """(M,) labels in their own type."""
+    feature_names: NDArray[np.object_] | None
+    trained_on_counts: bool
+    history: dict[str, list[Any]]
+    """A list of one length for each of `HISTORY`."""
+
+    def to_config(self) -> dict[str, Any]:
+        """Return it as JSON knows it."""
+        names = self.feature_names
+        return {
+            "params": params_to(self.params),
+            "classes": self.classes.tolist(),
+            "classes_dtype": self.classes.dtype.str,
+            "feature_names": None if names is None else names.tolist(),
+            "trained_on_counts": self.trained_on_counts,
+            # JSON has no NaN.
+            "history": {
+                name: [None if value != value else value for value in values]
+                for name, values in self.history.items()
+            },
+        }
+
+    @classmethod
+    def from_config(
+        cls, config: Mapping[str, Any], known: Collection[str], n_classes: int, n_features: int
+    ) -> Self:
+        """Read it from the config of a map, trusting nothing.
+
+        Parameters
+        ----------
+        config
+            The whole config, in which this is under ``"estimator"``.
+        known
+            Names of the estimator's arguments; those that the file lacks are left out.
+        n_classes, n_features
+            Those of the map.
+
+        Raises
+        ------
+        InvalidStateError
+            If it is incomplete, or has what only newer releases know.
+        """
+        stored = config.get("estimator")
+        if not isinstance(stored, dict):
+            raise InvalidStateError("the model's config lacks 'estimator'")
+        names = stored.get("feature_names")
+        if names is not None:
+            if not is_list_of(names, str) or len(names) != n_features:
+                raise InvalidStateError("'feature_names' must be one string for each feature")
+            names = np.array(names, dtype=object)
+        # The first releases did not look.
+        counts = stored.get("trained_on_counts", False)
+        if not isinstance(counts, bool):
+            raise InvalidStateError("'trained_on_counts' must be true or false")
+        return cls(
+            params_from(stored.get("params"), known, config),
+            _classes(stored, n_classes),
+            names,
+            counts,
+            _history(stored.get("history")),
+        )
 
 
 def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays) -> None:
@@ -287,31 +262,131 @@ def parse_config(text: str) -> dict[str, Any]:
     return config
 
 
-def _architecture(config: object) -> Architecture:
-    if not isinstance(config, dict) or set(config) != set(Architecture.__annotations__):
-        raise InvalidStateError("the model's config lacks a complete 'architecture'")
-    hidden = config["hidden"]
-    widths = [config[name] for name in ("n_features", "n_inputs", "n_components", "n_outputs")]
+def params_to(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an estimator as JSON knows them; the inverse of `params_from`."""
+    return {name: _jsonable(value) for name, value in params.items()}
+
+
+def params_from(
+    params: object, known: Collection[str], config: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the arguments of an estimator that were stored.
+
+    Parameters
+    ----------
+    params
+        What `params_to` returned.
+    known
+        Names of the arguments; those that are not stored are left out, and keep their default.
+    config
+        Config of the map that they belong to, which says what release wrote them.
+
+    Raises
+    ------
+    InvalidStateError
+        If it is no dictionary, or has an argument that is not known.
+    """
+    if not isinstance(params, dict):
+        raise InvalidStateError("the model's config lacks 'params'")
+    unknown = [name for name in params if name not in known]
+    if unknown:
+        raise _newer(config or {}, f"parameter {unknown[0]!r}")
+    params = dict(params)
+    if isinstance(params.get("hidden"), list):
+        params["hidden"] = tuple(params["hidden"])
+    if isinstance(params.get("class_weight"), dict):
+        try:
+            params["class_weight"] = dict(params["class_weight"]["weights"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidStateError("'class_weight' is not readable") from error
+    return params
+
+
+def is_list_of(values: object, kind: type) -> TypeGuard[list[Any]]:
+    """Tell whether `values` is a list of nothing but `kind`, subclasses excluded."""
+    return isinstance(values, list) and all(type(value) is kind for value in values)
+
+
+def _jsonable(value: object) -> object:
+    """Return a parameter as JSON knows it; sources of randomness other than an int are dropped."""
+    if isinstance(value, np.random.Generator | np.random.RandomState):
+        return None
+    if isinstance(value, Mapping):
+        # JSON's keys are strings; class labels need not be.
+        return {"weights": [[_jsonable(key), float(weight)] for key, weight in value.items()]}
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, torch.device):
+        return str(value)
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        return [int(width) for width in value]
+    return value
+
+
+def _completed(
+    config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Return a state with what the releases before the first one did not write yet."""
+    config = {"objective": OBJECTIVE, "calibration": {}} | dict(config)
+    arrays = dict(arrays)
+    architecture = config.get("architecture")
+    if isinstance(architecture, dict) and "n_inputs" not in architecture:
+        # Every feature was an input, and counted the same.
+        config["architecture"] = architecture | {"n_inputs": architecture.get("n_features")}
+        arrays.setdefault("weight", np.ones_like(arrays.get("scale", np.ones(0))))
+    if "novelty" in config:
+        # Novelty was judged in another way, in one number of components. It has to be learned anew.
+        arrays = {name: a for name, a in arrays.items() if not name.startswith("novelty_")}
+    return config, arrays
+
+
+def _newer(config: Mapping[str, Any], what: str) -> InvalidStateError:
+    """Error for something that this release does not know, whoever wrote it."""
+    own, writer = version("centroid-encoder"), config.get("written_by")
+    by = "a newer centroid-encoder"
+    if isinstance(writer, str):
+        by = f"centroid-encoder {writer[:40]}" + (", which is newer" if writer != own else "")
+    return InvalidStateError(
+        f"centroid-encoder {own} does not know the model's {what}: it was written by {by}. Update "
+        "centroid-encoder, or train the model again."
+    )
+
+
+def _fields(kind: type, config: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return what a config has for a dataclass: no field that is not known, none missing."""
+    stored = config.get(name)
+    known = {field.name: field for field in fields(kind)}
+    required = {name for name, field in known.items() if field.default is MISSING}
+    if not isinstance(stored, dict) or not required <= set(stored):
+        raise InvalidStateError(f"the model's config lacks a complete {name!r}")
+    unknown = [entry for entry in stored if entry not in known]
+    if unknown:
+        raise _newer(config, f"{name} with {unknown[0]!r}")
+    return stored
+
+
+def _architecture(config: Mapping[str, Any]) -> Architecture:
+    stored = _fields(Architecture, config, "architecture")
+    hidden = stored["hidden"]
+    widths = [stored[name] for name in ("n_features", "n_inputs", "n_components", "n_outputs")]
     if not isinstance(hidden, list) or not all(
         type(width) is int and 1 <= width <= 2**31 for width in widths + hidden
     ):
         raise InvalidStateError("widths of the network must be positive integers")
-    if config["activation"] not in get_args(Activation):
-        raise InvalidStateError(f"unknown activation {config['activation']!r}")
-    if config["output"] not in get_args(Output):
-        raise InvalidStateError(f"unknown output {config['output']!r}")
-    if config["output"] == "full" and config["n_outputs"] != config["n_inputs"]:
+    for name, choices in (("activation", get_args(Activation)), ("output", get_args(Output))):
+        if stored[name] not in choices:
+            raise InvalidStateError(f"unknown {name} {stored[name]!r}")
+    if stored["output"] == "full" and stored["n_outputs"] != stored["n_inputs"]:
         raise InvalidStateError("'n_outputs' of a full output must be 'n_inputs'")
-    return Architecture(**{**config, "hidden": tuple(hidden)})
+    return Architecture(**{**stored, "hidden": tuple(hidden)})
 
 
-def _calibration(config: object) -> Calibration:
-    if not isinstance(config, dict) or set(config) != set(Calibration.__annotations__):
-        raise InvalidStateError("the model's config lacks a complete 'calibration'")
-    for name, value in config.items():
-        if not (_is_number(value) and 0 < value <= sys.float_info.max):
+def _calibration(config: Mapping[str, Any]) -> Calibration:
+    stored = _fields(Calibration, config, "calibration")
+    for name, value in stored.items():
+        if not _is_positive(value):
             raise InvalidStateError(f"{name} must be a positive number, not {value!r}")
-    return Calibration(**{name: float(value) for name, value in config.items()})
+    return Calibration(**{name: float(value) for name, value in stored.items()})
 
 
 def _novelty(own: Arrays, n_classes: int) -> Novelty:
@@ -327,27 +402,6 @@ def _novelty(own: Arrays, n_classes: int) -> Novelty:
             if name.startswith("novelty_")
         }
     )
-
-
-def _shapes(architecture: Architecture, n_classes: int) -> dict[str, tuple[int, ...]]:
-    d, k = architecture.n_features, architecture.n_inputs
-    m, r = architecture.n_components, architecture.n_outputs
-    shapes: dict[str, tuple[int, ...]] = {
-        "mean": (d,),
-        "scale": (d,),
-        "weight": (d,),
-        "centers": (n_classes, m),
-        "targets": (n_classes, r),
-    }
-    if architecture.output == "span":
-        shapes |= {"origin": (k,), "basis": (r, k)}
-    for side, widths in (
-        ("encoder", [k, *architecture.hidden, m]),
-        ("decoder", [m, *reversed(architecture.hidden), r]),
-    ):
-        for i, (n_in, n_out) in enumerate(pairwise(widths)):
-            shapes |= {f"{side}_{i}_weight": (n_out, n_in), f"{side}_{i}_bias": (n_out,)}
-    return shapes
 
 
 def _checked(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -371,5 +425,34 @@ def _dtype(name: str) -> type[np.floating]:
     return np.float32 if single or name.startswith(("encoder", "decoder")) else np.float64
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _is_positive(value: object) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    return 0 < value <= sys.float_info.max
+
+
+def _classes(stored: Mapping[str, Any], n_classes: int) -> NDArray[Any]:
+    """Return (n_classes,) labels in their own type."""
+    values, dtype = stored.get("classes"), stored.get("classes_dtype")
+    allowed = {"O": str, "U": str, "i": int, "u": int, "b": bool, "f": float}
+    kind = dtype[1:2] if isinstance(dtype, str) else ""
+    if kind not in allowed or not is_list_of(values, allowed[kind]) or len(values) != n_classes:
+        raise InvalidStateError("'classes' must hold one label of one type for each class")
+    try:
+        return np.array(values, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidStateError(f"'classes' are not readable: {error}") from error
+
+
+def _history(history: object) -> dict[str, list[Any]]:
+    """Return the history, with NaN where JSON has null."""
+    if not isinstance(history, dict) or not set(HISTORY) <= set(history):
+        raise InvalidStateError("the model's config lacks a complete 'history'")
+    columns = [history[name] for name in HISTORY]
+    if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
+        raise InvalidStateError("'history' must be lists of one length")
+    if not is_list_of(history["stage"], str):
+        raise InvalidStateError("'history' must name the stage of every epoch")
+    return {
+        name: [np.nan if value is None else value for value in history[name]] for name in HISTORY
+    }

@@ -25,10 +25,10 @@ from centroid_encoder.core.quality import (
     nearest_center,
     permutation_p_value,
 )
+from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
 from centroid_encoder.core.training import Report, StoppedTooEarly, never
 from centroid_encoder.estimator import CentroidEncoder, draw_seed
-from centroid_encoder.portable import params_to
 from centroid_encoder.tl._cells import Missing, fill_missing, read_groups
 from centroid_encoder.tl._cv_warnings import doubts
 from centroid_encoder.tl._jobs import Task

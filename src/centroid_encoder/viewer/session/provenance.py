@@ -82,8 +82,8 @@ def _stored_map(adata: AnnData, key: str) -> MadeBy:
 
 
 def _stored_check(adata: AnnData, key: str) -> MadeBy:
+    from centroid_encoder.core.saved import params_from
     from centroid_encoder.estimator import CentroidEncoder
-    from centroid_encoder.portable import params_from
 
     stored = adata.uns[f"{key}_cv"]
     parameters = dict(stored["params"])
