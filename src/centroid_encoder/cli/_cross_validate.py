@@ -10,7 +10,6 @@ import click
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._face import face
 from centroid_encoder.cli._files import Write, read_h5ad, with_results, write_all
-from centroid_encoder.cli._results import print_results
 from centroid_encoder.cli._session import session
 
 
@@ -32,7 +31,6 @@ def cross_validate(
     overwrite: bool,
     mislabeled: Path | None,
     max_own: float,
-    label_key: str,
     as_json: bool,
     quiet: bool,
     **validation: Any,
@@ -43,17 +41,15 @@ def cross_validate(
     their spread in uns["ce_cv"].
     """
     options.check_inputs(output, (input_file,), overwrite=overwrite)
-    validation = options.arguments(**validation)
-    with session(quiet=quiet) as work:
+    with session("cross-validate", as_json=as_json, quiet=quiet) as work:
         adata = read_h5ad(input_file)
-        unlabeled = validation["unlabeled_category"]
-        validation["unlabeled_category"] = options.category(adata, label_key, unlabeled)
+        validation = options.arguments(adata, **validation)
 
         # A file that cannot be read is known before torch is there.
         from centroid_encoder import tl
         from centroid_encoder.tl._summary import summary
 
-        job = tl.cross_validate.job(adata, label_key, **validation)
+        job = tl.cross_validate.job(adata, **validation)
         work.run(job, adata)
         key = job.key
         suspects = tl.mislabeled(adata, key=key, max_own=max_own)
@@ -71,23 +67,15 @@ def cross_validate(
             f"Cells that look mislabelled: {len(suspects):,}.",
         ]
         write_all(files)
-    print_results(
-        "cross-validate",
-        as_json=as_json,
-        sentences=sentences,
-        written=files,
+    names = ("params", "classes", "quality", "errors", "per_class", "confusion", "permutation")
+    work.report(
+        sentences,
+        files,
         input=input_file,
         output=output,
         mislabeled=mislabeled,
         n_mislabeled=len(suspects),
         key=key,
         n_obs=adata.n_obs,
-        params=stored["params"],
-        classes=stored["classes"],
-        quality=stored["quality"],
-        errors=stored["errors"],
-        per_class=stored["per_class"],
-        confusion=stored["confusion"],
-        permutation=stored.get("permutation"),
-        warnings=work.warnings,
+        **{name: stored.get(name) for name in names},
     )

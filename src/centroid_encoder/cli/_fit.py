@@ -9,7 +9,6 @@ import click
 
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import Write, read_h5ad, with_results, write_all
-from centroid_encoder.cli._results import print_results
 from centroid_encoder.cli._session import session
 
 
@@ -29,7 +28,6 @@ def fit(
     output: Path,
     overwrite: bool,
     model_out: Path | None,
-    label_key: str,
     as_json: bool,
     quiet: bool,
     **training: Any,
@@ -40,18 +38,16 @@ def fit(
     obs["ce_label"], and the map itself in uns["ce"]: it takes new cells with the command ingest.
     """
     options.check_inputs(output, (input_file,), overwrite=overwrite)
-    training = options.arguments(**training)
-    with session(quiet=quiet) as work:
+    with session("fit", as_json=as_json, quiet=quiet) as work:
         adata = read_h5ad(input_file)
-        unlabeled = training["unlabeled_category"]
-        training["unlabeled_category"] = options.category(adata, label_key, unlabeled)
+        training = options.arguments(adata, **training)
 
         # A file that cannot be read is known before torch is there.
         from centroid_encoder import tl
         from centroid_encoder.tl._stored import embedding_key
         from centroid_encoder.tl._summary import summary
 
-        job = tl.centroid_encoder.job(adata, label_key, **training)
+        job = tl.centroid_encoder.job(adata, **training)
         work.run(job, adata)
         key = job.key
         files: dict[Path, Write] = {
@@ -62,18 +58,13 @@ def fit(
         sentences = summary(adata, key)
         write_all(files)
     stored = adata.uns[key]
-    print_results(
-        "fit",
-        as_json=as_json,
-        sentences=sentences,
-        written=files,
+    work.report(
+        sentences,
+        files,
         input=input_file,
         output=output,
         model=model_out,
         key=key,
         n_obs=adata.n_obs,
-        params=stored["params"],
-        classes=stored["classes"],
-        quality=stored["quality"],
-        warnings=work.warnings,
+        **{name: stored[name] for name in ("params", "classes", "quality")},
     )

@@ -12,7 +12,6 @@ import click
 
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import read_h5ad, with_results, write_all
-from centroid_encoder.cli._results import print_results
 from centroid_encoder.cli._session import session
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def ingest(
     obs["ce_novelty"].
     """
     options.check_inputs(output, (query, reference), overwrite=overwrite)
-    with session(quiet=quiet) as work:
+    with session("ingest", as_json=as_json, quiet=quiet) as work:
         from centroid_encoder import tl
         from centroid_encoder.tl._stored import embedding_key
 
@@ -60,11 +59,9 @@ def ingest(
         confidence = float(adata.obs[f"{key}_confidence"].mean())
         novelty = float(adata.obs[f"{key}_novelty"].median())
         write_all({output: with_results(query, adata, obsm=[embedding_key(key)], uns=keys)})
-    print_results(
-        "ingest",
-        as_json=as_json,
-        sentences=_sentences(adata.n_obs, assigned, confidence, novelty),
-        written=[output],
+    work.report(
+        _sentences(adata.n_obs, assigned, confidence, novelty),
+        [output],
         input=query,
         reference=reference,
         output=output,
@@ -76,7 +73,6 @@ def ingest(
         n_unassigned=adata.n_obs - assigned.sum(),
         mean_confidence=confidence,
         median_novelty=novelty,
-        warnings=work.warnings,
     )
 
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 Decorator = Callable[[Any], Any]
 
-_NONE = "none"
 INPUT = click.Path(exists=True, dir_okay=False, path_type=Path)
 SHARE = click.FloatRange(0, 1)
 
@@ -27,36 +26,28 @@ LEFT_TO_PYTHON = {
     *("palette", "legend_loc", "size", "title", "ax", "show", "save"),
 }
 """Parameters that are no options: arrays, objects, and how to show things."""
-DIFFERENT: dict[str, dict[str, Any]] = {
-    "group_key": {"metavar": "KEY"},
-    "key_added": {"metavar": "NAME"},
-    "label_key": {"metavar": "KEY"},
-    "layer": {"metavar": "KEY"},
-    "mask_var": {
-        "metavar": "KEY",
-        "help": "Column of var that says which variables to learn from; auto: highly_variable, if "
-        "there is one.",
-    },
-    "max_missing": {"type": SHARE},
-    "max_novelty": {"type": SHARE},
-    "max_own": {"type": SHARE},
-    "min_confidence": {"type": SHARE},
-    "n_bins": {"type": click.IntRange(1)},
-    "n_components": {"type": click.IntRange(1)},
-    "n_folds": {"type": click.IntRange(2)},
-    "n_permutations": {"type": click.IntRange(0)},
-    "n_repeats": {"type": click.IntRange(1)},
-    "random_state": {"metavar": "SEED", "type": click.IntRange(0, 2**32 - 1)},
-    "reference": {
-        "metavar": "FILE",
-        "type": INPUT,
-        "help": "What carries the map: an output of fit, .h5ad or .safetensors.",
-    },
-    "test_size": {"type": click.FloatRange(0, 1, max_open=True)},
-    "unlabeled_category": {"metavar": "NAME"},
-    "use_rep": {"metavar": "KEY"},
+METAVARS = {
+    **dict.fromkeys(("group_key", "label_key", "layer", "mask_var", "use_rep"), "KEY"),
+    **dict.fromkeys(("key_added", "unlabeled_category"), "NAME"),
+    "random_state": "SEED",
+    "reference": "FILE",
 }
-"""What an option has that neither the signature nor the docstring says, or has otherwise."""
+TYPES: dict[str, Any] = {
+    **dict.fromkeys(("max_missing", "max_novelty", "max_own", "min_confidence"), SHARE),
+    **dict.fromkeys(("n_bins", "n_components", "n_repeats"), click.IntRange(1)),
+    "n_folds": click.IntRange(2),
+    "n_permutations": click.IntRange(0),
+    "random_state": click.IntRange(0, 2**32 - 1),
+    "reference": INPUT,
+    "test_size": click.FloatRange(0, 1, max_open=True),
+}
+"""Types that say more than the annotation."""
+HELP = {
+    "mask_var": "Column of var that says which variables to learn from; auto: highly_variable, if "
+    "there is one.",
+    "reference": "What carries the map: an output of fit, .h5ad or .safetensors.",
+}
+"""Help where the docstring is for Python alone."""
 
 
 def together(*decorators: Decorator) -> Decorator:
@@ -150,29 +141,37 @@ def of(function: str, *only: str) -> Decorator:
 
 
 def _option(parameter: Parameter) -> Decorator:
-    attributes: dict[str, Any] = {"help": _words(parameter.brief), "type": _type(parameter)}
-    if parameter.default is REQUIRED:
-        attributes["required"] = True
-    elif parameter.default is not None:
+    name = parameter.name
+    attributes: dict[str, Any] = {
+        "help": HELP.get(name) or _words(parameter.brief),
+        "metavar": METAVARS.get(name),
+        "type": TYPES.get(name) or _type(parameter),
+        "is_flag": parameter.types == (bool,),
+        "required": parameter.default is REQUIRED,
+    }
+    if parameter.default is not None and not attributes["required"]:
         attributes["default"] = parameter.default
     elif parameter.default_words is not None:
         attributes["show_default"] = _words(parameter.default_words).replace('"', "")
-    if _NONE in getattr(attributes["type"], "choices", ()):
-        attributes["callback"] = lambda context, option, value: None if value == _NONE else value
-    if parameter.types == (bool,):
-        attributes["is_flag"] = True
-    attributes |= DIFFERENT.get(parameter.name, {})
-    return click.option(f"--{parameter.name.replace('_', '-')}", **attributes)
+    return click.option(f"--{name.replace('_', '-')}", **attributes)
 
 
 def _type(parameter: Parameter) -> Any:
     if parameter.choices and not parameter.types:
         # One whose default is None is left out for that.
-        none = [_NONE] if parameter.optional and parameter.default is not None else []
-        return click.Choice([*parameter.choices, *none])
+        none = parameter.optional and parameter.default is not None
+        return _OrNone([*parameter.choices, "none"]) if none else click.Choice(parameter.choices)
     if len(parameter.types) == 1 and not parameter.choices:
         return parameter.types[0]
-    raise TypeError(f"{parameter.name} is of several types: say in DIFFERENT which to take")
+    raise TypeError(f"{parameter.name} is of several types: say in TYPES which to take")
+
+
+class _OrNone(click.Choice[str]):
+    """A choice of which "none" stands for None."""
+
+    def convert(self, value: Any, *context: Any) -> Any:
+        choice = super().convert(value, *context)
+        return None if choice == "none" else choice
 
 
 def _words(doc: str) -> str:
@@ -181,18 +180,10 @@ def _words(doc: str) -> str:
     return text.replace("adata.", "")
 
 
-def category(adata: AnnData, label_key: str, name: str | None) -> Any:
-    """Return the class that is written so: on a command line, numbers are words too."""
-    if name is None or label_key not in adata.obs:
-        return name
-    classes = adata.obs[label_key].dropna().unique().tolist()
-    return next((found for found in classes if str(found) == name), name)
-
-
 def arguments(
-    *, mask_var: str, no_mask_var: bool, max_epochs: int | None, **others: Any
+    adata: AnnData, *, mask_var: str, no_mask_var: bool, max_epochs: int | None, **others: Any
 ) -> dict[str, Any]:
-    """Return the arguments of `tl` that the options of `training` stand for."""
+    """Return the arguments of `tl` that the options of a training stand for."""
     if no_mask_var and mask_var != "auto":
         raise click.UsageError("--mask-var and --no-mask-var exclude each other")
     model = None
@@ -200,4 +191,10 @@ def arguments(
         from centroid_encoder.estimator import CentroidEncoder
 
         model = CentroidEncoder(max_epochs=max_epochs)
+    if others["label_key"] in adata.obs:
+        # On a command line, numbers are words too.
+        classes = adata.obs[others["label_key"]].dropna().unique().tolist()
+        by_word = {str(name): name for name in reversed(classes)}
+        unlabeled = others["unlabeled_category"]
+        others["unlabeled_category"] = by_word.get(unlabeled, unlabeled)
     return {**others, "mask_var": None if no_mask_var else mask_var, "model": model}

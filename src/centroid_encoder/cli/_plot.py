@@ -13,7 +13,6 @@ from centroid_encoder import pl
 from centroid_encoder._parameters import plain, summary
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import read_h5ad, write_all
-from centroid_encoder.cli._results import print_results
 from centroid_encoder.cli._session import session
 
 
@@ -42,7 +41,7 @@ def _add(figure: str) -> None:
     def draw(
         input_file: Path, output: Path, dpi: int, as_json: bool, quiet: bool, **arguments: Any
     ) -> None:
-        with session(quiet=quiet) as work:
+        with session("plot", as_json=as_json, quiet=quiet) as work:
             import matplotlib.pyplot as plt
 
             # Where there is no screen, a window would be an error.
@@ -54,15 +53,7 @@ def _add(figure: str) -> None:
             save = partial(drawn.savefig, format=output.suffix[1:].lower(), dpi=dpi)
             write_all({output: partial(save, bbox_inches="tight")})
             plt.close(drawn)
-        print_results(
-            "plot",
-            as_json=as_json,
-            written=[output],
-            figure=name,
-            input=input_file,
-            output=output,
-            warnings=work.warnings,
-        )
+        work.report([], [output], figure=name, input=input_file, output=output)
 
 
 for figure in pl.__all__:
