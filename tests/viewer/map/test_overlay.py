@@ -45,9 +45,10 @@ def link_to(viewer: Any, layer: Any, ids: Any = IDS, picked: Picked | None = Non
     if layer not in viewer.layers:
         viewer.add_layer(layer)
     join = Join.make(table(ids), layer, Keys(instance_key="cell_id"))
-    return LayerLink(
-        viewer, layer, join, lambda rows: picked is None or picked.append(rows.tolist())
-    )
+    link = LayerLink(viewer, layer, join)
+    if picked is not None:
+        link.picked.connect(lambda rows: picked.append(rows.tolist()))
+    return link
 
 
 def points(**options: Any) -> Points:

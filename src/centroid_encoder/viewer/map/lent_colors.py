@@ -1,17 +1,26 @@
-"""Colours that are lent to a layer, which gets its own back in the end."""
+"""Colours that are lent to a layer, which gets its own back in the end.
+
+Not a layer of our own above it: the layer's own colours would shine through, and a layer that is
+hidden can neither be painted on nor picked from.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from napari.layers import Labels, Layer, Points
+from napari.utils.colormaps.standardize_color import transform_color
 from numpy.typing import NDArray
 
-_LENT: WeakKeyDictionary[Layer, tuple[Any, Any]] = WeakKeyDictionary()
-"""What each layer has been lent last, and its own. Shared by all widgets: the colours that one of
-them finds may be those that another has lent."""
+Give = Callable[[Any, Any], None]
+"""Gives a layer its own colours in place of those that it was lent. It does not hold the layer."""
+
+_LENT: WeakKeyDictionary[Layer, tuple[Any, Give]] = WeakKeyDictionary()
+"""What each layer has been lent last, and how it gets its own back. Shared by all widgets: the
+colours that one of them finds may be those that another has lent."""
 
 
 def lend(layer: Labels | Points, colors: Any) -> Any:
@@ -22,37 +31,66 @@ def lend(layer: Labels | Points, colors: Any) -> Any:
     Any
         What `take_back` wants.
     """
-    lent, own = _LENT.get(layer, (None, None))
+    lent, give = _LENT.get(layer, (None, None))
     # Colours that the user has chosen meanwhile are the layer's own now.
-    if lent is None or not _shows(layer, lent):
-        own = _own(layer)
+    if give is None or not _shows(layer, lent):
+        give = _point_colors(layer) if isinstance(layer, Points) else _label_colors(layer)
     if isinstance(layer, Points):
         layer.face_color = colors
         lent = layer.face_color.copy()
     else:
         layer.colormap = lent = colors
-    _LENT[layer] = lent, own
+    _LENT[layer] = lent, give
     return lent
 
 
 def take_back(layer: Labels | Points, lent: Any) -> None:
     """Give a layer its own colours, unless others have been lent or chosen since."""
-    latest, own = _LENT.get(layer, (None, None))
-    if lent is None or lent is not latest:
+    latest, give = _LENT.get(layer, (None, None))
+    if give is None or lent is None or lent is not latest:
         return
     del _LENT[layer]
-    if not _shows(layer, lent):
-        return
-    if isinstance(layer, Points):
-        _restore_points(layer, lent, **own)
-    else:
-        direct, colormap = own
+    if _shows(layer, lent):
+        give(layer, lent)
+
+
+def _label_colors(layer: Labels) -> Give:
+    shown = layer.colormap
+    # What "direct" in the layer's controls means, shown or not: napari has no public name for it,
+    # and replaces it when another one is shown.
+    direct = getattr(layer, "_direct_colormap", shown)
+
+    def give(layer: Labels, _: object) -> None:
         layer.colormap = direct
         if layer.show_selected_label:
             # It may be another one by now.
-            colormap.selection = layer.selected_label
-        colormap.use_selection = layer.show_selected_label
-        layer.colormap = colormap
+            shown.selection = layer.selected_label
+        shown.use_selection = layer.show_selected_label
+        layer.colormap = shown
+
+    return give
+
+
+def _point_colors(layer: Points) -> Give:
+    mode, colors = str(layer.face_color_mode), layer.face_color.copy()
+    current, features = layer.current_face_color, set(layer.features)
+
+    def give(layer: Points, lent: NDArray[np.floating]) -> None:
+        # Points that are added take the colour of those that were selected last.
+        if _among(transform_color(layer.current_face_color), lent):
+            with layer.block_update_properties():
+                layer.current_face_color = current
+        # Points are added at the end; which ones were removed, nothing tells.
+        n = min(len(colors), len(layer.data))
+        face = layer.face_color.copy()
+        face[:n] = colors[:n]
+        layer.face_color = face
+        # The layer still knows which feature its colours stood for, unless that is gone.
+        if mode != "direct" and features <= set(layer.features):
+            layer.face_color_mode = mode
+            layer.refresh_colors()
+
+    return give
 
 
 def _shows(layer: Labels | Points, lent: Any) -> bool:
@@ -71,45 +109,3 @@ def _packed(colors: NDArray[np.floating]) -> NDArray[np.int64]:
     """One number for each colour."""
     numbers: NDArray[np.int64] = np.rint(colors * 255).astype(np.int64) @ 256 ** np.arange(4)
     return numbers
-
-
-def _own(layer: Labels | Points) -> Any:
-    if isinstance(layer, Points):
-        face = layer._face
-        return {
-            "mode": str(layer.face_color_mode),
-            "colors": layer.face_color.copy(),
-            "properties": face.color_properties,
-            "current": face.current_color,
-        }
-    # The one that "direct" in the layer's controls means is replaced, too.
-    return layer._direct_colormap, layer.colormap
-
-
-def _restore_points(
-    layer: Points,
-    lent: NDArray[np.floating],
-    *,
-    mode: str,
-    colors: NDArray[np.floating],
-    properties: Any,
-    current: Any,
-) -> None:
-    # Points that are added take the colour of those that were selected last.
-    if current is not None and _among(layer._face.current_color[None], lent):
-        with layer.block_update_properties():
-            layer.current_face_color = current
-    if mode != "direct" and properties.name in layer.features:
-        values = layer.features[properties.name].to_numpy()
-        layer._face.color_properties = {
-            "name": properties.name,
-            "values": values,
-            "current_value": properties.current_value,
-        }
-        layer.face_color_mode = mode
-        return
-    # Points are added at the end; which ones were removed, nothing tells.
-    n = min(len(colors), len(layer.data))
-    face = layer.face_color.copy()
-    face[:n] = colors[:n]
-    layer.face_color = face

@@ -12,6 +12,7 @@ from napari.components import ViewerModel
 from napari.layers import Labels, Layer, Points
 from napari.utils.colormaps import DirectLabelColormap
 from numpy.typing import NDArray
+from psygnal import Signal
 
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.map.lent_colors import lend, take_back
@@ -42,27 +43,21 @@ class LayerLink:
     layer
         Layer whose labels or points are cells.
     join
-        Which rows of the table they are.
-    picked
-        Called with the rows that the user picked in the layer.
+        Which rows of the table they are; all other rows are none of its business.
     """
 
-    def __init__(
-        self,
-        viewer: ViewerModel,
-        layer: Labels | Points,
-        join: Join,
-        picked: Callable[[NDArray[np.intp]], None],
-    ) -> None:
+    picked = Signal(object)
+    """Rows that the user picked in the layer."""
+
+    def __init__(self, viewer: ViewerModel, layer: Labels | Points, join: Join) -> None:
         self.viewer = viewer
         self.layer = layer
         self.join = join
-        self._picked = picked
         self._quiet = False
         self._lent: Any = None
         self._open = True
-        self._classes: Labels | None = None
-        self._highlight: Labels | None = None
+        self._classes = _Drawing(viewer)
+        self._highlight = _Drawing(viewer)
         viewer.mouse_drag_callbacks.append(self._on_press)
         viewer.layers.events.removed.connect(self._on_removed)
         if isinstance(layer, Points):
@@ -96,12 +91,12 @@ class LayerLink:
         colors
             The colours.
         """
-        if not self._is_here(self.layer):
+        if self.layer not in self.viewer.layers:
             return
         if isinstance(self.layer, Points):
             self._color_points(codes, colors)
         elif self.join.joined.sum() <= DIRECT:
-            self._drop("_classes")
+            self._classes.remove()
             self._color_labels(codes, colors)
         else:
             self._color_above(name, codes, colors)
@@ -110,7 +105,7 @@ class LayerLink:
         """Give the layer its own colours back."""
         # In this order: new colours of a layer and then another one gone before it was drawn, that
         # ends the process in OpenGL if it was the only other one.
-        self._drop("_classes")
+        self._classes.remove()
         take_back(self.layer, self._lent)
         self._lent = None
 
@@ -122,17 +117,9 @@ class LayerLink:
 
     def _color_above(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         """Put an image of the classes above the labels, whose own colours would shine through."""
-        painted = self._painted(codes + 1)
         colormap = _colormap({i + 1: to_rgba(color) for i, color in enumerate(colors)})
-        if self._is_here(self._classes):
-            assert self._classes is not None
-            self._classes.data = painted
-            self._classes.colormap = colormap
-            self._classes.name = f"{self.layer.name} · {name}"
-        else:
-            self._classes = self._add(
-                painted, f"{self.layer.name} · {name}", colormap, self.layer.opacity
-            )
+        name, opacity = f"{self.layer.name} · {name}", self.layer.opacity
+        self._classes.show(self._painted(codes + 1), name, colormap, self.layer, opacity)
         self._lent = lend(self.layer, _colormap({}))
 
     def _color_points(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
@@ -154,19 +141,13 @@ class LayerLink:
             finally:
                 self._quiet = False
             return
-        if not len(rows) or not self._is_here(self.layer):
-            self._drop("_highlight")
+        if not len(rows) or self.layer not in self.viewer.layers:
+            self._highlight.remove()
             return
-        selected = np.zeros(len(self.join.joined), dtype=np.intp)
-        selected[rows] = 1
-        painted = self._painted(selected)
-        if self._is_here(self._highlight):
-            assert self._highlight is not None
-            self._highlight.data = painted
-        else:
-            self._highlight = self._add(painted, HIGHLIGHT, _colormap({1: to_rgba("w")}), 1.0)
-            # Who goes to a cell wants to see its stains.
-            self._highlight.contour = OUTLINE
+        # Above the classes, and outlined: who goes to a cell wants to see its stains.
+        above = self._classes.layer if self._classes.is_shown else self.layer
+        marked, white = self._marked(rows), _colormap({1: to_rgba("w")})
+        self._highlight.show(marked, HIGHLIGHT, white, above, contour=OUTLINE)
 
     def show(self, rows: NDArray[np.intp]) -> None:
         """Move the camera to cells."""
@@ -201,14 +182,13 @@ class LayerLink:
         """Pick the cell on which the mouse was clicked, not dragged."""
         if not isinstance(self.layer, Labels) or event.button in OTHER_BUTTONS:
             return
-        start = np.asarray(event.pos if hasattr(event, "pos") else event.position)
-        dragged = False
+        start, dragged = _place(event), False
         yield
         while event.type == "mouse_move":
-            here = np.asarray(event.pos if hasattr(event, "pos") else event.position)
-            dragged = dragged or bool(np.abs(here - start).max() > 3)
+            dragged = dragged or bool(np.abs(_place(event) - start).max() > 3)
             yield
-        if dragged or not self._open or not self._is_here(self.layer) or not self.layer.visible:
+        is_seen = self.layer in viewer.layers and self.layer.visible
+        if dragged or not self._open or not is_seen:
             return
         # Who paints or draws, in whatever layer, is not picking.
         tools = {str(layer.mode) for layer in (self.layer, viewer.layers.selection.active) if layer}
@@ -225,13 +205,13 @@ class LayerLink:
         rows = self.join.rows(np.array([value or 0]))
         # A click beside the cells, as when moving the image, keeps the selection.
         if (rows >= 0).any():
-            self._picked(rows)
+            self.picked.emit(rows)
 
     def _on_points_selected(self, *_: Any) -> None:
         if not self._quiet:
             points = np.fromiter(self.layer.selected_data, dtype=np.intp)
             rows = self.join.rows(points)
-            self._picked(rows[rows >= 0])
+            self.picked.emit(rows[rows >= 0])
 
     def _present(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of the rows that are in the layer, from which points may have been removed."""
@@ -257,41 +237,15 @@ class LayerLink:
             return _mapped(paint, self.layer.data, dtype)
         return [_mapped(paint, level, dtype) for level in self.layer.data]
 
-    def _add(self, data: Any, name: str, colormap: Any, opacity: float) -> Labels:
-        layer = Labels(
-            data,
-            name=name,
-            colormap=colormap,
-            opacity=opacity,
-            multiscale=self.layer.multiscale,
-            metadata={DRAWN: True},
-            **{
-                name: getattr(self.layer, name)
-                for name in ("scale", "translate", "rotate", "shear", "affine", "units")
-            },
-        )
-        layers = self.viewer.layers
-        # The user's choice of layers stays as it is.
-        selection, active = set(layers.selection), layers.selection.active
-        # Marks are above the classes.
-        below = self._classes if self._is_here(self._classes) else self.layer
-        layers.insert(layers.index(below) + 1, layer)
-        layers.selection = selection
-        layers.selection.active = active
-        return layer
+    def _marked(self, rows: NDArray[np.intp]) -> Any:
+        """Image, or multiscale images, of these cells alone."""
+        selected = np.zeros(len(self.join.joined), dtype=np.intp)
+        selected[rows] = 1
+        return self._painted(selected)
 
     def _on_removed(self, event: Any) -> None:
-        if event.value is self._classes:
+        if event.value is self._classes.layer:
             self.uncolor()
-
-    def _is_here(self, layer: Layer | None) -> bool:
-        return layer is not None and layer in self.viewer.layers
-
-    def _drop(self, name: str) -> None:
-        layer = getattr(self, name)
-        setattr(self, name, None)
-        if self._is_here(layer):
-            self.viewer.layers.remove(layer)
 
     def _extent(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.floating], float] | None:
         """Where cells are and how large one is, in pixels of the layer; None for no cells.
@@ -308,9 +262,7 @@ class LayerLink:
             found = list(np.sort(self.layer.data[self.join.ids[rows]], axis=0).T)
             cell = float(np.median(self.layer.size))
         else:
-            selected = np.zeros(len(self.join.joined), dtype=np.intp)
-            selected[rows] = 1
-            painted = self._painted(selected)
+            painted = self._marked(rows)
             image = np.asarray(painted[0] if self.layer.multiscale else painted)
             axes = range(image.ndim)
             found = [np.flatnonzero(image.any(axis=_others(image.ndim, i))) for i in axes]
@@ -319,6 +271,60 @@ class LayerLink:
         if not len(found[0]):
             return None
         return np.array([(f[0], f[len(f) // 2], f[-1]) for f in found], dtype=float).T, cell
+
+
+class _Drawing:
+    """A Labels layer of our own, in the viewer while there is something to show."""
+
+    def __init__(self, viewer: ViewerModel) -> None:
+        self.viewer = viewer
+        self.layer: Labels | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it is in the viewer, from which the user may remove it."""
+        return self.layer is not None and self.layer in self.viewer.layers
+
+    def show(
+        self,
+        data: Any,
+        name: str,
+        colormap: Any,
+        above: Layer,
+        opacity: float = 1.0,
+        contour: int = 0,
+    ) -> None:
+        """Show data in place of what was shown before, else above a layer that it lies on."""
+        if self.layer is not None and self.is_shown:
+            self.layer.data, self.layer.colormap, self.layer.name = data, colormap, name
+            return
+        same = ("multiscale", "scale", "translate", "rotate", "shear", "affine", "units")
+        self.layer = Labels(
+            data,
+            name=name,
+            colormap=colormap,
+            opacity=opacity,
+            metadata={DRAWN: True},
+            **{attribute: getattr(above, attribute) for attribute in same},
+        )
+        self.layer.contour = contour
+        layers = self.viewer.layers
+        # The user's choice of layers stays as it is.
+        selection, active = set(layers.selection), layers.selection.active
+        layers.insert(layers.index(above) + 1, self.layer)
+        layers.selection = selection
+        layers.selection.active = active
+
+    def remove(self) -> None:
+        """Show nothing."""
+        layer, self.layer = self.layer, None
+        if layer is not None and layer in self.viewer.layers:
+            self.viewer.layers.remove(layer)
+
+
+def _place(event: Any) -> NDArray[np.floating]:
+    """Where the mouse is on the canvas."""
+    return np.asarray(event.pos if hasattr(event, "pos") else event.position)
 
 
 def _colormap(colors: dict[int | None, Any]) -> DirectLabelColormap:

@@ -90,9 +90,10 @@ class CellsPanel(QWidget):
     def _on_links(self) -> None:
         self.unlink()
         self._links = [
-            LayerLink(self._viewer, layer, join, self._on_picked)
-            for layer, join in self._session.links.items()
+            LayerLink(self._viewer, layer, join) for layer, join in self._session.links.items()
         ]
+        for link in self._links:
+            link.picked.connect(self._on_picked)
         self._offer_colorings()
         self._on_selection()
 
