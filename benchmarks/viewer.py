@@ -142,7 +142,7 @@ def redraw(n: int) -> None:
     canvas.resize(SIZE, SIZE)
     canvas.show()
     wait(100)
-    canvas.show_scene(scene, colors)
+    canvas.map.show(scene, colors)
     times: dict[str, list[float]] = {"all": [], "while moving": [], "selection": [], "lasso": []}
     lasso = np.array([[0.2, 0.2], [0.8, 0.2], [0.8, 0.8], [0.2, 0.8]]) * SIZE
     for _ in range(7):
@@ -152,7 +152,7 @@ def redraw(n: int) -> None:
         times["while moving"].append(timed(canvas.canvas.draw))
         canvas.map.set_detailed(True)
         selected = rng.random(n) < 0.1
-        times["selection"].append(timed(lambda selected=selected: canvas.select(selected)))
+        times["selection"].append(timed(lambda selected=selected: canvas.map.select(selected)))
         times["lasso"].append(timed(lambda: canvas._within(canvas.map.axes[0], lasso)))
     medians = ", ".join(f"{name} {np.median(values):.3f} s" for name, values in times.items())
     print(f"{n:,} points: {medians}")

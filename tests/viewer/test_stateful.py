@@ -346,7 +346,7 @@ class User:
         QTest.mouseMove(canvas.canvas, middle + QPoint(20, 9))
         QTest.mouseRelease(canvas.canvas, Qt.LeftButton, Qt.NoModifier, middle + QPoint(20, 9))
         if self.pick([True, False]):
-            canvas.home()
+            canvas.map.home()
 
     def do_pick_in_layer(self) -> None:
         layer, join = self.widget.data.layer, self.widget.data.join

@@ -268,7 +268,7 @@ class CentroidEncoderWidget(QWidget):
         legend = [row.name for row in self.classes.model.rows]
         shown = shown if legend == names else np.ones(len(names), dtype=bool)
         if names and not np.array_equal(shown, self.map.canvas.map.shown):
-            self.map.canvas.set_shown(shown)
+            self.map.canvas.map.set_shown(shown)
 
     def _on_colors(self) -> None:
         self._frame_colors = None
@@ -277,7 +277,7 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_selection(self) -> None:
         if self.session.result is not None and not self._unfolds:
-            self.map.canvas.select(self.session.selected)
+            self.map.canvas.map.select(self.session.selected)
 
     def _on_join(self) -> None:
         layer, join = self.data.layer, self.data.join

@@ -97,7 +97,7 @@ def canvas(qtbot: Any) -> MapCanvas:
     canvas.resize(760, 460)
     with qtbot.waitExposed(canvas):
         canvas.show()
-    canvas.show_scene(make_scene(), COLORS)
+    canvas.map.show(make_scene(), COLORS)
     return canvas
 
 
@@ -196,7 +196,7 @@ def test_an_outline_may_leave_the_panel(canvas: MapCanvas, hand: Hand) -> None:
 
 def test_cells_of_classes_switched_off_are_out_of_reach(canvas: MapCanvas, hand: Hand) -> None:
     shown = np.array([True, False, True])
-    canvas.set_shown(shown)
+    canvas.map.set_shown(shown)
     hand.drag(TRIANGLE)
     rows, _ = hand.made.pop()
     assert rows == inside(canvas, hand.path, 0, shown=shown)
@@ -207,7 +207,7 @@ def test_cells_of_classes_switched_off_are_out_of_reach(canvas: MapCanvas, hand:
     ax = canvas.map.axes[0]
     at = ax.transData.transform(scene.points[hidden])
     assert canvas.nearest(ax, *at) != hidden
-    canvas.set_shown(np.ones(3, dtype=bool))
+    canvas.map.set_shown(np.ones(3, dtype=bool))
     assert canvas.nearest(ax, *at) == hidden
 
 
@@ -274,18 +274,18 @@ def test_cells_that_were_left_out_are_never_found(canvas: MapCanvas, hand: Hand)
     rows, _ = hand.made.pop()
     assert rows == sorted(on_screen(canvas, 0))
     assert not set(rows) & set(range(0, N, 10))
-    canvas.select(np.ones(N, dtype=bool))
+    canvas.map.select(np.ones(N, dtype=bool))
     assert not np.isnan(list(rings(canvas))).any()
 
 
 def test_a_selection_survives_a_redraw(canvas: MapCanvas) -> None:
     scene = canvas.map.scene
     assert scene is not None
-    canvas.select(np.arange(N) == 3)
+    canvas.map.select(np.arange(N) == 3)
     assert rings(canvas) == {tuple(scene.points[3])}
-    canvas.show_scene(make_scene(), COLORS)
+    canvas.map.show(make_scene(), COLORS)
     assert rings(canvas) == {tuple(scene.points[3])}
-    canvas.show_scene(make_scene(N - 1), COLORS)
+    canvas.map.show(make_scene(N - 1), COLORS)
     assert rings(canvas) == set()
 
 
@@ -315,7 +315,7 @@ def test_dragging_moves_the_map(canvas: MapCanvas, hand: Hand, tool: Any, button
     np.testing.assert_allclose(view(canvas), [-1, 9, -3, 7], atol=0.1)
     assert canvas.map.axes[1].get_xlim() == canvas.map.axes[0].get_xlim()
     assert not hand.made
-    canvas.home()
+    canvas.map.home()
     assert view(canvas) == [0, 10, 0, 10]
 
 
@@ -339,7 +339,7 @@ def test_one_tool_at_a_time(canvas: MapCanvas, hand: Hand) -> None:
         assert bool(hand.made) is selects
         assert (view(canvas) == before) is selects
         hand.made.clear()
-        canvas.home()
+        canvas.map.home()
 
 
 def test_all_points_are_drawn_again_when_the_map_rests(
@@ -348,7 +348,7 @@ def test_all_points_are_drawn_again_when_the_map_rests(
     n = 2 * DRAFT + 100
     rows = np.arange(n)
     points = np.random.default_rng(0).uniform(0, 10, (n, 2))
-    canvas.show_scene(
+    canvas.map.show(
         Scene(points, rows % 3, (Panel("all", rows),), (), LIMITS, 3),
         COLORS,
     )
@@ -367,11 +367,11 @@ def test_all_points_are_drawn_again_when_the_map_rests(
         assert drawn() < n
         qtbot.waitUntil(lambda: drawn() == n)
     # While frames follow each other, rest does not bring them back.
-    canvas.set_detailed(False)
+    canvas.map.set_detailed(False)
     hand.turn((5, 5), 1)
     qtbot.wait(200)
     assert drawn() < n
-    canvas.set_detailed(True)
+    canvas.map.set_detailed(True)
     assert drawn() == n
 
 
@@ -394,22 +394,22 @@ def test_what_changes_is_seen_at_once(canvas: MapCanvas, hand: Hand, qtbot: Any)
         return not np.array_equal(frames[-1], frames[-2])
 
     assert not changed()
-    canvas.select(np.arange(N) % 5 == 1)
+    canvas.map.select(np.arange(N) % 5 == 1)
     assert changed()
-    canvas.select(None)
+    canvas.map.select(None)
     assert changed()
     assert np.array_equal(frames[-1], frames[0])
     scene = canvas.map.scene
     assert scene is not None
     hand.move(scene.points[2])
     assert changed()
-    canvas.set_shown(np.array([False, True, True]))
+    canvas.map.set_shown(np.array([False, True, True]))
     assert changed()
-    canvas.set_colors(["#123456"] * 3)
+    canvas.map.set_colors(["#123456"] * 3)
     assert changed()
-    canvas.home()
+    canvas.map.home()
     assert not changed()
-    canvas.clear()
+    canvas.map.clear()
     assert changed()
     assert len(np.unique(frames[-1].reshape(-1, 3), axis=0)) == 1
 
@@ -418,11 +418,11 @@ def test_a_selection_does_not_redraw_the_points(canvas: MapCanvas, qtbot: Any) -
     qtbot.wait(50)
     draws: list[object] = []
     canvas.canvas.mpl_connect("draw_event", draws.append)
-    canvas.select(np.arange(N) == 1)
+    canvas.map.select(np.arange(N) == 1)
     QTest.mouseMove(canvas.canvas, QPoint(200, 200))
     qtbot.wait(50)
     assert not draws
-    canvas.home()
+    canvas.map.home()
     qtbot.waitUntil(lambda: bool(draws))
 
 
@@ -496,16 +496,16 @@ def test_an_empty_map_takes_every_event(qtbot: Any) -> None:
             QTest.mousePress(canvas.canvas, button, PLAIN, QPoint(100, 100))
             QTest.mouseMove(canvas.canvas, QPoint(150, 150))
             QTest.mouseRelease(canvas.canvas, button, PLAIN, QPoint(150, 120))
-        canvas.home()
-        canvas.select(None)
-        canvas.set_shown(np.empty(0, dtype=bool))
-        canvas.set_detailed(False)
-        canvas.set_detailed(True)
+        canvas.map.home()
+        canvas.map.select(None)
+        canvas.map.set_shown(np.empty(0, dtype=bool))
+        canvas.map.set_detailed(False)
+        canvas.map.set_detailed(True)
         QApplication.sendEvent(canvas.canvas, QEvent(QEvent.Type.Leave))
         assert not made
         if not again:
-            canvas.show_scene(make_scene(), COLORS)
-            canvas.clear()
+            canvas.map.show(make_scene(), COLORS)
+            canvas.map.clear()
 
 
 def test_a_map_that_is_cleared_or_replaced_in_the_middle_of_a_drag(
@@ -514,8 +514,8 @@ def test_a_map_that_is_cleared_or_replaced_in_the_middle_of_a_drag(
     scene = make_scene()
     one = Scene(scene.points, scene.codes, scene.panels[:1], (), LIMITS, 3)
     for button in (LEFT, RIGHT):
-        for happens in (canvas.clear, lambda: canvas.show_scene(one, COLORS)):
-            canvas.show_scene(make_scene(), COLORS)
+        for happens in (canvas.map.clear, lambda: canvas.map.show(one, COLORS)):
+            canvas.map.show(make_scene(), COLORS)
             start, end = hand.at((2, 2), 1), hand.at((7, 8), 1)
             QTest.mousePress(canvas.canvas, button, PLAIN, start)
             QTest.mouseMove(canvas.canvas, start + (end - start) * 0.5)

@@ -334,13 +334,11 @@ def test_few_points_are_never_drafted() -> None:
 # -- views and layout ----------------------------------------------------------------------------
 
 
-def test_home_shows_the_limits_and_the_view_is_kept_if_asked_for() -> None:
+def test_home_shows_the_limits_and_so_does_another_scene() -> None:
     figure = make_figure()
     figure.show(make_scene(), COLORS)
     figure.axes[0].set(xlim=(1, 2), ylim=(3, 4))
     assert figure.axes[1].get_xlim() == (1, 2)
-    figure.show(make_scene(), COLORS, keep_view=True)
-    assert [*figure.axes[1].get_xlim(), *figure.axes[1].get_ylim()] == [1, 2, 3, 4]
     figure.home()
     assert [*figure.axes[1].get_xlim(), *figure.axes[0].get_ylim()] == [0, 10, 0, 10]
     figure.axes[0].set(xlim=(1, 2))

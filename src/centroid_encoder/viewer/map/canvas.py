@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -26,7 +25,7 @@ from qtpy.QtWidgets import (
 from scipy.spatial import cKDTree
 
 from centroid_encoder.viewer._icons import themed_icon
-from centroid_encoder.viewer.map.figure import MapFigure, Scene, Style
+from centroid_encoder.viewer.map.figure import MapFigure, Style
 
 Tool = Literal["lasso", "rectangle", "pan", "zoom"]
 Mode = Literal["replace", "add", "remove"]
@@ -107,14 +106,16 @@ class MapCanvas(QWidget):
             button.setCheckable(True)
             self._group.addButton(button)
         self._group.buttonClicked.connect(self._on_tool)
-        self._add_button("home", "Show the whole map").clicked.connect(self.home)
+        self._add_button("home", "Show the whole map").clicked.connect(self._go_home)
         self.set_tool("lasso")
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(self.tools)
         layout.addWidget(self.canvas, stretch=1)
-        # Matplotlib holds methods weakly. A function that holds this widget would be a cycle, which
-        # PyQt6 does not survive when it is collected.
+        self.map.changed.connect(self._on_changed)
+        self.map.marked.connect(self._refresh_overlays)
+        # Matplotlib and psygnal hold methods weakly. A function that holds this widget would be a
+        # cycle, and PyQt6 does not survive it when Python collects it.
         self.canvas.mpl_connect("draw_event", self._on_draw)
         self.canvas.mpl_connect("resize_event", self._on_resize)
         self.canvas.mpl_connect("button_press_event", self._on_press)
@@ -123,48 +124,12 @@ class MapCanvas(QWidget):
         self.canvas.mpl_connect("scroll_event", self._on_scroll)
         self.canvas.mpl_connect("figure_leave_event", self._on_leave)
 
-    def show_scene(self, scene: Scene, colors: Sequence[str], *, keep_view: bool = False) -> None:
-        """Draw a scene; see `MapFigure.show`."""
-        self._trees.clear()
-        self.map.show(scene, colors, keep_view=keep_view)
-        self.canvas.draw_idle()
-
-    def clear(self) -> None:
-        """Empty the map."""
-        self._trees.clear()
-        self._drag = None
-        self.canvas.trace = []
-        self.map.clear()
-        self.canvas.draw_idle()
-
     def set_style(self, style: Style, icon_color: str) -> None:
         """Follow a theme."""
         self.map.set_style(style)
         icons = {name: icon for name, (icon, _) in TOOLS.items()} | {"home": "home"}
         for name, button in self._buttons.items():
             button.setIcon(themed_icon(icons[name], icon_color))
-        self.canvas.draw_idle()
-
-    def set_colors(self, colors: Sequence[str]) -> None:
-        """Colour the classes."""
-        self.map.set_colors(colors)
-        self.canvas.draw_idle()
-
-    def set_shown(self, shown: NDArray[np.bool_]) -> None:
-        """Show the points of some classes only."""
-        self._trees.clear()
-        self.map.set_shown(shown)
-        self.canvas.draw_idle()
-
-    def set_detailed(self, detailed: bool) -> None:
-        """Draw all points, or fewer while frames follow each other."""
-        if self.map.set_detailed(detailed):
-            self.canvas.draw_idle()
-
-    def select(self, selected: NDArray[np.bool_] | None) -> None:
-        """Mark the cells of a (n_obs,) mask."""
-        self.map.select(selected)
-        self._refresh_overlays()
 
     def set_tool(self, tool: Tool) -> None:
         """Choose what dragging the left mouse button does."""
@@ -173,11 +138,6 @@ class MapCanvas(QWidget):
         self.canvas.setCursor(
             Qt.CursorShape.OpenHandCursor if tool == "pan" else Qt.CursorShape.CrossCursor
         )
-
-    def home(self) -> None:
-        """Show the whole map."""
-        self.map.home()
-        self.canvas.draw_idle()
 
     def show_tip(self, text: str) -> None:
         """Say something of the cell under the mouse."""
@@ -217,6 +177,9 @@ class MapCanvas(QWidget):
     def _on_tool(self, button: QToolButton) -> None:
         self.set_tool(cast("Tool", button.accessibleName()))
 
+    def _go_home(self) -> None:
+        self.map.home()
+
     def _ratio(self) -> float:
         return float(self.canvas.device_pixel_ratio)
 
@@ -227,6 +190,12 @@ class MapCanvas(QWidget):
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)
         self.map.draw_overlays()
         self.drawn.emit()
+
+    def _on_changed(self) -> None:
+        self._trees.clear()
+        if self._drag is not None and self._drag.ax not in self.map.axes:
+            self._drag, self.canvas.trace = None, []
+        self.canvas.draw_idle()
 
     def _refresh_overlays(self) -> None:
         """Change selection and hover without a redraw of the points."""
@@ -239,8 +208,7 @@ class MapCanvas(QWidget):
         self.canvas.update()
 
     def _rest(self) -> None:
-        if self.map.set_detailed(True):
-            self.canvas.draw_idle()
+        self.map.set_detailed(True)
 
     def _look_at(self, ax: Any, view: NDArray[np.floating]) -> None:
         """Show other limits, (2, 2) of x and y, with fewer points until the mouse rests."""
@@ -263,7 +231,7 @@ class MapCanvas(QWidget):
         if drag.tool != "pan":
             self.canvas.trace = drag.outline
             self.canvas.update()
-        elif drag.ax in self.map.axes:
+        else:
             start, end = drag.ax.transData.inverted().transform(drag.path[-2:])
             view = np.array([drag.ax.get_xlim(), drag.ax.get_ylim()])
             self._look_at(drag.ax, view + (start - end)[:, None])
@@ -275,7 +243,7 @@ class MapCanvas(QWidget):
         self._drag, self.canvas.trace = None, []
         drag.path.append((event.x, event.y))
         self.canvas.update()
-        if drag.ax not in self.map.axes or drag.tool == "pan":
+        if drag.tool == "pan":
             return
         outline = np.array(drag.outline)
         is_click = np.ptp(drag.path, axis=0).max() < CLICK * self._ratio()
@@ -300,14 +268,12 @@ class MapCanvas(QWidget):
     def _on_leave(self, event: Any) -> None:
         self.map.hover(None)
         QToolTip.hideText()
-        self._refresh_overlays()
 
     def _hover(self, event: Any) -> None:
         row = None
         if event.inaxes in self.map.axes:
             row = self.nearest(event.inaxes, event.x, event.y)
         self.map.hover(row)
-        self._refresh_overlays()
         if row is None:
             QToolTip.hideText()
         else:

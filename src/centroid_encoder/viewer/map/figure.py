@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
+from psygnal import Signal
 
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.regions import Region, voronoi_regions
@@ -53,6 +54,9 @@ class Scene:
     n_classes: int
 
 
+NOTHING = Scene(np.empty((0, 2)), np.empty(0, dtype=np.intp), (), (), np.zeros((2, 2)), 0)
+
+
 @dataclass(frozen=True)
 class Style:
     """Colours that follow napari's theme."""
@@ -88,14 +92,16 @@ class _Artists:
 
 
 class MapFigure:
-    """Panels of cells over the regions of their classes.
+    """Panels of cells over the regions of their classes."""
 
-    Selection and hover are overlays: they change without a redraw of the points (`draw_overlays`).
-    """
+    changed = Signal()
+    """The figure has to be drawn."""
+    marked = Signal()
+    """Only selection or hover, which are drawn without the points (`draw_overlays`)."""
 
     def __init__(self, figure: Figure) -> None:
         self.figure = figure
-        self.scene: Scene | None = None
+        self._scene = NOTHING
         self._style = Style()
         self._colors: list[str] = []
         self._shown = np.empty(0, dtype=bool)
@@ -103,6 +109,11 @@ class MapFigure:
         self._panels: list[_Artists] = []
         self._beside = True
         self._detailed = True
+
+    @property
+    def scene(self) -> Scene | None:
+        """What is drawn."""
+        return self._scene if self._panels else None
 
     @property
     def axes(self) -> list[Any]:
@@ -117,10 +128,11 @@ class MapFigure:
     def clear(self) -> None:
         """Take everything off the figure."""
         self.figure.clear()
-        self.scene, self._panels, self._selected = None, [], None
+        self._scene, self._panels, self._selected = NOTHING, [], None
         self._colors, self._shown = [], np.empty(0, dtype=bool)
+        self.changed.emit()
 
-    def show(self, scene: Scene, colors: Sequence[str], *, keep_view: bool = False) -> None:
+    def show(self, scene: Scene, colors: Sequence[str]) -> None:
         """Draw a scene.
 
         Parameters
@@ -129,22 +141,18 @@ class MapFigure:
             What to draw.
         colors
             Colour of each class.
-        keep_view
-            Leave the axes where the user has moved them.
         """
-        before = self.scene
-        self.scene, self._colors = scene, list(colors)
-        if before is None or before.n_classes != scene.n_classes:
+        before, self._scene, self._colors = self._scene, scene, list(colors)
+        same_classes = before.n_classes == scene.n_classes
+        if not same_classes:
             self._shown = np.ones(scene.n_classes, dtype=bool)
-        if before is None or len(before.points) != len(scene.points):
+        if len(before.points) != len(scene.points):
             self._selected = None
-        if len(self._panels) != len(scene.panels) or (
-            before is not None and before.n_classes != scene.n_classes
-        ):
+        if len(self._panels) != len(scene.panels) or not same_classes:
             self._build()
+        paths = [region_path(region) for region in scene.outlines]
         for panel, content in zip(self._panels, scene.panels, strict=True):
             panel.title, panel.rows = content.title, content.rows
-            paths = [region_path(region) for region in scene.outlines]
             for code, (fill, border) in enumerate(zip(panel.fills, panel.borders, strict=True)):
                 path = paths[code] if code < len(paths) else None
                 for patch in (fill, border):
@@ -152,70 +160,64 @@ class MapFigure:
                     if path is not None:
                         patch.set_path(path)
         self.arrange(*self.figure.get_size_inches() * self.figure.dpi)
-        if not keep_view:
-            self.home()
         self._set_points()
         # The cell under the mouse may be elsewhere now.
-        self.hover(None)
+        self._ring(None)
         self._paint()
+        self.home()
 
     def home(self) -> None:
         """Show all of the map."""
-        if self.scene is not None:
-            (x_min, y_min), (x_max, y_max) = self.scene.limits.tolist()
-            for ax in self.axes:
-                ax.set(xlim=(x_min, x_max), ylim=(y_min, y_max))
+        (x_min, y_min), (x_max, y_max) = self._scene.limits.tolist()
+        for ax in self.axes:
+            ax.set(xlim=(x_min, x_max), ylim=(y_min, y_max))
+        self.changed.emit()
 
     def set_style(self, style: Style) -> None:
         """Follow a theme."""
         self._style = style
         self.figure.set_facecolor(style.page)
         self._paint()
+        self.changed.emit()
 
     def set_colors(self, colors: Sequence[str]) -> None:
         """Colour the classes."""
         self._colors = list(colors)
         self._paint()
+        self.changed.emit()
 
     def set_shown(self, shown: NDArray[np.bool_]) -> None:
         """Show the points of some classes only; all regions stay, as the ground they stand on."""
         self._shown = shown
         self._paint()
-        self.select(self._selected)
+        self._mark()
+        self.changed.emit()
 
     def set_detailed(self, detailed: bool) -> bool:
         """Draw all points, or, for speed, a part of them; tell whether that makes a difference."""
-        n = 0 if self.scene is None else max(len(p.rows) for p in self.scene.panels)
-        if detailed == self._detailed or self.scene is None or n <= DRAFT:
-            self._detailed = detailed
-            return False
+        n = max((len(panel.rows) for panel in self._scene.panels), default=0)
+        differs = detailed != self._detailed and n > DRAFT
         self._detailed = detailed
-        self._set_points()
-        return True
+        if differs:
+            self._set_points()
+            self.changed.emit()
+        return differs
 
     def select(self, selected: NDArray[np.bool_] | None) -> None:
         """Mark the cells of a (n_obs,) mask."""
         self._selected = selected
-        for panel in self._panels:
-            rows = panel.rows[:0] if selected is None else panel.rows[selected[panel.rows]]
-            rows = self._thinned(rows[self.visible(rows)])
-            assert self.scene is not None
-            panel.selected.set_data(*self.scene.points[rows].T)
-            # Many thick rings would hide what they mark.
-            panel.selected.set_markeredgewidth(1.2 if len(rows) < FEW else 0.5)
+        self._mark()
+        self.marked.emit()
 
     def hover(self, row: int | None) -> None:
         """Ring one cell, in the panels that show it."""
-        for panel in self._panels:
-            assert self.scene is not None
-            at = [] if row is None or row not in panel.rows else [row]
-            panel.hovered.set_data(*self.scene.points[at].T)
+        self._ring(row)
+        self.marked.emit()
 
     def visible(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """(k,) mask of the rows that are drawn: embedded, and of a class that is switched on."""
-        assert self.scene is not None
-        shown = np.append(self._shown, True)[self.scene.codes[rows]]
-        return np.asarray(shown & ~np.isnan(self.scene.points[rows, 0]))
+        shown = np.append(self._shown, True)[self._scene.codes[rows]]
+        return np.asarray(shown & ~np.isnan(self._scene.points[rows, 0]))
 
     def draw_overlays(self) -> None:
         """Draw selection and hover on top of what the canvas shows."""
@@ -265,10 +267,9 @@ class MapFigure:
             panel.ax.title.set_text(panel.title.replace(" (n", "\n(n") if narrow else panel.title)
 
     def _build(self) -> None:
-        assert self.scene is not None
         self.figure.clear()
         self._panels = []
-        for _ in self.scene.panels:
+        for _ in self._scene.panels:
             share = self.axes[0] if self._panels else None
             ax = self.figure.add_axes((0, 0, 1, 1), sharex=share, sharey=share)
             ax.set(xticks=[], yticks=[], autoscale_on=False)
@@ -278,7 +279,7 @@ class MapFigure:
             ax.xaxis.set_visible(False)
             ax.yaxis.set_visible(False)
             ax.set_title("", y=1, fontsize=9, parse_math=False)
-            classes = range(self.scene.n_classes)
+            classes = range(self._scene.n_classes)
             self._panels.append(
                 _Artists(
                     ax,
@@ -299,8 +300,7 @@ class MapFigure:
         return rows[:: -(-len(rows) // DRAFT)]
 
     def _set_points(self) -> None:
-        scene = self.scene
-        assert scene is not None
+        scene = self._scene
         area = np.clip(8_000 / max(len(scene.points), 1), 2, 30)
         for panel in self._panels:
             rows = self._thinned(panel.rows)
@@ -315,7 +315,24 @@ class MapFigure:
                 below = (counts[1:] > counts[code + 1]).sum() if is_class else -1
                 line.set_zorder(2 + below / (scene.n_classes + 1))
             panel.selected.set_markersize(np.sqrt(area) + 2.5)
-        self.select(self._selected)
+        self._mark()
+
+    def _mark(self) -> None:
+        """Ring the selected cells."""
+        for panel in self._panels:
+            rows = panel.rows[:0]
+            if self._selected is not None:
+                rows = panel.rows[self._selected[panel.rows]]
+            rows = self._thinned(rows[self.visible(rows)])
+            panel.selected.set_data(*self._scene.points[rows].T)
+            # Many thick rings would hide what they mark.
+            panel.selected.set_markeredgewidth(1.2 if len(rows) < FEW else 0.5)
+
+    def _ring(self, row: int | None) -> None:
+        """Ring one cell, in the panels that show it."""
+        for panel in self._panels:
+            at = [] if row is None or row not in panel.rows else [row]
+            panel.hovered.set_data(*self._scene.points[at].T)
 
     def _paint(self) -> None:
         """Give every artist its colour."""

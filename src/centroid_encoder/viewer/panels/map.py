@@ -81,14 +81,14 @@ class MapPanel(QWidget):
         """Show no map but a text that says what to do next."""
         self._shown = self._limits = None
         self.class_names = []
-        self.canvas.clear()
+        self.canvas.map.clear()
         self._empty.setText(text)
         self._stack.setCurrentWidget(self._empty)
 
     def set_colors(self, colors: list[str]) -> None:
         """Colour the classes."""
         self._colors = colors
-        self.canvas.set_colors(colors)
+        self.canvas.map.set_colors(colors)
 
     def show_result(self, adata: AnnData, result: Result, colors: list[str]) -> None:
         """Draw what is stored in an AnnData."""
@@ -175,4 +175,4 @@ class MapPanel(QWidget):
     def _show(self, scene: Scene, colors: list[str], *, detailed: bool) -> None:
         self._stack.setCurrentWidget(self.canvas)
         self.canvas.map.set_detailed(detailed)
-        self.canvas.show_scene(scene, colors)
+        self.canvas.map.show(scene, colors)
