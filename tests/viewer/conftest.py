@@ -5,13 +5,24 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
+# Before anything imports qtpy or napari. The other binding has a process of its own, in
+# test_pyqt6.py. Without a settings file, napari neither reads nor writes the user's.
+os.environ["QT_API"] = "pyside6"
+os.environ["NAPARI_CONFIG"] = ""
+
+import napari
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from qtpy.QtCore import QEvent
+from qtpy.QtWidgets import QApplication
+
+from centroid_encoder.viewer.data.tables import _ADDED
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -20,10 +31,7 @@ if TYPE_CHECKING:
 
     from centroid_encoder.viewer import CentroidEncoderWidget
 
-# Before anything imports qtpy or napari. The other binding has a process of its own, in
-# test_pyqt6.py. Without a settings file, napari neither reads nor writes the user's.
-os.environ["QT_API"] = "pyside6"
-os.environ["NAPARI_CONFIG"] = ""
+CALLBACKS = ("mouse_drag_callbacks", "mouse_move_callbacks", "mouse_wheel_callbacks")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -34,13 +42,70 @@ def _screen() -> None:
         pytest.fail("Viewer tests open windows: `make screen` installs a virtual screen.", False)
 
 
+class Window:
+    """napari in one window for all tests of a process; a test that closes it gets another after."""
+
+    def __init__(self) -> None:
+        self._viewer: Viewer | None = None
+        self._callbacks: dict[str, list[Any]] = {}
+
+    def open(self, qtbot: QtBot) -> Viewer:
+        if self._viewer is None:
+            viewer = self._viewer = napari.Viewer(show=True, show_welcome_screen=False)
+            qtbot.waitExposed(viewer.window._qt_window)
+            self._callbacks = {name: list(getattr(viewer, name)) for name in CALLBACKS}
+        return self._viewer
+
+    def tidy(self, *, failed: bool) -> None:
+        """Take away what a test left: docks, layers, settings, and what nobody refers to."""
+        viewer = self._viewer
+        if viewer is None:
+            return
+        if failed or not hasattr(viewer.window, "_qt_window"):
+            self.close()
+            return
+        viewer.window.remove_dock_widget("all")
+        viewer.layers.clear()
+        # What was opened stays with the viewer, which lives on here.
+        _ADDED.clear()
+        napari.settings.get_settings().reset()
+        viewer.theme = "dark"
+        viewer.dims.ndisplay = 2
+        viewer.reset_view()
+        for name, callbacks in self._callbacks.items():
+            # Links that a test made without a widget, and did not close.
+            getattr(viewer, name)[:] = callbacks
+        QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+        QApplication.processEvents()
+
+    def close(self) -> None:
+        viewer, self._viewer = self._viewer, None
+        if viewer is not None and hasattr(viewer.window, "_qt_window"):
+            with patch.object(viewer.window._qt_window, "_save_current_window_settings"):
+                viewer.close()
+
+
+@pytest.fixture(scope="session")
+def _window(qapp: Any) -> Iterator[Window]:
+    with (
+        patch("napari._qt.threads.status_checker.StatusChecker.start"),
+        patch("napari._qt.qt_main_window.SHOW_QT_WARNING", False),
+        patch("napari._qt.qt_viewer.QtViewer._get_console", lambda *_: None),
+    ):
+        window = Window()
+        yield window
+        window.close()
+
+
 @pytest.fixture
-def viewer(make_napari_viewer: Callable[..., Viewer]) -> Viewer:
-    """Viewer in a window of its own; napari's fixture closes it and looks for leaks.
+def viewer(_window: Window, qtbot: QtBot, request: pytest.FixtureRequest) -> Iterator[Viewer]:
+    """Viewer in a real window, empty, with napari's own settings.
 
     Wait for what its event loop has yet to do with ``qtbot.waitUntil``.
     """
-    return make_napari_viewer(show=True)
+    yield _window.open(qtbot)
+    call = getattr(request.node, "rep_call", None)
+    _window.tidy(failed=call is None or call.failed)
 
 
 @pytest.fixture
