@@ -21,7 +21,7 @@ from qtpy.QtWidgets import QApplication, QLabel
 import centroid_encoder as ce
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.viewer import CentroidEncoderWidget
-from centroid_encoder.viewer.map.overlay import is_drawn
+from centroid_encoder.viewer.data.tables import is_drawn
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -138,7 +138,7 @@ def test_ids_are_never_taken_for_positions(
     }
     for expected, table in cases.items():
         layer = viewer.add_labels(image, metadata={"adata": table})
-        widget.data.refresh()
+        widget.catalog.refresh()
         assert widget.data.table.adata is table
         assert expected.strip() in texts(widget)
         check_linked(widget, layer)
@@ -148,7 +148,7 @@ def test_ids_are_never_taken_for_positions(
     # Rows that the image does not have.
     cut = np.where(np.isin(image, adata.obs["cell_id"].iloc[::4]), 0, image)
     layer = viewer.add_labels(cut, metadata={"adata": adata})
-    widget.data.refresh()
+    widget.catalog.refresh()
     assert "120 cells; 30 without a label in the image; 0 labels without a row" in texts(widget)
     check_linked(widget, layer)
 
@@ -258,16 +258,16 @@ def test_colors_of_a_layer_are_not_lost(widget: CentroidEncoderWidget, viewer: V
     """Switching between layers and tables leaves every layer as it was."""
     layer = viewer.layers["nuclei"]
     other = viewer.add_labels(layer.data.copy(), name="other")
-    widget.data.refresh()
+    widget.catalog.refresh()
     before = layer.colormap, other.colormap
     for _ in range(2):
         widget.cells.color_box.setCurrentText("label")
         assert layer.colormap is not before[0]
-        widget.data.choose_layer(other)
+        widget.catalog.choose_layer(other)
         assert layer.colormap is before[0]
         # It is the cells that are coloured, in whatever layer they are shown.
         assert other.colormap is not before[1]
-        widget.data.choose_layer(layer)
+        widget.catalog.choose_layer(layer)
         assert other.colormap is before[1]
         widget.cells.color_box.setCurrentText("as it was")
     assert (layer.colormap, other.colormap) == before
@@ -580,13 +580,13 @@ def test_what_is_chosen_while_training_is_not_what_was_trained(
     ce.tl.centroid_encoder(other, "cell_type", model=MODEL, progress=False)
     layer = viewer.layers["nuclei"]
     viewer.add_labels(layer.data.copy(), name="other")
-    widget.data.refresh()
+    widget.catalog.refresh()
     with unchanged(other):
         begin(widget)
         widget.form.label_key.value = "half"
         widget.form.key_added.value = "mine"
         widget.form.random_state.value = 9
-        widget.data.choose_layer(viewer.layers["other"])
+        widget.catalog.choose_layer(viewer.layers["other"])
         widget.show_table(other, name="other table")
         # Frames of the one are not drawn over the other.
         frames: list[Any] = []
@@ -602,7 +602,7 @@ def test_what_is_chosen_while_training_is_not_what_was_trained(
     assert cells.uns["ce"]["params"]["label_key"] == "cell_type"
     assert cells.uns["ce"]["params"]["random_state"] == 0
     assert "mine" not in cells.uns
-    widget.data.choose(next(t for t in widget.data.tables.find() if t.adata is cells))
+    widget.catalog.choose(next(t for t in widget.catalog.tables if t.adata is cells))
     assert np.array_equal(widget.map.canvas.map.scene.points, cells.obsm["X_ce"])
     assert "cell_type" in widget.keep.script()
     assert "half" not in widget.keep.script()
@@ -698,8 +698,8 @@ def test_a_table_without_cells(widget: CentroidEncoderWidget, cells: AnnData):
     empty = cells[:0].copy()
     widget.show_table(empty, name="empty")
     assert "0 cells; no layer to show them in." in texts(widget)
-    widget.data.choose_layer(widget.viewer.layers["nuclei"])
-    widget.data.choose_instances("cell_id")
+    widget.catalog.choose_layer(widget.viewer.layers["nuclei"])
+    widget.catalog.choose_ids("cell_id")
     assert "0 cells; 0 without a label in the image; 120 labels without a row" in texts(widget)
     widget.cells.color_box.setCurrentText("label")
     widget.train()
@@ -725,8 +725,8 @@ def test_no_cell_has_a_label(widget: CentroidEncoderWidget, viewer: Viewer, cell
 
 def test_an_image_without_labels(widget: CentroidEncoderWidget, viewer: Viewer, train: Train):
     layer = viewer.add_labels(np.zeros((10, 10), dtype=int), name="nothing")
-    widget.data.refresh()
-    widget.data.choose_layer(layer)
+    widget.catalog.refresh()
+    widget.catalog.choose_layer(layer)
     widget.data.instance_box.setCurrentText("cell_id")
     assert "120 cells; 120 without a label in the image; 0 labels without a row" in texts(widget)
     train(widget)

@@ -29,7 +29,8 @@ from qtpy.QtWidgets import QApplication
 
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl import mislabeled, misplaced
-from centroid_encoder.viewer.map.overlay import HIGHLIGHT, is_drawn
+from centroid_encoder.viewer.data.tables import is_drawn
+from centroid_encoder.viewer.map.overlay import HIGHLIGHT
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, SOURCES
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pytestqt.qtbot import QtBot
 
     from centroid_encoder.viewer import CentroidEncoderWidget
+    from centroid_encoder.viewer.data.join import Region
     from centroid_encoder.viewer.data.tables import Table
 
 STEPS = 250
@@ -550,7 +552,7 @@ class User:
 
     def check_table(self) -> None:
         widget, table = self.widget, self.widget.data.table
-        known: list[Table] = widget.data.tables.find()
+        known: list[Table] = widget.catalog.tables
         assert table in known if known else table is None
         assert widget.data.table_box.currentText() == ("" if table is None else table.name)
         for button in (widget.trainer.train_button, widget.trainer.check_button):
@@ -568,8 +570,8 @@ class User:
         expected = joined_by_hand(
             data.table.adata,
             data.layer,
-            data.instance_box.currentData(),
-            data._keys_of(data.table, data.layer),
+            data.instance_box.value,
+            self.widget.catalog.link.region,
         )
         assert (data.join is None) == (expected is None)
         if expected is None:
@@ -675,15 +677,15 @@ class User:
 
 
 def joined_by_hand(
-    adata: AnnData, layer: Layer, key: str | None, keys: Any
+    adata: AnnData, layer: Layer, key: str | None, region: Region | None
 ) -> dict[int, int] | None:
     """Row of each id in a layer; None if the ids do not say."""
     if key is None:
         return None
     column = adata.obs[key] if key in adata.obs else pd.Series(adata.obs_names)
     rows = range(adata.n_obs)
-    if keys.region_key is not None and keys.region is not None:
-        rows = [i for i in rows if str(adata.obs[keys.region_key].iloc[i]) == str(keys.region)]
+    if region is not None and region.value is not None:
+        rows = [i for i in rows if str(adata.obs[region.column].iloc[i]) == str(region.value)]
     if isinstance(layer, Points):
         if key not in adata.obs:
             there = {name: i for i, name in enumerate(layer.features["cell"])}

@@ -35,7 +35,7 @@ from qtpy.QtWidgets import (
 )
 
 import centroid_encoder as ce
-from centroid_encoder.viewer.map.overlay import is_drawn
+from centroid_encoder.viewer.data.tables import is_drawn
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -143,7 +143,7 @@ def test_tables_are_offered_in_order(
     widget.data.open_file(tmp_path / "cells.h5ad")
     viewer.add_labels(blank, name="attached", metadata={"adata": attached})
     viewer.add_labels(blank, name="layer", metadata={"sdata": sdata, "name": "element"})
-    widget.data.refresh()
+    widget.catalog.refresh()
     assert entries(widget.data.table_box) == [
         "table (layer)", "attached: AnnData", "cells.h5ad", "measured: features", "given",
     ]  # fmt: skip
@@ -159,7 +159,7 @@ def test_what_the_reader_opens_is_chosen_with_its_points(
     cells.write_h5ad(tmp_path / "cells.h5ad")
     widget = open_widget()
     (layer,) = viewer.open(tmp_path / "cells.h5ad", plugin="centroid-encoder")
-    widget.data.refresh()
+    widget.catalog.refresh()
     assert widget.data.table.adata is layer.metadata["adata"]
     assert widget.data.layer is layer
     assert "120 cells; 1 without a point in the layer; 0 points without a row" in texts(widget)
@@ -801,7 +801,7 @@ def test_results_are_merged_into_features(
     assert np.array_equal(layer.features[["CE1", "CE2"]], adata.obsm["X_ce"])
     assert layer.features["ce_label"].tolist() == adata.obs["ce_label"].tolist()
     # The result is still on the screen once napari has told of the new columns.
-    widget.data.refresh()
+    widget.catalog.refresh()
     assert widget.result is not None
     assert np.array_equal(widget.map.canvas.map.scene.points, adata.obsm["X_ce"])
 

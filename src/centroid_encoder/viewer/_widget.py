@@ -14,6 +14,7 @@ from qtpy.QtCore import QEvent, Qt, QTimer
 from qtpy.QtWidgets import QScrollArea, QSplitter, QTabWidget, QVBoxLayout, QWidget
 
 from centroid_encoder.viewer._wheel import WheelGuard
+from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.figure import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
@@ -75,7 +76,8 @@ class CentroidEncoderWidget(QWidget):
         self.session = Session()
         self._connected = False
         self._frame_colors: list[str] | None = None
-        self.data = DataPanel(self.viewer)
+        self.catalog = Catalog(self.viewer.layers)
+        self.data = DataPanel(self.catalog)
         self.trainer = TrainingPanel()
         self.form = self.trainer.form
         self.message = self.trainer.message
@@ -105,12 +107,12 @@ class CentroidEncoderWidget(QWidget):
         for key in (label_key, instance_key):
             if key is not None and key not in adata.obs:
                 raise KeyError(f"obs has no column {key!r}")
-        self.data.choose(self.data.add(adata, name))
+        self.catalog.choose(self.catalog.add(adata, name))
         self.form.set_adata(adata, label_key)
         if layer is not None:
-            self.data.choose_layer(layer)
+            self.catalog.choose_layer(layer)
         if instance_key is not None:
-            self.data.choose_instances(instance_key)
+            self.catalog.choose_ids(instance_key)
 
     def select(self, rows: NDArray[np.intp]) -> None:
         """Select cells: rows of the AnnData that is chosen."""
@@ -243,7 +245,7 @@ class CentroidEncoderWidget(QWidget):
         """Offer to send the cells of other tables through the map."""
         mapped = self.session.result is not None
         self.new_data.offer(
-            self.data.found,
+            self.catalog.tables,
             self.session.table if mapped else None,
             self.session.key if mapped else None,
         )
@@ -280,8 +282,7 @@ class CentroidEncoderWidget(QWidget):
             self.map.canvas.map.select(self.session.selected)
 
     def _on_join(self) -> None:
-        layer, join = self.data.layer, self.data.join
-        self.session.link({layer: join} if layer is not None and join is not None else {})
+        self.session.link(self.catalog.joins)
 
     def _on_hovered(self, row: int) -> None:
         self.map.canvas.show_tip(self.session.describe(row, predictions=not self._unfolds))
@@ -294,19 +295,15 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_file(self, path: Path) -> None:
         """List a file whose cells are to be mapped; what is chosen stays."""
-        from centroid_encoder.viewer.data.reader import read_adata
-
         try:
-            adata = read_adata(path)
+            self.new_data.choose(self.catalog.open(path))
         except OSError as error:
             self.new_data.say_error(error)
-            return
-        self.new_data.choose(self.data.add(adata, path.name, path=path))
 
     def _on_mapped(self, reference: Table, table: Table, key: str, made_by: MadeBy) -> None:
         """Go to the cells that have been mapped, unless the user has gone elsewhere."""
         self.session.provenance.remember(table, key, made_by)
-        if self.session.table not in (reference, table) or table not in self.data.found:
+        if self.session.table not in (reference, table) or table not in self.catalog.tables:
             return
         warning = self.new_data.message.text()
         self.form.key_added.value = key
@@ -314,7 +311,7 @@ class CentroidEncoderWidget(QWidget):
             self._offer_columns()
             self.session.read()
         else:
-            self.data.choose(table)
+            self.catalog.choose(table)
         if self.session.result is None:
             return
         self.cells.color_box.setCurrentText(colorings.PREDICTED)
@@ -346,7 +343,7 @@ class CentroidEncoderWidget(QWidget):
             # PyTorch, before Train is pressed, once the widget is on the screen. Not in a thread:
             # two threads that import scikit-learn at once find each other's half of it.
             QTimer.singleShot(SETTLED, partial(import_module, WORKSHOP))
-            if self.data.table is None:
+            if self.catalog.table is None:
                 self.session.choose_table(None)
             elif not self.cells.linked:
                 self._on_join()
@@ -425,7 +422,6 @@ class CentroidEncoderWidget(QWidget):
         session.said.connect(self._on_said)
         session.failed.connect(self.trainer.say_error)
         session.table_changed.connect(self._on_table)
-        session.cells_changed.connect(self.data.read_again)
         session.columns_changed.connect(self._offer_columns)
         session.label_key_changed.connect(self._on_labels)
         session.result_changed.connect(self._on_result)
@@ -433,9 +429,10 @@ class CentroidEncoderWidget(QWidget):
         session.colors_changed.connect(self._on_colors)
         session.selection_changed.connect(self._on_selection)
         session.regions_changed.connect(self._show_keep)
-        self.data.table_changed.connect(self._on_data_table)
-        self.data.join_changed.connect(self._on_join)
-        self.data.listed.connect(self._offer_tables)
+        session.cells_changed.connect(self._on_cells)
+        self.catalog.table_changed.connect(self._on_data_table)
+        self.catalog.link_changed.connect(self._on_join)
+        self.catalog.listed.connect(self._offer_tables)
         self.new_data.file_chosen.connect(self._on_file)
         self.new_data.finished.connect(self._on_mapped)
         self.form.label_key_changed.connect(session.choose_labels)
@@ -456,7 +453,10 @@ class CentroidEncoderWidget(QWidget):
         self.message.say(text if isinstance(text, str) else sentence(text), kind)
 
     def _on_data_table(self) -> None:
-        self.session.choose_table(self.data.table)
+        self.session.choose_table(self.catalog.table)
+
+    def _on_cells(self) -> None:
+        self.catalog.choose(self.catalog.table)
 
     def _on_key(self) -> None:
         self.session.choose_key(self.form.key)

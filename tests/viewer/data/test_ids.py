@@ -31,7 +31,7 @@ def test_labels_of_any_dtype(dtype: str) -> None:
     block=st.integers(1, 40),
     chunk=st.integers(1, 5),
 )
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 def test_labels_of_an_image_in_parts_are_those_of_the_whole(
     image: np.ndarray, block: int, chunk: int
 ) -> None:

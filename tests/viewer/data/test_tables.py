@@ -16,7 +16,8 @@ from napari.components import LayerList
 from napari.layers import Image, Labels, Layer, Points
 
 import centroid_encoder as ce
-from centroid_encoder.viewer.data.join import Join, guess_keys
+from centroid_encoder.viewer.data.join import guess
+from centroid_encoder.viewer.data.publish import publish
 from centroid_encoder.viewer.data.tables import Table, Tables
 
 N = 40
@@ -29,7 +30,7 @@ def train(fast: ce.CentroidEncoder) -> Callable[..., None]:
     def run(table: Table, key: str = "ce", label_key: str = "kind") -> None:
         added = None if key == "ce" else key
         ce.tl.centroid_encoder(table.adata, label_key, model=fast, key_added=added, progress=False)
-        table.publish(key)
+        publish(table, key)
 
     return run
 
@@ -174,7 +175,7 @@ def test_a_spatialdata_table_of_several_layers(cells: AnnData) -> None:
     assert table.adata is cells
     assert table.layer is layers[0]
     for layer, rows in zip(layers, (range(60), range(60, 120)), strict=True):
-        join = Join.make(table.adata, layer, guess_keys(table.adata, layer))
+        join = guess(table, layer).make()
         assert join.rows(range(1, 61)).tolist() == list(rows)
         assert (
             str(join) == "60 of 120 cells; 0 without a label in the image; 0 labels without a row"

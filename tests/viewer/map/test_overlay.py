@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtTest import QTest
 
-from centroid_encoder.viewer.data.join import Join, Keys
+from centroid_encoder.viewer.data.join import Link
+from centroid_encoder.viewer.data.tables import Table, is_drawn
 from centroid_encoder.viewer.map import overlay
-from centroid_encoder.viewer.map.overlay import HIGHLIGHT, LayerLink, is_drawn
+from centroid_encoder.viewer.map.overlay import HIGHLIGHT, LayerLink
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
 CLEAR = (0.0, 0.0, 0.0, 0.0)
@@ -44,7 +45,7 @@ def link_to(viewer: Any, layer: Any, ids: Any = IDS, picked: Picked | None = Non
     """Link of cells with these ids, or keys of points, to a layer that comes into the viewer."""
     if layer not in viewer.layers:
         viewer.add_layer(layer)
-    join = Join.make(table(ids), layer, Keys(instance_key="cell_id"))
+    join = Link(Table(table(ids), "cells"), None, layer, "cell_id").make()
     link = LayerLink(viewer, layer, join)
     if picked is not None:
         link.picked.connect(lambda rows: picked.append(rows.tolist()))

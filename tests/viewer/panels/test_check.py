@@ -345,7 +345,7 @@ def test_what_is_chosen_meanwhile_is_not_what_was_checked(
         assert widget.tabs.currentWidget() is widget.classes
     assert_equal(cells.obs, wanted.obs, exact=True)
     assert "mine_cv" not in cells.uns
-    widget.data.choose(next(t for t in widget.data.tables.find() if t.adata is cells))
+    widget.catalog.choose(next(t for t in widget.catalog.tables if t.adata is cells))
     assert widget.verdict.isVisible()
 
 
@@ -408,7 +408,7 @@ def test_a_check_that_came_with_the_table_is_offered(
     assert "model=ce.CentroidEncoder(" in known
 
     del again.adata.obs["ce_cv_own"]
-    widget.data.read_again()
+    widget.session.read()
     assert "obs['ce_cv_own'], a part of the cross-validation 'ce', is gone." in texts(widget)
     assert widget.misplaced.model.rowCount() == 0
 
@@ -473,7 +473,7 @@ def test_features_get_the_class_and_nothing_to_learn_from(
     adata = widget.data.table.adata
     assert list(layer.features) == [*before, "ce_cv_label"]
     assert layer.features["ce_cv_label"].tolist() == adata.obs["ce_cv_label"].tolist()
-    widget.data.refresh()
+    widget.catalog.refresh()
     assert widget.data.table.adata is adata
     assert widget.verdict.isVisible()
 

@@ -64,7 +64,7 @@ def widget(
     viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
     viewer.add_labels(image_of(others, 1), name="other", metadata={"adata": others})
     widget = open_widget()
-    widget.data.choose(next(t for t in widget.data.found if t.adata is cells))
+    widget.catalog.choose(next(t for t in widget.catalog.tables if t.adata is cells))
     train(widget)
     return widget
 
@@ -100,7 +100,7 @@ def test_results_are_those_of_the_function(
     if origin == "layer":
         others.layers["logged"] = others.X.copy()
         others.X = None
-        widget.data.refresh()
+        widget.catalog.refresh()
         panel.offer([], None, None)
         widget._offer_tables()
         panel.features.value = "layers: logged"
@@ -171,7 +171,7 @@ def test_the_widget_goes_to_the_new_cells(
     assert viewer.layers["nuclei"].colormap is own["nuclei"]
 
     # Back at the cells that were trained on, all is as it was.
-    widget.data.choose(next(t for t in widget.data.found if t.adata is cells))
+    widget.catalog.choose(next(t for t in widget.catalog.tables if t.adata is cells))
     assert widget.map.panels_box.isEnabled()
     assert len(widget.map.canvas.map.scene.panels) == 2
     assert viewer.layers["other"].colormap is own["other"]
@@ -268,9 +268,9 @@ def test_features_of_a_layer_get_the_result(
         index=others.obs["cell_id"].to_numpy()
     )
     layer = viewer.add_labels(image, name="measured", features=features)
-    widget.data.refresh()
+    widget.catalog.refresh()
     panel = widget.new_data
-    panel.choose(next(t for t in widget.data.found if t.origin == "features"))
+    panel.choose(next(t for t in widget.catalog.tables if t.origin == "features"))
     send(widget)
     assert widget.data.table.origin == "features"
     assert list(layer.features)[-4:] == ["ce_split", "ce_label", "CE1", "CE2"]
@@ -334,7 +334,7 @@ def test_errors_say_where_they_can_be_mended(
             few, "cell_type", model=ce.CentroidEncoder(max_epochs=1), progress=False
         )
         widget.show_table(few, name="few")
-        panel.choose(next(t for t in widget.data.found if t.adata is others))
+        panel.choose(next(t for t in widget.catalog.tables if t.adata is others))
         panel.max_novelty.value = 0.5
     else:
         others.obs["kind"] = pd.Categorical(list("abc") * 50)

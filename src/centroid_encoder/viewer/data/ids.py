@@ -31,6 +31,16 @@ def named(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
     )
 
 
+def may_be_ids(column: pd.Series) -> bool:
+    """Tell whether a column may hold ids: whole numbers or text, and not the same all over."""
+    values = column.dropna()
+    if not len(values) or values.duplicated().mean() > 0.9:
+        return False
+    if pd.api.types.is_float_dtype(column.dtype):
+        return bool((np.mod(values, 1) == 0).all())
+    return not pd.api.types.is_bool_dtype(column.dtype)
+
+
 def label_ids(layer: Labels) -> NDArray[np.int64]:
     """Values in an image of labels at full resolution, sorted, without the background."""
     image = layer.data[0] if layer.multiscale else layer.data

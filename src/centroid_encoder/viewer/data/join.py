@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -16,8 +16,10 @@ from centroid_encoder.viewer.data.ids import INSTANCE_KEYS, label_ids, named, te
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from centroid_encoder.viewer.data.tables import Table
+
 OBS_NAMES = "obs_names"
-"""Instance key that stands for the names of the cells, unless there is a column of that name."""
+"""Id column that stands for the names of the cells, unless there is a column of that name."""
 
 REGION_KEYS = (
     "region", "libraryid", "fov", "fovname", "imageid", "image", "imagename", "slideid", "slide",
@@ -27,21 +29,49 @@ MANY = 1000
 """Regions that no table has; what has more is no column of regions."""
 
 
-@dataclass(frozen=True)
-class Keys:
-    """What joins a table to a layer."""
+class Region(NamedTuple):
+    """A part of a table: the cells of one image."""
 
-    region_key: str | None = None
-    """Column of ``obs`` that says which layer a cell is in."""
-    region: object = None
-    """Its value for this layer; None takes the cells of all regions."""
-    instance_key: str | None = None
-    """Column of ``obs`` with the cell's id in the layer, or `OBS_NAMES`."""
+    column: str
+    """Column of ``obs`` that says which region a cell is in."""
+    value: object = None
+    """Its value for these cells; None takes the cells of all regions."""
+
+
+@dataclass(frozen=True)
+class Link:
+    """What joins a table to one of the layers that show its cells.
+
+    A table of many images has a link for each of them.
+    """
+
+    table: Table
+    region: Region | None
+    """The cells that the layer shows; None for all, in a table without a column of regions."""
+    layer: Layer
+    id_column: str | None
+    """Column of ``obs`` with the cell's id in the layer, or `OBS_NAMES`; None if it is unknown."""
+
+    def make(self) -> Join:
+        """Find out which row is which label or point.
+
+        The ids of a Labels layer are the values in its image but 0, the background. Those of a
+        Points layer are a column of its features, of the same name as the id column or
+        ``"index"``, or what napari-spatialdata keeps for it in ``metadata["indices"]``; the names
+        of cells are compared with its feature ``"cell"``.
+
+        Raises
+        ------
+        ValueError
+            If the link does not say which row is which: no column, one that is gone, that holds no
+            ids, or the same id twice.
+        """
+        return _join(self, _Ids.of(self.layer))
 
 
 @dataclass(frozen=True, eq=False)
 class Join:
-    """Which row of a table is which label of an image, or which point; see `make`."""
+    """Which row of a table is which label of an image, or which point; see `Link.make`."""
 
     ids: NDArray[np.int64]
     """(n_obs,) id of each row in the layer: the label's value or the point's index. Without
@@ -57,48 +87,10 @@ class Join:
     _known: NDArray[np.int64] = field(repr=False)
     _row: NDArray[np.intp] = field(repr=False)
 
-    @classmethod
-    def make(cls, adata: AnnData, layer: Layer, keys: Keys) -> Join:
-        """Join a table to a layer.
-
-        The ids of a Labels layer are the values in its image but 0, the background. Those of a
-        Points layer are a column of its features, of the same name as the instance key or
-        ``"index"``, or what napari-spatialdata keeps for it in ``metadata["indices"]``; the names
-        of cells are compared with its feature ``"cell"``.
-
-        Raises
-        ------
-        ValueError
-            If the keys do not say which row is which: a column that is gone, that holds no ids, or
-            the same id twice.
-        """
-        return cls._make(adata, _Ids.of(layer), keys)
-
-    @classmethod
-    def _make(cls, adata: AnnData, layer: _Ids, keys: Keys) -> Join:
-        rows = _rows_of_region(adata, keys)
-        found = layer.find(adata, keys, rows)
-        joined = np.zeros(adata.n_obs, dtype=bool)
-        joined[rows] = found >= 0
-        found = found[found >= 0]
-        ids = np.zeros(adata.n_obs, dtype=np.int64)
-        ids[joined] = layer.ids[found]
-        row = np.full(len(layer.ids), -1, dtype=np.intp)
-        row[found] = np.flatnonzero(joined)
-        return cls(
-            ids=ids,
-            joined=joined,
-            n_rows=len(rows),
-            n_unmatched_ids=int((row < 0).sum()),
-            item=layer.item,
-            _known=layer.ids,
-            _row=row,
-        )
-
     @property
-    def n_unmatched_rows(self) -> int:
-        """Rows of the layer's region that are not in the layer."""
-        return self.n_rows - int(self.joined.sum())
+    def n_joined(self) -> int:
+        """Rows that are in the layer."""
+        return int(self.joined.sum())
 
     def rows(self, ids: ArrayLike) -> NDArray[np.intp]:
         """Row of each id; −1 where there is none, as for the background."""
@@ -114,13 +106,13 @@ class Join:
         where = "the image" if self.item == "label" else "the layer"
         return (
             f"{self.n_rows:,}{part} cell{'s' * (n_obs != 1)}; "
-            f"{self.n_unmatched_rows:,} without a {self.item} in {where}; "
+            f"{self.n_rows - self.n_joined:,} without a {self.item} in {where}; "
             f"{self.n_unmatched_ids:,} {self.item}{'s' * (self.n_unmatched_ids != 1)} "
             "without a row"
         )
 
 
-def guess_keys(adata: AnnData, layer: Layer) -> Keys:
+def guess(table: Table, layer: Layer) -> Link:
     """Guess what joins a table to a layer.
 
     What SpatialData declares comes first, in ``uns["spatialdata_attrs"]`` or in the layer's
@@ -129,29 +121,74 @@ def guess_keys(adata: AnnData, layer: Layer) -> Keys:
 
     Returns
     -------
-    Keys
-        Its ``instance_key`` is None if no column fits.
+    Link
+        Its ``id_column`` is None if no column fits.
     """
-    declared = _declared(adata, layer)
-    region_key, region = _guess_region(adata, layer, declared.get("region_key"))
-    ids = _Ids.of(layer)
-    for key in _instance_keys(adata, layer, declared.get("instance_key")):
-        keys = Keys(region_key, region, key)
+    adata, declared = table.adata, _declared(table.adata, layer)
+    region = _guess_region(adata, layer, declared.get("region_key"))
+    fallback = Link(table, region, layer, declared.get("instance_key"))
+    try:
+        ids = _Ids.of(layer)
+    except ValueError:
+        # It is said when the link is made.
+        return fallback
+    for column in _id_columns(adata, layer, fallback.id_column):
+        link = Link(table, region, layer, column)
         try:
-            join = Join._make(adata, ids, keys)
+            join = _join(link, ids)
         except ValueError:
             continue
-        n_joined = int(join.joined.sum())
         # A single common value is no evidence where there could be more.
         enough = max(min(2, join.n_rows), min(join.n_rows, len(ids.ids)) / 2)
-        if n_joined >= (1 if key == declared.get("instance_key") else enough):
-            return keys
-    return Keys(region_key, region, declared.get("instance_key"))
+        if join.n_joined >= (1 if column == fallback.id_column else enough):
+            return link
+    return fallback
+
+
+def guess_link(
+    table: Table,
+    layers: Sequence[Layer],
+    guess: Callable[[Table, Layer], Link] = guess,
+) -> Link | None:
+    """Guess which layer shows a table: the one it was found on, else that with most of its cells.
+
+    Points that were made of the table itself come last: where the image is, there are labels.
+
+    Parameters
+    ----------
+    table
+        The table.
+    layers
+        Layers to choose from.
+    guess
+        What gives the link to a layer; default: the function `guess`.
+
+    Returns
+    -------
+    Link or None
+        None if none of the layers holds any of the cells.
+    """
+    own = next((guess(table, layer) for layer in layers if layer is table.layer), None)
+    if table.origin == "features" or (own is not None and isinstance(own.layer, Labels)):
+        return own
+    links = [guess(table, layer) for layer in layers if own is None or isinstance(layer, Labels)]
+    counts = [_n_joined(link) for link in links]
+    most = max(counts, default=0)
+    if own is not None and most <= table.adata.n_obs / 2:
+        return own
+    return links[counts.index(most)] if most else None
+
+
+def _n_joined(link: Link) -> int:
+    try:
+        return link.make().n_joined
+    except ValueError:
+        return 0
 
 
 @dataclass(frozen=True)
 class _Ids:
-    """The ids of a layer, read once for all keys that are tried on them."""
+    """The ids of a layer, read once for all columns that are tried on them."""
 
     layer: Layer
     item: str
@@ -166,90 +203,109 @@ class _Ids:
             return cls(layer, "point", np.arange(len(layer.data)))
         raise ValueError(f"{layer.name} holds neither labels nor points; choose another layer")
 
-    def find(self, adata: AnnData, keys: Keys, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    def find(self, link: Link, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Index into `ids` of each of the rows; −1 for rows that are not in the layer."""
-        column, name = _instances(adata, keys).iloc[rows], _name(keys)
+        column, name = _column(link).iloc[rows], _name(link)
         known: NDArray[Any]
         values: NDArray[Any]
         if isinstance(self.layer, Points):
-            points = _point_keys(self.layer, adata, keys)
+            points = _point_ids(self.layer, link)
             try:
                 values, there = whole_numbers(column, name)
-                known, has_key = whole_numbers(points, "features")
+                known, has_id = whole_numbers(points, "features")
             except ValueError:
-                (values, there), (known, has_key) = texts(column), texts(points)
+                (values, there), (known, has_id) = texts(column), texts(points)
         else:
             values, there = whole_numbers(column, name)
             there &= values != 0
-            known, has_key = self.ids, np.ones(len(self.ids), dtype=bool)
-        index = pd.Index(known[has_key])
+            known, has_id = self.ids, np.ones(len(self.ids), dtype=bool)
+        index = pd.Index(known[has_id])
         if not index.is_unique:
             several = index[index.duplicated()][0]
             raise ValueError(f"several points have the id {several}; give every point its own")
         ids = pd.Series(values[there])
         repeated = ids[ids.duplicated()].unique()
         if len(repeated):
-            raise ValueError(_repeated(repeated, keys, self.item))
+            raise ValueError(_repeated(repeated, link, self.item))
         found = np.full(len(rows), -1, dtype=np.intp)
         # −1, not found, is the last one here.
-        found[there] = np.append(np.flatnonzero(has_key), -1)[index.get_indexer(ids)]
+        found[there] = np.append(np.flatnonzero(has_id), -1)[index.get_indexer(ids)]
         return found
 
 
-def _instances(adata: AnnData, keys: Keys) -> pd.Series:
-    key = keys.instance_key
-    if key is None:
-        raise ValueError("choose the column that holds each cell's id in the layer")
-    if key in adata.obs:
-        return adata.obs[key]
-    if key == OBS_NAMES:
+def _join(link: Link, layer: _Ids) -> Join:
+    n_obs, rows = link.table.adata.n_obs, _rows_of_region(link)
+    found = layer.find(link, rows)
+    joined = np.zeros(n_obs, dtype=bool)
+    joined[rows] = found >= 0
+    found = found[found >= 0]
+    ids = np.zeros(n_obs, dtype=np.int64)
+    ids[joined] = layer.ids[found]
+    row = np.full(len(layer.ids), -1, dtype=np.intp)
+    row[found] = np.flatnonzero(joined)
+    n_unmatched_ids = int((row < 0).sum())
+    return Join(ids, joined, len(rows), n_unmatched_ids, layer.item, layer.ids, row)
+
+
+def _name(link: Link) -> str:
+    return OBS_NAMES if link.id_column == OBS_NAMES else f"obs[{link.id_column!r}]"
+
+
+def _column(link: Link) -> pd.Series:
+    """Ids of all rows, as the table has them."""
+    adata, name = link.table.adata, link.id_column
+    if name is None:
+        raise ValueError(
+            f"no column of the table seems to hold the ids of {link.layer.name}; choose one, or "
+            "another layer"
+        )
+    if name in adata.obs:
+        return adata.obs[name]
+    if name == OBS_NAMES:
         return pd.Series(adata.obs_names, index=adata.obs_names)
-    raise ValueError(f"obs has no column {key!r}; choose another one")
+    raise ValueError(f"obs has no column {name!r}; choose another one")
 
 
-def _name(keys: Keys) -> str:
-    return OBS_NAMES if keys.instance_key == OBS_NAMES else f"obs[{keys.instance_key!r}]"
-
-
-def _rows_of_region(adata: AnnData, keys: Keys) -> NDArray[np.intp]:
-    if keys.region_key is None or keys.region is None:
-        return np.arange(adata.n_obs)
-    if keys.region_key not in adata.obs:
-        raise ValueError(f"obs has no column {keys.region_key!r}; choose another one")
-    codes, regions = pd.factorize(adata.obs[keys.region_key])
-    wanted = [str(region) == str(keys.region) for region in regions]
+def _rows_of_region(link: Link) -> NDArray[np.intp]:
+    obs, region = link.table.adata.obs, link.region
+    if region is None or region.value is None:
+        return np.arange(len(obs))
+    if region.column not in obs:
+        raise ValueError(f"obs has no column {region.column!r}; choose another one")
+    codes, values = pd.factorize(obs[region.column])
+    wanted = [str(value) == str(region.value) for value in values]
     return np.flatnonzero(np.append(wanted, False).astype(bool)[codes])
 
 
-def _repeated(values: NDArray[Any], keys: Keys, item: str) -> str:
+def _repeated(values: NDArray[Any], link: Link, item: str) -> str:
     names = ", ".join(str(value) for value in values[:3])
     more = f" and {len(values) - 3:,} more" if len(values) > 3 else ""
-    cure = "another column, or the region that the layer shows"
-    if keys.region_key is None or keys.region is not None:
-        cure = "another column"
-    return f"{_name(keys)} gives several cells the same {item}: {names}{more}; choose {cure}"
+    cure = "another column"
+    if link.region is not None and link.region.value is None:
+        cure += ", or the region that the layer shows"
+    return f"{_name(link)} gives several cells the same {item}: {names}{more}; choose {cure}"
 
 
 # -- points --------------------------------------------------------------------------------------
 
 
-def _point_keys(layer: Points, adata: AnnData, keys: Keys) -> pd.Series:
-    """Key of each point, to be compared with the instances."""
-    features, indices = layer.features, layer.metadata.get("indices")
-    if keys.instance_key == OBS_NAMES and OBS_NAMES not in adata.obs:
+def _point_ids(layer: Points, link: Link) -> pd.Series:
+    """Id of each point, to be compared with those of the table."""
+    adata, features, indices = link.table.adata, layer.features, layer.metadata.get("indices")
+    if link.id_column == OBS_NAMES and OBS_NAMES not in adata.obs:
         if "cell" in features:
             return features["cell"]
         _check_unmoved(features, adata)
         return pd.Series(np.arange(len(features)))
-    if keys.instance_key in features:
-        return features[keys.instance_key]
+    if link.id_column in features:
+        return features[link.id_column]
     if isinstance(indices, Sequence | np.ndarray | pd.Index) and len(indices) == len(layer.data):
         return pd.Series(indices)
     if "index" in features:
         return features["index"]
     raise ValueError(
-        f"the points have no ids to compare {_name(keys)} with; give the layer a feature "
-        f"{keys.instance_key!r}, or choose another column"
+        f"the points have no ids to compare {_name(link)} with; give the layer a feature "
+        f"{link.id_column!r}, or choose another column"
     )
 
 
@@ -291,7 +347,7 @@ def _declared(adata: AnnData, layer: Layer) -> dict[str, str]:
     return declared
 
 
-def _instance_keys(adata: AnnData, layer: Layer, declared: str | None) -> list[str]:
+def _id_columns(adata: AnnData, layer: Layer, declared: str | None) -> list[str]:
     """Columns that may hold the ids, the likelier first."""
     columns = named(adata.obs, INSTANCE_KEYS)
     # pandas, too, calls numbers of rows so, which are nobody's ids.
@@ -303,10 +359,8 @@ def _instance_keys(adata: AnnData, layer: Layer, declared: str | None) -> list[s
     return list(dict.fromkeys([declared, *columns] if declared is not None else columns))
 
 
-def _guess_region(
-    adata: AnnData, layer: Layer, declared: str | None
-) -> tuple[str | None, object | None]:
-    """Column of regions, and which of them the layer shows; None if that is not clear."""
+def _guess_region(adata: AnnData, layer: Layer, declared: str | None) -> Region | None:
+    """Column of regions, and which of them the layer shows: None of them if that is not clear."""
     names = [str(name) for name in (layer.metadata.get("name"), layer.name) if name]
     columns = named(adata.obs, REGION_KEYS) if declared is None else [declared]
     regions = {column: list(pd.unique(adata.obs[column].dropna())) for column in columns}
@@ -314,8 +368,8 @@ def _guess_region(
     for column, values in regions.items():
         shown = [value for name in names for value in values if str(value) == name]
         if shown:
-            return column, shown[0]
+            return Region(column, shown[0])
     for column, values in regions.items():
         if len(values) > 1:
-            return column, None
-    return next(((column, values[0]) for column, values in regions.items()), (None, None))
+            return Region(column)
+    return next((Region(column, values[0]) for column, values in regions.items()), None)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.viewer.data.join import Join
+from centroid_encoder.viewer.data.tables import DRAWN
 from centroid_encoder.viewer.map.lent_colors import lend, take_back
 
 DIRECT = 20_000
@@ -24,13 +25,7 @@ OUTLINE = 2
 """Width of the outline of selected cells in pixels of the image: seen from afar, too."""
 OTHER_BUTTONS = (2, 3)
 """The right and the middle one."""
-DRAWN = "centroid_encoder_drawn"
 TRANSPARENT = (0.0, 0.0, 0.0, 0.0)
-
-
-def is_drawn(layer: Layer) -> bool:
-    """Tell whether a layer is one that a link has drawn."""
-    return DRAWN in layer.metadata
 
 
 class LayerLink:

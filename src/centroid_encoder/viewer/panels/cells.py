@@ -90,7 +90,7 @@ class CellsPanel(QWidget):
     def _on_links(self) -> None:
         self.unlink()
         self._links = [
-            LayerLink(self._viewer, layer, join) for layer, join in self._session.links.items()
+            LayerLink(self._viewer, link.layer, join) for link, join in self._session.links.items()
         ]
         for link in self._links:
             link.picked.connect(self._on_picked)

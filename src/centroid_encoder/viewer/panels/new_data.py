@@ -24,6 +24,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from centroid_encoder.viewer.data.publish import publish
 from centroid_encoder.viewer.panels.form import form_label, form_layout
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import ProgressRow
@@ -287,7 +288,7 @@ class NewDataPanel(QWidget):
         self._end()
         try:
             ingestion.write(table.adata)
-            table.publish(ingestion.key)
+            publish(table, ingestion.key)
         except Exception as error:  # Whatever it is, it ends as a sentence, not as a traceback.
             self.say_error(error)
             return

@@ -12,6 +12,7 @@ from napari.utils.notifications import show_error
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout, QWidget
 
+from centroid_encoder.viewer.data.publish import publish
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import ProgressRow
@@ -214,7 +215,7 @@ class TrainingPanel(QWidget):
         key, checked = training.run.key, self.checking
         try:
             training.run.write(table.adata)
-            table.publish(key)
+            publish(table, key)
         except Exception as error:
             self._end()
             self.say_error(error)

@@ -5,7 +5,7 @@ A panel calls the methods of the session and connects to its events; panels do n
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +16,7 @@ from psygnal import Signal
 
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
 from centroid_encoder.tl._stored import Result, StoredCrossValidation, read_result
+from centroid_encoder.viewer.data.publish import publish
 from centroid_encoder.viewer.session.provenance import MadeBy, Provenance
 from centroid_encoder.viewer.session.relabeling import Relabeling, Relabelings
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
     from centroid_encoder.tl._stored import Regions
-    from centroid_encoder.viewer.data.join import Join
+    from centroid_encoder.viewer.data.join import Join, Link
     from centroid_encoder.viewer.data.tables import Table
 
 SelectionMode = Literal["replace", "add", "remove"]
@@ -95,7 +96,7 @@ class Session:
         self.result: Result | None = None
         self.check: StoredCrossValidation | None = None
         self.absence = NO_TABLE
-        self.links: dict[Hashable, Join] = {}
+        self.links: dict[Link, Join] = {}
         self.selected = np.zeros(0, dtype=bool)
         self.regions: Regions | None = "voronoi"
         self.provenance = Provenance()
@@ -170,7 +171,7 @@ class Session:
         if not self.reread():
             self.regions_changed.emit()
 
-    def link(self, links: Mapping[Hashable, Join]) -> None:
+    def link(self, links: Mapping[Link, Join]) -> None:
         """Show the cells in layers."""
         self.links = dict(links)
         self.links_changed.emit()
@@ -241,7 +242,7 @@ class Session:
             If the cells of the table are no longer those of the job.
         """
         job.write(table.adata)
-        table.publish(job.key)
+        publish(table, job.key)
         if stopped:
             n_epochs = len(table.adata.uns[job.key]["history"])
             made_by = replace(made_by, stopped_after=n_epochs)

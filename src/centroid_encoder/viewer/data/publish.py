@@ -1,0 +1,117 @@
+"""Results where other plugins look for them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+from napari.layers import Labels, Points
+from numpy.typing import NDArray
+
+from centroid_encoder.tl._stored import embedding_key
+from centroid_encoder.viewer.data.features import with_result
+from centroid_encoder.viewer.data.ids import whole_numbers
+from centroid_encoder.viewer.data.join import guess
+from centroid_encoder.viewer.data.tables import Table, is_anndata, table_of_features
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+logger = logging.getLogger("centroid_encoder")
+
+
+def publish(table: Table, key: str) -> None:
+    """Show a result that was written to a table to other plugins, where they would look for it.
+
+    That is the copies that napari-spatialdata keeps of a SpatialData table, and the features of
+    the layer, if it is they that the table was made of. Nothing else of them changes.
+
+    Parameters
+    ----------
+    table
+        The table with the result.
+    key
+        Name of the result: ``uns[key]``, ``obs[f"{key}_…"]``.
+    """
+    if table.origin == "spatialdata":
+        for layer in table.others:
+            copy = layer.metadata.get("adata")
+            if layer.metadata.get("sdata") is table.sdata and _is_copy(copy, table.adata):
+                layer.metadata["adata"] = _with_result(copy, table.adata, key)
+    elif table.origin == "features" and isinstance(table.layer, Labels | Points):
+        rows = _rows_of_features(table, table.layer)
+        if rows is None:
+            logger.warning(
+                "the features of %s are no longer those that were learned from: they do not get "
+                "the result",
+                table.layer.name,
+            )
+            return
+        embedding = table.adata.obsm.get(embedding_key(key))
+        features = with_result(table.layer.features, table.adata, key, embedding, rows)
+        _assign(table.layer, features)
+
+
+def _rows_of_features(table: Table, layer: Labels | Points) -> NDArray[np.intp] | None:
+    """Row of the table of each row of the layer's features, −1 for none; None if unknown."""
+    features = layer.features
+    if table.is_made_of(features):
+        return np.arange(table.adata.n_obs)
+    try:
+        if isinstance(layer, Points):
+            return guess(table, layer).make().rows(np.arange(len(features)))
+        ids, known = np.arange(len(features)), np.ones(len(features), dtype=bool)
+        if "index" in features:
+            ids, known = whole_numbers(features["index"], "features")
+        rows = pd.Index(whole_numbers(table.adata.obs["index"], "obs")[0]).get_indexer(ids)
+    except (ValueError, pd.errors.InvalidIndexError):
+        return None
+    return np.where(known, rows, -1)
+
+
+def _assign(layer: Labels | Points, features: pd.DataFrame) -> None:
+    """Replace the features of a layer by more of them."""
+    before, table = layer.features, table_of_features(layer)
+    defaults = layer.feature_defaults if isinstance(layer, Points) else None
+    layer.features = features
+    if defaults is not None:
+        # napari forgets what the user has set for the next point.
+        layer.feature_defaults = layer.feature_defaults.assign(**defaults)
+    if table is not None and table.is_made_of(before):
+        table.follow(layer.features)
+
+
+def _is_copy(copy: object, adata: AnnData) -> bool:
+    """Tell whether an AnnData is made of rows of another one."""
+    if not is_anndata(copy) or copy is adata or not adata.obs_names.is_unique:
+        return False
+    rows = adata.obs_names.get_indexer(copy.obs_names)
+    if (rows < 0).any() or not copy.var_names.equals(adata.var_names):
+        return False
+    # Names of cells are often mere numbers.
+    key = adata.uns["spatialdata_attrs"].get("instance_key")
+    return key in copy.obs and np.array_equal(copy.obs[key], adata.obs[key].iloc[rows])
+
+
+def _with_result(copy: AnnData, adata: AnnData, key: str) -> AnnData:
+    """Bring a result into a copy of some of the rows."""
+    rows = adata.obs_names.get_indexer(copy.obs_names)
+    if copy.is_view:
+        copy = copy.copy()
+    for name in adata.obs.columns:
+        if str(name).startswith(f"{key}_"):
+            copy.obs[name] = adata.obs[name].array.take(rows)
+    if embedding_key(key) in adata.obsm:
+        copy.obsm[embedding_key(key)] = adata.obsm[embedding_key(key)][rows]
+    for result in (key, f"{key}_cv"):
+        stored = adata.uns.get(result)
+        if isinstance(stored, Mapping) and "params" in stored:
+            palettes = f"{stored['params']['label_key']}_colors", f"{result}_label_colors"
+            for name in (result, *palettes):
+                if name in adata.uns:
+                    copy.uns[name] = deepcopy(adata.uns[name])
+    return copy

@@ -1,0 +1,253 @@
+"""What there is to choose from in a viewer, and what is chosen; no window is needed for it."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from anndata import AnnData
+from napari.components import LayerList
+from napari.layers import Image, Labels
+from numpy.typing import NDArray
+
+from centroid_encoder.viewer.data.catalog import Catalog
+from centroid_encoder.viewer.data.join import Region
+from centroid_encoder.viewer.data.tables import DRAWN
+
+ImageOf = Callable[..., NDArray[np.int32]]
+Make = Callable[..., AnnData]
+
+
+class Heard(list[str]):
+    """Names of a catalog's events, in their order."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        for name in ("listed", "table_changed", "link_changed", "stirred", "painted"):
+            getattr(catalog, name).connect(lambda name=name: self.append(name))
+
+    def take(self) -> list[str]:
+        taken = list(self)
+        self.clear()
+        return taken
+
+
+@pytest.fixture
+def layers() -> LayerList:
+    return LayerList()
+
+
+@pytest.fixture
+def catalog(layers: LayerList) -> Catalog:
+    catalog = Catalog(layers)
+    catalog.connect()
+    return catalog
+
+
+@pytest.fixture
+def nuclei(cells: AnnData, image_of: ImageOf) -> Labels:
+    """Layer with the cells and their table."""
+    return Labels(image_of(cells), name="nuclei", metadata={"adata": cells})
+
+
+def test_what_comes_is_chosen_and_told(layers: LayerList, catalog: Catalog, nuclei: Labels) -> None:
+    heard = Heard(catalog)
+    layers.append(nuclei)
+    assert "stirred" in heard.take()
+    catalog.refresh()
+    assert heard.take() == ["table_changed", "link_changed", "listed"]
+    assert catalog.table is not None
+    assert catalog.table.adata is nuclei.metadata["adata"]
+    assert catalog.link is not None
+    assert (catalog.link.layer, catalog.link.id_column) == (nuclei, "cell_id")
+    assert catalog.join is not None
+    assert catalog.join.joined.all()
+    assert catalog.joins == {catalog.link: catalog.join}
+    catalog.refresh()
+    assert heard.take() == ["listed"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda layer: setattr(layer, "name", "renamed"),
+        lambda layer: setattr(layer, "features", {"area": [1.0]}),
+        lambda layer: setattr(layer, "metadata", {"other": 1}),
+    ],
+)
+def test_layers_that_change_are_heard_of_until_the_end(
+    change: Callable[[Labels], None], layers: LayerList, catalog: Catalog, nuclei: Labels
+) -> None:
+    layers.append(nuclei)
+    catalog.refresh()
+    heard = Heard(catalog)
+    change(nuclei)
+    assert set(heard.take()) == {"stirred"}
+    catalog.refresh()
+    catalog.disconnect()
+    heard.take()
+    nuclei.name = "again"
+    layers.remove(nuclei)
+    assert heard.take() == []
+
+
+def test_only_the_layer_of_the_link_is_joined_anew(
+    layers: LayerList, catalog: Catalog, nuclei: Labels
+) -> None:
+    photo = Image(np.zeros((4, 4)))
+    layers.extend([nuclei, photo])
+    catalog.refresh()
+    heard = Heard(catalog)
+    photo.data = np.ones((4, 4))
+    assert heard.take() == []
+    gone = int(nuclei.data[0, 0])
+    nuclei.fill((0, 0), 0)
+    assert "painted" in heard.take()
+    catalog.join_again()
+    assert heard.take() == ["link_changed"]
+    assert catalog.join is not None
+    assert catalog.join.rows([gone]).tolist() == [-1]
+
+
+def test_layers_without_cells_are_not_offered(
+    layers: LayerList, catalog: Catalog, nuclei: Labels
+) -> None:
+    marks = Labels(nuclei.data, name="marks", metadata={DRAWN: True})
+    layers.extend([Image(np.zeros((4, 4))), nuclei, marks])
+    catalog.refresh()
+    assert catalog.layers == [nuclei]
+
+
+def test_what_is_chosen_for_a_layer_is_remembered(
+    layers: LayerList, catalog: Catalog, nuclei: Labels, make_cells: Make
+) -> None:
+    other = Labels(nuclei.data.copy(), name="other")
+    layers.extend([nuclei, other])
+    catalog.refresh()
+    nuclei.metadata["adata"].obs["twice"] = [*range(60), *range(60)]
+    catalog.choose_ids("twice")
+    assert catalog.join is None
+    assert "gives several cells the same label" in str(catalog.problem)
+    assert catalog.joins == {}
+
+    catalog.choose_layer(other)
+    assert catalog.problem is None
+    assert catalog.link is not None
+    assert catalog.link.id_column == "cell_id"
+    catalog.choose_layer(nuclei)
+    assert catalog.link.id_column == "twice"
+    first, second = catalog.table, catalog.add(make_cells(), "second")
+    catalog.choose(second)
+    catalog.choose(first)
+    assert (catalog.link.layer, catalog.link.id_column) == (nuclei, "twice")
+    catalog.choose_layer(None)
+    assert (catalog.link, catalog.join, catalog.problem) == (None, None, None)
+
+
+def test_a_region_is_a_part_of_the_link(
+    layers: LayerList, catalog: Catalog, nuclei: Labels
+) -> None:
+    nuclei.metadata["adata"].obs["fov"] = ["left", "right"] * 60
+    layers.append(nuclei)
+    catalog.refresh()
+    assert catalog.link is not None
+    assert catalog.link.region == Region("fov")
+    catalog.choose_link(replace(catalog.link, region=Region("fov", "left")))
+    assert str(catalog.join).startswith("60 of 120 cells; 0 without a label")
+
+
+def test_the_same_table_with_other_cells_stays_in_its_layer(
+    layers: LayerList, catalog: Catalog, nuclei: Labels
+) -> None:
+    other = Labels(nuclei.data.copy())
+    layers.extend([nuclei, other])
+    catalog.refresh()
+    catalog.choose_layer(other)
+    heard = Heard(catalog)
+    nuclei.metadata["adata"]._inplace_subset_obs(np.arange(50))
+    catalog.choose(catalog.table)
+    assert heard.take() == ["link_changed"]
+    assert catalog.link is not None
+    assert catalog.link.layer is other
+    assert catalog.join is not None
+    assert len(catalog.join.ids) == 50
+
+
+def test_a_table_that_is_gone_is_replaced_by_the_next_of_its_layer(
+    layers: LayerList, catalog: Catalog, nuclei: Labels, make_cells: Make, image_of: ImageOf
+) -> None:
+    adata = make_cells()
+    second = Labels(image_of(adata), name="second", metadata={"adata": adata})
+    layers.extend([nuclei, second])
+    catalog.refresh()
+    catalog.choose(catalog.tables[1])
+    second.metadata = {"adata": (replaced := make_cells())}
+    catalog.refresh()
+    assert catalog.table is not None
+    assert catalog.table.adata is replaced
+    layers.remove(second)
+    catalog.refresh()
+    assert catalog.table.adata is nuclei.metadata["adata"]
+    layers.clear()
+    catalog.refresh()
+    assert (catalog.table, catalog.link) == (None, None)
+
+
+def test_a_file_stays_when_its_layer_is_closed(
+    layers: LayerList, catalog: Catalog, nuclei: Labels, tmp_path: Path
+) -> None:
+    nuclei.metadata = nuclei.metadata | {"path": tmp_path / "cells.h5ad"}
+    layers.append(nuclei)
+    catalog.refresh()
+    table = catalog.table
+    layers.remove(nuclei)
+    catalog.refresh()
+    assert table is not None
+    assert catalog.tables == [table]
+    assert (catalog.table, catalog.link) == (table, None)
+
+
+def test_files_are_opened_and_those_that_are_no_tables_are_an_error(
+    catalog: Catalog, cells: AnnData, tmp_path: Path
+) -> None:
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    table = catalog.open(tmp_path / "cells.h5ad")
+    assert (table.name, table.path) == ("cells.h5ad", tmp_path / "cells.h5ad")
+    assert catalog.tables == [table]
+    (tmp_path / "text.h5ad").write_text("no table")
+    with pytest.raises(OSError, match=r"text\.h5ad cannot be read"):
+        catalog.open(tmp_path / "text.h5ad")
+
+
+def test_labels_that_cannot_be_read_are_a_problem_of_the_link(
+    layers: LayerList, catalog: Catalog, cells: AnnData
+) -> None:
+    huge = Labels(np.array([[0, 2**63 + 5]], dtype=np.uint64), metadata={"adata": cells})
+    layers.append(huge)
+    catalog.refresh()
+    assert "is too large" in str(catalog.problem)
+
+
+def test_nothing_keeps_a_closed_layer_alive(
+    layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf
+) -> None:
+    catalog.add(cells, "cells")
+
+    def visit() -> weakref.ref[Any]:
+        layers.append(Labels(image_of(cells)))
+        catalog.refresh()
+        assert catalog.join is not None
+        layer = weakref.ref(layers[0])
+        layers.selection.clear()
+        layers.clear()
+        catalog.refresh()
+        return layer
+
+    layer = visit()
+    gc.collect()
+    assert layer() is None
