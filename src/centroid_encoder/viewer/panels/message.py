@@ -9,6 +9,8 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QLabel, QWidget
 
+from centroid_encoder.errors import Problem
+
 Kind = Literal["info", "warning", "error"]
 
 
@@ -71,8 +73,10 @@ class Message(Lines):
 
 
 def sentence(said: Exception | str) -> str:
-    """What an exception or a warning says, as a person would: KeyError quotes its message."""
-    text = str(said.args[0]) if isinstance(said, KeyError) and said.args else str(said)
+    """What an exception or a warning says, as a person would: a plain KeyError quotes its text."""
+    text = str(said)
+    if isinstance(said, KeyError) and not isinstance(said, Problem) and said.args:
+        text = str(said.args[0])
     text = text or type(said).__name__
     # A sentence begins with a capital, but a name of Python's stays as it is.
     if re.match(r"(?!adata|obs|obsm|uns|var|layers)[a-z]+[\s,;]", text):
