@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from benchmarks import datasets
+from centroid_encoder.core.fit import Problem
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import CentroidTargets
-from centroid_encoder.core.rows import Rows, Standardizer, class_means
-from centroid_encoder.core.training import TrainingConfig, TrainingData, train
+from centroid_encoder.core.rows import class_means
+from centroid_encoder.core.training import TrainingConfig, train
 
 N_EPOCHS = 25
 PAPER = {(0, 1): (41, None), (4, 9): (22, 89)}
@@ -35,13 +36,11 @@ def kept(points: NDArray[Any]) -> float:
 
 def through_network(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
     """Train 784 → 784 → 784; return the standardised images, the hidden layer and the output."""
-    index = np.arange(len(X))
     device = torch.device("cpu")
-    standardizer = Standardizer.fit(X, index, codes, "global", np.inf, None)
-    rows = Rows(X, standardizer, device)
-    everything, labels = torch.from_numpy(index), torch.from_numpy(codes)
-    data = TrainingData(rows, labels, everything, everything[:0])
-    centroids = class_means(rows, everything, labels, 2)
+    problem = Problem.of(X, codes, device, scale="global", clip=None, max_features=None)
+    data, rows = problem.data, problem.data.rows
+    everything = data.train
+    centroids = class_means(rows, everything, data.labels, problem.n_classes)
     targets = CentroidTargets.fit(centroids, "full", device)
     generator = torch.Generator().manual_seed(0)
     # The first stage of pre-training is this very network.
@@ -54,9 +53,9 @@ def through_network(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[A
         if report.step == N_EPOCHS:
             break
     with torch.no_grad():
-        hidden = network.encode(rows[everything], depth=0)
+        hidden = network.encode(rows.gather(everything), depth=0)
         output = network.decode(hidden, depth=0)
-    return rows[everything].numpy(), hidden.numpy(), output.numpy()
+    return rows.gather(everything).numpy(), hidden.numpy(), output.numpy()
 
 
 def main() -> None:

@@ -28,9 +28,10 @@ from benchmarks.rivals.objectives import (
     Reconstruction,
     RegularizedNCA,
 )
+from centroid_encoder.core.fit import Problem
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.objective import Objective
-from centroid_encoder.core.rows import CHUNK, Rows, Scale, Standardizer
+from centroid_encoder.core.rows import Scale, standardized
 from centroid_encoder.core.training import Optimizer, Schedule, TrainingConfig, TrainingData, train
 from centroid_encoder.estimator import resolve_device
 from centroid_encoder.recipes import input_dropout
@@ -121,26 +122,22 @@ class NetworkRival(TransformerMixin, BaseEstimator):
         labels = np.zeros(len(X), dtype=np.intp)
         if y is not None:
             _, labels = np.unique(y, return_inverse=True)
-        index = np.arange(len(X))
         device = resolve_device(self.device)
         generator = torch.Generator().manual_seed(self.random_state)
-        self.standardizer_ = Standardizer.fit(X, index, labels, self.scale, CLIP, None)
-        rows = Rows(X, self.standardizer_, device)
-        everything = torch.from_numpy(index).to(device)
-        data = TrainingData(
-            rows, torch.from_numpy(labels).to(device), everything, everything[:0], None
-        )
+        problem = Problem.of(X, labels, device, scale=self.scale, clip=CLIP, max_features=None)
+        data = problem.data
+        self.standardizer_ = problem.standardizer
         pretrained = None
         if self.pretrain_epochs:
-            pretrained = self._network(rows.n_inputs, rows.n_inputs, generator).to(device)
-            config = self._config(rows, PRETRAIN_BATCH, self.pretrain_epochs, layer_wise=True)
-            self._train(pretrained, Reconstruction(rows), data, config, generator)
+            reconstruction = Reconstruction(data.rows)
+            pretrained = self._network(problem, reconstruction.n_outputs, generator)
+            config = self._config(problem, PRETRAIN_BATCH, self.pretrain_epochs, layer_wise=True)
+            self._train(pretrained, reconstruction, data, config, generator)
         # The objective may look at the network, and says whether it needs a decoder.
-        network = self._network(rows.n_inputs, 0, generator, self.batch_norm).to(device)
+        network = self._network(problem, 0, generator, batch_norm=self.batch_norm)
         objective = self._objective(data, network)
         if objective.n_outputs:
-            decoder = self._network(rows.n_inputs, objective.n_outputs, generator).to(device)
-            network.decoder = decoder.decoder
+            network.decoder = self._network(problem, objective.n_outputs, generator).decoder
         if pretrained is not None:
             network.encoder.load_state_dict(pretrained.encoder.state_dict())
             if objective.n_outputs:
@@ -148,7 +145,7 @@ class NetworkRival(TransformerMixin, BaseEstimator):
         n_batches = math.ceil(len(X) / self.batch_size)
         n_steps = self.n_steps * min(MOST, max(1.0, math.sqrt(len(X) / FEW)))
         max_epochs = self.max_epochs or math.ceil(n_steps / n_batches)
-        config = self._config(rows, self.batch_size, max_epochs)
+        config = self._config(problem, self.batch_size, max_epochs)
         self.losses_ = self._train(network, objective, data, config, generator)
         network.fold_batch_norm()
         self.network_ = network
@@ -158,17 +155,20 @@ class NetworkRival(TransformerMixin, BaseEstimator):
     def transform(self, X: NDArray[Any]) -> NDArray[np.float32]:
         """Embed (n, d) samples, in the units of the training data."""
         device = next(self.network_.parameters()).device
-        codes = [
-            self.network_.encode(torch.from_numpy(self.standardizer_(chunk)).to(device)).cpu()
-            for chunk in np.array_split(X, max(1, math.ceil(len(X) / CHUNK)))
-        ]
+        rows = standardized(X, self.standardizer_, device)
+        codes = [self.network_.encode(inputs).cpu() for _, inputs in rows.batches()]
         return np.asarray(torch.cat(codes), dtype=np.float32)
 
     def _network(
-        self, n_inputs: int, n_outputs: int, generator: torch.Generator, batch_norm: bool = False
+        self,
+        problem: Problem,
+        n_outputs: int,
+        generator: torch.Generator,
+        *,
+        batch_norm: bool = False,
     ) -> Network:
-        return Network(
-            n_inputs,
+        network = Network(
+            problem.n_inputs,
             self.hidden,
             self.n_components,
             n_outputs,
@@ -176,13 +176,14 @@ class NetworkRival(TransformerMixin, BaseEstimator):
             generator,
             batch_norm=batch_norm,
         )
+        return network.to(problem.data.rows.device)
 
     def _config(
-        self, rows: Rows, batch_size: int, max_epochs: int, *, layer_wise: bool = False
+        self, problem: Problem, batch_size: int, max_epochs: int, *, layer_wise: bool = False
     ) -> TrainingConfig:
         dropout = self.dropout
         if dropout is None:
-            dropout = input_dropout(rows.n_inputs, rows.n_rows)
+            dropout = input_dropout(problem.n_inputs, problem.n_train)
         return TrainingConfig(
             batch_size=batch_size,
             max_epochs=max_epochs,
@@ -306,7 +307,7 @@ class HOPE(NetworkRival):
     def _objective(self, data: TrainingData, network: Network) -> Objective:
         exemplars, labels = [], []
         for label in data.labels.unique().tolist():
-            X = data.rows[(data.labels == label).nonzero().flatten()].cpu().numpy()
+            X = data.rows.gather((data.labels == label).nonzero().flatten()).cpu().numpy()
             # Samples that coincide have one center.
             n_exemplars = min(self.n_exemplars, len(np.unique(X, axis=0)))
             k_means = KMeans(n_exemplars, random_state=self.random_state).fit(X)

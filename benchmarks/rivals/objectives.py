@@ -48,7 +48,7 @@ class Reconstruction(_NoDecision):
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean over samples and features."""
-        return (batch.output - self.rows[batch.rows]).square().mean()
+        return (batch.output - self.rows.gather(batch.rows)).square().mean()
 
 
 class NCA(_NoDecision):
@@ -147,7 +147,7 @@ class TSNE(_NoDecision):
 
     def loss(self, batch: Batch) -> Tensor:
         """Divergence over the pairs of the batch."""
-        x = self.rows[batch.rows]
+        x = self.rows.gather(batch.rows)
         perplexity = max(1.0, min(self.perplexity, (len(x) - 1) / 3))
         p = neighbor_probabilities(torch.cdist(x, x).square(), perplexity)
         return joint_divergence((p + p.T) / (2 * len(x)), batch.code, self.dof)

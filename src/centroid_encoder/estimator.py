@@ -32,7 +32,7 @@ from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import LEAST
 from centroid_encoder.core.objective import Output
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.core.rows import Matrix, Rows, Scale, looks_whole
+from centroid_encoder.core.rows import Matrix, Scale, looks_whole, standardized
 from centroid_encoder.core.saved import HISTORY, Arrays, Description
 from centroid_encoder.core.splits import stratified_holdout
 from centroid_encoder.core.training import (
@@ -491,8 +491,10 @@ class CentroidEncoder(
             Dense; as many columns as `feature_weights_` has weights above 0.
         """
         check_is_fitted(self)
-        rows = Rows(self._checked(X, reset=False), self._map.standardizer, torch.device("cpu"))
-        return cast(NDArray[np.float32], rows[torch.arange(rows.n_rows)].numpy())
+        rows = standardized(
+            self._checked(X, reset=False), self._map.standardizer, torch.device("cpu")
+        )
+        return cast(NDArray[np.float32], rows.gather(torch.arange(rows.n_rows)).numpy())
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Map points of the embedding through the decoder.

@@ -30,7 +30,7 @@ from benchmarks.rivals.objectives import (
 )
 from centroid_encoder.core.objective import Batch, Objective
 from centroid_encoder.core.quality import knn_predict
-from centroid_encoder.core.rows import Rows, Standardizer
+from centroid_encoder.core.rows import Rows, Standardizer, standardized
 
 Array = NDArray[np.float64]
 Kernel = Callable[[Array, Array], float]
@@ -46,7 +46,7 @@ def rng() -> np.random.Generator:
 
 def make_rows(X: Array) -> Rows:
     index = np.arange(len(X))
-    return Rows(X, Standardizer.fit(X, index, index, "none", np.inf, None), CPU)
+    return standardized(X, Standardizer.fit(X, index, index, "none", np.inf, None), CPU)
 
 
 def make_batch(

@@ -21,7 +21,7 @@ from centroid_encoder.core.objective import (
     within_share,
 )
 from centroid_encoder.core.quality import knn_predict
-from centroid_encoder.core.rows import Rows, Standardizer
+from centroid_encoder.core.rows import Rows, Standardizer, standardized
 from centroid_encoder.core.training import Report, TrainingConfig, TrainingData, train
 
 Array = NDArray[np.float64]
@@ -185,7 +185,7 @@ class Autoencoder:
         self.n_outputs = rows.n_inputs
 
     def loss(self, batch: Batch) -> Tensor:
-        return (batch.output - self.rows[batch.rows]).square().mean()
+        return (batch.output - self.rows.gather(batch.rows)).square().mean()
 
     def distances(self, output: Tensor) -> None:
         return None
@@ -219,7 +219,7 @@ def run(
 
 def raw_rows(X: Array) -> Rows:
     zeros, ones = np.zeros(X.shape[1]), np.ones(X.shape[1])
-    return Rows(X, Standardizer(zeros, ones, ones, np.inf), CPU)
+    return standardized(X, Standardizer(zeros, ones, ones, np.inf), CPU)
 
 
 def test_a_linear_autoencoder_reaches_the_error_of_pca() -> None:
@@ -234,7 +234,7 @@ def test_a_linear_autoencoder_reaches_the_error_of_pca() -> None:
     pca = PCA(2).fit(X)
     best = np.square(X - pca.inverse_transform(pca.transform(X))).mean()
     with torch.no_grad():
-        output = network.decode(network.encode(rows[torch.arange(300)])).numpy()
+        output = network.decode(network.encode(rows.gather(torch.arange(300)))).numpy()
     assert best * (1 - 1e-4) <= np.square(output - X).mean() < best * 1.01
     # No classes to decide between, so no share of wrong decisions; but a loss to stop by.
     assert all(math.isnan(report.validation_error) for report in reports)
@@ -256,7 +256,7 @@ def test_an_objective_without_decoder_trains_the_encoder(hidden: tuple[int, ...]
 
     def error() -> float:
         with torch.no_grad():
-            z = network.encode(rows[torch.arange(240)]).numpy()
+            z = network.encode(rows.gather(torch.arange(240))).numpy()
         return float((knn_predict(z, labels) != labels).mean())
 
     before = error()

@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.feature_selection import f_classif
 from sklearn.preprocessing import StandardScaler
 
-from centroid_encoder.core.rows import CHUNK, Matrix, Rows, Scale, Standardizer, class_means
+from centroid_encoder.core.rows import CHUNK, Matrix, Scale, Standardizer, class_means, standardized
 
 Array = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ def fit(
 
 
 def all_rows(X: Matrix, standardizer: Standardizer) -> NDArray[np.float32]:
-    return Rows(X, standardizer, CPU)[torch.arange(X.shape[0])].numpy()
+    return standardized(X, standardizer, CPU).gather(torch.arange(X.shape[0])).numpy()
 
 
 def counts(n: int = N_LARGE, d: int = 5, seed: int = 0) -> Array:
@@ -156,7 +156,7 @@ def test_max_features_keeps_those_of_largest_weight() -> None:
 
     np.testing.assert_array_equal(standardizer.kept, [2, 4, 5])
     assert np.square(standardizer.weight[standardizer.kept]).mean() == pytest.approx(1)
-    assert Rows(X, standardizer, CPU).n_inputs == 3
+    assert standardized(X, standardizer, CPU).n_inputs == 3
     rows = all_rows(sparse.csr_matrix(X), standardizer)
     np.testing.assert_array_equal(rows, all_rows(X, standardizer))
 
@@ -289,10 +289,10 @@ def test_csr_batches_are_the_dense_ones_to_the_bit(
     standardizer = fit(X, scale, clip=clip)
     chosen = torch.from_numpy(rng.integers(0, X.shape[0], 15))  # in any order, with repetitions
 
-    from_csr = Rows(X, standardizer, CPU)[chosen]
+    from_csr = standardized(X, standardizer, CPU).gather(chosen)
 
     dense = X.toarray()
-    assert torch.equal(from_csr, Rows(dense, standardizer, CPU)[chosen])
+    assert torch.equal(from_csr, standardized(dense, standardizer, CPU).gather(chosen))
     for name in ("mean", "scale", "weight"):
         np.testing.assert_allclose(
             getattr(standardizer, name), getattr(fit(dense, scale), name), rtol=1e-4, atol=1e-7
@@ -306,7 +306,9 @@ def test_csr_rows_never_become_dense_as_a_whole() -> None:
     X = sparse.csr_array(([2.0, 3.0], ([0, n - 1], [7, d - 1])), shape=(n, d))
     zeros, ones = np.zeros(d), np.ones(d)
 
-    x = Rows(X, Standardizer(zeros, ones, ones, np.inf), CPU)[torch.tensor([n - 1, 5, 0])]
+    x = standardized(X, Standardizer(zeros, ones, ones, np.inf), CPU).gather(
+        torch.tensor([n - 1, 5, 0])
+    )
 
     np.testing.assert_array_equal(x.numpy().nonzero(), [[0, 2], [d - 1, 7]])
     np.testing.assert_array_equal(x[[0, 2], [d - 1, 7]], [3, 2])
@@ -321,7 +323,7 @@ def test_features_left_out_of_csr_are_skipped(
     codes = np.arange(50) % 3
     standardizer = Standardizer.fit(X, np.arange(50), codes, "supervised", 10.0, 7)
 
-    rows = Rows(X, standardizer, CPU)[torch.tensor([4, 0, 4])]
+    rows = standardized(X, standardizer, CPU).gather(torch.tensor([4, 0, 4]))
 
     np.testing.assert_array_equal(rows, standardizer(X.toarray()[[4, 0, 4]]))
 
@@ -345,7 +347,7 @@ def test_large_csr_in_memory_is_not_copied(
 
     tracemalloc.start()
     try:
-        rows = Rows(X, fit(X, "supervised", codes=codes), CPU)
+        rows = standardized(X, fit(X, "supervised", codes=codes), CPU)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -383,7 +385,7 @@ def test_class_means_are_those_of_the_rows_that_count(layout: Callable[[Array], 
     labels = np.full(N_LARGE, -1)  # rows that do not count need no label
     labels[index] = rng.integers(0, 4, len(index))
     standardizer = fit(X)
-    rows = Rows(layout(X), standardizer, CPU)
+    rows = standardized(layout(X), standardizer, CPU)
 
     means = class_means(rows, torch.from_numpy(index), torch.from_numpy(labels), 4)
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from centroid_encoder.core import training
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import Batch, CentroidTargets, Objective
-from centroid_encoder.core.rows import CHUNK, Rows, Standardizer, class_means
+from centroid_encoder.core.rows import CHUNK, Rows, Standardizer, class_means, standardized
 from centroid_encoder.core.training import (
     Outcome,
     Report,
@@ -69,12 +69,12 @@ class Problem:
 
     def output(self, rows: Tensor) -> Tensor:
         with torch.no_grad():
-            return self.network.decode(self.network.encode(self.data.rows[rows]))
+            return self.network.decode(self.network.encode(self.data.rows.gather(rows)))
 
 
 def rows_of(X: NDArray[np.floating], device: torch.device = CPU) -> Rows:
     zeros, ones = np.zeros(X.shape[1]), np.ones(X.shape[1])
-    return Rows(X, Standardizer(zeros, ones, ones, np.inf), device)
+    return standardized(X, Standardizer(zeros, ones, ones, np.inf), device)
 
 
 def make(
@@ -265,7 +265,7 @@ def test_embeddings_are_reported_on_request_only_and_are_those_of_the_network() 
         found.append(report.embedding is not None)
         if report.embedding is not None:
             with torch.no_grad():
-                z = problem.network.encode(problem.data.rows[everything]).numpy()
+                z = problem.network.encode(problem.data.rows.gather(everything)).numpy()
             assert report.embedding.dtype == np.float32
             # Of the rows that are not trained on, too.
             np.testing.assert_array_equal(report.embedding, z)
@@ -318,7 +318,7 @@ def test_pretraining_trains_the_shallow_network_of_the_stage() -> None:
     def look(batch: Batch) -> None:
         depth = next(depths)
         with torch.no_grad():
-            code = network.encode(problem.data.rows[batch.rows], depth=depth)
+            code = network.encode(problem.data.rows.gather(batch.rows), depth=depth)
             torch.testing.assert_close(batch.code, code)
             torch.testing.assert_close(batch.output, network.decode(code, depth=depth))
 
@@ -335,7 +335,7 @@ def test_cached_codes_are_what_the_encoder_says_without_dropout() -> None:
 
     def look(batch: Batch) -> None:
         with torch.no_grad():
-            x = problem.data.rows[batch.rows]
+            x = problem.data.rows.gather(batch.rows)
             codes = [network.encode(x, depth=depth) for depth in range(3)]
         seen.append([torch.allclose(batch.code, c) for c in codes if c.shape == batch.code.shape])
 
@@ -1075,7 +1075,7 @@ def test_reports_and_validation_use_running_statistics() -> None:
     for report in (reports := problem.train(snapshot=lambda: True)):
         before = statistics(problem.network)
         assert not problem.network.training
-        everything = problem.data.rows[torch.arange(100)]
+        everything = problem.data.rows.gather(torch.arange(100))
         with torch.no_grad():
             one_by_one = torch.cat([problem.network.encode(x[None]) for x in everything])
         np.testing.assert_allclose(report.embedding, one_by_one, atol=1e-5)

@@ -14,7 +14,13 @@ from centroid_encoder.core.map import Architecture, FittedMap
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.quality import CHUNK, class_centers
-from centroid_encoder.core.rows import Matrix, Rows, Scale, Standardizer, class_means
+from centroid_encoder.core.rows import (
+    Matrix,
+    Scale,
+    Standardizer,
+    class_means,
+    standardized,
+)
 from centroid_encoder.core.training import (
     Outcome,
     Report,
@@ -115,7 +121,7 @@ class Problem:
             mean_one = class_weight / class_weight[codes[index]].mean()
             weights = torch.from_numpy(mean_one.astype(np.float32)).to(device)
         data = TrainingData(
-            Rows(X, standardizer, device),
+            standardized(X, standardizer, device),
             torch.from_numpy(codes).to(device),
             torch.from_numpy(index).to(device),
             torch.from_numpy(validation).to(device),
@@ -295,11 +301,16 @@ class Fit:
 
     def embed(self, index: NDArray[np.integer] | None = None) -> NDArray[np.float32]:
         """(n, m) embedding of all rows, or of those at an index."""
-        return self.map.fitted.embed_rows(self.problem.data.rows, self._rows(index))
+        rows = self.problem.data.rows
+        chosen = None if index is None else torch.from_numpy(index).to(rows.device)
+        return self.map.fitted.embed_rows(rows, chosen)
 
-    def standardized(self, index: NDArray[np.integer] | None = None) -> NDArray[np.float32]:
-        """(n, k) inputs of the network for all rows, or for those at an index."""
-        inputs: NDArray[np.float32] = self.problem.data.rows[self._rows(index)].cpu().numpy()
+    def standardized(self, index: NDArray[np.integer]) -> NDArray[np.float32]:
+        """(n, k) inputs of the network for the rows at an index."""
+        rows = self.problem.data.rows
+        inputs: NDArray[np.float32] = (
+            rows.gather(torch.from_numpy(index).to(rows.device)).cpu().numpy()
+        )
         return inputs
 
     def calibrate(self, index: NDArray[np.integer], codes: Codes) -> None:
@@ -317,8 +328,3 @@ class Fit:
     def novelty(self) -> NDArray[np.float32]:
         """(n,) novelty of all rows."""
         return self.map.novelty(self.problem.X)
-
-    def _rows(self, index: NDArray[np.integer] | None) -> torch.Tensor:
-        rows = self.problem.data.rows
-        chosen = np.arange(rows.n_rows) if index is None else index
-        return torch.from_numpy(chosen).to(rows.device)

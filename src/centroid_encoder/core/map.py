@@ -14,7 +14,7 @@ from centroid_encoder.core.confidence import UNCALIBRATED, Calibration
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
-from centroid_encoder.core.rows import CHUNK, Matrix, Rows, Standardizer
+from centroid_encoder.core.rows import CHUNK, Matrix, Rows, Standardizer, standardized
 from centroid_encoder.core.training import suitable_numerics
 
 
@@ -88,16 +88,15 @@ class FittedMap:
         """Map (n, d) data to the (n, m) embedding, a chunk of rows at a time."""
         embedding = np.empty((X.shape[0], self.architecture.n_components), np.float32)
         for start in range(0, X.shape[0], CHUNK):
-            rows = Rows(X[start : start + CHUNK], self.standardizer, self.device)
-            everything = torch.arange(rows.n_rows, device=self.device)
-            embedding[start : start + CHUNK] = self.embed_rows(rows, everything)
+            rows = standardized(X[start : start + CHUNK], self.standardizer, self.device)
+            embedding[start : start + CHUNK] = self.embed_rows(rows)
         return embedding
 
     @torch.no_grad()
-    def embed_rows(self, rows: Rows, index: Tensor) -> NDArray[np.float32]:
-        """Map standardised rows, those at the (n,) `index`, to the (n, m) embedding."""
+    def embed_rows(self, rows: Rows, index: Tensor | None = None) -> NDArray[np.float32]:
+        """Map standardised rows, all or those at the (n,) `index`, to the (n, m) embedding."""
         with suitable_numerics(self.network, CHUNK):
-            parts = [self.network.encode(rows[part]) for part in index.split(CHUNK)]
+            parts = [self.network.encode(inputs) for _, inputs in rows.batches(index)]
         return torch.cat(parts).cpu().numpy()
 
     def calibrate(self, embedding: NDArray[np.floating], codes: NDArray[np.integer]) -> None:

@@ -1,10 +1,12 @@
-"""Rows of a dense or CSR matrix as standardised device batches."""
+"""Standardisation, and the rows of a dense or CSR matrix as the network sees them."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, Protocol, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -179,25 +181,72 @@ def _whole(values: NDArray[Any]) -> bool:
     return len(values) > 0 and bool((values > 0).all() and (values % 1 == 0).mean() > 0.95)
 
 
-class Rows:
-    """Random access to the standardised rows of a matrix, as float32 tensors on a device.
+class Rows(Protocol):
+    """Rows of data as the network sees them: standardised, float32, on its device.
 
-    Dense data are standardised once and stay on the device as one tensor. CSR data stay CSR there,
-    and only the rows asked for become dense; on the CPU and CUDA, to the same bits.
+    Whoever trains or embeds asks for rows by number and knows no more of where they are.
     """
 
-    def __init__(self, X: Matrix, standardizer: Standardizer, device: torch.device) -> None:
-        self.n_rows = X.shape[0]
+    n_rows: int
+    n_inputs: int
+    device: torch.device
+
+    def gather(self, index: Tensor) -> Tensor:
+        """(b, n_inputs) rows at (b,) int64 indices on the same device."""
+        ...
+
+    def batches(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Indices and rows, `CHUNK` at a time and in order; of all rows or of those at an index."""
+        ...
+
+
+def standardized(X: Matrix, standardizer: Standardizer, device: torch.device) -> Rows:
+    """Return the standardised rows of dense or CSR data; on the CPU and CUDA, to the same bits."""
+    if sparse.issparse(X):
+        return CSRRows(X, standardizer, device)
+    return DenseRows(X, standardizer, device)
+
+
+class InMemoryRows(ABC):
+    """What dense and CSR rows share."""
+
+    n_rows: int
+    n_inputs: int
+    device: torch.device
+
+    @abstractmethod
+    def gather(self, index: Tensor) -> Tensor:
+        """(b, n_inputs) rows at (b,) int64 indices on the same device."""
+
+    def batches(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
+        """Indices and rows, `CHUNK` at a time and in order; of all rows or of those at an index."""
+        if index is None:
+            index = torch.arange(self.n_rows, device=self.device)
+        for part in index.split(CHUNK):
+            yield part, self.gather(part)
+
+
+class DenseRows(InMemoryRows):
+    """Dense data, standardised once: one tensor on the device."""
+
+    def __init__(self, X: NDArray[Any], standardizer: Standardizer, device: torch.device) -> None:
+        self.n_rows, self.n_inputs, self.device = len(X), len(standardizer.kept), device
+        dense = np.empty((self.n_rows, self.n_inputs), np.float32)
+        for start in range(0, self.n_rows, CHUNK):
+            dense[start : start + CHUNK] = standardizer(X[start : start + CHUNK])
+        self._dense = torch.from_numpy(dense).to(device)
+
+    def gather(self, index: Tensor) -> Tensor:
+        """(b, n_inputs) rows at (b,) int64 indices on the same device."""
+        return self._dense[index]
+
+
+class CSRRows(InMemoryRows):
+    """CSR data, which stay CSR on the device: only the rows asked for become dense."""
+
+    def __init__(self, X: CSR, standardizer: Standardizer, device: torch.device) -> None:
         kept = standardizer.kept
-        self.n_inputs = len(kept)
-        self.device = device
-        self._dense: Tensor | None = None
-        if not sparse.issparse(X):
-            dense = np.empty((self.n_rows, self.n_inputs), np.float32)
-            for start in range(0, self.n_rows, CHUNK):
-                dense[start : start + CHUNK] = standardizer(X[start : start + CHUNK])
-            self._dense = torch.from_numpy(dense).to(device)
-            return
+        self.n_rows, self.n_inputs, self.device = X.shape[0], len(kept), device
         csr: CSR = _without_duplicates(X)
         column = np.full(X.shape[1], -1)
         column[kept] = np.arange(self.n_inputs)
@@ -220,19 +269,17 @@ class Rows:
         self._clip = standardizer.clip
         self._zero = torch.from_numpy(standardizer(np.zeros((1, X.shape[1])))).to(device)
 
-    def __getitem__(self, rows: Tensor) -> Tensor:
-        """Return (b, n_inputs) standardised rows for (b,) int64 indices on the same device."""
-        if self._dense is not None:
-            return self._dense[rows]
-        starts = self._indptr[rows]
-        counts = self._indptr[rows + 1] - starts
+    def gather(self, index: Tensor) -> Tensor:
+        """(b, n_inputs) rows at (b,) int64 indices on the same device."""
+        starts = self._indptr[index]
+        counts = self._indptr[index + 1] - starts
         ends = counts.cumsum(0)
         n_values = int(ends[-1])
         # Position of every stored value of these rows, in row order.
         positions = torch.arange(n_values, device=self.device)
         positions += torch.repeat_interleave(starts - ends + counts, counts, output_size=n_values)
         columns = self._column[self._indices[positions]]
-        cells = torch.arange(len(rows), device=self.device) * self.n_inputs
+        cells = torch.arange(len(index), device=self.device) * self.n_inputs
         cells = torch.repeat_interleave(cells, counts, output_size=n_values) + columns
         values = self._data[positions]
         if self.n_inputs < len(self._column):
@@ -241,7 +288,7 @@ class Rows:
         # Only stored values need arithmetic: all zeros of a feature standardise to the same.
         z = (values - self._mean[columns]).div_(self._scale[columns])
         z.clamp_(-self._clip, self._clip).mul_(self._weight[columns])
-        dense = self._zero.repeat(len(rows), 1)
+        dense = self._zero.repeat(len(index), 1)
         return dense.view(-1).scatter_(0, cells, z.float()).view_as(dense)
 
 
@@ -278,7 +325,7 @@ def class_means(rows: Rows, index: Tensor, labels: Tensor, n_classes: int) -> ND
     (M, n_inputs) means, summed in float64.
     """
     sums = torch.zeros(n_classes, rows.n_inputs, dtype=torch.float64)
-    for chunk in index.split(CHUNK):
-        sums.index_add_(0, labels[chunk].cpu(), rows[chunk].cpu().double())
+    for part, inputs in rows.batches(index):
+        sums.index_add_(0, labels[part].cpu(), inputs.cpu().double())
     counts = torch.bincount(labels[index].cpu(), minlength=n_classes)
     return (sums / counts[:, None]).numpy()

@@ -15,8 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from centroid_encoder.core.network import Network
-from centroid_encoder.core.objective import Batch, Objective
-from centroid_encoder.core.rows import CHUNK, Rows
+from centroid_encoder.core.objective import Batch, Objective, over_processes
+from centroid_encoder.core.rows import Rows
 from centroid_encoder.errors import Message
 
 Optimizer = Literal["adamw", "adam", "amsgrad"]
@@ -330,17 +330,13 @@ class _Loop:
         codes: Tensor | None,
     ) -> float:
         """One pass over the rows `train` in random order; return the mean loss."""
-        order = train[torch.randperm(len(train), generator=self.generator).to(train.device)]
         total = torch.zeros((), device=train.device)
         done = 0
-        while done < len(order):
+        for batch in self._draw(train):
             if self.stop():
                 self.stopped = True
                 break
-            # Batches of nearly equal size: a last batch of one row would shake the weights.
-            n_left = len(order) - done
-            batch = order[done : done + math.ceil(n_left / math.ceil(n_left / self.batch_size))]
-            share = _schedule(progress + done / len(order) / n_epochs, self.config)
+            share = _schedule(progress + done / len(train) / n_epochs, self.config)
             for group in optimizer.param_groups:
                 group["lr"] = self.config.learning_rate * share
             try:
@@ -355,6 +351,22 @@ class _Loop:
             done += len(batch)
         return float(total) / max(done, 1)
 
+    def _draw(self, train: Tensor) -> Iterator[Tensor]:
+        """Draw the batches of an epoch: the rows `train` in random order.
+
+        A batch after which `batch_size` is smaller did not fit, and is drawn again in parts.
+        """
+        order = train[torch.randperm(len(train), generator=self.generator).to(train.device)]
+        done = 0
+        while done < len(order):
+            asked = self.batch_size
+            # Batches of nearly equal size: a last batch of one row would shake the weights.
+            n_left = len(order) - done
+            batch = order[done : done + math.ceil(n_left / math.ceil(n_left / asked))]
+            yield batch
+            if self.batch_size == asked:
+                done += len(batch)
+
     def _gradients(
         self, optimizer: torch.optim.Optimizer, rows: Tensor, depth: int, codes: Tensor | None
     ) -> Tensor:
@@ -364,11 +376,14 @@ class _Loop:
         """
         optimizer.zero_grad()
         if codes is None:
-            code = self.network.encode(self._drop(self.data.rows[rows]), depth=depth)
+            code = self.network.encode(self._drop(self.data.rows.gather(rows)), depth=depth)
         else:
             code = self.network.encode(codes[rows], first=depth, depth=depth)
         loss = self.objective.loss(self._batch(rows, code, depth))
         loss.backward()
+        for parameter in self.network.parameters():
+            if parameter.grad is not None:
+                parameter.grad = over_processes(parameter.grad)
         return loss.detach()
 
     def _batch(self, rows: Tensor, code: Tensor, depth: int) -> Batch:
@@ -397,10 +412,10 @@ class _Loop:
         if not len(rows):
             return math.nan, math.nan
         loss, wrong, decided = 0.0, 0, True
-        for chunk in rows.split(CHUNK):
-            code = self.network.encode(self.data.rows[chunk], depth=depth)
-            batch = self._batch(chunk, code, depth)
-            loss += float(self.objective.loss(batch)) * len(chunk)
+        for part, inputs in self.data.rows.batches(rows):
+            code = self.network.encode(inputs, depth=depth)
+            batch = self._batch(part, code, depth)
+            loss += float(self.objective.loss(batch)) * len(part)
             distances = self.objective.distances(batch.output)
             if distances is None:
                 decided = False
@@ -411,9 +426,8 @@ class _Loop:
     @torch.no_grad()
     def _codes(self, depth: int) -> Tensor:
         """Encoder output at `depth` for all rows, without input noise."""
-        everything = torch.arange(self.data.rows.n_rows, device=self.data.rows.device)
-        chunks = everything.split(CHUNK)
-        return torch.cat([self.network.encode(self.data.rows[c], depth=depth) for c in chunks])
+        batches = self.data.rows.batches()
+        return torch.cat([self.network.encode(inputs, depth=depth) for _, inputs in batches])
 
 
 def _copied(tensors: list[Tensor]) -> list[Tensor]:
