@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from qtpy.QtGui import QUndoCommand, QUndoStack
+from psygnal import Signal
 
 from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.tl._cells import obs_column
@@ -23,8 +21,6 @@ Label = str | int | bool | None
 
 NEW_COLOR = "#d3d3d3"
 """Of a new label, where every other colour is taken."""
-
-logger = logging.getLogger("centroid_encoder")
 
 
 class Relabeling:
@@ -47,10 +43,6 @@ class Relabeling:
     ----------
     column
         Column that the labels are written to. It can change as long as no step is in force.
-    stack
-        Qt's stack of steps: what can be undone and redone, their texts, and signals when that
-        changes (``indexChanged`` after every step). Call `undo` and `redo` here rather than there:
-        these say what is wrong.
 
     Raises
     ------
@@ -59,6 +51,9 @@ class Relabeling:
     ValueError
         If `column` is the column of the labels itself.
     """
+
+    changed = Signal(int)
+    """The number of steps that are in force, after each step, undone ones too."""
 
     def __init__(self, adata: AnnData, label_key: str, column: str | None = None) -> None:
         obs_column(adata, label_key)
@@ -71,7 +66,8 @@ class Relabeling:
         self.adata = adata
         self.label_key = label_key
         self.column = column or self._free_name()
-        self.stack = QUndoStack()
+        self._steps: list[_Step] = []
+        self._n_done = 0
         self._forget(goes_on=column is not None)
 
     @property
@@ -84,11 +80,8 @@ class Relabeling:
     @property
     def steps(self) -> tuple[str, str]:
         """What can be undone and what can be done again, in words; empty for nothing."""
-        stack = self.stack
-        return (
-            stack.undoText() if stack.canUndo() else "",
-            stack.redoText() if stack.canRedo() else "",
-        )
+        done, undone = self._steps[: self._n_done], self._steps[self._n_done :]
+        return done[-1].text if done else "", undone[0].text if undone else ""
 
     def relabel(self, cells: ArrayLike, label: Label) -> bool:
         """Give cells another label, as one step; return whether anything changed.
@@ -115,19 +108,18 @@ class Relabeling:
             If something else has changed the column since the last step: earlier steps can then no
             longer be undone, but relabelling once more goes on from what the column holds.
         """
-        self._check(loses=self.stack.canUndo())
+        self._check(loses=self._n_done > 0)
         labels = self.labels
-        step = _step(labels, cells, label, first=self.stack.index() == 0)
+        step = _step(labels, cells, label)
         if not len(step.rows):
             return False
-        if step.first:
+        if self._n_done == 0:
             self._base = self.adata.obs.get(self.label_key, pd.Series()).copy()
             self._former_colors = self.adata.uns.get(f"{self.column}_colors")
-        # Here, and not when Qt calls back: an error must reach the caller.
         self._write(step.done(labels))
-        n = f"{len(step.rows):,} {'cell' if len(step.rows) == 1 else 'cells'}"
-        text = f"Relabel {n} as {label}" if label is not None else f"Take the label of {n} away"
-        self.stack.push(_Command(self, step, text))
+        # What was undone cannot be done again after another step.
+        self._steps[self._n_done :] = [step]
+        self._count(self._n_done + 1)
         return True
 
     def undo(self) -> None:
@@ -138,8 +130,14 @@ class Relabeling:
         RuntimeError
             As in `relabel`.
         """
-        self._check(loses=self.stack.canUndo())
-        self.stack.undo()
+        self._check(loses=self._n_done > 0)
+        if self._n_done == 0:
+            return
+        if self._n_done == 1 and not self._is_trained_on():
+            self._restore()
+        else:
+            self._write(self._steps[self._n_done - 1].undone(self.labels))
+        self._count(self._n_done - 1)
 
     def redo(self) -> None:
         """Do again what was undone last.
@@ -149,20 +147,14 @@ class Relabeling:
         RuntimeError
             As in `relabel`.
         """
-        self._check(loses=self.stack.canRedo())
-        self.stack.redo()
+        self._check(loses=self._n_done < len(self._steps))
+        if self._n_done < len(self._steps):
+            self._write(self._steps[self._n_done].done(self.labels))
+            self._count(self._n_done + 1)
 
-    def replay(self, step: _Step, *, forwards: bool) -> None:
-        """Answer Qt's stack, which cannot bear an exception."""
-        problem = self._problem()
-        if problem is not None:
-            logger.warning("%s; nothing is undone or redone", problem)
-        elif forwards:
-            self._write(step.done(self.labels))
-        elif step.first and not self._is_trained_on():
-            self._restore()
-        else:
-            self._write(step.undone(self.labels))
+    def _count(self, n_done: int) -> None:
+        self._n_done = n_done
+        self.changed.emit(n_done)
 
     def _check(self, *, loses: bool) -> None:
         """Begin anew where somebody else has changed something; an error if that loses steps."""
@@ -202,7 +194,8 @@ class Relabeling:
         self._there = self._original
         # The labels that the first step began with, and what the colours' key held before it.
         self._base = self._former_colors = None
-        self.stack.clear()
+        self._steps.clear()
+        self._count(0)
 
     def _free_name(self) -> str:
         name, n = f"{self.label_key}_relabeled", 2
@@ -266,7 +259,8 @@ class _Step:
     code: int
     categories_before: pd.Index
     categories: pd.Index
-    first: bool
+    text: str
+    """What is done, as a menu would say it."""
 
     def done(self, labels: pd.Categorical) -> pd.Categorical:
         return self._changed(labels, self.code, self.categories)
@@ -302,31 +296,7 @@ class Relabelings:
         )
 
 
-class _Command(QUndoCommand):
-    """A step on Qt's stack, which has been done when it gets there."""
-
-    def __init__(self, relabeling: Relabeling, step: _Step, text: str) -> None:
-        super().__init__(text)
-        # No cycle: a stack that the garbage collector takes apart emits its signals then.
-        self._relabeling = weakref.ref(relabeling)
-        self._step = step
-        self._pushed = False
-
-    def redo(self) -> None:
-        if self._pushed:
-            self._replay(forwards=True)
-        self._pushed = True
-
-    def undo(self) -> None:
-        self._replay(forwards=False)
-
-    def _replay(self, *, forwards: bool) -> None:
-        relabeling = self._relabeling()
-        if relabeling is not None:
-            relabeling.replay(self._step, forwards=forwards)
-
-
-def _step(labels: pd.Categorical, cells: ArrayLike, label: Label, *, first: bool) -> _Step:
+def _step(labels: pd.Categorical, cells: ArrayLike, label: Label) -> _Step:
     """Step that gives `label` to those of the cells that do not have it."""
     rows = np.unique(cells)
     if len(rows) and rows.dtype.kind not in "iu":
@@ -342,7 +312,9 @@ def _step(labels: pd.Categorical, cells: ArrayLike, label: Label, *, first: bool
             categories = categories.append(pd.Index([name], dtype=categories.dtype))
         code = int(categories.get_loc(name))
     rows = rows[labels.codes[rows] != code]
-    return _Step(rows, labels.codes[rows], code, labels.categories, categories, first)
+    n = f"{len(rows):,} {'cell' if len(rows) == 1 else 'cells'}"
+    text = f"Relabel {n} as {label}" if label is not None else f"Take the label of {n} away"
+    return _Step(rows, labels.codes[rows], code, labels.categories, categories, text)
 
 
 def _as_category(label: Label, categories: pd.Index) -> object:
