@@ -11,7 +11,7 @@ XVFB := xvfb-run --auto-servernum --server-args='-screen 0 1600x1000x24'
 endif
 HEADLESS := $(if $(DISPLAY)$(WAYLAND_DISPLAY),,$(XVFB))
 
-.PHONY: help env demo test bench bench-all lint format docs constraints screen clean
+.PHONY: help env demo test test-all bench bench-all lint format docs constraints screen clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +26,13 @@ demo: screen  ## Train on real cells and open napari on them; write demo/
 
 # Two workers share the cores; threads of their own, for numbers or for OpenGL, would stand in
 # each other's way.
-test: screen  ## Run the tests; make test ARGS="-k voronoi" picks some
-	@OMP_NUM_THREADS=1 LP_NUM_THREADS=0 $(BIN)/python -m pytest -n 2 $(ARGS)
+PYTEST := OMP_NUM_THREADS=1 LP_NUM_THREADS=0 $(BIN)/python -m pytest -n 2
+
+test: screen  ## Run the tests, some minutes; make test ARGS="-k voronoi" picks some
+	@$(PYTEST) -m "not slow" $(ARGS)
+
+test-all: screen  ## Run the long tests as well: walks, rivals' trainings, whole data sets
+	@$(PYTEST) $(ARGS)
 
 lint: $(ENV)  ## Check style, types and that imports run one way
 	$(BIN)/ruff check

@@ -29,6 +29,7 @@ def iris() -> Split:
     return X, y, X_test, y_test
 
 
+@pytest.mark.slow
 def test_the_cheapest_budget_that_reaches_an_error_is_found(
     iris: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_fold_is_what_a_map_of_the_others_says(cells, fast):
         )
 
 
+@pytest.mark.slow
 def test_noise_is_found_to_be_noise(noise):
     """A network that can learn 192 labels by heart must not profit from it."""
     model = ce.CentroidEncoder(
@@ -119,6 +120,7 @@ def test_real_classes_have_the_smallest_p_value(cells, validate):
     assert len(set(permutation["errors"])) > 1
 
 
+@pytest.mark.slow
 def test_classes_that_are_groups_do_not_make_a_p_value(noise, validate):
     """Donors differ, classes are donors': with shuffled cells this would be significant."""
     rng = np.random.default_rng(1)

@@ -46,6 +46,7 @@ def test_old_file_with_classes_of_one_cell(folder, fast, unchanged, caplog, tmp_
     assert not result.uns["ce"]["quality"]["test"]["at_chance"]
 
 
+@pytest.mark.slow
 def test_imaging_table_with_cells_that_lack_a_compartment(folder, fast):
     adata = ad.read_h5ad(folder / "vectra_6plex" / "cells.h5ad")
     with pytest.raises(ValueError, match=r"NaN .* in 17 of 6072 cells; the first is 'Cytoplasm"):
@@ -62,6 +63,7 @@ def test_imaging_table_with_cells_that_lack_a_compartment(folder, fast):
         assert result.uns["ce"]["quality"]["test"]["knn_error"] < 0.25
 
 
+@pytest.mark.slow
 def test_whole_transcriptome_stays_sparse(folder, fast, unchanged):
     adata = ad.read_h5ad(folder / "pbmc3k" / "pbmc3k_annotated.h5ad")
     assert sparse.issparse(adata.X)

@@ -52,7 +52,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.glob("*.whl"))
 
 
-@pytest.fixture(scope="module", params=["editable", "wheel"])
+@pytest.fixture(scope="module", params=["editable", pytest.param("wheel", marks=pytest.mark.slow)])
 def install(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Install:
     if request.param == "editable":
         return Install(PACKAGE, run)

@@ -115,6 +115,7 @@ def test_the_script_gives_the_same_embedding(
     assert len(again.uns["cell_type_colors"]) == 3
 
 
+@pytest.mark.slow
 def test_the_script_goes_on_from_what_was_saved(cells: ad.AnnData, tmp_path: Path) -> None:
     # Nothing but the file the user saves at the end knows the corrected labels.
     relabeling = Relabeling(cells, "cell_type")
@@ -135,6 +136,7 @@ def test_the_script_goes_on_from_what_was_saved(cells: ad.AnnData, tmp_path: Pat
     assert '# obs["cell_type_relabeled"] holds labels corrected by hand' in script
 
 
+@pytest.mark.slow
 def test_a_table_in_no_file_is_saved_first(cells: ad.AnnData, tmp_path: Path) -> None:
     arguments = {"model": ce.CentroidEncoder(hidden=(16,), max_epochs=3)}
     train(cells, "cell_type", arguments)

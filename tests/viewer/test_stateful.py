@@ -41,18 +41,19 @@ if TYPE_CHECKING:
     from centroid_encoder.viewer.data.join import Region
     from centroid_encoder.viewer.data.tables import Table
 
-STEPS = 250
-SEEDS = range(
-    int(os.environ.get("VIEWER_SEED", "0")),
-    int(os.environ.get("VIEWER_SEED", "0"))
-    + max(1, round(int(os.environ.get("VIEWER_STEPS", STEPS)) / STEPS)),
-)
+SHORT, STEPS = 40, 250
+FIRST = int(os.environ.get("VIEWER_SEED", "0"))
+SEEDS = range(FIRST, FIRST + max(1, round(int(os.environ.get("VIEWER_STEPS", STEPS)) / STEPS)))
 LABELS = ("cell_type", "donor", "sparse", "number", "none")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(
+    ("seed", "n_steps"),
+    [(FIRST, SHORT), *(pytest.param(seed, STEPS, marks=pytest.mark.slow) for seed in SEEDS)],
+)
 def test_any_order_of_steps(
     seed: int,
+    n_steps: int,
     viewer: Viewer,
     qtbot: QtBot,
     open_widget: Callable[[], CentroidEncoderWidget],
@@ -64,7 +65,7 @@ def test_any_order_of_steps(
     with user.watched():
         user.bring(make_cells, image_of)
         user.check()
-        for number in range(STEPS):
+        for number in range(n_steps):
             user.step(random.Random(f"{seed} {number}"))
         user.leave()
 

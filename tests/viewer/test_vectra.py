@@ -31,6 +31,7 @@ def folder() -> Path:
     return found / "vectra_6plex"
 
 
+@pytest.mark.slow
 def test_from_the_files_to_the_saved_result(
     folder: Path,
     viewer: Viewer,

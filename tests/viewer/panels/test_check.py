@@ -413,6 +413,7 @@ def test_a_check_that_came_with_the_table_is_offered(
     assert widget.misplaced.model.rowCount() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mapped", [True, False])
 def test_the_script_makes_the_same_check(
     open_widget: Open, train: Do, check: Do, cells: AnnData, tmp_path: Path, mapped: bool

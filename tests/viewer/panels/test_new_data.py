@@ -234,6 +234,7 @@ def test_a_file_is_opened_to_be_mapped(
     assert "X_ce" not in others.obsm
 
 
+@pytest.mark.slow
 def test_the_script_sends_the_same_cells_through_the_same_map(
     open_widget: Open, train: Do, send: Do, cells: AnnData, others: AnnData, tmp_path: Path
 ):
