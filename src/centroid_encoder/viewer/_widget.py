@@ -82,7 +82,7 @@ class CentroidEncoderWidget(QWidget):
         self.form = self.trainer.form
         self.message = self.trainer.message
         self.verdict = Verdict()
-        self.map = MapPanel()
+        self.map = MapPanel(self.session)
         self.cells = CellsPanel(self.session, self.viewer)
         self.classes = ClassTable(self.session)
         self.misplaced = MisplacedTable(self.session)
@@ -152,11 +152,6 @@ class CentroidEncoderWidget(QWidget):
             relabeling = self.session.relabeling
             begin(self.session.table, None if relabeling is None else relabeling.column)
 
-    @property
-    def _unfolds(self) -> bool:
-        """Whether the map is that of a training that runs; a check leaves it as it is."""
-        return self.training is not None and not self.trainer.checking
-
     def _on_frame(self, run: Run, report: Report) -> None:
         """Draw the map as it is after an epoch, if the user still looks at its table."""
         training, table = self.trainer.training, self.trainer.table
@@ -213,14 +208,7 @@ class CentroidEncoderWidget(QWidget):
             self.form.set_adata(self.session.adata, self.form.label_key.value)
 
     def _on_result(self) -> None:
-        session = self.session
-        if session.adata is None or session.result is None:
-            self.map.clear(session.absence)
-        else:
-            colors = list(session.class_colors.values())
-            self.map.show_result(session.adata, session.result, colors)
         self._on_shown()
-        self._on_selection()
         self._on_check()
         self._offer_tables()
 
@@ -274,18 +262,9 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_colors(self) -> None:
         self._frame_colors = None
-        if self.session.result is not None:
-            self.map.set_colors(list(self.session.class_colors.values()))
-
-    def _on_selection(self) -> None:
-        if self.session.result is not None and not self._unfolds:
-            self.map.canvas.map.select(self.session.selected)
 
     def _on_join(self) -> None:
         self.session.link(self.catalog.joins)
-
-    def _on_hovered(self, row: int) -> None:
-        self.map.canvas.show_tip(self.session.describe(row, predictions=not self._unfolds))
 
     def _on_drawn(self) -> None:
         if self.training is not None:
@@ -427,7 +406,6 @@ class CentroidEncoderWidget(QWidget):
         session.result_changed.connect(self._on_result)
         session.check_changed.connect(self._on_check)
         session.colors_changed.connect(self._on_colors)
-        session.selection_changed.connect(self._on_selection)
         session.regions_changed.connect(self._show_keep)
         session.cells_changed.connect(self._on_cells)
         self.catalog.table_changed.connect(self._on_data_table)
@@ -443,9 +421,6 @@ class CentroidEncoderWidget(QWidget):
         self.trainer.finished.connect(self._on_finished)
         self.trainer.checked.connect(self._on_checked)
         self.trainer.ended.connect(self._on_ended)
-        self.map.canvas.selection_made.connect(session.select)
-        self.map.canvas.cell_hovered.connect(self._on_hovered)
-        self.map.regions_changed.connect(self._on_regions)
         self.map.canvas.drawn.connect(self._on_drawn)
         self.classes.shown_changed.connect(self._on_shown)
 
@@ -460,9 +435,6 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_key(self) -> None:
         self.session.choose_key(self.form.key)
-
-    def _on_regions(self) -> None:
-        self.session.choose_regions(self.map.drawn_regions)
 
 
 def _column(*widgets: QWidget) -> QWidget:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QComboBox, QLabel, QStackedLayout, QVBoxLayout, QWidget
 
 from centroid_encoder.pl._axes import panel_title
@@ -14,10 +15,12 @@ from centroid_encoder.pl._regions import panel_limits, region_outlines
 from centroid_encoder.tl._stored import QUERY, Regions, Result
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.figure import Panel, Scene, live_outlines
+from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from centroid_encoder.core.regions import Region
     from centroid_encoder.core.training import Report
     from centroid_encoder.tl._run import Run
 
@@ -32,25 +35,21 @@ REGIONS: dict[str, Regions | None] = {
 class MapPanel(QWidget):
     """Training and held-out cells over the regions of their classes."""
 
-    regions_changed = Signal()
-
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._session = session
         self.canvas = MapCanvas()
-        self.panels_box = QComboBox()
-        self.panels_box.addItems(list(PANELS))
-        self.panels_box.setToolTip("Training cells, held-out cells, or both side by side")
+        self.canvas.tools.addStretch()
+        self.panels_box = self._add_box(
+            PANELS, "Training cells, held-out cells, or both side by side"
+        )
         self.panels_box.currentIndexChanged.connect(self._redraw)
-        self.regions_box = QComboBox()
-        self.regions_box.addItems(list(REGIONS))
-        self.regions_box.setToolTip(
+        self.regions_box = self._add_box(
+            REGIONS,
             "Voronoi cells: which class's center is nearest. Decoder regions: for which class the "
-            "model itself decides"
+            "model itself decides",
         )
         self.regions_box.currentIndexChanged.connect(self._on_regions)
-        self.canvas.tools.addStretch()
-        self.canvas.tools.addWidget(self.panels_box)
-        self.canvas.tools.addWidget(self.regions_box)
         self._empty = QLabel()
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._empty.setWordWrap(True)
@@ -63,44 +62,28 @@ class MapPanel(QWidget):
         layout.addLayout(self._stack)
         self.class_names: list[str] = []
         """Classes that are drawn."""
-        self._shown: tuple[AnnData, Result] | None = None
-        self._colors: list[str] = []
+        self._unfolds = False
+        """Whether the map of a training that runs is drawn, in place of the session's."""
         self._limits: NDArray[np.floating] | None = None
+        self.canvas.selection_made.connect(session.select)
+        self.canvas.cell_hovered.connect(self._on_hovered)
+        session.result_changed.connect(self._on_result)
+        session.regions_changed.connect(self._redraw)
+        session.colors_changed.connect(self._on_colors)
+        session.selection_changed.connect(self._on_selection)
 
-    @property
-    def drawn_regions(self) -> Regions | None:
-        """Kind of regions that are drawn."""
-        return REGIONS[self.regions_box.currentText()]
-
-    @property
-    def regions(self) -> Regions:
-        """Kind of regions that tell which cells are misplaced."""
-        return self.drawn_regions or "decoder"
-
-    def clear(self, text: str) -> None:
-        """Show no map but a text that says what to do next."""
-        self._shown = self._limits = None
-        self.class_names = []
-        self.canvas.map.clear()
-        self._empty.setText(text)
-        self._stack.setCurrentWidget(self._empty)
-
-    def set_colors(self, colors: list[str]) -> None:
-        """Colour the classes."""
-        self._colors = colors
-        self.canvas.map.set_colors(colors)
-
-    def show_result(self, adata: AnnData, result: Result, colors: list[str]) -> None:
-        """Draw what is stored in an AnnData."""
-        self._shown, self._colors, self._limits = (adata, result), colors, None
-        self.class_names = [str(name) for name in result.classes]
-        self._redraw()
+    def _add_box(self, items: Iterable[str], tip: str) -> QComboBox:
+        box = QComboBox()
+        box.addItems(list(items))
+        box.setToolTip(tip)
+        self.canvas.tools.addWidget(box)
+        return box
 
     def show_report(self, run: Run, report: Report, colors: list[str]) -> None:
-        """Draw a frame of a training that runs."""
-        self.panels_box.setEnabled(True)
+        """Draw a frame of a training that runs, until the session has another result."""
         assert report.embedding is not None
-        self._shown = None
+        self._unfolds = True
+        self.panels_box.setEnabled(True)
         self.class_names = [str(name) for name in run.classes]
         points = np.full((len(run.kept), 2), np.nan, dtype=np.float32)
         points[run.kept] = report.embedding
@@ -115,17 +98,11 @@ class MapPanel(QWidget):
             )
             for which in self._which(bool(run.held_out.any()))
         )
-        outlines = (
-            []
-            if self.drawn_regions is None
-            else live_outlines(
-                report.embedding,
-                run.codes[run.kept],
-                run.train[run.kept],
-                len(run.classes),
-                limits,
-            )
-        )
+        outlines: list[Region] = []
+        if self._session.regions is not None:
+            kept, n_classes = run.kept, len(run.classes)
+            embedding, codes, train = report.embedding, run.codes[kept], run.train[kept]
+            outlines = live_outlines(embedding, codes, train, n_classes, limits)
         scene = Scene(points, run.codes, panels, outlines, limits, len(run.classes))
         self._show(scene, colors, detailed=False)
 
@@ -144,33 +121,52 @@ class MapPanel(QWidget):
     def _which(self, any_held_out: bool) -> tuple[str, ...]:
         return PANELS[self.panels_box.currentText()] if any_held_out else ("train",)
 
-    def _on_regions(self, _: int) -> None:
+    def _on_result(self) -> None:
+        """Show the session's map, or a text that says what to do next."""
+        self._unfolds, self._limits = False, None
+        if self._session.result is None:
+            self.class_names = []
+            self.canvas.map.clear()
+            self._empty.setText(self._session.absence)
+            self._stack.setCurrentWidget(self._empty)
         self._redraw()
-        self.regions_changed.emit()
+        self._on_selection()
 
-    def _redraw(self, _: int = 0) -> None:
-        if self._shown is None:
-            return
-        adata, result = self._shown
+    def _on_regions(self) -> None:
+        self._session.choose_regions(REGIONS[self.regions_box.currentText()])
+
+    def _on_colors(self) -> None:
+        if self._session.result is not None and not self._unfolds:
+            self.canvas.map.set_colors(list(self._session.class_colors.values()))
+
+    def _on_selection(self) -> None:
+        if self._session.result is not None and not self._unfolds:
+            self.canvas.map.select(self._session.selected)
+
+    def _on_hovered(self, row: int) -> None:
+        self.canvas.show_tip(self._session.describe(row, predictions=not self._unfolds))
+
+    def _redraw(self) -> None:
+        adata, result = self._session.adata, self._session.result
+        if adata is not None and result is not None and not self._unfolds:
+            self._draw(adata, result)
+
+    def _draw(self, adata: AnnData, result: Result) -> None:
+        """Draw what is stored in an AnnData."""
+        self.class_names = [str(name) for name in result.classes]
         split = result.split.to_numpy()
-        embedded = ~np.isnan(result.embedding[:, 0])
-        limits = panel_limits(result.embedding[embedded])
+        limits = panel_limits(result.embedding[result.embedded])
         unlabeled = split == "unlabeled"
-        query = bool((split == QUERY).any())
-        self.panels_box.setEnabled(not query)
+        self.panels_box.setEnabled(not result.is_query)
+        shown = (QUERY,) if result.is_query else self._which(bool((split == "test").any()))
         panels = tuple(
             Panel(panel_title(result, which), np.flatnonzero((split == which) | unlabeled))
-            for which in ((QUERY,) if query else self._which(bool((split == "test").any())))
+            for which in shown
         )
-        scene = Scene(
-            result.embedding,
-            result.codes,
-            panels,
-            region_outlines(adata, result, self.drawn_regions, limits),
-            limits,
-            len(result.classes),
-        )
-        self._show(scene, self._colors, detailed=True)
+        outlines = region_outlines(adata, result, self._session.regions, limits)
+        codes, n_classes = result.codes, len(result.classes)
+        scene = Scene(result.embedding, codes, panels, outlines, limits, n_classes)
+        self._show(scene, list(self._session.class_colors.values()), detailed=True)
 
     def _show(self, scene: Scene, colors: list[str], *, detailed: bool) -> None:
         self._stack.setCurrentWidget(self.canvas)
