@@ -47,6 +47,7 @@ def cross_validate(
 
         # A file that cannot be read is known before torch is there.
         from centroid_encoder import tl
+        from centroid_encoder.tl._stored import cv_key
         from centroid_encoder.tl._summary import summary
 
         job = tl.cross_validate.job(adata, **validation)
@@ -54,18 +55,15 @@ def cross_validate(
         key = job.key
         suspects = tl.mislabeled(adata, key=key, max_own=max_own)
         files: dict[Path, Write] = {
-            output: with_results(input_file, adata, obsm=[], uns=[f"{key}_cv"])
+            output: with_results(input_file, adata, obsm=[], uns=[cv_key(key)])
         }
         if mislabeled is not None:
             files[mislabeled] = lambda path: suspects.to_csv(path, index_label="cell")
-        stored = adata.uns[f"{key}_cv"]
+        stored = adata.uns[cv_key(key)]
         words = {str(notice): notice.words(face) for notice in job.notices}
-        sentences = [
-            *summary(
-                adata, key, warnings=[words.get(text, text) for text in stored.get("warnings", [])]
-            ),
-            f"Cells that look mislabelled: {len(suspects):,}.",
-        ]
+        doubts = [words.get(text, text) for text in stored["warnings"]]
+        sentences = summary(adata, key, warnings=doubts)
+        sentences.append(f"Cells that look mislabelled: {len(suspects):,}.")
         write_all(files)
     names = ("params", "classes", "quality", "errors", "per_class", "confusion", "permutation")
     work.report(

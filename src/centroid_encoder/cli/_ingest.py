@@ -45,19 +45,19 @@ def ingest(
     options.check_inputs(output, (query, reference), overwrite=overwrite)
     with session("ingest", as_json=as_json, quiet=quiet) as work:
         from centroid_encoder import tl
-        from centroid_encoder.tl._stored import embedding_key
+        from centroid_encoder.tl._stored import colors_key, embedding_key, obs_key
 
         adata = read_h5ad(query, matrix=False)
         with closing(adata.file):
             job = tl.ingest.job(adata, reference, **mapping)
             work.run(job, adata)
         key = job.key
-        keys = [name for name in (key, f"{key}_label_colors") if name in adata.uns]
+        keys = [name for name in (key, colors_key(obs_key(key, "label"))) if name in adata.uns]
         stored = adata.uns[key]
-        labels = adata.obs[f"{key}_label"].value_counts(sort=False)
+        labels = adata.obs[obs_key(key, "label")].value_counts(sort=False)
         assigned = labels.reindex(stored["classes"].tolist())
-        confidence = float(adata.obs[f"{key}_confidence"].mean())
-        novelty = float(adata.obs[f"{key}_novelty"].median())
+        confidence = float(adata.obs[obs_key(key, "confidence")].mean())
+        novelty = float(adata.obs[obs_key(key, "novelty")].median())
         write_all({output: with_results(query, adata, obsm=[embedding_key(key)], uns=keys)})
     work.report(
         _sentences(adata.n_obs, assigned, confidence, novelty),
@@ -67,8 +67,7 @@ def ingest(
         output=output,
         key=key,
         n_obs=adata.n_obs,
-        params=stored["params"],
-        classes=stored["classes"],
+        **{name: stored[name] for name in ("params", "classes")},
         labels=assigned.to_dict(),
         n_unassigned=adata.n_obs - assigned.sum(),
         mean_confidence=confidence,
