@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from scanpy.plotting._rcmod import set_rcParams_scanpy
 
 import centroid_encoder as ce
+from centroid_encoder.tl._summary import summary
 
 
 def draw(adata: Any, **kwargs: Any) -> Figure:
@@ -177,7 +178,7 @@ class TestWords:
         adata = validate(embed())
         adata.uns["ce"]["quality"]["test"] |= {"at_chance": np.True_, "knn_error": 0.65}
         adata.uns["ce_cv"]["permutation"]["p_value"] = 0.4
-        sentences = words(draw(adata))
+        sentences = summary(adata, "ce")
         assert sentences[0] == (
             "Held-out 5-NN error 65.0 % (n = 24), no better than always naming the largest class "
             "(66.7 %)."
@@ -193,9 +194,9 @@ class TestWords:
         assert (
             "Least to be believed: type 3 (100 % of 24 cells wrong), type 2 (90 % of 24 cells "
             "wrong), type 4 (40 % of 24 cells wrong) and 1 more."
-        ) in words(draw(adata))
+        ) in summary(adata, "ce")
         table["knn_error"] = 0.2
-        assert not any("believed" in sentence for sentence in words(draw(adata)))
+        assert not any("believed" in sentence for sentence in summary(adata, "ce"))
 
     def test_leave_out_what_is_not_known(self, embed, validate):
         adata = validate(embed())
@@ -203,7 +204,7 @@ class TestWords:
         for name in ("knn_error_sd", "input_knn_error", "calibration_error"):
             quality[name] = np.nan
         del quality["balanced_knn_error"], adata.uns["ce"]["quality"]["test"]["calibration_error"]
-        text = " ".join(words(draw(adata)))
+        text = " ".join(summary(adata, "ce"))
         assert "nan" not in text
         assert "±" not in text
         assert "Confidences" not in text
@@ -211,7 +212,7 @@ class TestWords:
     def test_tell_the_labels_of_map_and_cross_validation_apart(self, embed, validate):
         adata = embed()
         adata.obs["other"] = adata.obs["cell_type"].astype(str) + "!"
-        sentences = words(draw(validate(adata, "other")))
+        sentences = summary(validate(adata, "other"), "ce")
         assert sentences[-1] == (
             "Warning: the map is of obs['cell_type'], but obs['other'] was cross-validated."
         )
@@ -220,7 +221,7 @@ class TestWords:
         adata = validate(embed())
         adata = adata[adata.obs["cell_type"] != "type 2"].copy()
         ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)
-        text = " ".join(words(draw(adata)))
+        text = " ".join(summary(adata, "ce"))
         assert "the map has 2 classes and the cross-validation 3" in text
 
 
