@@ -48,10 +48,10 @@ for command in (fit, cross_validate, ingest, plot):
 
 def main() -> None:
     """Run the command line."""
-    # `fit` in a notebook keeps the best state at Ctrl-C; a pipeline wants all or nothing, and the
-    # same when the scheduler ends it.
+    # In a notebook, Ctrl-C keeps the best state. A pipeline wants all or nothing, also when the
+    # scheduler ends it.
     for number in (signal.SIGINT, signal.SIGTERM):
-        # One that is ignored, as in a shell's background, stays so.
+        # A signal that is ignored, as in a shell's background, stays ignored.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _stop)
     if not sys.stderr.isatty():

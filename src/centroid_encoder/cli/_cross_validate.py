@@ -45,7 +45,7 @@ def cross_validate(
         adata = read_h5ad(input_file)
         validation = options.arguments(adata, **validation)
 
-        # A file that cannot be read is known before torch is there.
+        # Imported only now: a file that cannot be read is reported without waiting for torch.
         from centroid_encoder import tl
         from centroid_encoder.tl._stored import cv_key
         from centroid_encoder.tl._summary import summary

@@ -25,7 +25,7 @@ def face(part: Part) -> str:
             return str(part)
         first, *others = part.arguments or (Setting("label_key"),)
         given = [first if isinstance(first, Setting) else Setting("label_key", first), *others]
-        # A parameter without a value says only that there is one.
+        # A parameter without a value is only mentioned.
         options = [face(one) for one in given if one.value is not UNSET]
         return " ".join(["centroid-encoder", COMMANDS[part.name], *options])
     if part.name not in _options():

@@ -1,4 +1,4 @@
-"""Reading, with one line for what cannot be read, and writing, of several files as if one."""
+"""Reading ``.h5ad`` files, and writing several files, all of them or none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def read_h5ad(path: Path, *, matrix: bool = True) -> AnnData:
         return ad.read_h5ad(path, backed=None if matrix else "r")
     except PermissionError as error:
         raise PermissionError(f"{path} may not be read") from error
-    # Whatever a damaged file makes h5py and anndata stumble over, the user can only do one thing.
+    # h5py and anndata raise many kinds of errors for damaged files.
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise OSError(
@@ -59,7 +59,7 @@ def with_results(source: Path, adata: AnnData, *, obsm: list[str], uns: list[str
         from anndata.io import write_elem
 
         shutil.copyfile(source, path)
-        # What the file holds already, it may hold again.
+        # The input may hold nullable strings, so the output may as well.
         with settings.override(allow_write_nullable_strings=True), h5py.File(path, "r+") as file:
             write_elem(file, "obs", adata.obs)
             for slot, keys in (("obsm", obsm), ("uns", uns)):
@@ -90,7 +90,7 @@ def write_all(files: Mapping[Path, Write]) -> None:
             try:
                 beside = stack.enter_context(replacing(path))
                 write(beside)
-                # What takes long, all of it before the first file takes its place.
+                # Writing takes long: all of it happens before the first file is renamed.
                 flush(beside)
             except (OSError, RuntimeError) as error:  # h5py, closing a file on a full disk
                 raise readable(error, path) from error

@@ -42,7 +42,7 @@ def fit(
         adata = read_h5ad(input_file)
         training = options.arguments(adata, **training)
 
-        # A file that cannot be read is known before torch is there.
+        # Imported only now: a file that cannot be read is reported without waiting for torch.
         from centroid_encoder import tl
         from centroid_encoder.tl._stored import embedding_key
         from centroid_encoder.tl._summary import summary

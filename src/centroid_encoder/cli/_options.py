@@ -158,7 +158,7 @@ def _option(parameter: Parameter) -> Decorator:
 
 def _type(parameter: Parameter) -> Any:
     if parameter.choices and not parameter.types:
-        # One whose default is None is left out for that.
+        # Where None is the default, leaving out the option means None.
         none = parameter.optional and parameter.default is not None
         return _OrNone([*parameter.choices, "none"]) if none else click.Choice(parameter.choices)
     if len(parameter.types) == 1 and not parameter.choices:
@@ -192,7 +192,7 @@ def arguments(
 
         model = CentroidEncoder(max_epochs=max_epochs)
     if others["label_key"] in adata.obs:
-        # On a command line, numbers are words too.
+        # A class may be a number, which on a command line is a word.
         classes = adata.obs[others["label_key"]].dropna().unique().tolist()
         by_word = {str(name): name for name in reversed(classes)}
         unlabeled = others["unlabeled_category"]

@@ -44,7 +44,7 @@ def _add(figure: str) -> None:
         with session("plot", as_json=as_json, quiet=quiet) as work:
             import matplotlib.pyplot as plt
 
-            # Where there is no screen, a window would be an error.
+            # Windows are an error where there is no screen.
             plt.switch_backend("agg")
             adata = read_h5ad(input_file, matrix=False)
             with closing(adata.file):

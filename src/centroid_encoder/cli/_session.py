@@ -37,7 +37,7 @@ def session(command: str, *, as_json: bool, quiet: bool) -> Iterator[Session]:
     click.ClickException
         In place of what `tl` and `pl` raise about data: one line, exit status 1.
     """
-    # Once imported, it no longer hears of `main`'s setting.
+    # Imported only now, since it reads the setting that `main` makes when it is imported.
     from tqdm.contrib.logging import logging_redirect_tqdm
 
     work = Session(command, as_json=as_json, quiet=quiet)
@@ -45,7 +45,7 @@ def session(command: str, *, as_json: bool, quiet: bool) -> Iterator[Session]:
     level = logger.level
     logger.setLevel(logging.WARNING if quiet else logging.INFO)
     try:
-        # stdout is for results, whatever a library wants to tell.
+        # stdout is for results alone; what libraries print goes to stderr.
         with (
             logging_redirect_tqdm([logger]),
             warnings.catch_warnings(),

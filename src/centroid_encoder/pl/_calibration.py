@@ -1,4 +1,4 @@
-"""How far the confidences can be taken at their word."""
+"""Reliability diagram: how often a prediction is right against how confident it is."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def calibration(
             Call("tl.cross_validate"),
             Call("tl.centroid_encoder"),
         )
-    # Rounding in float32 takes some of them beyond 1.
+    # Rounding in float32 makes some of them larger than 1.
     confidence = 100 * cells.confidence[known].clip(0, 1)
     right = (cells.own == cells.predicted)[known]
     mean, share, count = calibration_bins(confidence, right, n_bins)
@@ -96,7 +96,7 @@ def calibration(
         markersize=5,
         linewidth=1.2,
         color="C0",
-        # A point at 100 % is drawn whole.
+        # Draw a point at 100 % whole, beyond the edge of the axes.
         clip_on=False,
         zorder=3,
     )
@@ -105,7 +105,7 @@ def calibration(
 
 
 def _intervals(share: NDArray[np.float64], count: NDArray[np.intp]) -> NDArray[np.float64]:
-    """(2, b) ends of the 95 % intervals; at 0 and at 1 they have a length, too."""
+    """(2, b) ends of the 95 % intervals; at 0 and at 1 they have a length as well."""
     ends = [
         binomtest(round(part * n), n).proportion_ci(method="wilson")
         for part, n in zip(share.tolist(), count.tolist(), strict=True)
@@ -114,7 +114,7 @@ def _intervals(share: NDArray[np.float64], count: NDArray[np.intp]) -> NDArray[n
 
 
 def _page(ax: Any, start: float) -> None:
-    """Axes, the diagonal and what it parts."""
+    """Set up the axes and draw the diagonal."""
     length = 100 - start
     ax.set_xlim(start, 100)
     ax.set_ylim(start - STRIP * length, 100)

@@ -45,7 +45,7 @@ def label_colors(
         If the palette has too few colours, or something that is no colour.
     """
     column = obs_column(adata, label_key)
-    # Among a million cells this takes a while, and only a mapping is asked for.
+    # This takes a while for a million cells, and is only needed for a mapping.
     used = column.dropna().unique() if isinstance(palette, Mapping) else ()
     return _colors(adata, label_key, label_categories(column), used, palette)
 
@@ -98,7 +98,7 @@ def store_colors(adata: AnnData, result: Result, colors: Mapping[object, str]) -
 
 
 def unlabeled_color(ax: Axes) -> str:
-    """Grey that recedes, on a light or a dark page."""
+    """Grey that stays in the background of a light or a dark page."""
     return "lightgray" if sum(to_rgb(ax.get_facecolor())) > 1.5 else "dimgray"
 
 

@@ -1,4 +1,4 @@
-"""Which classes are taken for which."""
+"""Confusion matrix: which classes are taken for which."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ Order = Literal["similar", "category"]
 
 LONGEST_NAME = 30
 LONGEST_ON_PAGE = 22
-"""Letters of a class's name, in a figure of its own and among others; what is longer loses its
+"""Letters of a class's name, in a figure of its own and among others; longer names lose their
 middle."""
 SMALLEST_FONT = 5.5
-"""In points; what would have to be smaller is left out."""
+"""In points; text that would have to be smaller is left out."""
 SHARE_TICKS = (0, 1, 5, 10, 25, 50, 100)
 """In per cent."""
 
@@ -143,15 +143,15 @@ def _similar(table: NDArray[np.int64]) -> NDArray[np.intp]:
     distances += 1e-3 * np.abs(place[:, None] - place) / n
     np.fill_diagonal(distances, 0)
     order = leaves_list(linkage(squareform(distances), "average", optimal_ordering=True))
-    # Either direction is as good; take that in which the categories rise.
+    # The direction is arbitrary: take the one in which the categories rise.
     if np.dot(order, place - place.mean()) < 0:
         order = order[::-1]
-    # Of classes without cells nothing is known.
+    # Classes without cells come last.
     return np.asarray(order[np.argsort(size[order, 0] == 0, kind="stable")], dtype=np.intp)
 
 
 def _new_axes(n_classes: int) -> Any:
-    # Wide enough for the title, whatever its letters; beyond eight inches no page is.
+    # Wide enough for the title in any font size, but at most as wide as a page.
     side = np.clip(0.42 * n_classes, 2.6 * plt.rcParams["font.size"] / 10, 8)
     figure = plt.figure(figsize=(side + 3, side + 3))
     return figure.add_axes((1.5 / (side + 3),) * 2 + (side / (side + 3),) * 2)
@@ -160,7 +160,7 @@ def _new_axes(n_classes: int) -> Any:
 def _fit(ax: Any) -> None:
     """Make the figure as large as what is written around the squares asks for."""
     figure = ax.figure
-    # Frozen: it would follow the figure.
+    # Frozen, since it changes with the size of the figure.
     inner, outer = ax.get_window_extent().frozen(), ax.get_tightbbox()
     margin = 0.1 * figure.dpi
     width, height = outer.width + 2 * margin, outer.height + 2 * margin
@@ -170,7 +170,7 @@ def _fit(ax: Any) -> None:
 
 
 def _colormap(ax: Any) -> Colormap:
-    """From the colour of the page, on which nothing is seen, to blue."""
+    """From the colour of the page to blue."""
     page = ax.get_facecolor()
     blues = ("#6baed6", "#08306b") if sum(to_rgb(page)) > 1.5 else ("#2171b5", "#deebf7")
     colormap = LinearSegmentedColormap.from_list("confusion", [page, *blues])
@@ -222,7 +222,7 @@ def _annotate(ax: Any, image: Any, table: NDArray[np.int64], *, counts: bool) ->
         light = 0.3 * red + 0.59 * green + 0.11 * blue > 0.5
         color = "black" if light else "white"
         ax.text(j, i, text, ha="center", va="center", fontsize=font, color=color)
-    # Between so few squares there is room for lines.
+    # The squares are large enough for lines between them.
     ax.set_xticks(np.arange(len(table) - 1) + 0.5, minor=True)
     ax.set_yticks(np.arange(len(table) - 1) + 0.5, minor=True)
     ax.grid(which="minor", color=unlabeled_color(ax), linewidth=0.4)
@@ -230,7 +230,7 @@ def _annotate(ax: Any, image: Any, table: NDArray[np.int64], *, counts: bool) ->
 
 
 def _percent(part: int, whole: int) -> str:
-    """Never 0 where there is something, nor 100 where something is missing."""
+    """Round a share to per cent: 0 only for none, and 100 only for all."""
     percent = 100 * part / whole
     if percent < 0.5:
         return "<1"
@@ -239,7 +239,7 @@ def _percent(part: int, whole: int) -> str:
 
 def _pitch(ax: Any, n_classes: int) -> float:
     """Side of a square in points."""
-    # Of axes in a subfigure, too.
+    # `figure.figure` is the whole figure where the axes are in a subfigure.
     ax.figure.figure.draw_without_rendering()
     return float(ax.get_window_extent().width / ax.figure.dpi * 72 / n_classes)
 
@@ -249,7 +249,7 @@ def _points(size: str) -> float:
 
 
 def _shortened(name: str, longest: int) -> str:
-    """Without its middle: names that begin alike often differ at their end."""
+    """Leave out the middle of a long name: names that begin alike often differ at their end."""
     if len(name) <= longest:
         return name
     tail = longest // 3

@@ -76,13 +76,13 @@ def history(
         top.set_ylim(bottom=0)
         handles += top.get_legend_handles_labels()[0]
     _mark_stages(target, [str(stage) for stage in table["stage"]])
-    # On the upper of the two axes, so that no curve runs through it.
+    # On the upper of the two axes, so that no curve is drawn over it.
     top.legend(handles=handles, loc="upper right", fontsize="small")
     return finish("history", target, show=show, save=save, own=ax is None)
 
 
 def _mark_stages(ax: Any, stages: list[str]) -> None:
-    """Part the stages by lines and name them, the steps of pre-training under one name."""
+    """Separate the stages by lines and name them; all steps of pre-training have one name."""
     starts = [i for i, stage in enumerate(stages) if i == 0 or stage != stages[i - 1]]
     if len(starts) == 1:
         return

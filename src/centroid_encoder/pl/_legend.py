@@ -14,7 +14,7 @@ from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 MAX_ENTRIES = 100
-"""Beyond that many classes, colours cannot be told apart and a legend is of no use."""
+"""Of more classes the colours cannot be told apart, and a legend is of no use."""
 
 
 def legend_beside(ax: Any, title: str, entries: Mapping[str, Any], *, marked: bool) -> Any:
@@ -49,7 +49,7 @@ def legend_beside(ax: Any, title: str, entries: Mapping[str, Any], *, marked: bo
     rows = max(1, int(height / (1.5 * font.get_size_in_points())) - 2)
     legend = ax.legend(
         handles,
-        # A class may be called "_x", which as the label of a handle would hide it.
+        # matplotlib leaves out handles with a label that begins with an underscore.
         [handle.get_label() for handle in handles],
         title=title,
         prop=font,
@@ -107,7 +107,7 @@ def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating])
         for name, center in zip(names, centers, strict=True)
     ]
     if centers.shape[1] == 3:
-        return  # The user will turn it.
+        return  # The user turns it, and names overlap in other ways.
     ax.apply_aspect()
     extents = np.array([text.get_window_extent().extents for text in texts])
     middles, sizes = (extents[:, 2:] + extents[:, :2]) / 2, extents[:, 2:] - extents[:, :2]
@@ -136,7 +136,7 @@ def _apart(
     low, high = page[0] + half, np.maximum(page[0] + half, page[1] - half)
     middles = np.clip(middles, low, high)
     reach = half[:, None] + half + [0, 2]
-    # Names at one and the same place need a direction to part in.
+    # Names at the same place need a direction to move in.
     order = np.arange(len(middles))
     tie = np.sign(order[:, None] - order)
     for _ in range(200):

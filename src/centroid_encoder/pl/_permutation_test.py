@@ -1,4 +1,4 @@
-"""What the error would be if the labels meant nothing."""
+"""Histogram of the errors under shuffled labels."""
 
 from __future__ import annotations
 
@@ -97,6 +97,6 @@ def _bins(null: NDArray[np.float64]) -> NDArray[np.float64]:
         return float(values[0]) + np.array([-0.5, 0.5])
     step = np.diff(values).min()
     n_steps = round((values[-1] - values[0]) / step) + 1
-    # Each bin is equally many steps wide; else some would hold more possible errors than others.
+    # Bins are whole numbers of steps wide, so that all hold equally many possible errors.
     width = -(-n_steps // min(max(5, round(np.sqrt(len(null)))), 30))
     return np.asarray(values[0] + step * (np.arange(0, n_steps + width, width) - 0.5))

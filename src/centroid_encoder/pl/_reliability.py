@@ -1,4 +1,4 @@
-"""The picture, beside what may be believed of it."""
+"""The reliability page: the map beside all figures and numbers that judge it."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def _draw_evidence(
         (permutation_test, tested, "No permutation test was made"),
     )
     call = f"ce.tl.cross_validate(adata, {label_key!r},\nn_permutations=99)"
-    # Apart, so that the long names beneath the one take no room from the others.
+    # In grids of their own, so that long names of classes take no room from the other figures.
     left, right = place.subgridspec(1, 2, wspace=0.04, width_ratios=(1.3, 2))
     for part, (plot, there, absent) in zip((left, *right.subgridspec(1, 2)), parts, strict=True):
         ax = figure.add_subplot(part)
@@ -197,15 +197,15 @@ def _write(ax: Any, sentences: list[str]) -> None:
     text = ax.text(
         0, 0.5, "", va="center", transform=ax.transAxes, linespacing=1.35, parse_math=False
     )
-    # What is written must not move what is drawn.
+    # The text must not move the figures.
     text.set_in_layout(False)
-    # What is not to be parted at the end of a line.
+    # No line ends within a number and its unit.
     sentences = [
         re.sub(r" (?=%|± )|(?<=±) |(?<=n) (?== )|(?<=n =) ", "\u00a0", s) for s in sentences
     ]
     for font in plt.rcParams["font.size"] * np.linspace(1, 0.5, 6):
         text.set_fontsize(font)
-        # As many as would fit if all were narrow; then fewer, until the widest line fits.
+        # Begin with as many letters as would fit if all were narrow.
         for letters in range(int(box.width / figure.dpi * 72 / (0.45 * font)), 10, -1):
             text.set_text(
                 "\n\n".join(

@@ -204,7 +204,7 @@ def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_components: int) ->
 
 
 def _new_axes(n_panels: int, projection: str | None) -> list[Any]:
-    # Placed in inches: panels are of one size and aligned, whatever is written around them.
+    # Placed in inches, so that panels have one size and are aligned.
     line = plt.rcParams["font.size"] / 72
     left, bottom, top = 2.2 * line, 2.2 * line, 3.5 * line
     width, height = n_panels * (left + PANEL) + line, bottom + PANEL + top
@@ -221,7 +221,7 @@ def _fill(ax: Axes, region: Region, color: str) -> None:
     if outline is None:
         return
     ax.add_patch(PathPatch(outline, facecolor=color, alpha=REGION_ALPHA, linewidth=0))
-    # Borders in the colour of the page part the regions, in light and in dark figures.
+    # Borders in the colour of the page separate regions in light and in dark figures.
     border = ax.get_facecolor()
     ax.add_patch(PathPatch(outline, facecolor="none", edgecolor=border, linewidth=1))
 
@@ -262,7 +262,7 @@ def _decorate(ax: Any, result: Result, limits: NDArray[np.floating], title: str)
     if n_components == 2:
         ax.set_aspect("equal")
     if n_components == 3:
-        # Without numbers on the axes, their names may come closer.
+        # There are no numbers on the axes, so their names can come closer.
         for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
             axis.labelpad = -10
         ax.set_box_aspect((1, 1, 1))
