@@ -87,7 +87,7 @@ class CentroidEncoderWidget(QWidget):
         self.classes = ClassTable(self.session)
         self.misplaced = MisplacedTable(self.session)
         self.new_data = NewDataPanel()
-        self.keep = SaveRow(self.session.provenance)
+        self.keep = SaveRow(self.session)
         self._lay_out()
         self._wire()
         self._attach()
@@ -218,16 +218,6 @@ class CentroidEncoderWidget(QWidget):
             self.verdict.say("", "")
         else:
             self.verdict.say(verdict(check), self.form.where(doubts(check)))
-        self._show_keep()
-
-    def _show_keep(self) -> None:
-        session = self.session
-        self.keep.set_state(
-            session.table,
-            None if session.result is None else session.key,
-            session.regions,
-            check_key=None if session.check is None else session.key,
-        )
 
     def _offer_tables(self) -> None:
         """Offer to send the cells of other tables through the map."""
@@ -406,7 +396,6 @@ class CentroidEncoderWidget(QWidget):
         session.result_changed.connect(self._on_result)
         session.check_changed.connect(self._on_check)
         session.colors_changed.connect(self._on_colors)
-        session.regions_changed.connect(self._show_keep)
         session.cells_changed.connect(self._on_cells)
         self.catalog.table_changed.connect(self._on_data_table)
         self.catalog.link_changed.connect(self._on_join)

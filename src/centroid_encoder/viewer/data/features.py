@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from centroid_encoder.tl._stored import cv_key, keys_in, obs_key
 from centroid_encoder.viewer.data.ids import INSTANCE_KEYS, named
 
 if TYPE_CHECKING:
@@ -75,7 +76,11 @@ def with_result(
     """
     columns: dict[Any, Any] = {
         name: adata.obs[name].array.take(rows, allow_fill=True)
-        for name in (f"{key}_split", f"{key}_label", f"{key}_cv_label")
+        for name in (
+            obs_key(key, "split"),
+            obs_key(key, "label"),
+            obs_key(cv_key(key), "label"),
+        )
         if name in adata.obs
     }
     if embedding is None:
@@ -95,11 +100,8 @@ def _axis(key: str) -> str:
 
 def _is_result(name: str, features: pd.DataFrame) -> bool:
     """Tell whether a column is an axis of an embedding: to learn from it would be circular."""
-    splits = (column for column in map(str, features) if column.endswith("_split"))
-    keys = [column.removesuffix("_split") for column in splits]
     return any(
-        f"{key}_label" in features and re.fullmatch(re.escape(_axis(key)) + r"\d+", name)
-        for key in keys
+        re.fullmatch(re.escape(_axis(key)) + r"\d+", name) for key in keys_in(features.columns)
     )
 
 

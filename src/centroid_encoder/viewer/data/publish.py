@@ -12,7 +12,7 @@ import pandas as pd
 from napari.layers import Labels, Points
 from numpy.typing import NDArray
 
-from centroid_encoder.tl._stored import embedding_key
+from centroid_encoder.tl._stored import colors_key, cv_key, embedding_key, obs_key
 from centroid_encoder.viewer.data.features import with_result
 from centroid_encoder.viewer.data.ids import whole_numbers
 from centroid_encoder.viewer.data.join import guess
@@ -107,11 +107,11 @@ def _with_result(copy: AnnData, adata: AnnData, key: str) -> AnnData:
             copy.obs[name] = adata.obs[name].array.take(rows)
     if embedding_key(key) in adata.obsm:
         copy.obsm[embedding_key(key)] = adata.obsm[embedding_key(key)][rows]
-    for result in (key, f"{key}_cv"):
+    for result in (key, cv_key(key)):
         stored = adata.uns.get(result)
         if isinstance(stored, Mapping) and "params" in stored:
-            palettes = f"{stored['params']['label_key']}_colors", f"{result}_label_colors"
-            for name in (result, *palettes):
+            columns = stored["params"]["label_key"], obs_key(result, "label")
+            for name in (result, *map(colors_key, columns)):
                 if name in adata.uns:
                     copy.uns[name] = deepcopy(adata.uns[name])
     return copy

@@ -20,11 +20,10 @@ from qtpy.QtWidgets import (
 
 from centroid_encoder import pl
 from centroid_encoder.viewer.panels.message import Message, sentence
-from centroid_encoder.viewer.session.provenance import Provenance, is_ingested
 
 if TYPE_CHECKING:
-    from centroid_encoder.tl._stored import Regions
     from centroid_encoder.viewer.data.tables import Table
+    from centroid_encoder.viewer.session.session import Session
 
 FIGURES = "Figures (*.png *.pdf *.svg)"
 
@@ -34,17 +33,13 @@ class SaveRow(QWidget):
 
     Parameters
     ----------
-    provenance
-        How the results were made, for the script.
+    session
+        What is shown, which is what can be saved.
     """
 
-    def __init__(self, provenance: Provenance, parent: QWidget | None = None) -> None:
+    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._provenance = provenance
-        self._table: Table | None = None
-        self._key: str | None = None
-        self._regions: Regions | None = "voronoi"
-        self._check_key: str | None = None
+        self._session = session
         self.message = Message()
         menu = QMenu(self)
         self.save_table_action = menu.addAction("Table as .h5ad …", self._ask_table)
@@ -74,38 +69,25 @@ class SaveRow(QWidget):
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.message)
         layout.addLayout(row)
-        self.set_state(None, None)
+        session.table_changed.connect(self._on_table)
+        for event in (session.result_changed, session.check_changed):
+            event.connect(self._offer)
+        self._offer()
 
-    def set_state(
-        self,
-        table: Table | None,
-        key: str | None,
-        regions: Regions | None = "voronoi",
-        *,
-        check_key: str | None = None,
-    ) -> None:
-        """Offer what can be saved of a table.
+    def _on_table(self) -> None:
+        self.message.say("")
+        self._offer()
 
-        Parameters
-        ----------
-        table
-            The table.
-        key, check_key
-            Its map and its cross-validation, if it has them.
-        regions
-            What figures show.
-        """
-        if table is not self._table:
-            self.message.say("")
-        self._table, self._key, self._regions = table, key, regions
-        self._check_key = check_key
+    def _offer(self) -> None:
+        """Offer what there is to save."""
+        table, result, checked = self._session.table, self._session.result, self._session.check
         self.save_button.setEnabled(table is not None)
         for action in (self.save_model_action, self.save_figure_action):
-            action.setEnabled(key is not None)
-        self.copy_button.setEnabled(key is not None or check_key is not None)
+            action.setEnabled(result is not None)
+        self.copy_button.setEnabled(result is not None or checked is not None)
         # Of cells that were sent through a map, nothing tells which labels are right.
-        trained = key is not None and table is not None and not is_ingested(table.adata, key)
-        self.save_reliability_action.setEnabled(trained or check_key is not None)
+        trained = result is not None and not result.is_query
+        self.save_reliability_action.setEnabled(trained or checked is not None)
         self.update_action.setVisible(table is not None and table.origin == "spatialdata")
 
     def save_table(self, path: Path) -> None:
@@ -123,16 +105,14 @@ class SaveRow(QWidget):
         """Write the map alone."""
         from centroid_encoder.viewer._save import save_model
 
-        self._do(
-            lambda table: save_model(table.adata, self._key or "ce", path), f"Saved {path.name}."
-        )
+        key = self._session.key
+        self._do(lambda table: save_model(table.adata, key, path), f"Saved {path.name}.")
 
     def save_figure(self, path: Path) -> None:
         """Draw the figure for a paper: `pl.voronoi`."""
 
         def draw(table: Table) -> None:
-            key = self._key or "ce"
-            axes = pl.voronoi(table.adata, key=key, regions=self._regions, show=False)
+            axes = pl.voronoi(table.adata, show=False, **self._drawn)
             _save_and_close(np.ravel(axes)[0].figure, path)  # type: ignore[arg-type]
 
         self._do(draw, f"Saved {path.name}.")
@@ -141,19 +121,21 @@ class SaveRow(QWidget):
         """Draw the page that says what may be believed: `pl.reliability`."""
 
         def draw(table: Table) -> None:
-            key = self._key or self._check_key or "ce"
-            _save_and_close(
-                pl.reliability(table.adata, key=key, regions=self._regions, show=False), path
-            )
+            _save_and_close(pl.reliability(table.adata, show=False, **self._drawn), path)
 
         self._do(draw, f"Saved {path.name}.")
+
+    @property
+    def _drawn(self) -> dict[str, Any]:
+        """What is shown, as arguments of the figures."""
+        return {"key": self._session.key, "regions": self._session.regions}
 
     def update_spatialdata(self) -> None:
         """Write the table into the store it came from."""
         from centroid_encoder.viewer._save import save_table
 
-        name = "" if self._table is None else self._table.name
-        self._do(save_table, f"Updated {name}.")
+        table = self._session.table
+        self._do(save_table, f"Updated {'' if table is None else table.name}.")
 
     def copy_script(self) -> None:
         """Put the script on the clipboard."""
@@ -164,22 +146,26 @@ class SaveRow(QWidget):
 
     def script(self) -> str:
         """The script that makes the same map, and checks the same labels; empty without a table."""
-        return "" if self._table is None else self._script(self._table)
+        return "" if self._session.table is None else self._script(self._session.table)
 
     def _script(self, table: Table) -> str:
         from centroid_encoder.viewer._script import as_python
 
-        made_by = None if self._key is None else self._provenance.of_map(table, self._key)
-        check_key = self._check_key
-        check = None if check_key is None else self._provenance.of_check(table, check_key)
+        session = self._session
+        made_by = check = None
+        if session.result is not None:
+            made_by = session.provenance.of_map(table, session.key)
+        if session.check is not None:
+            check = session.provenance.of_check(table, session.key)
         return as_python(table, made_by, check)
 
     def _do(self, function: Callable[[Table], object], done: str) -> None:
         """Do something with the table, and say that it is done, or why not."""
-        if self._table is None:
+        table = self._session.table
+        if table is None:
             return
         try:
-            function(self._table)
+            function(table)
         except Exception as error:  # Whatever it is, it ends as a sentence, not as a traceback.
             self.message.say(sentence(error), "error")
             show_error(sentence(error))
@@ -187,10 +173,9 @@ class SaveRow(QWidget):
             self.message.say(done)
 
     def _ask_table(self) -> None:
-        default = "cells.h5ad"
-        if self._table is not None and self._table.path is not None:
-            default = str(self._table.path)
-        self._ask("Save the table", default, "AnnData (*.h5ad)", self.save_table)
+        table = self._session.table
+        path = None if table is None else table.path
+        self._ask("Save the table", str(path or "cells.h5ad"), "AnnData (*.h5ad)", self.save_table)
 
     def _ask_model(self) -> None:
         self._ask("Save the model", "map.safetensors", "Model (*.safetensors)", self.save_model)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
+from centroid_encoder.tl._stored import cv_key
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -61,22 +63,16 @@ class Provenance:
         return known or _stored_check(table.adata, key)
 
 
-def is_ingested(adata: AnnData, key: str) -> bool:
-    """Tell whether cells were sent through a map, rather than trained on."""
-    return "ingested_from" in adata.uns[key]["params"]
-
-
 def _stored_map(adata: AnnData, key: str) -> MadeBy:
     from sklearn.base import clone
 
     from centroid_encoder import tl
 
     parameters = dict(adata.uns[key]["params"])
-    label_key = str(parameters.pop("label_key"))
-    if is_ingested(adata, key):
+    label_key, reference = str(parameters.pop("label_key")), parameters.get("ingested_from")
+    if reference is not None:
         kept = {name: parameters[name] for name in ("min_confidence", "max_novelty")}
-        reference = str(parameters["ingested_from"])
-        return MadeBy("ingest", label_key, kept | _named(key), reference=reference)
+        return MadeBy("ingest", label_key, kept | _named(key), reference=str(reference))
     model = clone(tl.fitted_model(adata, key, device="cpu"))
     return MadeBy("centroid_encoder", label_key, _arguments(parameters, model) | _named(key))
 
@@ -85,7 +81,7 @@ def _stored_check(adata: AnnData, key: str) -> MadeBy:
     from centroid_encoder.core.saved import params_from
     from centroid_encoder.estimator import CentroidEncoder
 
-    stored = adata.uns[f"{key}_cv"]
+    stored = adata.uns[cv_key(key)]
     parameters = dict(stored["params"])
     label_key = str(parameters.pop("label_key"))
     known = set(CentroidEncoder().get_params())

@@ -13,6 +13,7 @@ from psygnal import Signal
 
 from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.tl._cells import obs_column
+from centroid_encoder.tl._stored import colors_key
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -115,7 +116,7 @@ class Relabeling:
             return False
         if self._n_done == 0:
             self._base = self.adata.obs.get(self.label_key, pd.Series()).copy()
-            self._former_colors = self.adata.uns.get(f"{self.column}_colors")
+            self._former_colors = self.adata.uns.get(colors_key(self.column))
         self._write(step.done(labels))
         # What was undone cannot be done again after another step.
         self._steps[self._n_done :] = [step]
@@ -216,7 +217,7 @@ class Relabeling:
         colors = self._colors(labels.categories)
         adata.obs[self.column] = labels
         self._there = adata.obs[self.column].copy()
-        adata.uns[f"{self.column}_colors"] = colors
+        adata.uns[colors_key(self.column)] = colors
 
     def _is_trained_on(self) -> bool:
         """Whether a map or a check rests on the column, which has to stay then."""
@@ -226,16 +227,16 @@ class Relabeling:
 
     def _restore(self) -> None:
         """Leave the column and its colours as they were before the first step."""
-        obs, uns, colors_key = self.adata.obs, self.adata.uns, f"{self.column}_colors"
+        obs, uns, name = self.adata.obs, self.adata.uns, colors_key(self.column)
         if self._original is None:
             del obs[self.column]
         else:
             obs[self.column] = self._original
         self._there = self._original
         if self._former_colors is not None:
-            uns[colors_key] = self._former_colors
+            uns[name] = self._former_colors
         else:
-            uns.pop(colors_key, None)
+            uns.pop(name, None)
 
     def _colors(self, categories: pd.Index) -> list[str]:
         """Colours of the labels, and others for new ones."""
