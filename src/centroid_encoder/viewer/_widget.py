@@ -14,7 +14,6 @@ from qtpy.QtCore import QEvent, Qt, QTimer
 from qtpy.QtWidgets import QScrollArea, QSplitter, QTabWidget, QVBoxLayout, QWidget
 
 from centroid_encoder.viewer._wheel import WheelGuard
-from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.figure import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
@@ -65,18 +64,18 @@ class CentroidEncoderWidget(QWidget):
     ----------
     viewer
         That viewer.
-    session
-        What is chosen and shown; its parts observe it.
+    session, catalog
+        What is chosen and shown, which the parts observe; and what there is to choose from.
     """
 
     def __init__(self, napari_viewer: Viewer) -> None:
         super().__init__()
         # napari hands plugins a proxy, which is not the viewer where identity matters.
         self.viewer: Viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
-        self.session = Session()
+        self.session = Session(self.viewer.layers)
         self._connected = False
         self._frame_colors: list[str] | None = None
-        self.catalog = Catalog(self.viewer.layers)
+        self.catalog = self.session.catalog
         self.data = DataPanel(self.catalog)
         self.trainer = TrainingPanel()
         self.form = self.trainer.form
@@ -253,9 +252,6 @@ class CentroidEncoderWidget(QWidget):
     def _on_colors(self) -> None:
         self._frame_colors = None
 
-    def _on_join(self) -> None:
-        self.session.link(self.catalog.joins)
-
     def _on_drawn(self) -> None:
         if self.training is not None:
             self.training.drawn()
@@ -312,10 +308,10 @@ class CentroidEncoderWidget(QWidget):
             # PyTorch, before Train is pressed, once the widget is on the screen. Not in a thread:
             # two threads that import scikit-learn at once find each other's half of it.
             QTimer.singleShot(SETTLED, partial(import_module, WORKSHOP))
-            if self.catalog.table is None:
-                self.session.choose_table(None)
+            if self.session.table is None:
+                self.session.read()
             elif not self.cells.linked:
-                self._on_join()
+                self.cells.link()
 
     def _detach(self) -> None:
         if self._connected:
@@ -396,9 +392,6 @@ class CentroidEncoderWidget(QWidget):
         session.result_changed.connect(self._on_result)
         session.check_changed.connect(self._on_check)
         session.colors_changed.connect(self._on_colors)
-        session.cells_changed.connect(self._on_cells)
-        self.catalog.table_changed.connect(self._on_data_table)
-        self.catalog.link_changed.connect(self._on_join)
         self.catalog.listed.connect(self._offer_tables)
         self.new_data.file_chosen.connect(self._on_file)
         self.new_data.finished.connect(self._on_mapped)
@@ -415,12 +408,6 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_said(self, text: str | Exception, kind: Kind) -> None:
         self.message.say(text if isinstance(text, str) else sentence(text), kind)
-
-    def _on_data_table(self) -> None:
-        self.session.choose_table(self.catalog.table)
-
-    def _on_cells(self) -> None:
-        self.catalog.choose(self.catalog.table)
 
     def _on_key(self) -> None:
         self.session.choose_key(self.form.key)

@@ -73,7 +73,7 @@ def legend(qtbot: Any, monkeypatch: pytest.MonkeyPatch) -> Legend:
     with qtbot.waitExposed(table):
         table.show()
     table.set_classes(ROWS)
-    return Legend(table, session, monkeypatch)
+    return Legend(table, monkeypatch, session)
 
 
 def test_names_colors_numbers_and_errors(legend: Legend) -> None:

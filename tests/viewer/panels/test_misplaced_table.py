@@ -14,7 +14,6 @@ from qtpy.QtCore import Qt
 from qtpy.QtTest import QTest
 
 import centroid_encoder as ce
-from centroid_encoder.viewer.data.tables import Table as Cells
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS, Listing
 from centroid_encoder.viewer.session.session import Session
@@ -193,7 +192,7 @@ def test_steps_that_can_be_taken(qtbot: Any, cells: ad.AnnData) -> None:
     qtbot.addWidget(widget)
     buttons = widget.relabel_button, widget.undo_button, widget.redo_button
     assert not any(button.isEnabled() for button in buttons)
-    session.choose_table(Cells(cells, "cells", None, "notebook"))
+    session.catalog.choose(session.catalog.add(cells, "cells"))
     session.choose_labels("cell_type")
     assert not any(button.isEnabled() for button in buttons)
     session.select(np.array([0, 3, 6]))

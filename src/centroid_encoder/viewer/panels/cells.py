@@ -57,7 +57,7 @@ class CellsPanel(QWidget):
         self.show_button.clicked.connect(self.zoom)
         self.clear_button.clicked.connect(self.clear)
         session.table_changed.connect(self.unlink)
-        session.links_changed.connect(self._on_links)
+        session.links_changed.connect(self.link)
         session.result_changed.connect(self._offer_colorings)
         session.check_changed.connect(self._offer_colorings)
         session.label_key_changed.connect(self._recolor)
@@ -87,7 +87,8 @@ class CellsPanel(QWidget):
         """Select no cells."""
         self._session.select(np.empty(0, dtype=np.intp))
 
-    def _on_links(self) -> None:
+    def link(self) -> None:
+        """Show the cells in the layers of the session's links."""
         self.unlink()
         self._links = [
             LayerLink(self._viewer, link.layer, join) for link, join in self._session.links.items()

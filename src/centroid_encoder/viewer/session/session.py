@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+from napari.components import LayerList
 from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
 from centroid_encoder.tl._stored import Result, StoredCrossValidation, read_result
+from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.publish import publish
 from centroid_encoder.viewer.session.provenance import MadeBy, Provenance
 from centroid_encoder.viewer.session.relabeling import Relabeling, Relabelings
@@ -44,8 +46,15 @@ class Session:
     Every event comes after the state has changed. Those without a value say that panels should
     look again.
 
+    Parameters
+    ----------
+    layers
+        The layers of the viewer; without a viewer, none.
+
     Attributes
     ----------
+    catalog
+        Tables and layers: which there are, and which are chosen.
     table
         The table that is chosen, or None.
     key
@@ -55,8 +64,7 @@ class Session:
     absence
         Why there is no map, in words for its place.
     links
-        Which layers show cells of the table, with the join of each; one today, more with many
-        images.
+        Which layers show its cells, and which row is what there.
     selected
         (n_obs,) mask of the selected cells.
     regions
@@ -71,8 +79,6 @@ class Session:
     """An exception that ends what the user wanted."""
     table_changed = Signal()
     """Another table, or the cells of the same one are others."""
-    cells_changed = Signal()
-    """The cells of the table are others than they were, so that its links are void."""
     columns_changed = Signal()
     """The table may have other columns."""
     label_key_changed = Signal()
@@ -90,13 +96,14 @@ class Session:
     """The user wants to see the selected cells in their layers."""
     regions_changed = Signal()
 
-    def __init__(self) -> None:
-        self.table: Table | None = None
+    def __init__(self, layers: LayerList | None = None) -> None:
+        self.catalog = Catalog(LayerList() if layers is None else layers)
+        self.catalog.table_changed.connect(self._on_table)
+        self.catalog.link_changed.connect(self.links_changed.emit)
         self.key = "ce"
         self.result: Result | None = None
         self.check: StoredCrossValidation | None = None
         self.absence = NO_TABLE
-        self.links: dict[Link, Join] = {}
         self.selected = np.zeros(0, dtype=bool)
         self.regions: Regions | None = "voronoi"
         self.provenance = Provenance()
@@ -106,6 +113,16 @@ class Session:
         self._obs_names = pd.Index([])
 
     # -- what is chosen --------------------------------------------------------------------------
+
+    @property
+    def table(self) -> Table | None:
+        """The table that is chosen."""
+        return self.catalog.table
+
+    @property
+    def links(self) -> dict[Link, Join]:
+        """Which layers show its cells, and which row is what there."""
+        return self.catalog.joins
 
     @property
     def adata(self) -> AnnData | None:
@@ -143,12 +160,11 @@ class Session:
             return None
         return self._relabelings.of(self.adata, self.label_key)
 
-    def choose_table(self, table: Table | None) -> None:
-        """Choose a table; its links come afterwards."""
-        self.table = table
-        self._obs_names = pd.Index([]) if table is None else table.adata.obs_names
-        self.links = {}
-        self.selected = np.zeros(0 if table is None else table.adata.n_obs, dtype=bool)
+    def _on_table(self) -> None:
+        """Read the table that is chosen; its links come afterwards."""
+        adata = self.adata
+        self._obs_names = pd.Index([]) if adata is None else adata.obs_names
+        self.selected = np.zeros(len(self._obs_names), dtype=bool)
         # The map of the table before says nothing of this one.
         self.result = self.check = None
         self.say("")
@@ -170,11 +186,6 @@ class Session:
         self.regions = regions
         if not self.reread():
             self.regions_changed.emit()
-
-    def link(self, links: Mapping[Link, Join]) -> None:
-        """Show the cells in layers."""
-        self.links = dict(links)
-        self.links_changed.emit()
 
     def say(self, text: str | Exception, kind: Kind = "info") -> None:
         """Tell the user something, or that there is nothing to tell any more."""
@@ -217,8 +228,8 @@ class Session:
         """Read the table anew if its cells have changed, which no event tells; return whether."""
         if self.table is None or self.table.adata.obs_names.equals(self._obs_names):
             return False
-        self.choose_table(self.table)
-        self.cells_changed.emit()
+        self._on_table()
+        self.catalog.choose(self.table)
         self.say("The cells of the table have changed; this is how they are now.")
         return True
 
