@@ -28,12 +28,12 @@ from benchmarks.rivals.objectives import (
     Reconstruction,
     RegularizedNCA,
 )
+from centroid_encoder.constraints import resolve_device
 from centroid_encoder.core.fit import Problem
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.objective import Objective
 from centroid_encoder.core.rows import Scale, standardized
 from centroid_encoder.core.training import Optimizer, Schedule, TrainingConfig, TrainingData, train
-from centroid_encoder.estimator import resolve_device
 from centroid_encoder.recipes import input_dropout
 
 CLIP = 10.0

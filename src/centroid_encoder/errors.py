@@ -135,5 +135,9 @@ class InputTypeError(Problem, TypeError):
     """A value of a kind that cannot be used."""
 
 
+class DivergedError(Problem, FloatingPointError):
+    """A training whose loss is no longer finite."""
+
+
 class MissingKeyError(Problem, KeyError):
     """A key that does not exist. Unlike a plain KeyError, its text is not quoted."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numbers
 import os
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -20,13 +19,29 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import Tags, compute_class_weight
+from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from centroid_encoder.constraints import (
+    RandomState,
+    check_parameters,
+    draw_seed,
+    labels_of,
+    resolve_device,
+)
 from centroid_encoder.core import saved
 from centroid_encoder.core.confidence import Calibration
-from centroid_encoder.core.fit import CodedMap, Fit, Problem, Settings, fit, own_codes
+from centroid_encoder.core.fit import (
+    CodedMap,
+    Fit,
+    Problem,
+    Settings,
+    class_weights,
+    fit,
+    own_codes,
+    trained_classes,
+)
 from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import LEAST
@@ -34,7 +49,6 @@ from centroid_encoder.core.objective import Output
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.rows import Matrix, Scale, looks_whole, standardized
 from centroid_encoder.core.saved import HISTORY, Arrays, Description
-from centroid_encoder.core.splits import stratified_holdout
 from centroid_encoder.core.training import (
     Optimizer,
     Outcome,
@@ -43,8 +57,6 @@ from centroid_encoder.core.training import (
     never,
 )
 from centroid_encoder.recipes import RECIPES, resolved
-
-RandomState = int | np.random.Generator | np.random.RandomState | None
 
 
 class CentroidEncoder(
@@ -319,10 +331,9 @@ class CentroidEncoder(
             If `stop` said so before the first epoch was over.
         """
         with self._restored_on_failure():
-            self._check_parameters()
+            check_parameters(self.get_params(deep=False))
             X = self._checked(X, reset=True)
-            y = self._labels_of(X, y)
-            index = _chosen(subset, len(y))
+            y, index = labels_of(X, y, subset)
             unlabeled = int(pd.isna(y[index]).sum())
             if unlabeled:
                 raise ValueError(f"y has {unlabeled} missing labels; leave these samples out")
@@ -343,10 +354,9 @@ class CentroidEncoder(
     ) -> Generator[Report, None, Fit]:
         """Train the network on class indices: `fit_reports` for callers with classes of their own.
 
-        What the generator returns speaks of classes by the caller's indices and of samples by
-        their rows in X, which have been checked and standardised and are not again. The estimator
-        itself has its classes sorted, as always; a class of which no sample trains is not among
-        them.
+        What it returns speaks of classes by the caller's indices and of samples by their rows in X,
+        which are not checked and standardised again. The estimator itself has its classes sorted,
+        as always, without those of which no sample trains.
 
         Parameters
         ----------
@@ -361,23 +371,13 @@ class CentroidEncoder(
         stop, snapshot
             As in `fit_reports`.
 
-        Yields
-        ------
-        Report
-            As in `fit_reports`.
-
         Returns
         -------
         Fit
             The map, and what can be asked of it about the rows of X.
-
-        Raises
-        ------
-        StoppedTooEarly
-            If `stop` said so before the first epoch was over.
         """
         with self._restored_on_failure():
-            self._check_parameters()
+            check_parameters(self.get_params(deep=False))
             X = self._checked(X, reset=True)
             if feature_names is not None:
                 self.feature_names_in_ = np.asarray(feature_names, dtype=object)
@@ -401,22 +401,18 @@ class CentroidEncoder(
         snapshot: Callable[[], bool],
     ) -> Generator[Report, None, Fit]:
         check_classification_targets(classes[codes[codes >= 0]])
-        present = np.unique(codes[codes >= 0])
-        if len(present) < 2:
-            found = f"one class ({classes[present[0]]!r})" if len(present) else "no samples"
-            raise ValueError(f"training needs at least two classes, but got {found}")
-        known = present[np.argsort(classes[present], kind="stable")]
-        own = own_codes(codes, known, len(classes))
+        known = trained_classes(codes, classes)
         seed = draw_seed(self.random_state)
         problem = Problem.of(
             X,
-            own,
+            own_codes(codes, known, len(classes)),
             resolve_device(self.device),
             scale=self.scale,
             clip=self.clip,
             max_features=self.max_features,
-            validates=self._validation(own, seed),
-            class_weight=self._weight_of_classes(classes, known, codes),
+            validation_fraction=self.validation_fraction,
+            seed=seed,
+            class_weight=class_weights(self.class_weight, codes, classes, known),
         )
         params = self.get_params(deep=False)
         settings = Settings.of(resolved(params, problem.n_train, problem.n_inputs, len(known)))
@@ -459,8 +455,8 @@ class CentroidEncoder(
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        codes = self._codes(self._labels_of(X, y))
-        self._map.calibrate(self._map.embed(X), codes)
+        y, _ = labels_of(X, y)
+        self._map.calibrate(self._map.embed(X), self._codes(y))
         return self
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -585,8 +581,7 @@ class CentroidEncoder(
         """
         check_is_fitted(self)
         X = self._checked(X, reset=False)
-        y = self._labels_of(X, y)
-        index = _chosen(subset, len(y))
+        y, index = labels_of(X, y, subset)
         if len(index) < LEAST:
             raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(index)}")
         codes = self._codes(y[index])
@@ -655,13 +650,9 @@ class CentroidEncoder(
         """Return the fitted map as a JSON-able config and plain arrays."""
         check_is_fitted(self)
         config, arrays = saved.to_arrays(self._map)
-        description = Description(
-            self.get_params(deep=False),
-            self.classes_,
-            getattr(self, "feature_names_in_", None),
-            self.trained_on_counts_,
-            self.history_,
-        )
+        names = getattr(self, "feature_names_in_", None)
+        params, counts = self.get_params(deep=False), self.trained_on_counts_
+        description = Description(params, self.classes_, names, counts, self.history_)
         return config | {"estimator": description.to_config()}, arrays
 
     @classmethod
@@ -743,13 +734,6 @@ class CentroidEncoder(
             raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes of the map")
         return np.searchsorted(self.classes_, y)
 
-    @staticmethod
-    def _labels_of(X: Matrix, y: ArrayLike) -> NDArray[Any]:
-        labels = cast(NDArray[Any], column_or_1d(y, warn=True))
-        if len(labels) != X.shape[0]:
-            raise ValueError(f"X has {X.shape[0]} samples, but y has {len(labels)} labels")
-        return labels
-
     def _checked(self, X: ArrayLike | Matrix, *, reset: bool) -> Matrix:
         return cast(Matrix, validate_data(self, X, reset=reset, accept_sparse="csr"))
 
@@ -763,82 +747,6 @@ class CentroidEncoder(
         if Z.shape[1] != n_components:
             raise ValueError(f"X has {Z.shape[1]} columns, but the embedding has {n_components}")
         return Z
-
-    def _validation(self, codes: NDArray[np.intp], seed: int) -> NDArray[np.bool_]:
-        """(n_samples,) mask of those that shape nothing until they are merged back."""
-        validates = np.zeros(len(codes), dtype=bool)
-        if self.validation_fraction:
-            labeled = codes >= 0
-            chosen = stratified_holdout(codes[labeled], self.validation_fraction, seed)
-            if not chosen.any():
-                raise ValueError(
-                    f"no class has the {np.ceil(1 / self.validation_fraction):.0f} samples that "
-                    f"validation_fraction={self.validation_fraction} needs"
-                )
-            validates[labeled] = chosen
-        return validates
-
-    def _weight_of_classes(
-        self, classes: NDArray[Any], known: NDArray[np.intp], codes: NDArray[np.intp]
-    ) -> NDArray[np.float64] | None:
-        """(K,) weight of each class that is trained on; those of absent ones are passed over."""
-        weight = self.class_weight
-        if weight is None:
-            return None
-        if isinstance(weight, Mapping):
-            absent = set(np.delete(classes, known).tolist())
-            weight = {label: value for label, value in weight.items() if label not in absent}
-        per_class: NDArray[np.float64] = compute_class_weight(
-            weight, classes=classes[known], y=classes[codes[codes >= 0]]
-        )
-        if not (per_class > 0).all():
-            raise ValueError("class_weight must be above 0 for every class")
-        return per_class
-
-    def _check_parameters(self) -> None:
-        for name, choices in (
-            ("activation", get_args(Activation)),
-            ("output", get_args(Output)),
-            ("scale", get_args(Scale)),
-            ("optimizer", get_args(Optimizer)),
-            ("schedule", get_args(Schedule)),
-        ):
-            value = getattr(self, name)
-            if value not in choices:
-                raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
-        if isinstance(self.hidden, str) or not isinstance(self.hidden, Sequence | np.ndarray):
-            raise ValueError(f"hidden must be a sequence of widths; got {self.hidden!r}")
-        for i, width in enumerate(self.hidden):
-            _check_number(f"hidden[{i}]", width, 1, integer=True)
-        for name, least in (
-            ("n_components", 1),
-            ("max_features", 1),
-            ("pretrain_epochs", 0),
-            ("max_epochs", 1),
-            ("patience", 1),
-            ("merge_epochs", 0),
-            ("batch_size", 1),
-        ):
-            value = getattr(self, name)
-            if (value == "auto" and name in ("max_epochs", "batch_size", "pretrain_epochs")) or (
-                value is None and name in ("patience", "max_features")
-            ):
-                continue
-            _check_number(name, value, least, integer=True)
-        if self.learning_rate != "auto":
-            _check_number("learning_rate", self.learning_rate, 0, open_=True)
-        if self.batch_norm != "auto" and not isinstance(self.batch_norm, bool | np.bool_):
-            raise ValueError(f"batch_norm must be True, False or 'auto'; got {self.batch_norm!r}")
-        _check_number("compactness", self.compactness, 0)
-        if self.weight_decay != "auto":
-            _check_number("weight_decay", self.weight_decay, 0)
-        if self.dropout != "auto":
-            _check_number("dropout", self.dropout, 0, below=1)
-        _check_number("validation_fraction", self.validation_fraction, 0, below=1)
-        if self.clip is not None:
-            _check_number("clip", self.clip, 0, open_=True)
-        if not self.validation_fraction and (self.patience or self.merge_epochs):
-            raise ValueError("patience and merge_epochs need a validation_fraction above 0")
 
 
 def load(path: str | os.PathLike[str], *, device: str = "auto") -> CentroidEncoder:
@@ -864,61 +772,3 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> CentroidEncod
         If there is no such file.
     """
     return CentroidEncoder.from_state(*saved.load(path), device=device)
-
-
-def resolve_device(device: str) -> torch.device:
-    """Return the torch device that a name stands for; ``"auto"`` is CUDA, MPS or the CPU."""
-    if device == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        resolved = torch.device(device)
-        torch.empty(0, device=resolved)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device {device!r} is not available here: {error}") from error
-    return resolved
-
-
-def draw_seed(random_state: RandomState) -> int:
-    """Return a seed in [0, 2**32); None draws fresh entropy, not the global random state."""
-    if random_state is None:
-        return int(np.random.default_rng().integers(2**32))
-    if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(2**32))
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**32, dtype=np.int64))
-    if isinstance(random_state, numbers.Integral) and 0 <= random_state < 2**32:
-        return int(random_state)
-    raise ValueError(
-        f"random_state must be an int in [0, 2**32), a numpy Generator, a RandomState or None; "
-        f"got {random_state!r}"
-    )
-
-
-def _chosen(subset: NDArray[np.bool_] | None, n_samples: int) -> NDArray[np.intp]:
-    """Rows that a mask chooses; all without one."""
-    if subset is None:
-        return np.arange(n_samples)
-    if len(subset) != n_samples:
-        raise ValueError(f"X has {n_samples} samples, but subset has {len(subset)} entries")
-    return np.flatnonzero(subset)
-
-
-def _check_number(
-    name: str,
-    value: object,
-    least: float,
-    *,
-    integer: bool = False,
-    open_: bool = False,
-    below: float = np.inf,
-) -> None:
-    kind = numbers.Integral if integer else numbers.Real
-    if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
-        raise ValueError(f"{name} must be {'an integer' if integer else 'a number'}; got {value!r}")
-    number = float(cast(float, value))
-    if not (least < number if open_ else least <= number) or not number < below:
-        upper = "" if below == np.inf else f" and below {below:g}"
-        bound = f"{'above' if open_ else 'at least'} {least:g}{upper}"
-        raise ValueError(f"{name} must be {bound}; got {value!r}")

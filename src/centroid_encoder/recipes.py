@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from centroid_encoder.core.training import MIN_NORMALIZED
+from centroid_encoder.errors import InputError, Setting
 
 SAMPLES_SEEN = 300_000
 SAMPLES_SEEN_OF_MANY = 1_200_000
@@ -41,7 +42,7 @@ def resolved(
 
     Raises
     ------
-    ValueError
+    InputError
         If batch normalisation is asked for with batches too small for it.
     """
     settings = dict(params)
@@ -54,9 +55,12 @@ def resolved(
     auto("batch_norm", n_train >= MANY_SAMPLES and not too_few)
     batch_norm = settings["batch_norm"] = bool(settings["batch_norm"])
     if batch_norm and too_few:
-        raise ValueError(
-            f"batch_norm needs a batch_size of at least {MIN_NORMALIZED}; "
-            f"got {params['batch_size']}"
+        raise InputError(
+            "{} needs a {} of at least {}; got {}",
+            Setting("batch_norm"),
+            Setting("batch_size"),
+            MIN_NORMALIZED,
+            params["batch_size"],
         )
     most = 512 if batch_norm else 256
     auto("batch_size", min(max(n_train // STEPS_PER_EPOCH, 16), most))

@@ -241,7 +241,7 @@ def test_bad_input_is_named_before_training(cells, monkeypatch, function, case):
     def train(*args: Any, **kwargs: Any) -> None:
         pytest.fail("training has begun")
 
-    monkeypatch.setattr("centroid_encoder.estimator.train", train)
+    monkeypatch.setattr("centroid_encoder.core.fit.train", train)
     kwargs = {"label_key": "cell_type", "progress": False} | case.kwargs
     with pytest.raises(case.raises):
         function(case.breaks(cells), **kwargs)

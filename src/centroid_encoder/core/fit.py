@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import compute_class_weight
 
 from centroid_encoder.core.map import Architecture, FittedMap
 from centroid_encoder.core.network import Activation
@@ -21,6 +22,7 @@ from centroid_encoder.core.rows import (
     class_means,
     standardized,
 )
+from centroid_encoder.core.splits import stratified_holdout
 from centroid_encoder.core.training import (
     Outcome,
     Report,
@@ -29,6 +31,7 @@ from centroid_encoder.core.training import (
     never,
     train,
 )
+from centroid_encoder.errors import InputError, Setting
 
 Codes = NDArray[np.intp]
 
@@ -61,6 +64,87 @@ class Settings:
         )
 
 
+def trained_classes(codes: Codes, classes: NDArray[Any]) -> Codes:
+    """Return which of a caller's classes are trained on, in the sorted order that a map has.
+
+    Parameters
+    ----------
+    codes
+        (n,) index of each row into `classes`; −1 for rows that are not trained on.
+    classes
+        (M,) labels in any order.
+
+    Returns
+    -------
+    (K,) indices into `classes`.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two.
+    """
+    present = np.unique(codes[codes >= 0])
+    if len(present) < 2:
+        found = f"one class ({classes[present[0]]!r})" if len(present) else "no samples"
+        raise ValueError(f"training needs at least two classes, but got {found}")
+    return present[np.argsort(classes[present], kind="stable")]
+
+
+def class_weights(
+    weight: Literal["balanced"] | Mapping[Any, float] | None,
+    codes: Codes,
+    classes: NDArray[Any],
+    known: Codes,
+) -> NDArray[np.float64] | None:
+    """(K,) weight of each class that is trained on; None where all count the same.
+
+    Parameters
+    ----------
+    weight
+        As scikit-learn has it; weights of classes that no row has are passed over.
+    codes, classes, known
+        Those of `trained_classes`.
+
+    Raises
+    ------
+    InputError
+        If a weight is not above 0.
+    """
+    if weight is None:
+        return None
+    if isinstance(weight, Mapping):
+        absent = set(np.delete(classes, known).tolist())
+        weight = {label: value for label, value in weight.items() if label not in absent}
+    per_class: NDArray[np.float64] = compute_class_weight(
+        weight, classes=classes[known], y=classes[codes[codes >= 0]]
+    )
+    if not (per_class > 0).all():
+        raise InputError("{} must be above 0 for every class", Setting("class_weight"))
+    return per_class
+
+
+def own_codes(codes: Codes, known: Codes, n_classes: int) -> Codes:
+    """Class indices of a map for those of a caller with `n_classes` classes.
+
+    Parameters
+    ----------
+    codes
+        Indices of the caller.
+    known
+        (K,) the caller's index of each class of the map.
+    n_classes
+        Number of classes of the caller.
+
+    Returns
+    -------
+    Indices from 0 to K − 1; −1 for −1, and for classes that the map does not know.
+    """
+    own = np.full(n_classes + 1, -1)
+    own[known] = np.arange(len(known))
+    # The index −1 finds the last entry, which is −1.
+    return own[codes]
+
+
 @dataclass(frozen=True)
 class Problem:
     """Data that are ready to be trained on: standardised, on their device, divided."""
@@ -82,7 +166,8 @@ class Problem:
         scale: Scale,
         clip: float | None,
         max_features: int | None,
-        validates: NDArray[np.bool_] | None = None,
+        validation_fraction: float = 0.0,
+        seed: int = 0,
         class_weight: NDArray[np.floating] | None = None,
     ) -> Self:
         """Standardise the data by the rows that train.
@@ -96,21 +181,29 @@ class Problem:
             that trains.
         device
             Where to train.
-        scale, clip, max_features
+        scale, clip, max_features, validation_fraction
             As `CentroidEncoder` documents them.
-        validates
-            (n,) mask of the rows that only say when to stop.
+        seed
+            Makes the choice of the rows that validate repeatable.
         class_weight
             (M,) weight of the samples of each class, in any unit.
 
         Raises
         ------
         ValueError
-            If the data are too large to be standardised.
+            If the data are too large to be standardised, or no class large enough to validate.
         """
-        if validates is None:
-            validates = np.zeros(len(codes), dtype=bool)
-        index, validation = np.flatnonzero((codes >= 0) & ~validates), np.flatnonzero(validates)
+        labeled = np.flatnonzero(codes >= 0)
+        validates = np.zeros(len(labeled), dtype=bool)
+        if validation_fraction:
+            validates = stratified_holdout(codes[labeled], validation_fraction, seed)
+            if not validates.any():
+                raise InputError(
+                    "no class has the {:.0f} samples that {} needs",
+                    np.ceil(1 / validation_fraction),
+                    Setting("validation_fraction", validation_fraction),
+                )
+        index, validation = labeled[~validates], labeled[validates]
         standardizer = Standardizer.fit(
             X, index, codes[index], scale, np.inf if clip is None else clip, max_features
         )
@@ -204,28 +297,6 @@ def fit(
         unseen[:] = True
     fitted.calibrate(embedding[unseen], codes[unseen])
     return fitted, outcome
-
-
-def own_codes(codes: Codes, known: Codes, n_classes: int) -> Codes:
-    """Class indices of a map for those of a caller with `n_classes` classes.
-
-    Parameters
-    ----------
-    codes
-        Indices of the caller.
-    known
-        (K,) the caller's index of each class of the map.
-    n_classes
-        Number of classes of the caller.
-
-    Returns
-    -------
-    Indices from 0 to K − 1; −1 for −1, and for classes that the map does not know.
-    """
-    own = np.full(n_classes + 1, -1)
-    own[known] = np.arange(len(known))
-    # The index −1 finds the last entry, which is −1.
-    return own[codes]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from torch import Tensor
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import Batch, Objective, over_processes
 from centroid_encoder.core.rows import Rows
-from centroid_encoder.errors import Message
+from centroid_encoder.errors import DivergedError, Message, Setting
 
 Optimizer = Literal["adamw", "adam", "amsgrad"]
 Schedule = Literal["one_cycle", "constant"]
@@ -171,7 +171,7 @@ def train(
         `stop` said so before the first training epoch was over.
     KeyboardInterrupt
         If it arrived before the first training epoch was over.
-    FloatingPointError
+    DivergedError
         If the loss is not finite: training diverged.
     """
     loop = _Loop(network, objective, data, config, generator, stop, snapshot)
@@ -300,9 +300,12 @@ class _Loop:
                     return
                 validation_loss, validation_error = self._validate(validation, depth)
                 if not math.isfinite(loss + (validation_loss if len(validation) else 0)):
-                    raise FloatingPointError(
-                        f"training diverged in epoch {epoch + 1} of {name!r}: the loss is not "
-                        "finite; a smaller learning_rate helps"
+                    raise DivergedError(
+                        "training diverged in epoch {} of {}: the loss is not finite; a smaller {} "
+                        "helps",
+                        epoch + 1,
+                        repr(name),
+                        Setting("learning_rate"),
                     )
                 embed = depth == self.network.n_stages - 1 and self.snapshot()
                 embedding = self._codes(depth).cpu().numpy() if embed else None

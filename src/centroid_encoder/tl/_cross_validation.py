@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from centroid_encoder.constraints import draw_seed
 from centroid_encoder.core.confidence import (
     UNCALIBRATED,
     Calibration,
@@ -28,7 +29,7 @@ from centroid_encoder.core.quality import (
 from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
 from centroid_encoder.core.training import Report, StoppedTooEarly, never
-from centroid_encoder.estimator import CentroidEncoder, draw_seed
+from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import Missing, fill_missing, read_groups
 from centroid_encoder.tl._cv_warnings import doubts
 from centroid_encoder.tl._jobs import Task

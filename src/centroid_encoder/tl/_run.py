@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from centroid_encoder.constraints import draw_seed
 from centroid_encoder.core.confidence import (
     UNCALIBRATED,
     cross_fitted_probabilities,
@@ -24,7 +25,7 @@ from centroid_encoder.core.quality import CHUNK, Errors, knn_predict, nearest_ce
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.core.training import Report, never
 from centroid_encoder.errors import Message
-from centroid_encoder.estimator import CentroidEncoder, draw_seed
+from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import Labels, Missing, fill_missing, read_groups
 from centroid_encoder.tl._jobs import Results, Task, listed
 from centroid_encoder.tl._stored import embedding_key

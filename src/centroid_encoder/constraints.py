@@ -1,0 +1,161 @@
+"""What `CentroidEncoder` may be given: parameters, labels, a device, a source of randomness."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import column_or_1d
+
+from centroid_encoder.core.network import Activation
+from centroid_encoder.core.objective import Output
+from centroid_encoder.core.rows import Matrix, Scale
+from centroid_encoder.core.training import Optimizer, Schedule
+from centroid_encoder.errors import InputError, Setting
+
+RandomState = int | np.random.Generator | np.random.RandomState | None
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number in a range, or one value that is none."""
+
+    least: float
+    integer: bool = False
+    above: bool = False
+    """Whether the number must be above `least`."""
+    below: float = math.inf
+    instead: tuple[Any, ...] = ()
+    """What else there may be: ``("auto",)`` or ``(None,)``."""
+
+    def check(self, name: str, value: Any, place: str = "") -> None:
+        """Raise an InputError that names the parameter, and the place in it, if it is wrong."""
+        if any(
+            value is other or (isinstance(value, str) and value == other) for other in self.instead
+        ):
+            return
+        kind = numbers.Integral if self.integer else numbers.Real
+        parameter = Setting(name)
+        if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
+            wanted = "an integer" if self.integer else "a number"
+            raise InputError("{}{} must be {}; got {}", parameter, place, wanted, repr(value))
+        least, number = self.least, float(value)
+        if not (least < number if self.above else least <= number) or not number < self.below:
+            upper = "" if self.below == math.inf else f" and below {self.below:g}"
+            bound = f"{'above' if self.above else 'at least'} {least:g}{upper}"
+            raise InputError("{}{} must be {}; got {}", parameter, place, bound, repr(value))
+
+
+NUMBERS = {
+    "n_components": Number(1, integer=True),
+    "max_features": Number(1, integer=True, instead=(None,)),
+    "pretrain_epochs": Number(0, integer=True, instead=("auto",)),
+    "max_epochs": Number(1, integer=True, instead=("auto",)),
+    "patience": Number(1, integer=True, instead=(None,)),
+    "merge_epochs": Number(0, integer=True),
+    "batch_size": Number(1, integer=True, instead=("auto",)),
+    "learning_rate": Number(0, above=True, instead=("auto",)),
+    "compactness": Number(0),
+    "weight_decay": Number(0, instead=("auto",)),
+    "dropout": Number(0, below=1, instead=("auto",)),
+    "validation_fraction": Number(0, below=1),
+    "clip": Number(0, above=True, instead=(None,)),
+}
+CHOICES = {
+    "activation": get_args(Activation),
+    "output": get_args(Output),
+    "scale": get_args(Scale),
+    "optimizer": get_args(Optimizer),
+    "schedule": get_args(Schedule),
+}
+
+
+def check_parameters(params: Mapping[str, Any]) -> None:
+    """Check the parameters of an estimator, but for its device and its random state.
+
+    Raises
+    ------
+    InputError
+        If one of them is not what `CentroidEncoder` documents.
+    """
+    for name, choices in CHOICES.items():
+        if params[name] not in choices:
+            listed = ", ".join(choices)
+            raise InputError(
+                "{} must be one of {}; got {}", Setting(name), listed, repr(params[name])
+            )
+    hidden = params["hidden"]
+    if isinstance(hidden, str) or not isinstance(hidden, Sequence | np.ndarray):
+        raise InputError("{} must be a sequence of widths; got {}", Setting("hidden"), repr(hidden))
+    for i, width in enumerate(hidden):
+        Number(1, integer=True).check("hidden", width, f"[{i}]")
+    for name, number in NUMBERS.items():
+        number.check(name, params[name])
+    batch_norm = params["batch_norm"]
+    if batch_norm != "auto" and not isinstance(batch_norm, bool | np.bool_):
+        raise InputError(
+            "{} must be True, False or 'auto'; got {}", Setting("batch_norm"), repr(batch_norm)
+        )
+    if not params["validation_fraction"] and (params["patience"] or params["merge_epochs"]):
+        named = [Setting(name) for name in ("patience", "merge_epochs", "validation_fraction")]
+        raise InputError("{} and {} need a {} above 0", *named)
+
+
+def labels_of(
+    X: Matrix, y: ArrayLike, subset: NDArray[np.bool_] | None = None
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Return the labels of all samples, and the rows that a mask chooses: all without one.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many labels, or entries of the mask, as samples.
+    """
+    labels = cast(NDArray[Any], column_or_1d(y, warn=True))
+    n_samples = X.shape[0]
+    if len(labels) != n_samples:
+        raise ValueError(f"X has {n_samples} samples, but y has {len(labels)} labels")
+    if subset is None:
+        return labels, np.arange(n_samples)
+    if len(subset) != n_samples:
+        raise ValueError(f"X has {n_samples} samples, but subset has {len(subset)} entries")
+    return labels, np.flatnonzero(subset)
+
+
+def resolve_device(device: str) -> torch.device:
+    """Return the torch device that a name stands for; ``"auto"`` is CUDA, MPS or the CPU."""
+    if device == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        resolved = torch.device(device)
+        torch.empty(0, device=resolved)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(
+            "{} {} is not available here: {}", Setting("device"), repr(device), error
+        ) from error
+    return resolved
+
+
+def draw_seed(random_state: RandomState) -> int:
+    """Return a seed in [0, 2**32); None draws fresh entropy, not the global random state."""
+    if random_state is None:
+        return int(np.random.default_rng().integers(2**32))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**32))
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**32, dtype=np.int64))
+    if isinstance(random_state, numbers.Integral) and 0 <= random_state < 2**32:
+        return int(random_state)
+    raise InputError(
+        "{} must be an int in [0, 2**32), a numpy Generator, a RandomState or None; got {}",
+        Setting("random_state"),
+        repr(random_state),
+    )
