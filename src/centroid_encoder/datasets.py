@@ -58,7 +58,7 @@ CONFUSED = {
     "B cell": "T cell",
     "macrophage": "T cell",
 }
-"""What a tired annotator takes each type for."""
+"""What each type is mistaken for by an annotator."""
 
 
 class Section(NamedTuple):
@@ -102,7 +102,7 @@ def section(size: int = 1024, seed: int = 0) -> Section:
     cells = _place(rng, nests)
     distance, owner = _outline(rng, cells, size)
     images = _stain(rng, cells, nests, distance, owner)
-    # As a segmentation leaves them that was filtered: in the order of the scan, with gaps.
+    # As in a filtered segmentation: in the order of the scan, with gaps.
     n = len(cells.kind)
     ids = np.sort(rng.choice(np.arange(1, int(1.08 * n) + 2), n, replace=False))
     labels = np.where(distance < 0, np.append(ids, 0)[owner], 0).astype(np.int32)
@@ -250,7 +250,7 @@ def _stain(
     width = np.array([kind.cytoplasm for kind in KINDS.values()])[cells.kind]
     faint = np.array([kind.faint for kind in KINDS.values()])[cells.kind]
     width = np.append(width * rng.lognormal(0, 0.15, n), 0).astype(np.float32)[owner]
-    # One grain for all: what is rough is the tissue, not the channel.
+    # One grain for all channels, since it is that of the tissue.
     grain = _clouds(rng, size, 1.3)
     coarse_grain = _clouds(rng, size, 2.6)
     vital = rng.lognormal(0, 0.18, n)
@@ -290,7 +290,7 @@ def _stain(
 
 
 def _expose(rng: np.random.Generator, signal: Field, stroma: Field) -> NDArray[np.uint16]:
-    """What a camera with twelve bits makes of it: blur, haze, autofluorescence and noise."""
+    """Image of a camera with twelve bits: blur, haze, autofluorescence and noise."""
     sharp = ndimage.gaussian_filter(signal, 1.1)
     haze = ndimage.zoom(ndimage.gaussian_filter(sharp[::4, ::4], 2.5), 4, order=1)
     seen = 1500 * (0.85 * sharp + 0.15 * haze[: len(sharp), : len(sharp)]) + 60 + 45 * stroma
