@@ -105,7 +105,13 @@ def _place(function: Callable[..., Any] | str) -> tuple[str, str]:
 
 
 def _definition(module: str, name: str) -> Function:
-    [node] = (n for n in _tree(module).body if isinstance(n, Function) and n.name == name)
+    """Parse one definition alone: whole modules would take too long for ``--help``."""
+    # It ends where a line begins with anything but the bracket that closes its parameters.
+    found = re.search(rf"^(?:def|class) {name}\b.*?(?=^[^\s)]|\Z)", _source(module), re.M | re.S)
+    if found is None:
+        raise AttributeError(f"{module} defines no {name}")
+    [node] = ast.parse(found[0]).body
+    assert isinstance(node, Function)
     return node
 
 
@@ -141,11 +147,11 @@ def _read(module: str, name: str) -> dict[str, Parameter]:
 
 
 @cache
-def _tree(module: str) -> ast.Module:
+def _source(module: str) -> str:
     spec = find_spec(module)
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"no source of {module}")
-    return ast.parse(Path(spec.origin).read_text("utf-8"))
+    return Path(spec.origin).read_text("utf-8")
 
 
 def _parts(annotation: ast.expr, module: str) -> Iterator[type | str | None]:
@@ -168,15 +174,14 @@ def _parts(annotation: ast.expr, module: str) -> Iterator[type | str | None]:
 
 
 def _alias(name: str, module: str) -> Iterator[type | str | None]:
-    """The same of a name, in the module of ours that defines it."""
-    for node in ast.walk(_tree(module)):
-        match node:
-            case ast.Assign(targets=[ast.Name(id=found)], value=value) if found == name:
-                yield from _parts(value, module)
-            case ast.ImportFrom(module=str(source), names=names) if source.startswith(
-                f"{__package__}."
-            ) and name in [n.name for n in names]:
-                yield from _alias(name, source)
+    """The same of a name, in the module of ours that defines it in one line."""
+    source = _source(module)
+    if alias := re.search(rf"^{name}(?:: \w+)? = (.+)$", source, re.M):
+        yield from _parts(ast.parse(alias[1], mode="eval").body, module)
+        return
+    for found in re.finditer(r"^ *from (\S+) import (\([^)]*\)|.*)$", source, re.M):
+        if name in re.findall(r"\w+", found[2]) and found[1].startswith(f"{__package__}."):
+            yield from _alias(name, found[1])
 
 
 def _entries(docstring: str) -> Iterator[tuple[str, str]]:
