@@ -74,8 +74,8 @@ def load(widget: CentroidEncoderWidget) -> None:
     else:
         widget.viewer.open_sample("centroid-encoder", "tissue")
     wait(1000)
-    assert widget.data.table is not None
-    print(f"{widget.data.table.name}: {widget.data.joined_text.text()}")
+    assert widget.catalog.table is not None
+    print(f"{widget.catalog.table.name}: {widget.data.joined_text.text()}")
 
 
 def train(widget: CentroidEncoderWidget) -> None:

@@ -34,11 +34,11 @@ def test_a_notebook_gives_everything(viewer: Viewer, cells: AnnData, image_of: C
     )
     assert isinstance(widget, CentroidEncoderWidget)
     assert widget.viewer is viewer
-    assert widget.data.table.adata is cells
+    assert widget.catalog.table.adata is cells
     assert widget.data.table_box.currentText() == "my cells"
-    assert widget.data.layer is layer
+    assert widget.catalog.layer is layer
     assert widget.form.label_key.value == "donor"
-    assert np.array_equal(widget.data.join.rows(cells.obs["number"]), np.arange(120))
+    assert np.array_equal(widget.catalog.join.rows(cells.obs["number"]), np.arange(120))
 
 
 def test_layers_have_names_and_ids_are_guessed(
@@ -48,23 +48,23 @@ def test_layers_have_names_and_ids_are_guessed(
     # The viewer that is there.
     widget = ce.viewer.open(cells, labels="nuclei")
     assert widget.viewer is viewer
-    assert widget.data.layer is viewer.layers["nuclei"]
-    assert widget.data.join.joined.all()
+    assert widget.catalog.layer is viewer.layers["nuclei"]
+    assert widget.catalog.join.joined.all()
     assert widget.form.label_key.value == "cell_type"
 
 
 def test_it_opens_once_and_shows_what_came_last(viewer: Viewer, make_cells: Callable[..., AnnData]):
     first, second = make_cells(), make_cells()
     widget = ce.viewer.open(viewer=viewer)
-    assert widget.data.table is None
+    assert widget.catalog.table is None
     for adata in (first, second, first):
         assert ce.viewer.open(adata, viewer=viewer) is widget
-        assert widget.data.table.adata is adata
+        assert widget.catalog.table.adata is adata
     names = [widget.data.table_box.itemText(i) for i in range(widget.data.table_box.count())]
     assert names == ["notebook", "notebook [1]"]
     # It stays as it is.
     assert ce.viewer.open(viewer=viewer) is widget
-    assert widget.data.table.adata is first
+    assert widget.catalog.table.adata is first
 
 
 def test_labels_that_are_none_are_taken_at_their_word(viewer: Viewer, cells: AnnData):

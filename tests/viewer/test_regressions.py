@@ -88,17 +88,17 @@ def drawn(viewer: Viewer) -> list[Layer]:
 
 def check_linked(widget: CentroidEncoderWidget, layer: Labels, id_key: str = "cell_id") -> None:
     """Check colours, marks and picking, label by label."""
-    adata, label_key = widget.data.table.adata, widget.form.label_key.value
+    adata, label_key = widget.catalog.table.adata, widget.form.label_key.value
     image = np.asarray(layer.data[0] if layer.multiscale else layer.data)
     rows = {int(label): row for row, label in enumerate(adata.obs[id_key]) if label != 0}
     colors = label_colors(adata, label_key)
-    assert widget.data.layer is layer
+    assert widget.catalog.layer is layer
     widget.cells.color_box.setCurrentText("label")
     for label in np.unique(image):
         name = adata.obs[label_key].iloc[rows[label]] if label in rows else np.nan
         expected = NO_COLOR if pd.isna(name) else to_rgba(colors[name])
         assert np.allclose(layer.colormap.map(label), expected, atol=0.01), label
-        assert widget.data.join.rows([label]) == [rows.get(label, -1)]
+        assert widget.catalog.join.rows([label]) == [rows.get(label, -1)]
     widget.cells.color_box.setCurrentText("as it was")
     painted()
     present = [row for label, row in rows.items() if label in image]
@@ -139,12 +139,12 @@ def test_ids_are_never_taken_for_positions(
     for expected, table in cases.items():
         layer = viewer.add_labels(image, metadata={"adata": table})
         widget.catalog.refresh()
-        assert widget.data.table.adata is table
+        assert widget.catalog.table.adata is table
         assert expected.strip() in texts(widget)
         check_linked(widget, layer)
         viewer.layers.remove(layer)
         painted()
-        assert widget.data.table is None
+        assert widget.catalog.table is None
     # Rows that the image does not have.
     cut = np.where(np.isin(image, adata.obs["cell_id"].iloc[::4]), 0, image)
     layer = viewer.add_labels(cut, metadata={"adata": adata})
@@ -296,14 +296,14 @@ def measured(
 def test_features_replaced_by_another_plugin(
     measured: CentroidEncoderWidget, viewer: Viewer, train: Train, qtbot: QtBot
 ):
-    layer, table = viewer.layers["measured"], measured.data.table
+    layer, table = viewer.layers["measured"], measured.catalog.table
     shuffled = layer.features.sample(frac=0.5, random_state=0).assign(added=3.0)
     layer.features = shuffled
-    qtbot.waitUntil(lambda: measured.data.table is not table)
+    qtbot.waitUntil(lambda: measured.catalog.table is not table)
     # It is the new one of the same layer, not just any.
     assert measured.data.table_box.currentText() == "measured: features"
     assert measured.form.label_key.value == "kind"
-    adata = measured.data.table.adata
+    adata = measured.catalog.table.adata
     assert adata.n_obs == 60
     assert adata.var_names[-1] == "added"
     check_linked(measured, layer, "index")
@@ -321,12 +321,12 @@ def test_features_replaced_while_training(
     cells: AnnData,
     unchanged: Any,
 ):
-    layer, table = viewer.layers["measured"], measured.data.table
+    layer, table = viewer.layers["measured"], measured.catalog.table
     before = layer.features.copy()
     with unchanged(cells):
         begin(measured)
         layer.features = before.sample(frac=0.5, random_state=0).assign(added="theirs")
-        qtbot.waitUntil(lambda: measured.data.table is not table)
+        qtbot.waitUntil(lambda: measured.catalog.table is not table)
         end(measured)
     # Each result is with its cell.
     found = layer.features.set_index("index")
@@ -335,7 +335,7 @@ def test_features_replaced_while_training(
     assert found["added"].tolist() == ["theirs"] * 60
     assert len(layer.features) == 60
     assert "X_ce" in table.adata.obsm
-    assert "X_ce" not in measured.data.table.adata.obsm
+    assert "X_ce" not in measured.catalog.table.adata.obsm
 
 
 # -- layers that come and go ---------------------------------------------------------------------
@@ -354,7 +354,7 @@ def test_a_layer_removed_while_training(
     widget.select(np.array([3]))
     layer = viewer.layers["nuclei"]
     viewer.layers.remove(layer)
-    qtbot.waitUntil(lambda: widget.data.table is None)
+    qtbot.waitUntil(lambda: widget.catalog.table is None)
     assert not drawn(viewer)
     end(widget)
     # Its table gets what was trained on it.
@@ -362,7 +362,7 @@ def test_a_layer_removed_while_training(
     assert widget.result is None
     assert any("Open a .h5ad" in text for text in texts(widget))
     viewer.layers.append(layer)
-    qtbot.waitUntil(lambda: widget.data.table is not None)
+    qtbot.waitUntil(lambda: widget.catalog.table is not None)
     assert np.array_equal(widget.map.canvas.map.scene.points, cells.obsm["X_ce"])
 
 
@@ -375,7 +375,7 @@ def test_nothing_of_a_removed_layer_stays(
     layer = weakref.ref(viewer.layers["nuclei"])
     viewer.layers.selection.clear()
     viewer.layers.clear()
-    qtbot.waitUntil(lambda: widget.data.table is None)
+    qtbot.waitUntil(lambda: widget.catalog.table is None)
     qtbot.wait(50)
     gc.collect()
     assert layer() is None
@@ -401,7 +401,7 @@ def test_a_layer_renamed_while_training(
         assert widget.data.table_box.currentText() == "renamed: AnnData"
         end(widget)
     assert "X_ce" in cells.obsm
-    assert widget.data.layer is layer
+    assert widget.catalog.layer is layer
     check_linked(widget, layer)
 
 

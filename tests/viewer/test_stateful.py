@@ -203,7 +203,7 @@ class User:
 
     @property
     def adata(self) -> AnnData | None:
-        table = self.widget.data.table
+        table = self.widget.catalog.table
         return None if table is None else table.adata
 
     # -- what can be done ------------------------------------------------------------------------
@@ -220,7 +220,7 @@ class User:
 
     def do_choose_ids(self) -> None:
         box = self.widget.data.instance_box
-        if self.widget.data.layer is not None and box.count():
+        if self.widget.catalog.layer is not None and box.count():
             box.setCurrentIndex(self.pick(range(box.count())))
             self.tell(box.currentText())
 
@@ -352,7 +352,7 @@ class User:
             canvas.map.home()
 
     def do_pick_in_layer(self) -> None:
-        layer, join = self.widget.data.layer, self.widget.data.join
+        layer, join = self.widget.catalog.layer, self.widget.catalog.join
         if join is None or not join.joined.any():
             return
         label = int(self.pick(join.ids[join.joined]))
@@ -552,7 +552,7 @@ class User:
         assert not self.problems
 
     def check_table(self) -> None:
-        widget, table = self.widget, self.widget.data.table
+        widget, table = self.widget, self.widget.catalog.table
         known: list[Table] = widget.catalog.tables
         assert table in known if known else table is None
         assert widget.data.table_box.currentText() == ("" if table is None else table.name)
@@ -564,21 +564,18 @@ class User:
             assert widget.cells.clear_button.isEnabled() == widget.session.selected.any()
 
     def check_join(self) -> None:
-        data = self.widget.data
-        if data.table is None or data.layer is None:
-            assert data.join is None
+        catalog, data = self.widget.catalog, self.widget.data
+        if catalog.table is None or catalog.link is None:
+            assert catalog.join is None
             return
         expected = joined_by_hand(
-            data.table.adata,
-            data.layer,
-            data.instance_box.value,
-            self.widget.catalog.link.region,
+            catalog.table.adata, catalog.link.layer, data.instance_box.value, catalog.link.region
         )
-        assert (data.join is None) == (expected is None)
+        assert (catalog.join is None) == (expected is None)
         if expected is None:
             assert data.message.text()
             return
-        join = data.join
+        join = catalog.join
         found = {int(i): int(row) for row, i in enumerate(join.ids) if join.joined[row]}
         assert found == expected
         ids = [*expected, 0, 5, 10**6]
@@ -594,7 +591,7 @@ class User:
             if "gene0" not in features:
                 # Not the table's own.
                 assert features <= {"cell", "note"}
-        join, layer = widget.data.join, widget.data.layer
+        join, layer = widget.catalog.join, widget.catalog.layer
         marked = (
             {int(i) for i in join.ids[join.joined & widget.session.selected]} if join else set()
         )
@@ -609,8 +606,8 @@ class User:
         widget = self.widget
         mode, layer, join = (
             widget.cells.color_box.currentText(),
-            widget.data.layer,
-            widget.data.join,
+            widget.catalog.layer,
+            widget.catalog.join,
         )
         for other in [*self.layers, *self.aside]:
             if other is not layer or join is None or mode == "as it was":

@@ -56,8 +56,8 @@ def test_from_the_files_to_the_saved_result(
     widget.form.missing.value = "take the feature's mean"
     widget.form.max_epochs.value = 20
     train(widget)
-    assert widget.data.table is not None
-    adata = widget.data.table.adata
+    assert widget.catalog.table is not None
+    adata = widget.catalog.table.adata
     assert adata.uns["ce"]["quality"]["test"]["knn_error"] < 0.12
 
     # A lasso around the CK+ cells of the training panel.

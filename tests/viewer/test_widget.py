@@ -122,33 +122,10 @@ def test_the_widget_fills_itself_when_layers_come(
 ):
     widget = open_widget()
     layer = add_cells()
-    qtbot.waitUntil(lambda: widget.data.table is not None)
-    assert widget.data.table.adata is cells
-    assert widget.data.layer is layer
-    assert widget.data.join.joined.all()
-
-
-def test_tables_are_offered_in_order(
-    viewer: Viewer, open_widget: Open, make_cells: Callable[..., AnnData], tmp_path: Path
-):
-    opened, given, attached, stored = (make_cells() for _ in range(4))
-    opened.write_h5ad(tmp_path / "cells.h5ad")
-    stored.uns["spatialdata_attrs"] = {"region": "element"}
-    sdata = SimpleNamespace(tables={"table": stored}, path=None)
-    blank = np.zeros((4, 4), dtype=int)
-    widget = open_widget()
-    widget.show_table(given, name="given")
-    features = pd.DataFrame({"area": np.arange(5.0)})
-    viewer.add_labels(blank, name="measured", features=features)
-    widget.data.open_file(tmp_path / "cells.h5ad")
-    viewer.add_labels(blank, name="attached", metadata={"adata": attached})
-    viewer.add_labels(blank, name="layer", metadata={"sdata": sdata, "name": "element"})
-    widget.catalog.refresh()
-    assert entries(widget.data.table_box) == [
-        "table (layer)", "attached: AnnData", "cells.h5ad", "measured: features", "given",
-    ]  # fmt: skip
-    # What the user has opened stays chosen.
-    assert widget.data.table_box.currentText() == "cells.h5ad"
+    qtbot.waitUntil(lambda: widget.catalog.table is not None)
+    assert widget.catalog.table.adata is cells
+    assert widget.catalog.layer is layer
+    assert widget.catalog.join.joined.all()
 
 
 def test_what_the_reader_opens_is_chosen_with_its_points(
@@ -160,8 +137,8 @@ def test_what_the_reader_opens_is_chosen_with_its_points(
     widget = open_widget()
     (layer,) = viewer.open(tmp_path / "cells.h5ad", plugin="centroid-encoder")
     widget.catalog.refresh()
-    assert widget.data.table.adata is layer.metadata["adata"]
-    assert widget.data.layer is layer
+    assert widget.catalog.table.adata is layer.metadata["adata"]
+    assert widget.catalog.layer is layer
     assert "120 cells; 1 without a point in the layer; 0 points without a row" in texts(widget)
     train(widget)
     widget.cells.color_box.setCurrentText("label")
@@ -169,14 +146,6 @@ def test_what_the_reader_opens_is_chosen_with_its_points(
                       widget.map.canvas.map._colors, strict=True))  # fmt: skip
     expected = [colors[name] for name in np.delete(cells.obs["cell_type"].to_numpy(), 5)]
     assert [to_hex(color) for color in layer.face_color] == expected
-
-
-def test_a_file_that_is_no_table_is_said_where_it_was_opened(open_widget: Open, tmp_path: Path):
-    widget = open_widget()
-    (tmp_path / "cells.h5ad").write_text("no table")
-    assert widget.data.open_file(tmp_path / "cells.h5ad") is None
-    assert widget.data.message.isVisible()
-    assert widget.data.message.text().startswith("cells.h5ad cannot be read: ")
 
 
 # -- training ------------------------------------------------------------------------------------
@@ -742,7 +711,7 @@ def test_the_script_makes_the_same_map(
     environment = os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, env=environment)
     made = ad.read_h5ad(tmp_path / "cells_mine.h5ad")
-    adata = widget.data.table.adata
+    adata = widget.catalog.table.adata
     assert np.array_equal(made.obsm["mine"], adata.obsm["mine"])
     assert made.obs["mine_label"].tolist() == adata.obs["mine_label"].tolist()
 
@@ -795,7 +764,7 @@ def test_results_are_merged_into_features(
     assert widget.data.table_box.currentText() == "nuclei: features"
     widget.form.label_key.value = "kind"
     train(widget)
-    adata = widget.data.table.adata
+    adata = widget.catalog.table.adata
     pd.testing.assert_frame_equal(layer.features[list(before)], before)
     assert list(layer.features)[len(before.columns) :] == ["ce_split", "ce_label", "CE1", "CE2"]
     assert np.array_equal(layer.features[["CE1", "CE2"]], adata.obsm["X_ce"])
@@ -830,6 +799,6 @@ def test_a_widget_that_is_closed_leaves_its_tables_for_the_next(
     viewer.window.remove_dock_widget(dock)
     second = open_widget()
     assert second is not first
-    assert second.data.table.name == "cells.h5ad"
+    assert second.catalog.table.name == "cells.h5ad"
     assert second.result is not None
     assert second.map.canvas.map.scene is not None

@@ -304,7 +304,7 @@ class CentroidEncoderWidget(QWidget):
             self._connected = True
             self.viewer.events.theme.connect(self._on_theme)
             self._on_theme()
-            self.data.connect_viewer()
+            self.catalog.connect()
             # PyTorch, before Train is pressed, once the widget is on the screen. Not in a thread:
             # two threads that import scikit-learn at once find each other's half of it.
             QTimer.singleShot(SETTLED, partial(import_module, WORKSHOP))
@@ -322,7 +322,8 @@ class CentroidEncoderWidget(QWidget):
             self.cancel()
             self.new_data.cancel()
             self.cells.unlink()
-            self.data.disconnect_viewer()
+            self.catalog.disconnect()
+            self.data.stop()
             self.viewer.events.theme.disconnect(self._on_theme)
 
     def _on_theme(self, _: Any = None) -> None:

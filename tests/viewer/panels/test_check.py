@@ -431,7 +431,7 @@ def test_the_script_makes_the_same_check(
     script = widget.keep.script()
     subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, env=environment)
     made = ad.read_h5ad(tmp_path / "cells_mine.h5ad")
-    adata = widget.data.table.adata
+    adata = widget.catalog.table.adata
     for column in ("mine_cv_label", "mine_cv_confidence"):
         assert made.obs[column].tolist() == adata.obs[column].tolist()
     assert ("mine" in made.obsm) == mapped
@@ -471,11 +471,11 @@ def test_features_get_the_class_and_nothing_to_learn_from(
     widget.form.label_key.value = "kind"
     widget.form.n_folds.value = 2
     check(widget)
-    adata = widget.data.table.adata
+    adata = widget.catalog.table.adata
     assert list(layer.features) == [*before, "ce_cv_label"]
     assert layer.features["ce_cv_label"].tolist() == adata.obs["ce_cv_label"].tolist()
     widget.catalog.refresh()
-    assert widget.data.table.adata is adata
+    assert widget.catalog.table.adata is adata
     assert widget.verdict.isVisible()
 
 

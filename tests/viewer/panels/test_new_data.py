@@ -117,7 +117,7 @@ def test_results_are_those_of_the_function(
     expected = others.copy()
     ce.tl.ingest(expected, cells, progress=False, **arguments)
     send(widget)
-    assert widget.data.table.adata is others
+    assert widget.catalog.table.adata is others
     key = arguments.get("key_added", "ce")
     # What the map is called is the widget's to know, and the colours are those on the screen.
     assert others.uns[key]["params"].pop("ingested_from") == "nuclei: AnnData"
@@ -137,8 +137,8 @@ def test_the_widget_goes_to_the_new_cells(
     widget.new_data.min_confidence.value = 0.45
     send(widget)
     assert widget.data.table_box.currentText() == "other: AnnData"
-    assert widget.data.layer is viewer.layers["other"]
-    assert widget.data.join.joined.all()
+    assert widget.catalog.layer is viewer.layers["other"]
+    assert widget.catalog.join.joined.all()
     n = int((others.obs["ce_label"] == "unassigned").sum())
     assert 0 < n < 150
     assert (
@@ -152,13 +152,13 @@ def test_the_widget_goes_to_the_new_cells(
     # Coloured by the class, those that have none are grey.
     assert widget.cells.color_box.currentText() == "predicted class"
     legend = {row.name: row.color for row in widget.classes.model.rows} | {"unassigned": GREY}
-    seen = [to_hex(widget.data.layer.colormap.map(i)) for i in others.obs["cell_id"]]
+    seen = [to_hex(widget.catalog.layer.colormap.map(i)) for i in others.obs["cell_id"]]
     assert seen == [legend[name] for name in others.obs["ce_label"]]
     assert entries(widget.cells.color_box) == [
         "as it was", "label", "predicted class", "position in the map", "confidence", "novelty",
     ]  # fmt: skip
     widget.cells.color_box.setCurrentText("novelty")
-    seen = [sum(widget.data.layer.colormap.map(int(i))[:3]) for i in others.obs["cell_id"]]
+    seen = [sum(widget.catalog.layer.colormap.map(int(i))[:3]) for i in others.obs["cell_id"]]
     assert np.corrcoef(seen, others.obs["ce_novelty"])[0, 1] > 0.8
     # There is nothing to doubt, and no error to be known.
     assert widget.misplaced.model.rowCount() == 0
@@ -217,7 +217,7 @@ def test_a_file_is_opened_to_be_mapped(
 ):
     others.write_h5ad(tmp_path / "new.h5ad")
     (tmp_path / "none.h5ad").write_text("no table")
-    panel, before = widget.new_data, widget.data.table
+    panel, before = widget.new_data, widget.catalog.table
     dialog = new_data_panel.QFileDialog
     for name in ("none", "new"):
         path = str(tmp_path / f"{name}.h5ad")
@@ -226,11 +226,11 @@ def test_a_file_is_opened_to_be_mapped(
         if name == "none":
             assert panel.message.text().startswith("none.h5ad cannot be read: ")
     assert panel.message.text() == ""
-    assert widget.data.table is before
+    assert widget.catalog.table is before
     assert panel.table_box.currentText() == "new.h5ad"
     send(widget)
     assert widget.data.table_box.currentText() == "new.h5ad"
-    assert "X_ce" in widget.data.table.adata.obsm
+    assert "X_ce" in widget.catalog.table.adata.obsm
     assert "X_ce" not in others.obsm
 
 
@@ -247,7 +247,7 @@ def test_the_script_sends_the_same_cells_through_the_same_map(
     widget.keep.save_table(tmp_path / "map.h5ad")
     widget.new_data.min_confidence.value = 0.6
     send(widget)
-    adata = widget.data.table.adata
+    adata = widget.catalog.table.adata
     assert adata.n_obs == 150
     script = widget.keep.script()
     environment = os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
@@ -273,10 +273,10 @@ def test_features_of_a_layer_get_the_result(
     panel = widget.new_data
     panel.choose(next(t for t in widget.catalog.tables if t.origin == "features"))
     send(widget)
-    assert widget.data.table.origin == "features"
+    assert widget.catalog.table.origin == "features"
     assert list(layer.features)[-4:] == ["ce_split", "ce_label", "CE1", "CE2"]
     # An embedding is nothing to learn from.
-    assert not {"CE1", "CE2"} & set(widget.data.table.adata.var_names)
+    assert not {"CE1", "CE2"} & set(widget.catalog.table.adata.var_names)
 
 
 # -- what goes wrong -----------------------------------------------------------------------------
@@ -345,7 +345,7 @@ def test_errors_say_where_they_can_be_mended(
         send(widget)
     assert panel.message.text() == text
     assert panel.message.kind == "error"
-    assert widget.data.table.adata is not others
+    assert widget.catalog.table.adata is not others
     mend = {
         "genes": lambda: setattr(panel.missing, "value", "take the training mean"),
         "nan": lambda: setattr(panel.missing, "value", "take the training mean"),
@@ -356,7 +356,7 @@ def test_errors_say_where_they_can_be_mended(
         panel.max_missing.value = 0.3
         assert panel.message.text() == ""
         send(widget)
-        assert widget.data.table.adata is others
+        assert widget.catalog.table.adata is others
         assert widget.result.key == ("mapped" if case == "own" else "ce")
 
 
@@ -404,7 +404,7 @@ def test_who_has_gone_elsewhere_is_left_there(
     widget.show_table(third, name="third")
     qtbot.waitUntil(lambda: widget.new_data.ingestion is None, timeout=60_000)
     assert "X_ce" in others.obsm
-    assert widget.data.table.adata is third
+    assert widget.catalog.table.adata is third
 
 
 @pytest.mark.parametrize("how", ["cancel", "dock", "viewer"])

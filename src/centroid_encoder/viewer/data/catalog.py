@@ -84,6 +84,11 @@ class Catalog:
         """The links by which cells are shown, and what is which there; one of them today."""
         return {} if self.link is None or self.join is None else {self.link: self.join}
 
+    @property
+    def layer(self) -> Layer | None:
+        """The layer that shows the table, or None."""
+        return None if self.link is None else self.link.layer
+
     def connect(self) -> None:
         """Follow the layers of the viewer."""
         for name in LAYERS:
@@ -127,7 +132,7 @@ class Catalog:
             table = self._successor()
         if table is not self.table:
             self.choose(table)
-        elif self.link is None or self.link.layer not in self.layers:
+        elif self.layer not in self.layers:
             self._link_best()
         self.listed.emit()
 
@@ -149,12 +154,10 @@ class Catalog:
 
         The same table again, if its cells have changed, stays in its layer.
         """
-        layer = None
+        layer = self.layer if table is self.table else None
         if table is not self.table:
             self.table, self.link, self.join = table, None, None
             self.table_changed.emit()
-        elif self.link is not None:
-            layer = self.link.layer
         if layer in self.layers:
             self.choose_layer(layer)
         else:
@@ -208,7 +211,7 @@ class Catalog:
         self.stirred.emit()
 
     def _on_ids(self, event: Any) -> None:
-        if self.link is not None and event.source is self.link.layer:
+        if event.source is self.layer:
             self.painted.emit()
 
     def _watch(self, layers: list[Layer]) -> None:

@@ -16,10 +16,8 @@ from centroid_encoder.viewer.panels.form import form_label, form_layout
 from centroid_encoder.viewer.panels.message import Lines, Message, sentence
 
 if TYPE_CHECKING:
-    from napari.layers import Layer
-
     from centroid_encoder.viewer.data.catalog import Catalog
-    from centroid_encoder.viewer.data.join import Join, Link
+    from centroid_encoder.viewer.data.join import Link
     from centroid_encoder.viewer.data.tables import Table
 
 EMPTY = "Open a .h5ad, or attach an AnnData to a layer (layer.metadata['adata'] = adata)."
@@ -85,28 +83,8 @@ class DataPanel(QWidget):
         catalog.stirred.connect(self._on_stirred)
         catalog.painted.connect(self._on_painted)
 
-    @property
-    def table(self) -> Table | None:
-        """The table that is chosen, or None."""
-        return self.catalog.table
-
-    @property
-    def layer(self) -> Layer | None:
-        """The layer that shows it, or None."""
-        return None if self.catalog.link is None else self.catalog.link.layer
-
-    @property
-    def join(self) -> Join | None:
-        """How they are joined, or None."""
-        return self.catalog.join
-
-    def connect_viewer(self) -> None:
-        """Follow the layers of the viewer."""
-        self.catalog.connect()
-
-    def disconnect_viewer(self) -> None:
-        """Follow them no longer."""
-        self.catalog.disconnect()
+    def stop(self) -> None:
+        """Put nothing more off: the viewer is followed no longer."""
         self._refresh.stop()
         self._rejoin.stop()
 
@@ -157,7 +135,7 @@ class DataPanel(QWidget):
         self.table_box.offer(tables, catalog.table)
         self.table_box.setEnabled(bool(tables))
         layers = [(layer.name, layer) for layer in catalog.layers]
-        self.layer_box.offer([(NO_LAYER, None), *layers], self.layer)
+        self.layer_box.offer([(NO_LAYER, None), *layers], catalog.layer)
         self.layer_box.setEnabled(catalog.table is not None)
         if not tables:
             self.table_box.setPlaceholderText("no table found")
