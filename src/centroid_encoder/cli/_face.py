@@ -30,8 +30,7 @@ def face(part: Part) -> str:
         return " ".join(["centroid-encoder", COMMANDS[part.name], *options])
     if part.name not in _options():
         return str(part)
-    words = f"pass {_option(part)}" if isinstance(part, Advice) else _option(part)
-    return words
+    return f"pass {_option(part)}" if isinstance(part, Advice) else _option(part)
 
 
 def words(error: BaseException) -> str:
