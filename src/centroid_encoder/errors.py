@@ -64,7 +64,7 @@ class Message:
     template
         As for :meth:`str.format`, with a ``{}`` for each part.
     parts
-        What to put there: parts, or anything else that has a text.
+        What to put there: parts, messages, or anything else that has a text.
     """
 
     def __init__(self, template: str, *parts: object) -> None:
@@ -90,14 +90,24 @@ class Message:
         """Return the sentence as a face writes it."""
         if not self.parts:
             return self.template
-        return self.template.format(
-            *(face(part) if isinstance(part, Setting | Call) else part for part in self.parts)
-        )
+
+        def written(part: object) -> object:
+            if isinstance(part, Message):
+                return part.words(face)
+            return face(part) if isinstance(part, Setting | Call) else part
+
+        return self.template.format(*map(written, self.parts))
 
     @property
     def settings(self) -> tuple[Setting, ...]:
         """The parameters that are named, the one at fault first."""
-        return tuple(part for part in self.parts if isinstance(part, Setting))
+        found: list[Setting] = []
+        for part in self.parts:
+            if isinstance(part, Setting):
+                found.append(part)
+            elif isinstance(part, Message):
+                found += part.settings
+        return tuple(found)
 
 
 class Problem(Exception):

@@ -764,7 +764,7 @@ class TestInterruption:
         def strike(*args: Any, **kwargs: Any) -> None:
             raise KeyboardInterrupt
 
-        monkeypatch.setattr("centroid_encoder.tl._run.knn_predict", strike)
+        monkeypatch.setattr("centroid_encoder.tl._centroid_encoder.knn_predict", strike)
         with unchanged(cells), pytest.raises(KeyboardInterrupt):
             embed(cells, fast)
 

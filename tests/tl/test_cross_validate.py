@@ -12,7 +12,6 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import centroid_encoder as ce
 from centroid_encoder.core.training import StoppedTooEarly
-from centroid_encoder.tl._cross_validation import CrossValidation
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def test_what_is_written(cells, validate):
 
 def test_a_fold_is_what_a_map_of_the_others_says(cells, fast):
     """Trained by hand on the other folds' cells alone: the matrix holds nothing else."""
-    run = CrossValidation(cells, "cell_type", model=fast, n_folds=3)
+    run = ce.tl.cross_validate.job(cells, "cell_type", model=fast, n_folds=3)
     folds = run._divide(run._codes, 0, 0)
     for _ in run.steps():
         pass
@@ -150,14 +149,14 @@ def test_more_repeats_and_permutations_contain_the_same_ones(cells, validate):
 
 def test_large_data_count_permutations_on_fewer_folds(make_cells, fast):
     def n_counted(n_obs):
-        return CrossValidation(make_cells(n_obs=n_obs), "cell_type", model=fast)._n_counted
+        return ce.tl.cross_validate.job(make_cells(n_obs=n_obs), "cell_type", model=fast)._n_counted
 
     assert [n_counted(n) for n in (120, 500, 501, 900, 2600)] == [5, 5, 5, 3, 1]
 
 
 def test_groups_are_held_out_whole(cells, fast, validate, caplog):
     cells.obs["donor"] = np.repeat(["d1", "d2", "d3"], cells.n_obs // 3)
-    run = CrossValidation(cells, "cell_type", group_key="donor", model=fast)
+    run = ce.tl.cross_validate.job(cells, "cell_type", group_key="donor", model=fast)
     assert run.n_folds == 3
     folds = run._divide(run._codes, 0, 0)
     assert pd.crosstab(cells.obs["donor"], folds).gt(0).sum(axis=1).eq(1).all()
@@ -318,7 +317,7 @@ class TestStopping:
 
     @pytest.mark.parametrize("n_before", [0, 3, 8])
     def test_stop(self, cells, fast, unchanged, n_before):
-        run = CrossValidation(cells, "cell_type", model=fast)
+        run = ce.tl.cross_validate.job(cells, "cell_type", model=fast)
         seen = []
         reports = run.steps(stop=lambda: len(seen) > n_before)
         with unchanged(cells):
@@ -329,7 +328,9 @@ class TestStopping:
         assert len(seen) == n_before + 1
 
     def test_progress_counts_all_trainings(self, cells, fast):
-        run = CrossValidation(cells, "cell_type", model=fast, n_repeats=2, n_permutations=1)
+        run = ce.tl.cross_validate.job(
+            cells, "cell_type", model=fast, n_repeats=2, n_permutations=1
+        )
         reports = list(run.steps())
         assert [report.step for report in reports] == list(range(1, 76))
         assert {report.n_steps for report in reports} == {75}

@@ -18,6 +18,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import centroid_encoder as ce
+from centroid_encoder.core.fit import CodedMap
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.tl import _ingest
 from centroid_encoder.tl._stored import read_result
@@ -286,7 +287,7 @@ class TestValues:
         new.X[[3, 50], 2] = np.nan, np.inf
         with unchanged(new), pytest.raises(ValueError, match="1 NaN and 1 infinite") as caught:
             ingest(new, known)
-        assert "the first is 'gene2' of cell 'new3'. Pass missing='mean'" in str(caught.value)
+        assert "the first is 'gene2' of cell 'new3'; pass missing='mean'" in str(caught.value)
         monkeypatch.setattr(_ingest, "CHUNK", 10)
         new.X[3, 2] = 0
         with pytest.raises(ValueError, match=r"X \(cells 50 to 59\) has 0 NaN and 1 infinite"):
@@ -410,10 +411,10 @@ def test_ctrl_c_changes_nothing(known, new, ingest, unchanged, monkeypatch):
         calls.append(1)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return decisions(*args)
+        return decide(*args)
 
-    decisions = _ingest.decisions
-    monkeypatch.setattr(_ingest, "decisions", strike)
+    decide = CodedMap.decide
+    monkeypatch.setattr(CodedMap, "decide", strike)
     monkeypatch.setattr(_ingest, "CHUNK", 10)
     with unchanged(new), pytest.raises(KeyboardInterrupt):
         ingest(new, known)
@@ -481,7 +482,7 @@ def test_a_query_writes_all_or_nothing(known, new, unchanged, monkeypatch):
     query = ce.tl.ingest.job(new, known)
     through = query.steps()
     n_done = [next(through).n_done]
-    with unchanged(new), pytest.raises(RuntimeError, match="not all cells are through"):
+    with unchanged(new), pytest.raises(RuntimeError, match="the job has not ended"):
         query.write(new)
     n_done += [step.n_done for step in through]
     assert n_done == [25, 50, 60]

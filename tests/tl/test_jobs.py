@@ -11,12 +11,11 @@ from numpy.testing import assert_array_equal
 
 import centroid_encoder as ce
 from centroid_encoder.core.training import StoppedTooEarly
-from centroid_encoder.tl._run import Run
 
 
 def test_equals_the_tool(cells, fast):
     expected = ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False, copy=True)
-    run = Run(cells, "cell_type", model=fast)
+    run = ce.tl.centroid_encoder.job(cells, "cell_type", model=fast)
     assert len(list(run.steps())) == 5
     run.write(cells)
     assert_array_equal(cells.obsm["X_ce"], expected.obsm["X_ce"])
@@ -26,7 +25,7 @@ def test_equals_the_tool(cells, fast):
 
 def test_touches_no_anndata_before_it_writes(cells, fast, unchanged):
     with unchanged(cells):
-        run = Run(cells, "cell_type", model=fast)
+        run = ce.tl.centroid_encoder.job(cells, "cell_type", model=fast)
         list(run.steps(snapshot=lambda: True))
     assert list(cells.obsm) == []
     run.write(cells)
@@ -35,7 +34,7 @@ def test_touches_no_anndata_before_it_writes(cells, fast, unchanged):
 
 def test_reports_embed_the_cells_that_take_part(cells, fast):
     cells.X[[3, 5]] = np.nan
-    run = Run(cells, "cell_type", model=fast, missing="drop")
+    run = ce.tl.centroid_encoder.job(cells, "cell_type", model=fast, missing="drop")
     *_, last = run.steps(snapshot=lambda: True)
     assert last.embedding.shape == (118, 2)
     assert_array_equal(np.flatnonzero(~run.kept), [3, 5])
@@ -47,14 +46,14 @@ def test_reports_embed_the_cells_that_take_part(cells, fast):
 
 def test_says_which_class_a_cell_is_of(cells, fast):
     cells.obs.iloc[:4, 0] = np.nan
-    run = Run(cells, "cell_type", model=fast)
+    run = ce.tl.centroid_encoder.job(cells, "cell_type", model=fast)
     assert_array_equal(run.codes[:4], -1)
     assert_array_equal(run.classes[run.codes[4:]], cells.obs["cell_type"][4:])
 
 
 @pytest.mark.parametrize("end", ["not begun", "closed", "stopped too early"])
 def test_has_nothing_to_write_before_the_training_has_ended(cells, fast, unchanged, end):
-    run = Run(cells, "cell_type", model=fast)
+    run = ce.tl.centroid_encoder.job(cells, "cell_type", model=fast)
     reports = run.steps(stop=lambda: end == "stopped too early")
     if end == "closed":
         next(reports)
@@ -62,12 +61,12 @@ def test_has_nothing_to_write_before_the_training_has_ended(cells, fast, unchang
     if end == "stopped too early":
         with pytest.raises(StoppedTooEarly):
             next(reports)
-    with unchanged(cells), pytest.raises(RuntimeError, match="the training has not ended"):
+    with unchanged(cells), pytest.raises(RuntimeError, match="the job has not ended"):
         run.write(cells)
 
 
 def test_stopped_keeps_the_best_state(cells, fast):
-    run = Run(cells, "cell_type", model=fast)
+    run = ce.tl.centroid_encoder.job(cells, "cell_type", model=fast)
     stop = threading.Event()
     for report in run.steps(stop=stop.is_set):
         if report.step == 2:
@@ -79,7 +78,7 @@ def test_stopped_keeps_the_best_state(cells, fast):
 
 def test_trains_in_a_thread_to_the_same_bits(cells, fast):
     expected = ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False, copy=True)
-    run = Run(cells, "cell_type", model=fast)
+    run = ce.tl.centroid_encoder.job(cells, "cell_type", model=fast)
     failures: list[Any] = []
 
     def work() -> None:

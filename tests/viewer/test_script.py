@@ -18,7 +18,6 @@ import pytest
 from hypothesis import given
 
 import centroid_encoder as ce
-from centroid_encoder.tl._run import Run
 from centroid_encoder.viewer._save import save_h5ad
 from centroid_encoder.viewer._script import as_python
 from centroid_encoder.viewer.data.tables import Table
@@ -43,7 +42,7 @@ def run(script: str, folder: Path) -> None:
 
 def train(adata: ad.AnnData, label_key: str, arguments: dict[str, Any]) -> None:
     """Train as the widget does."""
-    training = Run(adata, label_key, **arguments)
+    training = ce.tl.centroid_encoder.job(adata, label_key, **arguments)
     for _ in training.steps(snapshot=lambda: True):
         pass
     training.write(adata)

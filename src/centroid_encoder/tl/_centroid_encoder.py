@@ -2,18 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import logging
+import numbers
+import time
+import warnings
+from collections.abc import Callable, Generator
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from centroid_encoder.constraints import draw_seed
+from centroid_encoder.core.confidence import (
+    UNCALIBRATED,
+    cross_fitted_probabilities,
+    expected_calibration_error,
+)
+from centroid_encoder.core.fit import CodedMap, Fit
+from centroid_encoder.core.novelty import LEAST
+from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
+from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
+from centroid_encoder.core.training import Report, never
+from centroid_encoder.errors import InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._cells import Missing
-from centroid_encoder.tl._jobs import from_job
-from centroid_encoder.tl._run import Run
+from centroid_encoder.tl._cells import Cells, Missing, listed, read_cells
+from centroid_encoder.tl._jobs import (
+    Results,
+    as_recorded,
+    check_not_replaced,
+    configured,
+    from_job,
+    result_key,
+    write_job,
+)
+from centroid_encoder.tl._matrix import fill_missing
+from centroid_encoder.tl._stored import (
+    RULES,
+    SPLITS,
+    TEST,
+    TRAIN,
+    Column,
+    StoredMap,
+    embedding_key,
+    obs_key,
+)
 
 if TYPE_CHECKING:
     from anndata import AnnData
+
+N_PARTS = 5
+"""Parts of the held-out cells, on each of which the calibration of the others is tried."""
+
+logger = logging.getLogger("centroid_encoder")
 
 
 @from_job
@@ -35,7 +78,7 @@ def centroid_encoder(
     device: str | None = None,
     progress: bool = True,
     copy: bool = False,
-) -> Run:
+) -> Training:
     """Embed cells so that their classes stay together: the Centroid-Encoder of Ghosh & Kirby.
 
     A network is trained to map every labeled cell to the mean of its class, through a bottleneck of
@@ -144,19 +187,214 @@ def centroid_encoder(
     (700, 2)
     """
     del progress, copy  # of these `from_job` takes care
-    return Run(
+    key = result_key(key_added)
+    check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
+    cells = read_cells(
         adata,
         label_key,
-        n_components=n_components,
         use_rep=use_rep,
         layer=layer,
         mask_var=mask_var,
         unlabeled_category=unlabeled_category,
         missing=missing,
-        test_size=test_size,
         group_key=group_key,
-        model=model,
-        key_added=key_added,
-        random_state=random_state,
-        device=device,
     )
+    estimator = configured(model, n_components, device)
+    return Training(cells, estimator, key, test_size=test_size, random_state=random_state)
+
+
+class Training:
+    """The `Job` of one training.
+
+    Parameters
+    ----------
+    cells
+        What to train on.
+    estimator
+        Unfitted; without a seed of its own, it is given one.
+    key
+        Name of the results.
+    test_size, random_state
+        As in `centroid_encoder`.
+
+    Attributes
+    ----------
+    classes, codes, kept, obs_names
+        As in `Cells`.
+    obsm_key
+        Where the embedding will be.
+    train, held_out
+        (n_obs,) masks.
+    """
+
+    def __init__(
+        self,
+        cells: Cells,
+        estimator: CentroidEncoder,
+        key: str,
+        *,
+        test_size: Any,
+        random_state: int | np.random.Generator,
+    ) -> None:
+        self._started = time.perf_counter()
+        if not isinstance(test_size, numbers.Real) or not 0 <= float(test_size) < 1:
+            raise InputError(
+                "{} must be a share in [0, 1); got {!r}", Setting("test_size"), test_size
+            )
+        self.key, self.obsm_key = key, embedding_key(key)
+        self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
+        self.obs_names = cells.obs_names
+        self.notices = list(cells.notices)
+        self._params = {**cells.params, "test_size": float(test_size), **as_recorded(random_state)}
+        self._estimator = estimator
+        self.held_out = self._hold_out(cells, float(test_size), draw_seed(random_state))
+        if estimator.random_state is None:
+            estimator.set_params(random_state=draw_seed(random_state))
+        self.train = (self.codes >= 0) & ~self.held_out
+        self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
+        self._results: Results | None = None
+        logger.info(
+            "    %d classes; %d training, %d held-out, %d unlabeled cells",
+            len(self.classes),
+            int(self.train.sum()),
+            int(self.held_out.sum()),
+            int((self.codes < 0).sum()),
+        )
+
+    def _hold_out(self, cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
+        """(n_obs,) mask of the held-out cells."""
+        group_key = cells.params.get("group_key")
+        labeled = cells.codes >= 0
+        held_out = np.zeros(len(labeled), dtype=bool)
+        codes = cells.codes[labeled]
+        if test_size and cells.groups is not None:
+            groups = cells.groups[labeled]
+            held_out[labeled] = grouped_holdout(codes, groups, test_size, seed)
+        elif test_size:
+            held_out[labeled] = stratified_holdout(codes, test_size, seed)
+        n_train, n_test = (
+            np.bincount(cells.codes[labeled & mask], minlength=len(cells.classes))
+            for mask in (~held_out, held_out)
+        )
+        if not n_train.all():
+            raise InputError(
+                "every choice of held-out groups of obs[{!r}] takes all cells of a class, here of "
+                "{}; leave out {}, or mark that class as unlabeled",
+                group_key,
+                listed(cells.classes[n_train == 0]),
+                Setting("group_key"),
+            )
+        if test_size and not n_test.all():
+            by = "" if group_key is None else f" by obs[{group_key!r}]"
+            absent = listed(cells.classes[n_test == 0])
+            text = "no cell of {} is held out: too few cells to split{}"
+            self.notices.append(Message(text, absent, by))
+        return held_out
+
+    def detach(self) -> None:
+        """See `Job`."""
+        self._cells = self._cells.detached()
+
+    def steps(
+        self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
+    ) -> Generator[Report, None, None]:
+        """Train, then compute all results; see `Job`."""
+        cells = self._cells
+        fit = yield from self._estimator.fit_codes(
+            cells.X,
+            np.where(self.train, self.codes, -1)[self.kept],
+            cells.class_labels,
+            feature_names=None if cells.names is None else cells.names.astype(str),
+            stop=stop,
+            snapshot=snapshot,
+        )
+        for message, category in fit.outcome.notices:
+            warnings.warn(str(message), category, stacklevel=2)
+        held_out = np.flatnonzero(self.held_out[self.kept])
+        fit.calibrate(held_out, cells.kept_codes[held_out])
+        if self.train.sum() >= LEAST:
+            fit.learn_novelty()
+        self._results = self._compute(fit)
+
+    def write(self, adata: AnnData) -> None:
+        """Write all results into `adata`, or nothing; see `Job`."""
+        write_job(adata, self.obs_names, self._results, self._started)
+
+    def _compute(self, fit: Fit) -> Results:
+        cells, estimator, map_ = self._cells, self._estimator, fit.map
+        embedding = fit.embed()
+        predicted, confidence = map_.decide(embedding)
+        novelty = fit.novelty() if map_.knows_novelty else np.full(len(embedding), np.nan)
+        split = np.where(self.held_out, 1, np.where(self.train, 0, 2))
+        columns: dict[Column, Any] = {
+            "split": pd.Categorical.from_codes(np.where(self.kept, split, -1), SPLITS),
+            "label": cells.labels_of(predicted),
+            "confidence": cells.spread(confidence),
+            "novelty": cells.spread(novelty),
+        }
+        config, arrays = estimator.to_state()
+        stored = StoredMap(
+            params=self._params,
+            classes=cells.classes,
+            centers=map_.centers,
+            history=pd.DataFrame(estimator.history_),
+            quality=self._quality(map_, embedding, predicted),
+            model={"config": json.dumps(config), "arrays": arrays},
+        )
+        return {
+            "obs": {obs_key(self.key, name): column for name, column in columns.items()},
+            "obsm": {self.obsm_key: cells.spread(embedding)},
+            "uns": {self.key: stored.to_uns()},
+        }
+
+    def _quality(
+        self, map_: CodedMap, embedding: NDArray[np.float32], predicted: NDArray[np.intp]
+    ) -> dict[str, Any]:
+        codes, n_classes = self._cells.kept_codes, len(self.classes)
+        train, held_out = self.train[self.kept], self.held_out[self.kept]
+        quality: dict[str, Any] = {}
+        per_class: dict[str, object] = {"class": [str(name) for name in self.classes]}
+        for name, mask in ((TRAIN, train), (TEST, held_out)):
+            asked = None if name == TRAIN else embedding[mask]
+            errors = Errors.count(
+                codes[mask],
+                knn=knn_predict(embedding[train], codes[train], asked),
+                voronoi=nearest_center(embedding[mask], map_.centers),
+                decoder=predicted[mask],
+                largest_class=int(np.bincount(codes[train]).argmax()),
+                n_classes=n_classes,
+            )
+            quality[name] = {"n": errors.n}
+            for field, value in asdict(errors).items():
+                if isinstance(value, float):
+                    quality[name][f"{field}_error"] = value
+            per_class[f"n_{name}"] = errors.class_n
+            for rule in RULES[:3]:
+                per_class[f"{name}_{rule}_error"] = getattr(errors, f"class_{rule}")
+        quality[TEST]["at_chance"] = errors.at_chance()
+        quality[TEST] |= _calibration_errors(map_, embedding[held_out], codes[held_out])
+        quality["per_class"] = pd.DataFrame(per_class)
+        return quality
+
+
+def _calibration_errors(
+    map_: CodedMap, embedding: NDArray[np.float32], codes: NDArray[np.intp]
+) -> dict[str, float]:
+    """Expected calibration error of the held-out cells, after and before calibration.
+
+    The calibration was fitted to these cells, so it is fitted anew to four fifths of them to count
+    it on the others.
+    """
+    if len(codes) < N_PARTS:
+        return {"calibration_error": np.nan, "uncalibrated_error": np.nan}
+    # The layout decides in which order sums are rounded: earlier versions stored the same bits.
+    distances = np.asfortranarray(map_.distances(embedding))
+    parts = np.random.default_rng(0).permutation(len(codes)) % N_PARTS
+    right = distances.argmin(axis=1) == codes
+    return {
+        name: expected_calibration_error(probabilities.max(axis=1), right)
+        for name, probabilities in (
+            ("calibration_error", cross_fitted_probabilities(distances, codes, parts)),
+            ("uncalibrated_error", UNCALIBRATED.probabilities(distances)),
+        )
+    }

@@ -2,18 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import numbers
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import clone
 
+from centroid_encoder.constraints import draw_seed
+from centroid_encoder.core.fit import Codes, Fit
+from centroid_encoder.core.quality import permutation_p_value
+from centroid_encoder.core.saved import params_to
+from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
+from centroid_encoder.core.training import Report, StoppedTooEarly, never
+from centroid_encoder.errors import InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._cells import Missing
-from centroid_encoder.tl._cross_validation import CrossValidation
-from centroid_encoder.tl._jobs import from_job
+from centroid_encoder.tl._cells import Cells, Missing, read_cells
+from centroid_encoder.tl._cv_warnings import doubts
+from centroid_encoder.tl._folds import Fold, Pooled, knn_error
+from centroid_encoder.tl._jobs import (
+    Results,
+    as_recorded,
+    check_not_replaced,
+    configured,
+    from_job,
+    result_key,
+    write_job,
+)
+from centroid_encoder.tl._matrix import fill_missing
+from centroid_encoder.tl._stored import (
+    RULES,
+    Column,
+    PermutationTest,
+    StoredCrossValidation,
+    cv_key,
+    obs_key,
+)
 
 if TYPE_CHECKING:
     from anndata import AnnData
+
+N_FOLDS = 5
+N_COUNTED = 500
+"""Held-out cells on which the error of a permutation is counted, where there are as many."""
 
 
 @from_job
@@ -133,21 +169,289 @@ def cross_validate(
     True
     """
     del progress, copy  # of these `from_job` takes care
-    return CrossValidation(
+    key = result_key(key_added)
+    check_not_replaced(label_key, obs_key(cv_key(key), "label"))
+    counts = {
+        "n_folds": (N_FOLDS if n_folds is None else n_folds, 2),
+        "n_repeats": (n_repeats, 1),
+        "n_permutations": (n_permutations, 0),
+    }
+    for name, (number, least) in counts.items():
+        if isinstance(number, bool) or not isinstance(number, numbers.Integral):
+            raise InputError("{} must be an integer; got {!r}", Setting(name), number)
+        if number < least:
+            raise InputError("{} must be at least {}; got {}", Setting(name), least, number)
+    cells = read_cells(
         adata,
         label_key,
-        n_folds=n_folds,
-        n_repeats=n_repeats,
-        group_key=group_key,
-        n_permutations=n_permutations,
-        n_components=n_components,
         use_rep=use_rep,
         layer=layer,
         mask_var=mask_var,
         unlabeled_category=unlabeled_category,
         missing=missing,
-        model=model,
-        key_added=key_added,
-        random_state=random_state,
-        device=device,
+        group_key=group_key,
     )
+    job = CrossValidation(
+        cells,
+        configured(model, n_components, device),
+        key,
+        n_folds=n_folds,
+        n_repeats=int(n_repeats),
+        n_permutations=int(n_permutations),
+        random_state=random_state,
+    )
+    job.doubt(doubts(adata, cells, job.n_folds))
+    return job
+
+
+class CrossValidation:
+    """The `Job` of one cross-validation: whatever is fitted is fitted to the other folds' cells.
+
+    The seed of each training comes from its place (permutation, repeat, fold) alone: more repeats
+    or permutations add to the same ones.
+
+    Parameters
+    ----------
+    cells
+        What to divide into folds.
+    estimator
+        Unfitted.
+    key
+        Name of the map beside which the results will be.
+    n_folds, n_repeats, n_permutations, random_state
+        As in `cross_validate`.
+
+    Attributes
+    ----------
+    n_folds
+        Number of folds.
+    """
+
+    def __init__(
+        self,
+        cells: Cells,
+        estimator: CentroidEncoder,
+        key: str,
+        *,
+        n_folds: int | None,
+        n_repeats: int,
+        n_permutations: int,
+        random_state: int | np.random.Generator,
+    ) -> None:
+        self._started = time.perf_counter()
+        self.key, self.obs_names = key, cells.obs_names
+        self.notices = list(cells.notices)
+        self.n_repeats, self.n_permutations = n_repeats, n_permutations
+        self._cells, self._estimator = cells, estimator
+        self._seed = draw_seed(random_state)
+        self._codes = cells.kept_codes
+        self._labeled = np.flatnonzero(self._codes >= 0)
+        self._groups = None
+        if cells.groups is not None:
+            self._groups = cells.groups[cells.kept][self._labeled]
+        self.n_folds = self._possible_folds(n_folds)
+        self._check_folds()
+        self._params = {
+            **cells.params,
+            "n_repeats": n_repeats,
+            "n_permutations": n_permutations,
+            **as_recorded(random_state),
+            "n_folds": self.n_folds,
+        }
+        self._class_weight = self._weight_of_codes()
+        self._doubts: list[Message] = []
+        self._results: Results | None = None
+
+    def doubt(self, found: list[Message]) -> None:
+        """Warn of what makes the results say less than it seems; this is stored with them."""
+        self._doubts += found
+        self.notices += found
+
+    def detach(self) -> None:
+        """See `Job`."""
+        self._cells = self._cells.detached()
+
+    def steps(
+        self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
+    ) -> Generator[Report, None, None]:
+        """Train all networks, then compute all results; see `Job`.
+
+        Steps are counted over all trainings. There is no half a cross-validation: whatever stops
+        it ends it.
+        """
+        del snapshot
+        repeats = []
+        for repeat in range(self.n_repeats):
+            folds = self._divide(self._codes, 0, repeat)
+            outcomes = []
+            for i in range(self.n_folds):
+                place = (0, repeat, i)
+                outcomes.append((yield from self._fold(self._codes, folds == i, place, stop)))
+            repeats.append(outcomes)
+        null = []
+        for permutation in range(1, self.n_permutations + 1):
+            codes = self._codes.copy()
+            codes[self._labeled] = shuffled_labels(
+                codes[self._labeled], self._seed_of(permutation), self._groups
+            )
+            folds = self._divide(codes, permutation, 0)
+            outcomes = []
+            for i in range(self._n_counted):
+                place = (permutation, 0, i)
+                outcomes.append((yield from self._fold(codes, folds == i, place, stop)))
+            null.append(knn_error(outcomes, codes))
+        self._results = self._compute(repeats, np.array(null))
+
+    def write(self, adata: AnnData) -> None:
+        """Write all results into `adata`, or nothing; see `Job`."""
+        write_job(adata, self.obs_names, self._results, self._started)
+
+    def _possible_folds(self, n_folds: int | None) -> int:
+        most = int(np.bincount(self._codes[self._labeled]).max())
+        what = f"the largest class has {most} cells"
+        if self._groups is not None:
+            most = len(np.unique(self._groups))
+            what = f"obs[{self._cells.params['group_key']!r}] has {most} groups"
+        if n_folds is None:
+            n_folds = max(2, min(N_FOLDS, most))
+        if n_folds > most:
+            raise InputError("{} is too many: {}", Setting("n_folds", n_folds), what)
+        return int(n_folds)
+
+    def _check_folds(self) -> None:
+        """Find out now whether some training would be left with a single class."""
+        for repeat in range(self.n_repeats):
+            folds = self._divide(self._codes, 0, repeat)
+            for i in range(self.n_folds):
+                rest = self._labeled[folds[self._labeled] != i]
+                if len(np.unique(self._codes[rest])) < 2:
+                    group_key = self._cells.params.get("group_key")
+                    by = "" if group_key is None else f" by obs[{group_key!r}]"
+                    raise InputError(
+                        "with {} folds{}, a training would have cells of one class only; too few "
+                        "cells, or groups that are classes",
+                        self.n_folds,
+                        by,
+                    )
+
+    def _weight_of_codes(self) -> object:
+        """Class weights by index: a fold's network knows its classes by that."""
+        weights, classes = self._estimator.class_weight, self._cells.classes
+        if not isinstance(weights, Mapping):
+            return weights
+        unknown = [label for label in weights if label not in classes]
+        if unknown:
+            raise InputError(
+                "{} names {!r}, which is not among the classes", Setting("class_weight"), unknown[0]
+            )
+        return {code: weights[name] for code, name in enumerate(classes) if name in weights}
+
+    def _divide(self, codes: Codes, permutation: int, repeat: int) -> NDArray[np.intp]:
+        """(n_kept,) fold of each cell; −1 for unlabeled cells, which are in no fold."""
+        folds = np.full(len(codes), -1)
+        # A place that no training has.
+        seed = self._seed_of(permutation, repeat, self.n_folds)
+        folds[self._labeled] = cross_validation_folds(
+            codes[self._labeled], self.n_folds, seed, self._groups
+        )
+        return folds
+
+    def _seed_of(self, *place: int) -> int:
+        sequence = np.random.SeedSequence(self._seed, spawn_key=place)
+        return int(sequence.generate_state(1)[0])
+
+    @property
+    def _n_counted(self) -> int:
+        """Folds on which a permutation's error is counted: enough to tell it, no more."""
+        return min(self.n_folds, -(-N_COUNTED * self.n_folds // len(self._labeled)))
+
+    @property
+    def _n_trainings(self) -> int:
+        return self.n_repeats * self.n_folds + self.n_permutations * self._n_counted
+
+    def _name(self, place: tuple[int, int, int]) -> tuple[str, int]:
+        """What a training is called, and how many come before it."""
+        permutation, repeat, fold = place
+        if permutation:
+            before = self.n_repeats * self.n_folds + (permutation - 1) * self._n_counted
+            return f"permutation {permutation} of {self.n_permutations}", before + fold
+        name = f"fold {fold + 1} of {self.n_folds}"
+        if self.n_repeats > 1:
+            name = f"repeat {repeat + 1} of {self.n_repeats}, {name}"
+        return name, repeat * self.n_folds + fold
+
+    def _fold(
+        self,
+        codes: Codes,
+        held_out: NDArray[np.bool_],
+        place: tuple[int, int, int],
+        stop: Callable[[], bool],
+    ) -> Generator[Report, None, Fold]:
+        """Train on the cells that are not held out, and ask about those that are."""
+        train = (codes >= 0) & ~held_out
+        estimator: CentroidEncoder = clone(self._estimator)
+        estimator.set_params(random_state=self._seed_of(*place), class_weight=self._class_weight)
+        name, n_before = self._name(place)
+        reports = estimator.fit_codes(
+            fill_missing(self._cells.X, train),
+            np.where(train, codes, -1),
+            np.arange(len(self._cells.classes)),
+            stop=stop,
+        )
+        while True:
+            try:
+                report = next(reports)
+            except StopIteration as end:
+                fit: Fit = end.value
+                break
+            yield replace(
+                report,
+                stage=name,
+                step=n_before * report.n_steps + report.step,
+                n_steps=self._n_trainings * report.n_steps,
+            )
+        if fit.outcome.interrupted:
+            raise KeyboardInterrupt
+        if stop():
+            raise StoppedTooEarly
+        return Fold.of(fit, codes, held_out, self._seed_of(*place, 1) if place[0] == 0 else None)
+
+    def _compute(self, repeats: list[list[Fold]], null: NDArray[np.float64]) -> Results:
+        cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
+        pooled = Pooled.of(repeats, codes, n_classes)
+        probabilities, labeled = pooled.probabilities, self._labeled
+        predicted = probabilities.argmax(axis=1)
+        confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
+        np.add.at(confusion, (codes[labeled], predicted[labeled]), 1)
+        test = None
+        if self.n_permutations:
+            observed = knn_error(repeats[0][: self._n_counted], codes)
+            test = PermutationTest(observed, null, permutation_p_value(observed, null))
+        stored = StoredCrossValidation(
+            params=self._params,
+            classes=cells.classes,
+            confusion=confusion,
+            quality=pooled.quality(codes),
+            per_class=pd.DataFrame(
+                {
+                    "class": [str(name) for name in cells.classes],
+                    "n": np.bincount(codes[labeled], minlength=n_classes),
+                    **{f"{rule}_error": pooled.class_errors[rule] for rule in RULES},
+                }
+            ),
+            errors=pooled.errors,
+            warnings=tuple(map(str, self._doubts)),
+            permutation=test,
+            model=json.dumps(params_to(self._estimator.get_params(deep=False))),
+        )
+        own = np.where(codes < 0, np.nan, probabilities[np.arange(len(codes)), codes])
+        columns: dict[Column, Any] = {
+            "label": cells.labels_of(predicted),
+            "confidence": cells.spread(probabilities.max(axis=1)),
+            "own": cells.spread(own),
+        }
+        name = cv_key(self.key)
+        return {
+            "obs": {obs_key(name, column): values for column, values in columns.items()},
+            "uns": {name: stored.to_uns()},
+        }

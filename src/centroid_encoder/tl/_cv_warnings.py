@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import Advice, Message
-from centroid_encoder.tl._jobs import listed
+from centroid_encoder.tl._cells import Cells, listed
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -28,28 +28,21 @@ CLUSTERING = re.compile(
 """Names of columns that were computed from the data."""
 
 
-def doubts(
-    adata: AnnData,
-    label_key: str,
-    codes: NDArray[np.intp],
-    classes: pd.Index,
-    group_key: str | None,
-    n_folds: int,
-) -> list[Message]:
-    """Return what makes a cross-validation say less than it seems to.
+def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[Message]:
+    """Return what makes a cross-validation of cells say less than it seems to.
 
     Parameters
     ----------
-    adata, label_key, group_key, n_folds
+    adata
+        What the cells were read from.
+    cells, n_folds
         Of the cross-validation.
-    codes
-        (n_obs,) index into `classes`; −1 for cells without a label.
-    classes
-        The classes.
     """
+    codes, classes = cells.codes, cells.classes
+    label_key, group_key = cells.params["label_key"], cells.params.get("group_key")
     labeled = codes >= 0
     found: list[Message] = []
-    if group_key is None:
+    if cells.groups is None:
         sources = [name for name in _columns(adata, SOURCE, label_key) if _divides(adata, name)]
         if sources:
             found.append(
@@ -70,8 +63,7 @@ def doubts(
                 )
             )
     else:
-        groups = pd.factorize(adata.obs[group_key])[0]
-        pairs = np.unique(np.stack([codes[labeled], groups[labeled]]), axis=1)
+        pairs = np.unique(np.stack([codes[labeled], cells.groups[labeled]]), axis=1)
         alone = np.bincount(pairs[0], minlength=len(classes)) == 1
         if alone.any():
             found.append(

@@ -9,10 +9,13 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import sparse
 
-from centroid_encoder.errors import Message
+from centroid_encoder.core.rows import Matrix
+from centroid_encoder.errors import Advice, InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._jobs import listed
+from centroid_encoder.tl._cells import listed
+from centroid_encoder.tl._matrix import has_gaps
 
 MissingFeatures = Literal["error", "mean"]
 
@@ -20,13 +23,43 @@ logger = logging.getLogger("centroid_encoder")
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Where in the query the map's features are."""
+class Features:
+    """Where in new data the map's features are."""
 
     index: NDArray[np.intp] | None
     """(d,) columns, −1 for a feature that is missing; None: all of them, in their order."""
-    n_missing: int
-    """Features that the map looks at and the query lacks."""
+    n_missing: int = 0
+    """Features that the map looks at and the new data lack."""
+
+    def found(self, x: Matrix) -> Matrix:
+        """Return the columns that are features of the map."""
+        return x if self.index is None else x[:, self.index[self.index >= 0]]
+
+    def arranged(self, x: Matrix, means: NDArray[np.float64], *, fill: bool) -> Matrix:
+        """Put the columns into the order of the map's features.
+
+        Parameters
+        ----------
+        x
+            (n, …) new data.
+        means
+            (d,) values for features that are missing.
+        fill
+            Put them in place of NaN and inf as well.
+        """
+        absent = np.empty(0, dtype=np.intp)
+        if self.index is not None:
+            absent = np.flatnonzero(self.index < 0)
+            x = x[:, np.maximum(self.index, 0)]
+        fill = fill and has_gaps(x)
+        if not (len(absent) or fill):
+            return x
+        dense = np.array(x.toarray() if sparse.issparse(x) else x, dtype=np.float64)
+        dense[:, absent] = means[absent]
+        if fill:
+            row, column = np.nonzero(~np.isfinite(dense))
+            dense[row, column] = means[column]
+        return dense
 
 
 def match_features(
@@ -36,9 +69,8 @@ def match_features(
     where: str,
     missing: MissingFeatures,
     max_missing: float,
-    notices: list[Message],
-) -> Columns:
-    """Find the map's features among the columns of `where`, by name.
+) -> tuple[Features, list[Message]]:
+    """Find the map's features among the columns of `where`, by name; return what to warn of, too.
 
     Raises
     ------
@@ -50,22 +82,22 @@ def match_features(
     wanted: NDArray[np.object_] | None = getattr(model, "feature_names_in_", None)
     if wanted is None or names is None:
         if n_columns != model.n_features_in_:
-            raise ValueError(
-                f"{where} has {n_columns} columns, but the map was trained on "
-                f"{model.n_features_in_}, without names by which to tell them"
+            raise InputError(
+                "{} has {} columns, but the map was trained on {}, without names by which to tell "
+                "them",
+                where,
+                n_columns,
+                model.n_features_in_,
             )
-        if names is not None:
-            notices.append(
-                Message("the map knows no names: columns of {} are taken in their order", where)
-            )
-        return Columns(None, 0)
+        unnamed = Message("the map knows no names: columns of {} are taken in their order", where)
+        return Features(None), [] if names is None else [unnamed]
     if np.array_equal(names, wanted):
-        return Columns(None, 0)
+        return Features(None), []
     have = pd.Index(names)
     twice = have[have.duplicated()].intersection(pd.Index(wanted))
     if len(twice):
-        raise ValueError(
-            f"{where} has {twice[0]!r} more than once; call adata.var_names_make_unique() first"
+        raise InputError(
+            "{} has {!r} more than once; call adata.var_names_make_unique() first", where, twice[0]
         )
     position = dict(zip(names, range(len(names)), strict=True))
     index = np.array([position.get(name, -1) for name in wanted])
@@ -77,24 +109,31 @@ def match_features(
     if n_aside:
         logger.info("    %d features that the map does not look at are missing", n_aside)
     if not len(absent):
-        return Columns(index, 0)
+        return Features(index), []
     share = len(absent) / looked_at.sum()
-    message = (
-        f"{where} lacks {len(absent)} of the {looked_at.sum()} features that the map looks at: "
-        f"{listed(pd.Index(absent))}"
+    message = Message(
+        "{} lacks {} of the {} features that the map looks at: {}",
+        where,
+        len(absent),
+        looked_at.sum(),
+        listed(pd.Index(absent)),
     )
     if (index < 0).all():
-        message += f". It has features like {names[0]!r}: are these names of another kind?"
+        also = Message(". It has features like {!r}: are these names of another kind?", names[0])
     elif missing == "error":
-        message += ". Pass missing='mean' to put the mean of the training cells in their place"
+        also = Message(
+            "; {} to put the mean of the training cells in their place",
+            Advice("missing", "mean"),
+        )
         if share > max_missing:
-            message += f", and max_missing above {share:.2f}"
+            above = "{}, and {} above {:.2f}"
+            also = Message(above, also, Setting("max_missing"), share)
     elif share > max_missing:
-        message += f". That is more than max_missing={max_missing:g}"
+        also = Message(". That is more than {}", Setting("max_missing", max_missing))
     else:
-        notices.append(Message("{}; the mean of the training cells takes their place", message))
-        return Columns(index, len(absent))
-    raise ValueError(message)
+        filled = Message("{}; the mean of the training cells takes their place", message)
+        return Features(index, len(absent)), [filled]
+    raise InputError("{}{}", message, also)
 
 
 def _match_any_case(

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-import copy as copying
 import json
 import logging
 import numbers
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils import gen_batches
 
-from centroid_encoder.core.rows import looks_like_counts, looks_whole
+from centroid_encoder.core.fit import CodedMap
+from centroid_encoder.core.rows import Matrix, looks_like_counts, looks_whole
 from centroid_encoder.core.training import StoppedTooEarly, never
-from centroid_encoder.errors import Message, Setting
+from centroid_encoder.errors import Advice, Call, InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._cells import in_memory, raise_not_finite, read_matrix
-from centroid_encoder.tl._features import Columns, MissingFeatures, match_features
-from centroid_encoder.tl._jobs import Progress, check_key, from_job, write_results
+from centroid_encoder.tl._cells import read_matrix
+from centroid_encoder.tl._features import Features, MissingFeatures, match_features
+from centroid_encoder.tl._jobs import Progress, Results, from_job, result_key, write_job
+from centroid_encoder.tl._matrix import check_finite, check_real, in_memory, is_lazy
 from centroid_encoder.tl._reference import Reference, read_reference
-from centroid_encoder.tl._run import decisions
-from centroid_encoder.tl._stored import QUERY, UNASSIGNED, embedding_key
+from centroid_encoder.tl._stored import (
+    QUERY,
+    UNASSIGNED,
+    Column,
+    StoredMap,
+    colors_key,
+    embedding_key,
+    obs_key,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
     from anndata import AnnData
-
-    from centroid_encoder.core.rows import Matrix
 
 CHUNK = 4096
 """Cells that go through at once, at most."""
@@ -58,7 +63,7 @@ def ingest(
     device: str | None = None,
     progress: bool = True,
     copy: bool = False,
-) -> Query:
+) -> Ingestion:
     """Embed and label new cells by a map that was trained on others. Nothing is trained.
 
     Two kinds of doubt are told apart: between the classes of the map (confidence), and about
@@ -156,199 +161,211 @@ def ingest(
     (100, 2)
     """
     del progress, copy  # of these `from_job` takes care
-    return Query(
+    if missing not in get_args(MissingFeatures):
+        raise InputError("{} must be 'error' or 'mean'; got {!r}", Setting("missing"), missing)
+    for name, share in (
+        ("max_missing", max_missing),
+        ("min_confidence", min_confidence),
+        ("max_novelty", max_novelty),
+    ):
+        if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
+            raise InputError("{} must be a number in [0, 1]; got {!r}", Setting(name), share)
+    result_key(key_added)
+    if not adata.n_obs:
+        raise InputError("adata has no cells")
+    known = read_reference(reference, key, device)
+    logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
+    X, where, names = read_matrix(
         adata,
-        read_reference(reference, key, device),
-        key=key,
-        layer=layer,
-        use_rep=use_rep,
-        missing=missing,
-        max_missing=max_missing,
-        min_confidence=min_confidence,
-        max_novelty=max_novelty,
-        key_added=key_added,
+        use_rep=use_rep or (None if layer else known.setting("use_rep")),
+        layer=layer or (None if use_rep else known.setting("layer")),
+    )
+    features, notices = match_features(
+        known.model, X.shape[1], names, where, missing, float(max_missing)
+    )
+    own = StoredMap.read(adata, key_added or key)
+    if own is not None and own.ingested_from is None:
+        text = (
+            "the result {!r}, which was trained on these cells, is replaced; pass another {} to "
+            "keep both"
+        )
+        notices.insert(0, Message(text, key_added or key, Setting("key_added")))
+    return Ingestion(
+        NewCells(X, where, adata.obs_names, features, missing),
+        known,
+        key_added or key,
+        notices=notices,
+        min_confidence=float(min_confidence),
+        max_novelty=float(max_novelty),
     )
 
 
-class Query:
-    """New cells on their way through a map: three steps, of which the second may run in a thread.
+@dataclass(frozen=True)
+class NewCells:
+    """The cells to be sent through a map."""
 
-    Making it reads and checks; `steps` computes, and reads the matrix of the AnnData chunk by
-    chunk; `write` puts the results in. The parameters are those of `ingest`.
+    X: Any
+    """(n_obs, …) matrix as the AnnData has it: dense or sparse, in memory, on disk or dask."""
+    where: str
+    """What it is called."""
+    obs_names: pd.Index
+    features: Features
+    """Which of its columns are the features of the map."""
+    missing: MissingFeatures
+    """What to do about gaps."""
+
+    def detached(self) -> NewCells:
+        """Return the same with a matrix of their own."""
+        return replace(self, X=in_memory(self.X) if is_lazy(self.X) else self.X.copy())
+
+    def read(self, part: slice, model: CentroidEncoder, notices: list[Message]) -> Matrix:
+        """Read a part of the cells: (n, d) finite values in the order of the map's features."""
+        x, where = in_memory(self.X[part]), self.where
+        check_real(x, where)
+        if part.start == 0:
+            _check_counts(self.features.found(x), where, model, notices)
+        x = self.features.arranged(x, model.feature_means_, fill=self.missing == "mean")
+        if self.missing == "error":
+            if part != slice(0, len(self.obs_names)):
+                where += f" (cells {part.start:,} to {part.stop - 1:,})"
+            advice = Message(
+                "; {} to put the mean of the training cells in their place",
+                Advice("missing", "mean"),
+            )
+            names = getattr(model, "feature_names_in_", None)
+            check_finite(x, where, self.obs_names[part], names, advice)
+        return x
+
+
+def _check_counts(x: Matrix, where: str, model: CentroidEncoder, notices: list[Message]) -> None:
+    counts = model.trained_on_counts_
+    if looks_like_counts(x) and not counts:
+        raise InputError(
+            "{} looks like raw counts, but the map was trained on other values; do to it what "
+            "was done to the training data (sc.pp.normalize_total, sc.pp.log1p), or choose the "
+            "values to which that was done ({})",
+            where,
+            Setting("layer"),
+        )
+    if counts and not looks_whole(x):
+        text = "the map was trained on whole numbers, like counts; {} holds others"
+        notices.append(Message(text, where))
+
+
+class Ingestion:
+    """The `Job` of sending new cells through a map.
+
+    Parameters
+    ----------
+    cells
+        The new cells.
+    known
+        The map.
+    key
+        Name of the results.
+    notices
+        What to warn of already.
+    min_confidence, max_novelty
+        As in `ingest`.
 
     Attributes
     ----------
     origin
         What the reference is called, for ``uns[key]["params"]["ingested_from"]``; may be changed
-        before `write`.
+        before the first of the `steps`.
     """
 
     def __init__(
         self,
-        adata: AnnData,
+        cells: NewCells,
         known: Reference,
+        key: str,
         *,
-        key: str = "ce",
-        layer: str | None = None,
-        use_rep: str | None = None,
-        missing: MissingFeatures = "error",
-        max_missing: float = 0.2,
-        min_confidence: float = 0.0,
-        max_novelty: float = 1.0,
-        key_added: str | None = None,
+        notices: list[Message],
+        min_confidence: float,
+        max_novelty: float,
     ) -> None:
-        if missing not in get_args(MissingFeatures):
-            raise ValueError(f"missing must be 'error' or 'mean'; got {missing!r}")
-        for name, share in (
-            ("max_missing", max_missing),
-            ("min_confidence", min_confidence),
-            ("max_novelty", max_novelty),
-        ):
-            if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
-                raise ValueError(f"{name} must be a number in [0, 1]; got {share!r}")
-        check_key(key_added)
-        if not adata.n_obs:
-            raise ValueError("adata has no cells")
+        self._started = time.perf_counter()
         if max_novelty < 1 and not known.model.knows_novelty:
-            raise ValueError(
-                "max_novelty needs a map that has learned what is usual: train it with "
-                "ce.tl.centroid_encoder, or call its fit_novelty"
+            raise InputError(
+                "{} needs a map that has learned what is usual: train it with {}, or call its "
+                "fit_novelty",
+                Setting("max_novelty"),
+                Call("tl.centroid_encoder"),
             )
-        logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
-        self.notices: list[Message] = []
-        self.key = key_added or key
+        self.key, self.obs_names, self.notices = key, cells.obs_names, notices
         self.origin = known.origin
-        stored = adata.uns.get(self.key)
-        params = stored.get("params") if isinstance(stored, Mapping) else None
-        if isinstance(params, Mapping) and "ingested_from" not in params:
-            self.notices.append(
-                Message(
-                    "the result {!r}, which was trained on these cells, is replaced; pass another "
-                    "{} to keep both",
-                    self.key,
-                    Setting("key_added"),
-                )
-            )
-        self._known = known
-        self._missing: MissingFeatures = missing
-        self._min_confidence, self._max_novelty = float(min_confidence), float(max_novelty)
-        self.obs_names = adata.obs_names
-        self._X, self._where, names = read_matrix(
-            adata,
-            use_rep=use_rep or (None if layer else known.setting("use_rep")),
-            layer=layer or (None if use_rep else known.setting("layer")),
-        )
-        self._columns = match_features(
-            known.model,
-            self._X.shape[1],
-            names,
-            self._where,
-            missing,
-            float(max_missing),
-            self.notices,
-        )
-        n = len(self.obs_names)
-        self._n_done = 0
-        self._embedding = np.empty((n, known.model.centers_.shape[1]), dtype=np.float32)
-        self._predicted = np.empty(n, dtype=np.intp)
-        self._confidence = np.empty(n, dtype=np.float32)
-        self._novelty = np.full(n, np.nan, dtype=np.float32)
+        self._cells, self._known = cells, known
+        self._min_confidence, self._max_novelty = min_confidence, max_novelty
+        self._results: Results | None = None
 
     def detach(self) -> None:
         """See `Job`."""
-        on_disk = hasattr(self._X, "compute") or hasattr(self._X, "to_memory")
-        self._X = in_memory(self._X) if on_disk else self._X.copy()
+        self._cells = self._cells.detached()
 
     def steps(
         self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
     ) -> Generator[Progress, None, None]:
         """Send the cells through the map, a chunk at a time; see `Job`."""
         del snapshot
-        # Without names: they have been seen to.
-        model = copying.copy(self._known.model)
-        names = model.__dict__.pop("feature_names_in_", None)
-        n = len(self.obs_names)
-        order = self._known.classes.get_indexer(model.classes_)
+        n, model = len(self.obs_names), self._known.model
+        map_ = model.in_order(np.asarray(self._known.classes.tolist()))
+        embedding = np.empty((n, map_.centers.shape[1]), dtype=np.float32)
+        predicted = np.empty(n, dtype=np.intp)
+        confidence = np.empty(n, dtype=np.float32)
+        novelty = np.full(n, np.nan, dtype=np.float32)
         for part in gen_batches(n, max(1, min(CHUNK, VALUES_AT_ONCE // model.n_features_in_))):
             if stop():
                 raise StoppedTooEarly
-            x = in_memory(self._X[part])
-            if part.start == 0:
-                index = self._columns.index
-                own = x if index is None else x[:, index[index >= 0]]
-                self._check_counts(own)
-            x = _arranged(x, self._columns, model, self._missing)
-            if self._missing == "error":
-                chunk = (
-                    "" if part == slice(0, n) else f" (cells {part.start:,} to {part.stop - 1:,})"
-                )
-                _refuse_gaps(x, self._where + chunk, self.obs_names[part], names)
-            embedding = model.transform(x)
-            self._embedding[part] = embedding
-            predicted, self._confidence[part] = decisions(model, embedding)
-            self._predicted[part] = order[predicted]
-            if model.knows_novelty:
-                self._novelty[part] = model.novelty(x)
-            self._n_done = part.stop
+            x = self._cells.read(part, model, self.notices)
+            embedding[part] = map_.embed(x)
+            predicted[part], confidence[part] = map_.decide(embedding[part])
+            if map_.knows_novelty:
+                novelty[part] = map_.novelty(x)
             yield Progress(part.stop, n)
-        n_novel = int((self._novelty > 0.99).sum())
+        n_novel = int((novelty > 0.99).sum())
         if n_novel > n / 2:
-            self.notices.append(
-                Message(
-                    "most cells are unlike anything in training (novelty above 0.99 in {} of {}): "
-                    "is the preprocessing the same, down to the normalisation?",
-                    n_novel,
-                    n,
-                )
+            text = (
+                "most cells are unlike anything in training (novelty above 0.99 in {} of {}): is "
+                "the preprocessing the same, down to the normalisation?"
             )
-
-    def _check_counts(self, x: Matrix) -> None:
-        counts = self._known.model.trained_on_counts_
-        if looks_like_counts(x) and not counts:
-            raise ValueError(
-                f"{self._where} looks like raw counts, but the map was trained on other values; do "
-                "to it what was done to the training data (sc.pp.normalize_total, sc.pp.log1p), or "
-                "name the layer where that is"
-            )
-        if counts and not looks_whole(x):
-            self.notices.append(
-                Message(
-                    "the map was trained on whole numbers, like counts; {} holds others",
-                    self._where,
-                )
-            )
+            self.notices.append(Message(text, n_novel, n))
+        self._results = self._compute(map_, embedding, predicted, confidence, novelty)
 
     def write(self, adata: AnnData) -> None:
-        """Write all results into `adata`, or, if anything fails, nothing.
+        """Write all results into `adata`, or nothing; see `Job`."""
+        write_job(adata, self.obs_names, self._results, self._started)
 
-        Raises
-        ------
-        RuntimeError
-            If not all cells are through the map.
-        ValueError
-            If `adata` no longer has the cells that were read.
-        """
-        if self._n_done < len(self.obs_names):
-            raise RuntimeError("nothing to write: not all cells are through the map")
-        if not adata.obs_names.equals(self.obs_names):
-            raise ValueError(
-                "the cells of adata have changed since they were sent through the map: the "
-                "results, which belong to the cells that were there, are not written"
-            )
+    def _compute(
+        self,
+        map_: CodedMap,
+        embedding: NDArray[np.float32],
+        predicted: NDArray[np.intp],
+        confidence: NDArray[np.float32],
+        novelty: NDArray[np.float32],
+    ) -> Results:
         known, key, classes = self._known, self.key, self._known.classes
-        assigned = self._confidence >= self._min_confidence
+        assigned = confidence >= self._min_confidence
         if self._max_novelty < 1:
-            assigned &= self._novelty <= self._max_novelty
-        codes = np.where(assigned, self._predicted, -1)
-        categories = classes
+            assigned &= novelty <= self._max_novelty
+        logger.info(
+            "    %d of %d cells are assigned to a class", int(assigned.sum()), len(assigned)
+        )
+        codes, categories = np.where(assigned, predicted, -1), classes
         thresholds = self._min_confidence > 0 or self._max_novelty < 1
         if thresholds and isinstance(classes[0], str) and UNASSIGNED not in classes:
             categories = classes.append(pd.Index([UNASSIGNED]))
             codes = np.where(assigned, codes, len(classes))
+        columns: dict[Column, Any] = {
+            "label": pd.Categorical.from_codes(codes, categories),
+            "confidence": confidence,
+            "novelty": novelty,
+            "split": pd.Categorical.from_codes(np.zeros(len(codes), int), [QUERY]),
+        }
         params: dict[str, Any] = {
             "ingested_from": self.origin,
-            "label_key": f"{key}_label",
-            "n_missing": self._columns.n_missing,
+            "label_key": obs_key(key, "label"),
+            "n_missing": self._cells.features.n_missing,
             "min_confidence": self._min_confidence,
             "max_novelty": self._max_novelty,
         }
@@ -358,63 +375,14 @@ class Query:
             if (value := known.setting(name)) is not None:
                 params[f"reference_{name}"] = value
         config, arrays = known.model.to_state()
-        centers = np.empty_like(known.model.centers_)
-        centers[classes.get_indexer(known.model.classes_)] = known.model.centers_
-        uns: dict[str, Any] = {
-            key: {
-                "params": params,
-                "classes": np.asarray(classes.tolist()),
-                "centers": centers,
-                "model": {"config": json.dumps(config), "arrays": arrays},
-            }
-        }
+        model = {"config": json.dumps(config), "arrays": arrays}
+        stored = StoredMap(params, classes, map_.centers, model=model)
+        uns: dict[str, Any] = {key: stored.to_uns()}
         if known.colors is not None:
             gray = ["#bebebe"] * (len(categories) - len(classes))
-            uns[f"{key}_label_colors"] = [*known.colors, *gray]
-        write_results(
-            adata,
-            {
-                "obs": {
-                    f"{key}_label": pd.Categorical.from_codes(codes, categories),
-                    f"{key}_confidence": self._confidence,
-                    f"{key}_novelty": self._novelty,
-                    f"{key}_split": pd.Categorical.from_codes(np.zeros(len(codes), int), [QUERY]),
-                },
-                "obsm": {embedding_key(key): self._embedding},
-                "uns": uns,
-            },
-        )
-        logger.info(
-            "    %d of %d cells are assigned to a class", int(assigned.sum()), len(assigned)
-        )
-
-
-def _refuse_gaps(
-    x: Matrix, where: str, obs_names: pd.Index, names: NDArray[np.object_] | None
-) -> None:
-    try:
-        raise_not_finite(x, where, obs_names, names)
-    except ValueError as error:
-        raise ValueError(
-            f"{error}. Pass missing='mean' to put the mean of the training cells in their place"
-        ) from None
-
-
-def _arranged(
-    x: Matrix, columns: Columns, model: CentroidEncoder, missing: MissingFeatures
-) -> Matrix:
-    """(n, d) values in the order of the map's features, gaps filled where that is wanted."""
-    absent = np.empty(0, dtype=np.intp)
-    if columns.index is not None:
-        absent = np.flatnonzero(columns.index < 0)
-        x = x[:, np.maximum(columns.index, 0)]
-    values = x.data if sparse.issparse(x) else x
-    gaps = missing == "mean" and values.dtype.kind == "f" and not np.isfinite(values).all()
-    if not (len(absent) or gaps):
-        return x
-    dense = np.array(x.toarray() if sparse.issparse(x) else x, dtype=np.float64)
-    dense[:, absent] = model.feature_means_[absent]
-    if gaps:
-        row, column = np.nonzero(~np.isfinite(dense))
-        dense[row, column] = model.feature_means_[column]
-    return dense
+            uns[colors_key(obs_key(key, "label"))] = [*known.colors, *gray]
+        return {
+            "obs": {obs_key(key, name): values for name, values in columns.items()},
+            "obsm": {embedding_key(key): embedding},
+            "uns": uns,
+        }

@@ -10,18 +10,16 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from sklearn.base import clone
 from tqdm.auto import tqdm
 
 from centroid_encoder.core.training import Report, never
-from centroid_encoder.errors import Message
+from centroid_encoder.errors import InputError, InputTypeError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._cells import Missing, read_features, read_labels
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -192,155 +190,84 @@ def _drain(job: Job, *, progress: bool) -> None:
                 steps.throw(KeyboardInterrupt())
 
 
-class Task:
-    """A computation on a labeled AnnData in three steps, of which the second may run in a thread.
-
-    Making it reads and checks the AnnData; then it computes and touches no AnnData; `write` puts
-    the results in. Until `detach` is called, which the thread may do, the matrix is the AnnData's.
-    The parameters are those of `tl.centroid_encoder`.
-
-    Attributes
-    ----------
-    key
-        Where the results will be: ``uns[key]``, ``obs[f"{key}_…"]``, and the like.
-    classes
-        Classes in category order; everything stored is in that order.
-    codes
-        (n_obs,) index into `classes`; −1 for cells without a label or left out.
-    obs_names
-        The cells.
-    kept
-        (n_obs,) mask of the cells that take part: the rows of the matrix that is learned from.
-    """
-
-    WRITES: ClassVar[tuple[str, ...]]
-    """Columns ``obs[f"{key}_…"]`` which hold classes, and could be taken for labels."""
-
-    def __init__(
-        self,
-        adata: AnnData,
-        label_key: str,
-        *,
-        n_components: int | None,
-        use_rep: str | None,
-        layer: str | None,
-        mask_var: NDArray[np.bool_] | str | None,
-        unlabeled_category: str | None,
-        missing: Missing,
-        model: CentroidEncoder | None,
-        key_added: str | None,
-        random_state: int | np.random.Generator,
-        device: str | None,
-        **params: Any,
-    ) -> None:
-        self._start = time.perf_counter()
-        self.notices: list[Message] = []
-        check_key(key_added)
-        self.key = key_added or "ce"
-        if label_key in (f"{self.key}_{name}" for name in self.WRITES):
-            raise ValueError(
-                f"obs[{label_key!r}] would be replaced by what comes of it; choose other labels, "
-                "or another key_added"
-            )
-        self._labels = read_labels(adata, label_key, unlabeled_category)
-        logger.info("computing centroid-encoder of %r", label_key)
-        features = read_features(
-            adata, use_rep=use_rep, layer=layer, mask_var=mask_var, missing=missing
-        )
-        self.notices += features.notices
-        self._estimator = _configured(model, n_components, device)
-        self.classes = self._labels.classes
-        self.codes = np.where(features.left_out, -1, self._labels.codes)
-        empty = ~np.isin(np.arange(len(self.classes)), self.codes)
-        if empty.any():
-            raise ValueError(
-                f"no cell of {listed(self.classes[empty])} is left without missing values"
-            )
-        self.kept = ~features.left_out
-        self.obs_names = adata.obs_names
-        self._names = features.names
-        self._X = features.X if self.kept.all() else features.X[self.kept]
-        # Not every supported anndata writes None.
-        self._params = {
-            name: value
-            for name, value in {
-                "label_key": label_key,
-                "use_rep": use_rep,
-                "layer": layer,
-                "mask_var": mask_var if isinstance(mask_var, str) else None,
-                "unlabeled_category": unlabeled_category,
-                "missing": missing,
-                **params,
-                "random_state": (
-                    int(random_state) if isinstance(random_state, numbers.Integral) else None
-                ),
-            }.items()
-            if value is not None
-        }
-        self._results: Results | None = None
-
-    def detach(self) -> None:
-        """Compute on a copy of the matrix, so that the AnnData may be changed meanwhile."""
-        self._X = self._X.copy()
-
-    def write(self, adata: AnnData) -> None:
-        """Write all results into `adata`, or, if anything fails, nothing.
-
-        Raises
-        ------
-        RuntimeError
-            If the computation has not been run to its end.
-        ValueError
-            If `adata` no longer has the cells that were read.
-        """
-        if self._results is None:
-            raise RuntimeError("nothing to write: the training has not ended")
-        if not adata.obs_names.equals(self.obs_names):
-            raise ValueError(
-                "the cells of adata have changed since the training began: its results, which "
-                "belong to the cells that were there, are not written"
-            )
-        write_results(adata, self._results)
-        logger.info(
-            "    finished (%.1f s): added\n    %s",
-            time.perf_counter() - self._start,
-            "\n    ".join(
-                f"{', '.join(map(repr, values))} (adata.{name})"
-                for name, values in self._results.items()
-            ),
-        )
-
-
 Results = Mapping[str, Mapping[str, Any]]
 """``obs``, ``obsm`` and ``uns``: what is to be written there."""
 
 
-def check_key(key_added: str | None) -> None:
-    """Refuse names that mean something else on disk."""
+def result_key(key_added: str | None) -> str:
+    """Return the key of the results; refuse names that mean something else on disk."""
     if key_added is not None and not isinstance(key_added, str):
-        raise TypeError(f"key_added must be a string; got {key_added!r}")
+        raise InputTypeError("{} must be a string; got {!r}", Setting("key_added"), key_added)
     if key_added is not None and "/" in key_added:
-        raise ValueError(f"key_added must not hold '/', which means nesting on disk: {key_added!r}")
+        raise InputError(
+            "{} must not hold '/', which means nesting on disk: {!r}",
+            Setting("key_added"),
+            key_added,
+        )
+    return key_added or "ce"
+
+
+def check_not_replaced(label_key: object, *written: str) -> None:
+    """Refuse labels in a column of ``obs`` where the results will be written."""
+    if label_key in written:
+        raise InputError(
+            "obs[{!r}] would be replaced by what comes of it; choose other labels, or another {}",
+            label_key,
+            Setting("key_added"),
+        )
 
 
 def check_writable(adata: AnnData, *, copy: bool) -> None:
     """Refuse what is no AnnData, or one that cannot take results."""
     if not hasattr(adata, "obs_names"):
-        raise TypeError(
-            f"an AnnData is needed, not {type(adata).__name__}; read a file with "
-            "anndata.read_h5ad first"
+        raise InputTypeError(
+            "an AnnData is needed, not {}; read a file with anndata.read_h5ad first",
+            type(adata).__name__,
         )
     if adata.is_view and adata.isbacked and not copy:
-        raise ValueError(
+        raise InputError(
             "adata is a view of a file on disk, which cannot take results; pass "
-            "adata.to_memory(), or copy=True for a copy in memory"
+            "adata.to_memory(), or {} for a copy in memory",
+            Setting("copy", True),
         )
 
 
-def listed(classes: pd.Index) -> str:
-    """Name up to ten classes."""
-    names = ", ".join(repr(name) for name in classes[:10])
-    return f"{names} and {len(classes) - 10} more" if len(classes) > 10 else names
+def write_job(adata: AnnData, obs_names: pd.Index, results: Results | None, started: float) -> None:
+    """Write the results of a job into `adata`, or, if anything fails, nothing.
+
+    Parameters
+    ----------
+    adata
+        What the job has read, or a copy.
+    obs_names
+        The cells that were read.
+    results
+        What to write; None for a job that has not been run to its end.
+    started
+        When the job was made, by `time.perf_counter`.
+
+    Raises
+    ------
+    RuntimeError
+        If there are no results.
+    ValueError
+        If `adata` no longer has the cells that were read.
+    """
+    if results is None:
+        raise RuntimeError("nothing to write: the job has not ended")
+    if not adata.obs_names.equals(obs_names):
+        raise InputError(
+            "the cells of adata have changed since they were read: the results, which belong to "
+            "the cells that were there, are not written"
+        )
+    write_results(adata, results)
+    logger.info(
+        "    finished (%.1f s): added\n    %s",
+        time.perf_counter() - started,
+        "\n    ".join(
+            f"{', '.join(map(repr, values))} (adata.{name})" for name, values in results.items()
+        ),
+    )
 
 
 def write_results(adata: AnnData, results: Results) -> None:
@@ -368,14 +295,22 @@ def write_results(adata: AnnData, results: Results) -> None:
         raise
 
 
-def _configured(
+def configured(
     model: CentroidEncoder | None, n_components: int | None, device: str | None
 ) -> CentroidEncoder:
+    """Return an unfitted copy of the estimator with what was asked for besides."""
     if not isinstance(model, CentroidEncoder | None):
-        raise TypeError(f"model must be a CentroidEncoder; got {type(model).__name__}")
+        raise InputTypeError(
+            "{} must be a CentroidEncoder; got {}", Setting("model"), type(model).__name__
+        )
+    given = {"n_components": n_components, "device": device}
     estimator: CentroidEncoder = CentroidEncoder() if model is None else clone(model)
-    if n_components is not None:
-        estimator.set_params(n_components=n_components)
-    if device is not None:
-        estimator.set_params(device=device)
+    estimator.set_params(**{name: value for name, value in given.items() if value is not None})
     return estimator
+
+
+def as_recorded(random_state: int | np.random.Generator) -> dict[str, Any]:
+    """Return the entry of ``uns[key]["params"]`` for a seed; a generator has none."""
+    if not isinstance(random_state, numbers.Integral):
+        return {}
+    return {"random_state": int(random_state)}

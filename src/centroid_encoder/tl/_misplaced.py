@@ -100,14 +100,12 @@ def _depth(
         to_found = np.linalg.norm(embedding - result.centers[found], axis=1)
         to_own = np.linalg.norm(embedding - result.centers[own], axis=1)
         return misplacement_depth(to_found, to_own)
-    model = fitted_model(adata, result.key)
-    # From the classes of the result to those of the model, which sorts them.
-    column = pd.Index(model.classes_.tolist()).get_indexer(result.classes)
+    map_ = fitted_model(adata, result.key).in_order(np.asarray(result.classes.tolist()))
     parts = [np.empty(0)]
     for start in range(0, len(rows), CHUNK):
         part = slice(start, start + CHUNK)
-        distances = model.decoder_distances(embedding[part])
+        distances = map_.distances(embedding[part])
         at = np.arange(len(distances))
-        to_found, to_own = distances[at, column[found[part]]], distances[at, column[own[part]]]
+        to_found, to_own = distances[at, found[part]], distances[at, own[part]]
         parts.append(misplacement_depth(to_found, to_own))
     return np.concatenate(parts)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from centroid_encoder.errors import InputError, InputTypeError, Setting
 from centroid_encoder.estimator import CentroidEncoder, load
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._stored import StoredMap, colors_key, label_categories
@@ -61,9 +62,10 @@ def read_reference(
     if isinstance(reference, CentroidEncoder):
         return _alone(reference, "a CentroidEncoder")
     if not isinstance(reference, str | os.PathLike):
-        raise TypeError(
-            "reference must be an AnnData with a map, a CentroidEncoder or a path; got "
-            f"{type(reference).__name__}"
+        raise InputTypeError(
+            "{} must be an AnnData with a map, a CentroidEncoder or a path; got {}",
+            Setting("reference"),
+            type(reference).__name__,
         )
     path = Path(reference)
     if not path.is_file():
@@ -74,7 +76,7 @@ def read_reference(
     try:
         opened = read_h5ad(path, backed="r")
     except OSError as error:
-        raise ValueError(f"{path.name} is not a readable .h5ad file: {error}") from error
+        raise InputError("{} is not a readable .h5ad file: {}", path.name, error) from error
     try:
         return _carried(opened, key, device, path.name)
     finally:

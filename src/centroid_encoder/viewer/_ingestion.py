@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Generator
-from dataclasses import replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +14,10 @@ from anndata import AnnData
 from qtpy.QtCore import QObject, Signal
 from superqt.utils import create_worker
 
+from centroid_encoder import tl
 from centroid_encoder.core.training import StoppedTooEarly
 from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.tl._ingest import Query
-from centroid_encoder.tl._reference import Reference, read_reference
+from centroid_encoder.tl._jobs import Job
 from centroid_encoder.viewer._worker import Failure
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ logger = logging.getLogger("centroid_encoder")
 
 
 class Ingestion(QObject):
-    """A `Query` in a worker thread: what it works on is nobody else's, but for the matrix.
+    """A `Job` in a worker thread: what it works on is nobody else's, but for the matrix.
 
     Every signal comes in the GUI thread. After `finished`, `failed` or `cancel` there are none.
 
@@ -61,14 +60,15 @@ class Ingestion(QObject):
     ) -> None:
         super().__init__()
         self.key = str(arguments.get("key_added") or key)
-        known = replace(read_reference(_map_of(reference, key), key, "auto"), origin=origin)
-        self._query: Query | None = None
+        known = _map_of(reference, key)
+        self._query: Job | None = None
         self._stop = Event()
         worker: Any = create_worker(
             _work,
             _cells_of(adata),
             known,
             {"key": key, **arguments},
+            origin,
             self._stop.is_set,
             _start_thread=False,
             _ignore_errors=True,
@@ -109,7 +109,7 @@ class Ingestion(QObject):
         if not self._stop.is_set():
             self.reported.emit(n_done)
 
-    def _finish(self, outcome: tuple[Query, list[str]] | Failure | None) -> None:
+    def _finish(self, outcome: tuple[Job, list[str]] | Failure | None) -> None:
         if self._stop.is_set() or outcome is None:
             return
         self._stop.set()
@@ -145,13 +145,18 @@ def _map_of(reference: AnnData, key: str) -> AnnData:
 
 
 def _work(
-    adata: AnnData, known: Reference, arguments: dict[str, Any], stop: Callable[[], bool]
-) -> Generator[int, None, tuple[Query, list[str]] | Failure | None]:
+    adata: AnnData,
+    known: AnnData,
+    arguments: dict[str, Any],
+    origin: str,
+    stop: Callable[[], bool],
+) -> Generator[int, None, tuple[Job, list[str]] | Failure | None]:
     """Send the cells through the map; runs in the thread. Returns the results and the warnings."""
     warnings = _Warnings()
     logger.addHandler(warnings)
     try:
-        query = Query(adata, known, **arguments)
+        query = tl.ingest.job(adata, known, **arguments)
+        query.origin = origin
         for step in query.steps(stop=stop):
             yield step.n_done
         warnings.texts += map(str, query.notices)

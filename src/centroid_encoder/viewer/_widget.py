@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from napari.viewer import Viewer
 
     from centroid_encoder.core.training import Report
-    from centroid_encoder.tl._run import Run
+    from centroid_encoder.tl import _centroid_encoder
     from centroid_encoder.tl._stored import Result
     from centroid_encoder.viewer._worker import Training
     from centroid_encoder.viewer.data.tables import Table
@@ -151,7 +151,7 @@ class CentroidEncoderWidget(QWidget):
             relabeling = self.session.relabeling
             begin(self.session.table, None if relabeling is None else relabeling.column)
 
-    def _on_frame(self, run: Run, report: Report) -> None:
+    def _on_frame(self, run: _centroid_encoder.Training, report: Report) -> None:
         """Draw the map as it is after an epoch, if the user still looks at its table."""
         training, table = self.trainer.training, self.trainer.table
         if training is None:
@@ -164,7 +164,7 @@ class CentroidEncoderWidget(QWidget):
         self.map.show_report(run, report, self._live_colors(run))
         self._on_shown()
 
-    def _live_colors(self, run: Run) -> list[str]:
+    def _live_colors(self, run: _centroid_encoder.Training) -> list[str]:
         """Return the colours of the classes that are trained on, found once for all frames."""
         if self._frame_colors is None:
             colors = self.session.colors_of(self.trainer.label_key)

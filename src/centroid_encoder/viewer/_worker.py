@@ -12,16 +12,12 @@ from qtpy.QtCore import QObject, Signal
 from superqt.utils import create_worker
 
 from centroid_encoder.core.training import Report
-from centroid_encoder.tl._cross_validation import CrossValidation
-from centroid_encoder.tl._run import Run
+from centroid_encoder.tl._jobs import Job, Progress
 
 SNAPSHOT_INTERVAL = 0.2
 """Seconds between two embeddings to be drawn: drawing, not training, is what holds the GUI up."""
 REPORT_INTERVAL = 0.05
 """Seconds between two reports without one."""
-
-Job = Run | CrossValidation
-"""What can be done in the thread: a training of one map, or those of all folds."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +120,8 @@ def _work(
         run.detach()
         for report in run.steps(stop=stop, snapshot=snapshot):
             now = time.perf_counter()
+            if isinstance(report, Progress):
+                continue
             if report.embedding is not None:
                 drawn.clear()
             elif now - last_report < REPORT_INTERVAL and report.step < report.n_steps:

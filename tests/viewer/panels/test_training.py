@@ -17,8 +17,7 @@ from superqt.utils import WorkerBase
 
 import centroid_encoder as ce
 from centroid_encoder.core.training import Report, StoppedTooEarly
-from centroid_encoder.tl._cross_validation import CrossValidation
-from centroid_encoder.tl._run import Run
+from centroid_encoder.tl._jobs import Job
 from centroid_encoder.viewer import _worker
 from centroid_encoder.viewer._worker import SNAPSHOT_INTERVAL, Training
 
@@ -50,11 +49,11 @@ def wait_for_thread() -> None:
     assert QThreadPool.globalInstance().waitForDone(20_000)
 
 
-def make_run(adata: ad.AnnData, max_epochs: int = 8, **options: Any) -> Run:
+def make_run(adata: ad.AnnData, max_epochs: int = 8, **options: Any) -> Job:
     model = ce.CentroidEncoder(
         hidden=(16,), max_epochs=max_epochs, batch_size=32, **options.pop("model", {})
     )
-    return Run(adata, "cell_type", model=model, **options)
+    return ce.tl.centroid_encoder.job(adata, "cell_type", model=model, **options)
 
 
 class Ear:
@@ -234,7 +233,7 @@ def test_a_check_is_all_or_nothing(
     cells: ad.AnnData, unchanged: Unchanged, qtbot: Any, stopped: bool
 ) -> None:
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=ENDLESS if stopped else 4)
-    run = CrossValidation(cells, "cell_type", n_folds=2, model=model)
+    run = ce.tl.cross_validate.job(cells, "cell_type", n_folds=2, model=model)
     with unchanged(cells):
         training = Training(run)
         ear = Ear(training)
@@ -291,10 +290,10 @@ def test_nobody_waits_for_the_end_of_an_epoch(make_cells: MakeCells, qtbot: Any,
     adata = make_cells(3, 4000)
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=3, batch_size=2)
     start = time.perf_counter()
-    next(Run(adata, "cell_type", model=model).steps())
+    next(ce.tl.centroid_encoder.job(adata, "cell_type", model=model).steps())
     epoch = time.perf_counter() - start
 
-    training = Training(Run(adata, "cell_type", model=model))
+    training = Training(ce.tl.centroid_encoder.job(adata, "cell_type", model=model))
     training.start()
     qtbot.wait(round(100 * epoch))
     start = time.perf_counter()
@@ -335,18 +334,18 @@ def test_who_cancels_while_hearing_hears_no_more(cells: ad.AnnData, qtbot: Any) 
 # -- errors --------------------------------------------------------------------------------------
 
 
-class Broken(Run):
-    """A run that fails on the way."""
+def break_after(run: Job, after: int, error: BaseException) -> None:
+    """Let a job fail on the way."""
+    steps = run.steps
 
-    error: BaseException
-    after: int
-
-    def steps(self, **kwargs: Any) -> Generator[Report, None, None]:
-        for i, report in enumerate(super().steps(**kwargs)):
-            if i == self.after:
-                raise self.error
+    def broken(**kwargs: Any) -> Generator[Report, None, None]:
+        for i, report in enumerate(steps(**kwargs)):
+            if i == after:
+                raise error
             yield report
-        raise self.error
+        raise error
+
+    run.steps = broken
 
 
 @pytest.mark.parametrize(
@@ -366,8 +365,9 @@ def test_errors_of_any_kind_arrive(
     cells: ad.AnnData, unchanged: Unchanged, qtbot: Any, error: Exception, after: int
 ) -> None:
     with unchanged(cells):
-        run = Broken(cells, "cell_type", model=ce.CentroidEncoder(hidden=(4,), max_epochs=6))
-        run.error, run.after = error, after
+        model = ce.CentroidEncoder(hidden=(4,), max_epochs=6)
+        run = ce.tl.centroid_encoder.job(cells, "cell_type", model=model)
+        break_after(run, after, error)
         training = Training(run)
         ear = Ear(training)
         training.start()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from centroid_encoder.core.regions import Region
     from centroid_encoder.core.training import Report
-    from centroid_encoder.tl._run import Run
+    from centroid_encoder.tl._centroid_encoder import Training
 
 PANELS = {"both": ("train", "test"), "training": ("train",), "held-out": ("test",)}
 REGIONS: dict[str, Regions | None] = {
@@ -79,7 +79,7 @@ class MapPanel(QWidget):
         self.canvas.tools.addWidget(box)
         return box
 
-    def show_report(self, run: Run, report: Report, colors: list[str]) -> None:
+    def show_report(self, run: Training, report: Report, colors: list[str]) -> None:
         """Draw a frame of a training that runs, until the session has another result."""
         assert report.embedding is not None
         self._unfolds = True

@@ -20,7 +20,8 @@ from centroid_encoder.viewer.session.provenance import MadeBy
 
 if TYPE_CHECKING:
     from centroid_encoder.core.training import Report
-    from centroid_encoder.viewer._worker import Job, Training
+    from centroid_encoder.tl._jobs import Job
+    from centroid_encoder.viewer._worker import Training
     from centroid_encoder.viewer.data.tables import Table
 
 logger = logging.getLogger("centroid_encoder")
@@ -108,17 +109,20 @@ class TrainingPanel(QWidget):
         relabeled
             Column whose labels were corrected by hand.
         """
-        from centroid_encoder.tl._run import Run
+        from centroid_encoder import tl
 
         if self.training is None:
-            self._begin(Run, self.form.parameters, table, relabeled, what="train on")
+            self._begin(
+                tl.centroid_encoder.job, self.form.parameters, table, relabeled, what="train on"
+            )
 
     def check(self, table: Table | None, relabeled: str | None) -> None:
         """Begin a cross-validation, with the settings of the form; see `train`."""
-        from centroid_encoder.tl._cross_validation import CrossValidation
+        from centroid_encoder import tl
 
         if self.training is None:
-            self._begin(CrossValidation, self.form.check_parameters, table, relabeled, what="check")
+            parameters = self.form.check_parameters
+            self._begin(tl.cross_validate.job, parameters, table, relabeled, what="check")
 
     def set_ready(self, ready: bool) -> None:
         """Say whether there is something to train on."""
