@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterable
 from functools import partial
 from itertools import pairwise
@@ -524,3 +526,19 @@ def test_a_map_that_is_cleared_or_replaced_in_the_middle_of_a_drag(
             QTest.mouseRelease(canvas.canvas, button, PLAIN, end)
             assert canvas.canvas.trace == []
     assert not hand.made
+
+
+def test_nothing_but_the_owner_holds_a_map(qtbot: Any) -> None:
+    # PyQt6 ends the process when Python collects a cycle of widgets.
+    canvas = MapCanvas()
+    canvas.map.show(make_scene(), COLORS)
+    canvas.set_tool("zoom")
+    held, gone = weakref.ref(canvas), []
+    canvas.destroyed.connect(lambda: gone.append(True))
+    gc.disable()
+    try:
+        del canvas
+        assert held() is None
+        assert gone
+    finally:
+        gc.enable()

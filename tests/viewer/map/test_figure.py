@@ -11,6 +11,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
+from matplotlib.path import Path
 from numpy.typing import NDArray
 
 import centroid_encoder as ce
@@ -181,7 +182,9 @@ def test_classes_switched_off_keep_their_regions() -> None:
     figure.set_shown(np.array([False, True, True]))
     assert figure.shown.tolist() == [False, True, True]
     assert drawn(figure, 0) == rows_of(1, 4)
-    assert figure.visible(np.arange(6)).tolist() == [False, True, True, False, True, False]
+    everything = Path([(-1, -1), (11, -1), (11, 11), (-1, 11)])
+    assert figure.within(figure.axes[0], everything).tolist() == [1, 4]
+    assert figure.within(figure.axes[1], everything).tolist() == [2, 4]
     assert color_at(figure, 0, (3, 5)) == before
     figure.set_shown(np.ones(3, dtype=bool))
     assert drawn(figure, 0) == rows_of(0, 1, 4)

@@ -22,7 +22,6 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
-from scipy.spatial import cKDTree
 
 from centroid_encoder.viewer._icons import themed_icon
 from centroid_encoder.viewer.map.figure import MapFigure, Style
@@ -92,7 +91,6 @@ class MapCanvas(QWidget):
         self._background: Any = None
         self._tool: Tool = "lasso"
         self._drag: _Drag | None = None
-        self._trees: dict[int, tuple[Any, NDArray[np.intp]] | None] = {}
         self._settle = QTimer(self, interval=SETTLE, singleShot=True)
         self._settle.timeout.connect(self._rest)
 
@@ -145,24 +143,9 @@ class MapCanvas(QWidget):
 
     def nearest(self, ax: Any, x: float, y: float) -> int | None:
         """Row of the cell that is drawn within reach of a point in pixels, or None."""
-        scene = self.map.scene
-        if scene is None:
-            return None
-        panel = self.map.axes.index(ax)
-        if panel not in self._trees:
-            rows = scene.panels[panel].rows
-            rows = rows[self.map.visible(rows)]
-            # Rougher, but built several times as fast, and searched nearly as fast.
-            tree: Any = cKDTree(scene.points[rows], compact_nodes=False, balanced_tree=False)
-            self._trees[panel] = (tree, rows) if len(rows) else None
-        found = self._trees[panel]
-        if found is None:
-            return None
-        tree, rows = found
         to_data = ax.transData.inverted()
         at, beside = to_data.transform([(x, y), (x + REACH * self._ratio(), y)])
-        distance, index = tree.query(at, distance_upper_bound=beside[0] - at[0])
-        return int(rows[index]) if np.isfinite(distance) else None
+        return self.map.nearest(ax, at, beside[0] - at[0])
 
     def _add_button(self, name: str, tip: str) -> QToolButton:
         button = QToolButton(self)
@@ -192,7 +175,6 @@ class MapCanvas(QWidget):
         self.drawn.emit()
 
     def _on_changed(self) -> None:
-        self._trees.clear()
         if self._drag is not None and self._drag.ax not in self.map.axes:
             self._drag, self.canvas.trace = None, []
         self.canvas.draw_idle()
@@ -245,10 +227,10 @@ class MapCanvas(QWidget):
         self.canvas.update()
         if drag.tool == "pan":
             return
-        outline = np.array(drag.outline)
+        to_data, outline = drag.ax.transData.inverted(), np.array(drag.outline)
         is_click = np.ptp(drag.path, axis=0).max() < CLICK * self._ratio()
         if drag.tool == "zoom":
-            corners = drag.ax.transData.inverted().transform(outline)
+            corners = to_data.transform(outline)
             if np.ptp(outline, axis=0).min() >= CLICK * self._ratio():
                 self._look_at(drag.ax, np.sort(corners[[0, 2]], axis=0).T)
         elif is_click:
@@ -256,7 +238,8 @@ class MapCanvas(QWidget):
             rows = np.array([] if row is None else [row], dtype=np.intp)
             self.selection_made.emit(rows, _mode(event))
         else:
-            self.selection_made.emit(self._within(drag.ax, outline), _mode(event))
+            path = Outline(to_data.transform(outline), closed=False)
+            self.selection_made.emit(self.map.within(drag.ax, path), _mode(event))
 
     def _on_scroll(self, event: Any) -> None:
         if event.inaxes not in self.map.axes:
@@ -278,17 +261,6 @@ class MapCanvas(QWidget):
             QToolTip.hideText()
         else:
             self.cell_hovered.emit(row)
-
-    def _within(self, ax: Any, outline: NDArray[np.floating]) -> NDArray[np.intp]:
-        """Rows of the cells that are drawn within an outline in pixels."""
-        scene = self.map.scene
-        if scene is None:
-            return np.empty(0, dtype=np.intp)
-        rows = scene.panels[self.map.axes.index(ax)].rows
-        rows = rows[self.map.visible(rows)]
-        path = Outline(ax.transData.inverted().transform(outline), closed=False)
-        within: NDArray[np.intp] = rows[path.contains_points(scene.points[rows])]
-        return within
 
 
 class _Canvas(FigureCanvasQTAgg):

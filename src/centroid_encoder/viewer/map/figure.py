@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -83,8 +83,6 @@ class _Artists:
     """One for each class and one for unlabeled cells: by far the fastest way to draw points."""
     selected: Line2D
     hovered: Line2D
-    title: str = ""
-    rows: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
 
     @property
     def overlays(self) -> tuple[Line2D, Line2D]:
@@ -151,8 +149,7 @@ class MapFigure:
         if len(self._panels) != len(scene.panels) or not same_classes:
             self._build()
         paths = [region_path(region) for region in scene.outlines]
-        for panel, content in zip(self._panels, scene.panels, strict=True):
-            panel.title, panel.rows = content.title, content.rows
+        for panel in self._panels:
             for code, (fill, border) in enumerate(zip(panel.fills, panel.borders, strict=True)):
                 path = paths[code] if code < len(paths) else None
                 for patch in (fill, border):
@@ -214,10 +211,34 @@ class MapFigure:
         self._ring(row)
         self.marked.emit()
 
-    def visible(self, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """(k,) mask of the rows that are drawn: embedded, and of a class that is switched on."""
+    def within(self, ax: Any, outline: Path) -> NDArray[np.intp]:
+        """Rows of a panel's cells within an outline; cells that only the draft leaves out, too."""
+        rows = self._visible(self._rows_in(ax))
+        within: NDArray[np.intp] = rows[outline.contains_points(self._scene.points[rows])]
+        return within
+
+    def nearest(self, ax: Any, at: NDArray[np.floating], reach: float) -> int | None:
+        """Row of the cell of a panel that is nearest to a place, or None if none is within reach.
+
+        There is no tree to search in: it would be built anew for each frame of a training.
+        """
+        points = self._scene.points
+        (x, y), (x_at, y_at) = points.T, at.tolist()
+        near = np.flatnonzero((np.abs(x - x_at) < reach) & (np.abs(y - y_at) < reach))
+        near = self._visible(near[np.isin(near, self._rows_in(ax))])
+        distances = np.linalg.norm(points[near] - at, axis=1)
+        if not (distances < reach).any():
+            return None
+        return int(near[distances.argmin()])
+
+    def _rows_in(self, ax: Any) -> NDArray[np.intp]:
+        return self._scene.panels[self.axes.index(ax)].rows
+
+    def _visible(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Those of the rows that are embedded, and of a class that is switched on."""
         shown = np.append(self._shown, True)[self._scene.codes[rows]]
-        return np.asarray(shown & ~np.isnan(self._scene.points[rows, 0]))
+        visible: NDArray[np.intp] = rows[shown & ~np.isnan(self._scene.points[rows, 0])]
+        return visible
 
     def draw_overlays(self) -> None:
         """Draw selection and hover on top of what the canvas shows."""
@@ -238,7 +259,7 @@ class MapFigure:
             return
         dpi = self.figure.dpi / 96
         # Where there is little room, a line of each title becomes two.
-        n_lines = 2 + max(panel.title.count("\n") for panel in self._panels)
+        n_lines = 2 + max(panel.title.count("\n") for panel in self._scene.panels)
         title, gap = n_lines * LINE * dpi, GAP * dpi
 
         def side(columns: int, rows: int) -> float:
@@ -259,12 +280,12 @@ class MapFigure:
 
     def _write_titles(self) -> None:
         """Write what is above the panels, in two lines where one would be too long."""
-        lines = [line for panel in self._panels for line in panel.title.split("\n")]
+        lines = [line for panel in self._scene.panels for line in panel.title.split("\n")]
         longest = max(map(len, lines), default=0)
-        for panel in self._panels:
-            width = panel.ax.get_position().width * self.figure.bbox.width
+        for ax, panel in zip(self.axes, self._scene.panels, strict=True):
+            width = ax.get_position().width * self.figure.bbox.width
             narrow = longest * LETTER * self.figure.dpi / 96 > width
-            panel.ax.title.set_text(panel.title.replace(" (n", "\n(n") if narrow else panel.title)
+            ax.title.set_text(panel.title.replace(" (n", "\n(n") if narrow else panel.title)
 
     def _build(self) -> None:
         self.figure.clear()
@@ -302,8 +323,8 @@ class MapFigure:
     def _set_points(self) -> None:
         scene = self._scene
         area = np.clip(8_000 / max(len(scene.points), 1), 2, 30)
-        for panel in self._panels:
-            rows = self._thinned(panel.rows)
+        for panel, content in zip(self._panels, scene.panels, strict=True):
+            rows = self._thinned(content.rows)
             codes = scene.codes[rows]
             counts = np.bincount(codes + 1, minlength=scene.n_classes + 1)
             for code, line in enumerate(panel.lines):
@@ -319,19 +340,19 @@ class MapFigure:
 
     def _mark(self) -> None:
         """Ring the selected cells."""
-        for panel in self._panels:
-            rows = panel.rows[:0]
+        for panel, content in zip(self._panels, self._scene.panels, strict=True):
+            rows = content.rows[:0]
             if self._selected is not None:
-                rows = panel.rows[self._selected[panel.rows]]
-            rows = self._thinned(rows[self.visible(rows)])
+                rows = self._visible(content.rows[self._selected[content.rows]])
+            rows = self._thinned(rows)
             panel.selected.set_data(*self._scene.points[rows].T)
             # Many thick rings would hide what they mark.
             panel.selected.set_markeredgewidth(1.2 if len(rows) < FEW else 0.5)
 
     def _ring(self, row: int | None) -> None:
         """Ring one cell, in the panels that show it."""
-        for panel in self._panels:
-            at = [] if row is None or row not in panel.rows else [row]
+        for panel, content in zip(self._panels, self._scene.panels, strict=True):
+            at = [] if row is None or row not in content.rows else [row]
             panel.hovered.set_data(*self._scene.points[at].T)
 
     def _paint(self) -> None:
