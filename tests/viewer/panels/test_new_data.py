@@ -162,7 +162,7 @@ def test_the_widget_goes_to_the_new_cells(
     assert np.corrcoef(seen, others.obs["ce_novelty"])[0, 1] > 0.8
     # There is nothing to doubt, and no error to be known.
     assert widget.misplaced.model.rowCount() == 0
-    assert "no labels to doubt" in widget.misplaced.summary.text()
+    assert "no labels that could be wrong" in widget.misplaced.summary.text()
     assert all(np.isnan(row.error) for row in widget.classes.model.rows)
     assert "novelty: " in widget.session.describe(3)
     for regions in ("decoder regions", "no regions", "Voronoi cells"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from qtpy.QtWidgets import QComboBox, QWidget
 from superqt.utils import signals_blocked
@@ -35,7 +36,12 @@ class Choice(QComboBox):
             self.setCurrentIndex(self._values.index(chosen) if chosen in self._values else -1)
 
     @property
-    def value(self) -> object:
+    def value(self) -> Any:
         """The object that is chosen, or None."""
         index = self.currentIndex()
         return self._values[index] if index >= 0 else None
+
+    def choose(self, value: object) -> None:
+        """Choose one of the objects, as the user would; nothing happens if it is not offered."""
+        if value in self._values:
+            self.setCurrentIndex(self._values.index(value))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from qtpy.QtCore import Qt, QTimer
@@ -106,19 +106,18 @@ class DataPanel(QWidget):
         if name:
             self.open_file(Path(name))
 
-    def _on_table(self, index: int) -> None:
-        self.catalog.choose(self.catalog.tables[index])
+    def _on_table(self, _: int) -> None:
+        self.catalog.choose(self.table_box.value)
 
-    def _on_layer(self, index: int) -> None:
-        # The first entry stands for no layer.
-        self.catalog.choose_layer(self.catalog.layers[index - 1] if index > 0 else None)
+    def _on_layer(self, _: int) -> None:
+        self.catalog.choose_layer(self.layer_box.value)
 
     def _on_keys(self, _: int) -> None:
         link = self.catalog.link
         if link is None:
             return
         region = link.region and link.region._replace(value=self.region_box.value)
-        id_column: Any = self.instance_box.value
+        id_column = self.instance_box.value
         self.catalog.choose_link(replace(link, region=region, id_column=id_column))
 
     def _on_stirred(self) -> None:

@@ -14,7 +14,6 @@ from magicgui.widgets.bases import ValueWidget
 from napari.utils.notifications import show_error
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import (
-    QComboBox,
     QFileDialog,
     QHBoxLayout,
     QLabel,
@@ -25,6 +24,7 @@ from qtpy.QtWidgets import (
 )
 
 from centroid_encoder.viewer.data.publish import publish
+from centroid_encoder.viewer.panels.choice import Choice
 from centroid_encoder.viewer.panels.form import form_label, form_layout
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import ProgressRow
@@ -64,18 +64,12 @@ class NewDataPanel(QWidget):
         self.ingestion: Ingestion | None = None
         self._reference: Table | None = None
         self._key: str | None = None
-        self._listed: list[Table] = []
         self._what: tuple[Table, Table, MadeBy] | None = None
         # With the window, Qt takes the panel away unasked; nobody must hear of what then ends.
         self._running: list[Ingestion] = []
         self.destroyed.connect(partial(_forget, self._running))
 
-        self.table_box = QComboBox()
-        self.table_box.setToolTip("Table of the new cells, of whatever tissue or sample")
-        self.table_box.setSizeAdjustPolicy(
-            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-        )
-        self.table_box.setMinimumContentsLength(5)
+        self.table_box = Choice("Table of the new cells, of whatever tissue or sample")
         self.table_box.setPlaceholderText("no other table found")
         self.table_box.currentIndexChanged.connect(self._on_table)
         self.open_button = QPushButton("Open …")
@@ -149,15 +143,10 @@ class NewDataPanel(QWidget):
             self.message.say("")
             self.key_added.value = key or "ce"
         self._reference, self._key = reference, key
-        self._listed = [table for table in tables if table is not reference]
-        blocked = self.table_box.blockSignals(True)
-        self.table_box.clear()
-        self.table_box.addItems([table.name for table in self._listed])
-        kept = chosen in self._listed
-        self.table_box.setCurrentIndex(
-            self._listed.index(chosen) if chosen is not None and kept else -1 + bool(self._listed)
-        )
-        self.table_box.blockSignals(blocked)
+        others = [table for table in tables if table is not reference]
+        kept = chosen in others
+        first = others[0] if others else None
+        self.table_box.offer([(table.name, table) for table in others], chosen if kept else first)
         if not kept:
             self._on_table()
         self._enable()
@@ -165,8 +154,8 @@ class NewDataPanel(QWidget):
     @property
     def table(self) -> Table | None:
         """The table that is chosen, or None."""
-        index = self.table_box.currentIndex()
-        return self._listed[index] if 0 <= index < len(self._listed) else None
+        table: Table | None = self.table_box.value
+        return table
 
     @property
     def mapped(self) -> Table | None:
@@ -175,8 +164,7 @@ class NewDataPanel(QWidget):
 
     def choose(self, table: Table) -> None:
         """Choose a table."""
-        if table in self._listed:
-            self.table_box.setCurrentIndex(self._listed.index(table))
+        self.table_box.choose(table)
 
     def parameters(self) -> dict[str, Any]:
         """Keyword arguments of `tl.ingest` that differ from its defaults."""
