@@ -7,6 +7,7 @@ every row of `ODD` is unusual but must work. Neither may change anything but the
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import anndata as ad
@@ -223,7 +224,13 @@ def named(value: object) -> str:
 
 
 @pytest.mark.parametrize(("function", "case"), CASES, ids=named)
-def test_bad_input_is_named_and_changes_nothing(cells, unchanged, function, case):
+def test_bad_input_is_named_before_training_and_changes_nothing(
+    cells, unchanged, monkeypatch, function, case
+):
+    def train(*args: Any, **kwargs: Any) -> None:
+        pytest.fail("training has begun")
+
+    monkeypatch.setattr("centroid_encoder.core.fit.train", train)
     adata = case.breaks(cells)
     # What an earlier run wrote must survive as well.
     adata.obsm["X_ce"] = np.zeros((adata.n_obs, 2), dtype=np.float32)
@@ -231,20 +238,8 @@ def test_bad_input_is_named_and_changes_nothing(cells, unchanged, function, case
     kwargs = {"label_key": "cell_type", "progress": False} | case.kwargs
     with unchanged(adata), pytest.raises(case.raises) as caught:
         function(adata, **kwargs)
-    assert caught.type is case.raises or case.raises is ValueError
     for words in case.words:
         assert words in str(caught.value)
-
-
-@pytest.mark.parametrize(("function", "case"), CASES, ids=named)
-def test_bad_input_is_named_before_training(cells, monkeypatch, function, case):
-    def train(*args: Any, **kwargs: Any) -> None:
-        pytest.fail("training has begun")
-
-    monkeypatch.setattr("centroid_encoder.core.fit.train", train)
-    kwargs = {"label_key": "cell_type", "progress": False} | case.kwargs
-    with pytest.raises(case.raises):
-        function(case.breaks(cells), **kwargs)
 
 
 def test_view_of_a_file_cannot_take_results(cells, fast, tmp_path):
@@ -351,11 +346,11 @@ ODD = [
 def test_odd_input_works_and_stays_as_it_was(cells, fast, unchanged, caplog, case):
     adata = case.makes(cells)
     # The results of a view go into what it becomes; of all others, beside the untouched input.
-    key = {} if adata.is_view else {"copy": True}
-    with unchanged(cells):
-        kwargs = {"model": fast, "progress": False} | key | case.kwargs
+    view = adata.is_view
+    kwargs = {"model": fast, "progress": False, "copy": not view} | case.kwargs
+    with unchanged(cells), nullcontext() if view else unchanged(adata):
         result = ce.tl.centroid_encoder(adata, "cell_type", **kwargs)
-    result = adata if result is None else result
+    result = adata if view else result
 
     embedded = result.obs["ce_split"].notna().to_numpy()
     assert embedded.sum() >= adata.n_obs - (case.kwargs.get("missing") == "drop")
@@ -367,13 +362,10 @@ def test_odd_input_works_and_stays_as_it_was(cells, fast, unchanged, caplog, cas
         assert caplog.text == ""
 
 
-@pytest.mark.parametrize("case", ODD, ids=lambda case: case.id)
-def test_odd_input_itself_is_not_touched(cells, fast, unchanged, case):
-    adata = case.makes(cells)
-    with unchanged(adata):
-        ce.tl.centroid_encoder(
-            adata, "cell_type", **{"model": fast, "progress": False, "copy": True} | case.kwargs
-        )
+def test_a_view_itself_is_not_touched(cells, fast, unchanged):
+    view = cells[:90, :6]
+    with unchanged(view):
+        ce.tl.centroid_encoder(view, "cell_type", model=fast, progress=False, copy=True)
 
 
 def test_dask_arrays_are_loaded(cells, fast):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from typing import Any
 
@@ -11,6 +12,8 @@ from numpy.testing import assert_array_equal
 
 import centroid_encoder as ce
 from centroid_encoder.core.training import StoppedTooEarly
+from centroid_encoder.errors import Advice
+from centroid_encoder.tl._jobs import Progress
 
 
 def test_equals_the_tool(cells, fast):
@@ -93,6 +96,69 @@ def test_trains_in_a_thread_to_the_same_bits(cells, fast):
     assert not failures
     run.write(cells)
     assert_array_equal(cells.obsm["X_ce"], expected.obsm["X_ce"])
+
+
+@pytest.mark.parametrize("name", ["centroid_encoder", "cross_validate", "ingest"])
+def test_a_tool_is_a_documented_function(name):
+    tool = getattr(ce.tl, name)
+    signature, of_job = inspect.signature(tool), inspect.signature(tool.job)
+    assert inspect.isfunction(tool)
+    assert tool.__name__ == name
+    assert tool.__doc__ == tool.job.__doc__
+    assert signature.return_annotation == "AnnData | None"
+    assert signature.parameters == of_job.parameters
+    assert list(signature.parameters)[-2:] == ["progress", "copy"]
+
+
+def test_notices_are_data_and_logged_for_notebooks(cells, fast, caplog):
+    cells.obs["donor"] = np.repeat([f"d{i}" for i in range(6)], 20)
+    job = ce.tl.cross_validate.job(cells, "cell_type", model=fast)
+    assert caplog.text == ""
+    (notice,) = job.notices
+    assert notice.settings == (Advice("group_key", "donor"),)
+    assert str(notice).endswith("are likely to be larger: pass group_key='donor'")
+    ce.tl.cross_validate(cells, "cell_type", model=fast, progress=False)
+    assert caplog.messages == [str(notice)] == list(cells.uns["ce_cv"]["warnings"])
+
+
+def test_what_comes_up_on_the_way_is_noticed_too(cells, make_cells, fast):
+    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
+    far = make_cells(n_obs=40)
+    far.X += 100
+    job = ce.tl.ingest.job(far, cells)
+    assert job.notices == []
+    (step,) = job.steps()
+    assert step == Progress(40, 40)
+    assert "most cells are unlike anything in training" in str(job.notices[0])
+
+
+@pytest.mark.parametrize("tool", ["centroid_encoder", "cross_validate"])
+def test_detached_it_does_not_see_what_is_done_to_the_cells(cells, fast, tool):
+    make = getattr(ce.tl, tool)
+    expected = make(cells, "cell_type", model=fast, progress=False, copy=True)
+    job = make.job(cells, "cell_type", model=fast)
+    job.detach()
+    before, cells.X[:] = cells.X.copy(), np.nan
+    for _ in job.steps():
+        pass
+    cells.X[:] = before
+    job.write(cells)
+    assert cells.obs.equals(expected.obs)
+
+
+def test_detached_new_cells_are_read_now(cells, make_cells, fast):
+    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
+    new = make_cells(n_obs=40)
+    expected = ce.tl.ingest(new, cells, progress=False, copy=True)
+    job = ce.tl.ingest.job(new, cells)
+    job.detach()
+    job.origin = "the cells of last month"
+    new.X[:] = np.nan
+    for _ in job.steps():
+        pass
+    job.write(new)
+    assert_array_equal(new.obsm["X_ce"], expected.obsm["X_ce"])
+    assert new.uns["ce"]["params"]["ingested_from"] == "the cells of last month"
 
 
 def test_the_default_key_may_be_named(cells, fast):

@@ -385,7 +385,8 @@ def test_an_error_of_the_training_itself(cells: ad.AnnData, qtbot: Any) -> None:
     training.start()
     qtbot.waitUntil(lambda: bool(ear.end))
     ((what, error),) = ear.end
-    assert (what, type(error)) == ("failed", FloatingPointError)
+    assert what == "failed"
+    assert isinstance(error, FloatingPointError)
     assert "smaller learning_rate" in str(error)
 
 

@@ -1,0 +1,90 @@
+"""`Cells`: what a job reads from an AnnData."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+from centroid_encoder.tl._cells import Cells, read_cells
+
+
+def read(adata: ad.AnnData, **kwargs: Any) -> Cells:
+    defaults: dict[str, Any] = {
+        "use_rep": None,
+        "layer": None,
+        "mask_var": "auto",
+        "unlabeled_category": None,
+        "missing": "error",
+        "group_key": None,
+    }
+    return read_cells(adata, "cell_type", **defaults | kwargs)
+
+
+@pytest.fixture
+def gaps(cells):
+    """Some cells have gaps, others no label, and there is an empty category."""
+    cells.obs["cell_type"] = cells.obs["cell_type"].cat.set_categories(
+        ["type 2", "nobody", "type 0", "type 1"]
+    )
+    cells.obs.loc[cells.obs_names[:4], "cell_type"] = np.nan
+    cells.X[[2, 7], 1] = np.nan
+    cells.obs["donor"] = np.repeat(["b", "a"], 60)
+    return cells
+
+
+def test_codes_are_in_category_order(gaps):
+    cells = read(gaps, missing="drop")
+    assert list(cells.classes) == ["type 2", "type 0", "type 1"]
+    assert list(cells.categories) == ["type 2", "nobody", "type 0", "type 1"]
+    labeled = cells.codes >= 0
+    assert_array_equal(np.flatnonzero(~labeled), [0, 1, 2, 3, 7])
+    assert_array_equal(cells.classes[cells.codes[labeled]], gaps.obs["cell_type"][labeled])
+
+
+def test_rows_are_the_cells_that_are_kept(gaps):
+    cells = read(gaps, missing="drop", group_key="donor")
+    assert_array_equal(np.flatnonzero(~cells.kept), [2, 7])
+    assert_array_equal(cells.X, gaps.X[cells.kept])
+    assert_array_equal(cells.kept_codes, cells.codes[cells.kept])
+    assert len(cells.codes) == len(cells.groups) == len(cells.obs_names) == 120
+
+
+def test_results_go_back_to_their_cells(gaps):
+    cells = read(gaps, missing="drop")
+    values = np.arange(2.0 * 118).reshape(118, 2)
+    spread = cells.spread(values)
+    assert_array_equal(spread[cells.kept], values)
+    assert np.isnan(spread[[2, 7]]).all()
+    labels = pd.Series(cells.labels_of(np.maximum(cells.kept_codes, 0)))
+    assert list(labels.cat.categories) == list(cells.categories)
+    assert_array_equal(np.flatnonzero(labels.isna()), [2, 7])
+    known = cells.codes >= 0
+    assert_array_equal(labels[known], gaps.obs["cell_type"][known])
+
+
+def test_what_it_was_read_with_is_known_but_for_none(gaps):
+    cells = read(gaps, missing="mean", group_key="donor", unlabeled_category="nobody")
+    assert cells.params == {
+        "label_key": "cell_type",
+        "mask_var": "auto",
+        "missing": "mean",
+        "group_key": "donor",
+        "unlabeled_category": "nobody",
+    }
+
+
+def test_the_matrix_is_that_of_the_anndata_until_it_is_detached(cells):
+    found = read(cells)
+    assert np.shares_memory(found.X, cells.X)
+    assert not np.shares_memory(found.detached().X, cells.X)
+
+
+def test_counts_are_noticed(cells):
+    cells.X = np.floor(np.exp(cells.X))
+    (notice,) = read(cells).notices
+    assert str(notice).startswith("X looks like raw counts; log-normalise first")
