@@ -108,16 +108,16 @@ def latency(widget: CentroidEncoderWidget, name: str, act: object) -> None:
 def ending(widget: CentroidEncoderWidget) -> None:
     """Print how soon Stop and Cancel are answered."""
     for name in ("cancel", "stop"):
-        seconds = []
+        seconds: list[float] = []
         for _ in range(5):
             widget.train()
-            training = widget.training
-            assert training is not None
-            while not widget.trainer.progress.can_stop:
+            assert widget.training is not None
+            thread = widget.training._worker
+            while not widget.trainer.progress._stop.isEnabled():
                 wait(5)
             started = time.perf_counter()
             getattr(widget, name)()
-            while widget.training is not None or training.alive:
+            while widget.training is not None or thread.is_running:
                 wait(1)
             seconds.append(time.perf_counter() - started)
         print(f"{name}: thread and widget at rest after {max(seconds):.2f} s at most (5 times)")

@@ -167,7 +167,7 @@ class User:
         self.done.append(f"{len(self.done)} {name.removeprefix('do_')}")
         before = self.widget.training
         trained = self.widget.trainer.table
-        sent, mapped = self.widget.new_data.ingestion, self.widget.new_data.mapped
+        sent, mapped = self.widget.new_data.ingestion, self.widget.new_data.table
         checks = {}
         with ExitStack() as stack:
             for table, adata in self.adatas.items():
@@ -268,11 +268,11 @@ class User:
             panel.map_cells()
             return
         panel.table_box.setCurrentIndex(self.pick(range(panel.table_box.count())))
-        panel.min_confidence.value = self.pick([0, 0.6])
-        panel.missing.value = self.pick(panel.missing.choices)
-        panel.key_added.value = self.pick(["ce", "mine"])
+        panel.form.min_confidence.value = self.pick([0, 0.6])
+        panel.form.missing.value = self.pick(panel.form.missing.choices)
+        panel.form.key_added.value = self.pick(["ce", "mine"])
         panel.map_button.click()
-        self.sent = panel.mapped
+        self.sent = panel.table
         if self.pick([True, False]):
             self.qtbot.waitUntil(lambda: panel.ingestion is None, timeout=60_000)
 
@@ -284,7 +284,7 @@ class User:
         assert self.widget.new_data.ingestion is None
 
     def do_stop(self) -> None:
-        if self.widget.trainer.progress.can_stop:
+        if self.widget.trainer.progress._stop.isEnabled():
             self.widget.trainer.progress._stop.click()
 
     def do_cancel(self) -> None:
@@ -296,7 +296,7 @@ class User:
             self.widget.trainer.progress._cancel.click()
         assert self.widget.training is None
         if training is not None:
-            self.qtbot.waitUntil(lambda: not training.alive, timeout=20_000)
+            self.qtbot.waitUntil(lambda: not training._worker.is_running, timeout=20_000)
 
     def do_wait(self) -> None:
         self.qtbot.wait(self.pick([1, 30, 250]))
@@ -310,7 +310,8 @@ class User:
             self.qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
         elif widget.training is not None:
             self.qtbot.waitUntil(
-                lambda: widget.trainer.progress.can_stop or widget.training is None, timeout=60_000
+                lambda: widget.trainer.progress._stop.isEnabled() or widget.training is None,
+                timeout=60_000,
             )
             widget.stop()
             self.qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
@@ -520,7 +521,7 @@ class User:
                 stack.enter_context(self.unchanged(adata))
             self.viewer.window.remove_dock_widget(self._dock())
             if training is not None:
-                self.qtbot.waitUntil(lambda: not training.alive, timeout=20_000)
+                self.qtbot.waitUntil(lambda: not training._worker.is_running, timeout=20_000)
             if sent is not None:
                 self.qtbot.waitUntil(lambda: not sent.alive, timeout=20_000)
             QApplication.processEvents()

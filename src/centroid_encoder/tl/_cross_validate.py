@@ -225,6 +225,8 @@ class CrossValidation:
     ----------
     n_folds
         Number of folds.
+    doubts
+        Those of the notices that are stored with the results.
     """
 
     def __init__(
@@ -259,12 +261,12 @@ class CrossValidation:
             "n_folds": self.n_folds,
         }
         self._class_weight = self._weight_of_codes()
-        self._doubts: list[Message] = []
+        self.doubts: list[Message] = []
         self._results: Results | None = None
 
     def doubt(self, found: list[Message]) -> None:
         """Warn of what makes the results say less than it seems; this is stored with them."""
-        self._doubts += found
+        self.doubts += found
         self.notices += found
 
     def detach(self) -> None:
@@ -440,7 +442,7 @@ class CrossValidation:
                 }
             ),
             errors=pooled.errors,
-            warnings=tuple(map(str, self._doubts)),
+            warnings=tuple(map(str, self.doubts)),
             permutation=test,
             model=json.dumps(params_to(self._estimator.get_params(deep=False))),
         )

@@ -45,14 +45,7 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[Message]:
     if cells.groups is None:
         sources = [name for name in _columns(adata, SOURCE, label_key) if _divides(adata, name)]
         if sources:
-            found.append(
-                Message(
-                    "cells of the same {!r} are on both sides of every split; errors for a new one "
-                    "are likely to be larger: {}",
-                    sources[0],
-                    Advice("group_key", sources[0]),
-                )
-            )
+            found.append(ungrouped(sources[0]))
         n = np.bincount(codes[labeled], minlength=len(classes))
         if (n < n_folds).any():
             found.append(
@@ -91,6 +84,16 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[Message]:
             )
         )
     return found
+
+
+def ungrouped(source: str) -> Message:
+    """Return what is said if cells of the same donor, say, are not kept together."""
+    return Message(
+        "cells of the same {!r} are on both sides of every split; errors for a new one are likely "
+        "to be larger: {}",
+        source,
+        Advice("group_key", source),
+    )
 
 
 def _columns(adata: AnnData, pattern: re.Pattern[str], label_key: str) -> list[str]:

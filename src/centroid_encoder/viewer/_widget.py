@@ -17,7 +17,7 @@ from centroid_encoder.viewer._wheel import WheelGuard
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.figure import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
-from centroid_encoder.viewer.panels.check import Verdict, doubts, verdict
+from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassTable
 from centroid_encoder.viewer.panels.data import DataPanel
 from centroid_encoder.viewer.panels.map import MapPanel
@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from centroid_encoder.core.training import Report
     from centroid_encoder.tl import _centroid_encoder
     from centroid_encoder.tl._stored import Result
-    from centroid_encoder.viewer._worker import Training
+    from centroid_encoder.viewer._worker import Worker
     from centroid_encoder.viewer.data.tables import Table
-    from centroid_encoder.viewer.session.provenance import MadeBy
     from centroid_encoder.viewer.session.session import Kind
 
 WIDTH = 410
@@ -77,15 +76,15 @@ class CentroidEncoderWidget(QWidget):
         self._frame_colors: list[str] | None = None
         self.catalog = self.session.catalog
         self.data = DataPanel(self.catalog)
-        self.trainer = TrainingPanel()
+        self.trainer = TrainingPanel(self.session)
         self.form = self.trainer.form
         self.message = self.trainer.message
-        self.verdict = Verdict()
+        self.verdict = Verdict(self.session, self.form.words)
         self.map = MapPanel(self.session)
         self.cells = CellsPanel(self.session, self.viewer)
         self.classes = ClassTable(self.session)
         self.misplaced = MisplacedTable(self.session)
-        self.new_data = NewDataPanel()
+        self.new_data = NewDataPanel(self.session)
         self.keep = SaveRow(self.session)
         self._lay_out()
         self._wire()
@@ -125,17 +124,17 @@ class CentroidEncoderWidget(QWidget):
     # -- training --------------------------------------------------------------------------------
 
     @property
-    def training(self) -> Training | None:
+    def training(self) -> Worker | None:
         """The training that runs, of one map or of all those of a check, or None."""
         return self.trainer.training
 
     def train(self) -> None:
         """Train on the table that is chosen; one training at a time."""
-        self._begin(self.trainer.train)
+        self.trainer.train()
 
     def check(self) -> None:
         """Cross-validate the labels of the table that is chosen, at a time when nothing trains."""
-        self._begin(self.trainer.check)
+        self.trainer.check()
 
     def stop(self) -> None:
         """End the training and keep the best map so far."""
@@ -144,12 +143,6 @@ class CentroidEncoderWidget(QWidget):
     def cancel(self) -> None:
         """End the training or the check and leave everything as it was."""
         self.trainer.cancel()
-
-    def _begin(self, begin: Any) -> None:
-        if self.training is None:
-            self.session.reread()
-            relabeling = self.session.relabeling
-            begin(self.session.table, None if relabeling is None else relabeling.column)
 
     def _on_frame(self, run: _centroid_encoder.Training, report: Report) -> None:
         """Draw the map as it is after an epoch, if the user still looks at its table."""
@@ -171,13 +164,11 @@ class CentroidEncoderWidget(QWidget):
             self._frame_colors = [colors.get(name, colorings.GREY) for name in run.classes]
         return self._frame_colors
 
-    def _on_finished(self, table: Table, key: str, made_by: MadeBy) -> None:
-        self.session.provenance.remember(table, key, made_by)
+    def _on_finished(self, table: Table) -> None:
         if table is self.session.table:
             self._offer_columns()
 
-    def _on_checked(self, table: Table, key: str, made_by: MadeBy) -> None:
-        self.session.provenance.remember(table, key, made_by)
+    def _on_checked(self, table: Table, key: str) -> None:
         if table is not self.session.table:
             return
         self._offer_columns()
@@ -188,7 +179,6 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_ended(self, checked: bool) -> None:
         self._on_colors()
-        self.trainer.set_ready(self.session.table is not None)
         if not checked:
             # A live frame must not outlive its training.
             self.session.read()
@@ -199,7 +189,6 @@ class CentroidEncoderWidget(QWidget):
         """Offer what the table holds."""
         session = self.session
         self.form.set_adata(session.adata, session.trained_labels)
-        self.trainer.set_ready(session.table is not None)
 
     def _offer_columns(self) -> None:
         """Offer the label columns again, of which there may be new ones."""
@@ -208,15 +197,7 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_result(self) -> None:
         self._on_shown()
-        self._on_check()
         self._offer_tables()
-
-    def _on_check(self) -> None:
-        check = self.session.check
-        if check is None:
-            self.verdict.say("", "")
-        else:
-            self.verdict.say(verdict(check), self.form.where(doubts(check)))
 
     def _offer_tables(self) -> None:
         """Offer to send the cells of other tables through the map."""
@@ -265,9 +246,8 @@ class CentroidEncoderWidget(QWidget):
         except OSError as error:
             self.new_data.say_error(error)
 
-    def _on_mapped(self, reference: Table, table: Table, key: str, made_by: MadeBy) -> None:
+    def _on_mapped(self, reference: Table, table: Table, key: str) -> None:
         """Go to the cells that have been mapped, unless the user has gone elsewhere."""
-        self.session.provenance.remember(table, key, made_by)
         if self.session.table not in (reference, table) or table not in self.catalog.tables:
             return
         warning = self.new_data.message.text()
@@ -391,7 +371,6 @@ class CentroidEncoderWidget(QWidget):
         session.columns_changed.connect(self._offer_columns)
         session.label_key_changed.connect(self._on_labels)
         session.result_changed.connect(self._on_result)
-        session.check_changed.connect(self._on_check)
         session.colors_changed.connect(self._on_colors)
         self.catalog.listed.connect(self._offer_tables)
         self.new_data.file_chosen.connect(self._on_file)
@@ -408,7 +387,7 @@ class CentroidEncoderWidget(QWidget):
         self.classes.shown_changed.connect(self._on_shown)
 
     def _on_said(self, text: str | Exception, kind: Kind) -> None:
-        self.message.say(text if isinstance(text, str) else sentence(text), kind)
+        self.message.say(text if isinstance(text, str) else sentence(text, self.form.words), kind)
 
     def _on_key(self) -> None:
         self.session.choose_key(self.form.key)

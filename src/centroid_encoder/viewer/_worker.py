@@ -1,4 +1,4 @@
-"""One training, or one check of the labels, in a worker thread."""
+"""One job in a worker thread."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ SNAPSHOT_INTERVAL = 0.2
 REPORT_INTERVAL = 0.05
 """Seconds between two reports without one."""
 
+Step = Report | Progress
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -27,52 +29,49 @@ class Failure:
     error: Exception
 
 
-class Training(QObject):
-    """A `Job` in a worker thread: nothing of it is touched here until it has ended.
+class Worker(QObject):
+    """A job in a thread: nothing of it may be touched until it has ended.
 
     Every signal comes in the GUI thread. After `finished`, `failed` or `cancel` there are none.
+    Without the worker, the thread ends by itself.
     """
 
     reported = Signal(object)
-    """A `Report`, at most every 50 ms; with an embedding at most every 200 ms."""
+    """A `Report` or a `Progress`, at most every 50 ms; with an embedding at most every 200 ms."""
     finished = Signal()
     """The job can be written."""
     failed = Signal(object)
     """The exception that ended it; `StoppedTooEarly` if `stop` left nothing to keep."""
 
-    def __init__(self, run: Job) -> None:
-        super().__init__()
-        self.run = run
-        self.started_at = time.perf_counter()
+    def __init__(self, job: Job, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self.job = job
         self._stop = Event()
         self._drawn = Event()
         self._drawn.set()
-        self._cancelled = False
+        self._over = False
         worker: Any = create_worker(
-            _work, run, self._stop.is_set, self._drawn, _start_thread=False, _ignore_errors=True
+            _work, job, self._stop.is_set, self._drawn, _start_thread=False, _ignore_errors=True
         )
         # Bound methods of a QObject: Qt drops the connection with the object.
         worker.yielded.connect(self._pass_on)
         worker.returned.connect(self._finish)
         worker.errored.connect(self._fail)
+        # Qt takes this away with the window, unasked; a thread must not go on for nobody.
+        self.destroyed.connect(self._stop.set)
         self._worker = worker
-
-    @property
-    def alive(self) -> bool:
-        """Whether the thread is still at work, be it unheard."""
-        return bool(self._worker.is_running)
 
     def start(self) -> None:
         """Begin."""
         self._worker.start()
 
     def stop(self) -> None:
-        """End the training and keep the best so far; `finished` follows."""
+        """End the job and keep the best so far; `finished` follows."""
         self._stop.set()
 
     def cancel(self) -> None:
-        """Forget the training: the thread ends by itself, unheard."""
-        self._cancelled = True
+        """Forget the job: the thread ends by itself, unheard."""
+        self._over = True
         self._stop.set()
         self._worker.quit()
 
@@ -80,27 +79,26 @@ class Training(QObject):
         """Say that the last embedding is on the screen: the next one may come."""
         self._drawn.set()
 
-    def _pass_on(self, item: Report | Failure) -> None:
-        if self._cancelled:
-            return
+    def _pass_on(self, item: Step | Failure) -> None:
         if isinstance(item, Failure):
-            self._cancelled = True
-            self.failed.emit(item.error)
-        else:
+            self._fail(item.error)
+        elif not self._over:
             self.reported.emit(item)
 
     def _finish(self, complete: object) -> None:
-        if complete and not self._cancelled:
-            self._cancelled = True
+        if complete and not self._over:
+            self._over = True
             self.finished.emit()
 
     def _fail(self, error: Exception) -> None:
-        self._pass_on(Failure(error))
+        if not self._over:
+            self._over = True
+            self.failed.emit(error)
 
 
 def _work(
-    run: Job, stop: Callable[[], bool], drawn: Event
-) -> Generator[Report | Failure, None, bool]:
+    job: Job, stop: Callable[[], bool], drawn: Event
+) -> Generator[Step | Failure, None, bool]:
     """Do the job; runs in the thread. Returns True when it is complete.
 
     What fails is handed over as a value: a worker takes a RuntimeError, which most of PyTorch's
@@ -117,17 +115,19 @@ def _work(
         return True
 
     try:
-        run.detach()
-        for report in run.steps(stop=stop, snapshot=snapshot):
+        job.detach()
+        for step in job.steps(stop=stop, snapshot=snapshot):
             now = time.perf_counter()
-            if isinstance(report, Progress):
-                continue
-            if report.embedding is not None:
+            if isinstance(step, Progress):
+                shown, last = False, step.n_done == step.n_total
+            else:
+                shown, last = step.embedding is not None, step.step >= step.n_steps
+            if shown:
                 drawn.clear()
-            elif now - last_report < REPORT_INTERVAL and report.step < report.n_steps:
+            elif not last and now - last_report < REPORT_INTERVAL:
                 continue
             last_report = now
-            yield report
+            yield step
     except Exception as error:  # Whatever it is, the GUI thread has to say it.
         yield Failure(error)
         return False

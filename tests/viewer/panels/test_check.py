@@ -218,7 +218,7 @@ def test_what_makes_it_say_less_is_said_in_the_words_of_the_form(
     widget.check()
     doubt = (
         "Cells of the same 'donor' are on both sides of every split; errors for a new one are "
-        "likely to be larger: choose it under Advanced ▸ Hold out whole."
+        "likely to be larger: choose donor under Advanced ▸ Hold out whole."
     )
     assert widget.message.text().startswith("X looks like raw counts; log-normalise first")
     assert widget.message.text().endswith(doubt)
@@ -259,7 +259,7 @@ def test_it_says_how_far_it_is_and_cannot_be_stopped_only_cancelled(
         progress = widget.trainer.progress
         assert progress.isVisible()
         assert not progress._stop.isVisible()
-        assert not progress.can_stop
+        assert not progress._stop.isEnabled()
         assert not widget.trainer.train_button.isEnabled()
         assert not widget.trainer.check_button.isEnabled()
         running = widget.training
@@ -267,13 +267,13 @@ def test_it_says_how_far_it_is_and_cannot_be_stopped_only_cancelled(
         widget.check()
         widget.stop()
         assert widget.training is running
-        assert running.alive
+        assert running._worker.is_running
         # The map can be looked at, and cells selected.
         widget.select(np.array([5]))
         assert "1 cell selected" in texts(widget)
         progress._cancel.click()
         assert widget.training is None
-        qtbot.waitUntil(lambda: not running.alive, timeout=10_000)
+        qtbot.waitUntil(lambda: not running._worker.is_running, timeout=10_000)
         qtbot.wait(50)
     assert widget.message.text() == "Cancelled; nothing has changed."
     assert widget.verdict.isHidden()
@@ -500,7 +500,7 @@ def test_the_verdict_in_words():
         "kind, out of fold: 5-NN error 9.8 ± 1.2 % (5 folds, n = 2,638); "
         "in the full input space 8.1 %; always naming the largest class 60.0 %."
     )
-    assert doubts(stored()) == ""
+    assert doubts(stored(), [], str) == ""
     found = stored(
         params={"label_key": "kind", "n_folds": 3, "n_repeats": 2, "group_key": "donor"},
         quality={"knn_error_sd": np.nan, "input_knn_error": np.nan},
@@ -512,7 +512,7 @@ def test_the_verdict_in_words():
         "naming the largest class 60.0 %. Against shuffled labels p = 0.5 (19 permutations), "
         "no better than chance."
     )
-    assert doubts(found) == "One class is rare. 'x' is a clustering."
+    assert doubts(found, ["donor"], str) == "One class is rare. 'x' is a clustering."
 
 
 def test_a_message_takes_the_lines_that_it_needs(qtbot: QtBot):

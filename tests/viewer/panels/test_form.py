@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -10,9 +10,13 @@ from anndata import AnnData
 from napari.components import LayerList
 from napari.layers import Labels
 from pytestqt.qtbot import QtBot
+from qtpy.QtWidgets import QLabel
 
 import centroid_encoder as ce
+from centroid_encoder._parameters import parameters
+from centroid_encoder.errors import Advice, Call, Setting
 from centroid_encoder.viewer.data.tables import Tables
+from centroid_encoder.viewer.panels import fields
 from centroid_encoder.viewer.panels.form import TrainingForm
 
 
@@ -199,24 +203,83 @@ def test_a_column_that_is_gone_can_still_be_clicked_at(form: TrainingForm, table
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("part", "said"),
     [
-        ("It has 3 NaN. Pass missing='drop' to …", "It has 3 NaN. Choose under *Missing values."),
-        ("test_size must be a share.", "test_size must be a share. (*Held out)"),
-        ("No value in obs['donor'].", "No value in obs['donor']. (*Hold out whole)"),
-        ("key_added must not hold '/'.", "key_added must not hold '/'. (*Store as)"),
-        ("No cell of obs['cell_type'] has a label.", None),
-        ("The file missing_values.txt has no devices.", None),
+        (Advice("missing", "drop"), "choose leave these cells out under *Missing values"),
+        (Advice("group_key", "a donor"), "choose a donor under *Hold out whole"),
+        (Advice("key_added"), "choose it under *Store as"),
+        (Setting("test_size", 0.5), "*Held out = 0.5"),
+        (Setting("max_epochs"), "*Epochs"),
+        (Setting("layer", "raw"), "Features = layers: raw"),
+        (Setting("label_key"), "Labels"),
+        (Setting("n_components"), "n_components"),
+        (Call("tl.cross_validate", ("cell_type",)), "press Check labels"),
+        (Call("tl.fitted_model"), "ce.tl.fitted_model"),
     ],
 )
-def test_errors_are_said_where_they_can_be_mended(
-    form: TrainingForm, table: AnnData, error: str, said: str | None
+def test_parts_of_messages_are_called_as_in_the_form(
+    form: TrainingForm, part: Setting | Call, said: str
 ):
-    form.set_adata(table)
-    form.group_key.value = "donor"
+    assert form.words(part) == said.replace("*", "Advanced ▸ ")
+
+
+def test_a_field_is_shown_where_something_is_to_be_mended(form: TrainingForm):
+    form.point_at("label_key")
+    form.point_at("n_components")
+    assert not form.advanced.isExpanded()
+    form.point_at("missing")
+    assert form.advanced.isExpanded()
     form.fold()
-    assert form.mend(error) == (error if said is None else said.replace("*", "Advanced ▸ "))
-    assert form.advanced.isExpanded() == (said is not None)
+    assert not form.advanced.isExpanded()
+
+
+def with_more(
+    adata: AnnData,
+    label_key: str,
+    *,
+    noise: float = 0.5,
+    n_rounds: int = 3,
+    thorough: bool = False,
+    kind: Literal["plain", "fancy"] = "plain",
+    most: int | None = None,
+    title: str | None = None,
+) -> None:
+    """Do something.
+
+    Parameters
+    ----------
+    noise
+        How much of it. See `label_key` and `cross_validate`.
+    most
+        Number of them. Default: all.
+    """
+
+
+def test_a_new_option_has_a_field_by_itself(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch):
+    known = parameters("tl.centroid_encoder") | parameters(with_more)
+    monkeypatch.setattr(
+        fields,
+        "parameters",
+        lambda name: known if name == "tl.centroid_encoder" else parameters(name),
+    )
+    form = TrainingForm()
+    qtbot.addWidget(form)
+    assert form.parameters() == {}
+    labels = [label.text() for label in form.findChildren(QLabel)]
+    for name in ("Noise", "Rounds", "Thorough", "Kind", "Most", "Title"):
+        assert name in labels
+    assert form.fields["noise"].tooltip == "How much of it. See Labels and Check labels."
+    assert form.fields["most"].native.placeholderText() == "all"
+    values = {"noise": 0.25, "n_rounds": 4, "thorough": True, "kind": "fancy", "title": "a"}
+    for name, value in values.items():
+        form.fields[name].value = value
+    form.fields["most"].value = "7"
+    assert form.parameters() == values | {"most": 7}
+    assert form.words(Setting("n_rounds", 4)) == "Advanced ▸ Rounds = 4"
+    # What is no number is for the function to refuse.
+    form.fields["most"].value = "many"
+    assert form.parameters()["most"] == "many"
+    assert "noise" not in form.parameters("tl.cross_validate")
 
 
 def test_labels_among_the_features_are_not_learned_from(form: TrainingForm):
@@ -234,20 +297,14 @@ def test_labels_among_the_features_are_not_learned_from(form: TrainingForm):
 
 def test_a_check_has_knobs_of_its_own(form: TrainingForm, table: AnnData):
     form.set_adata(table)
-    assert form.check_parameters() == {}
+    assert form.parameters("tl.cross_validate") == {}
     form.test_size.value = 0.5
     form.group_key.value = "donor"
     form.n_folds.value = 3
     form.n_permutations.value = 19
-    assert form.check_parameters() == {"group_key": "donor", "n_folds": 3, "n_permutations": 19}
+    assert form.parameters("tl.cross_validate") == {
+        "group_key": "donor",
+        "n_folds": 3,
+        "n_permutations": 19,
+    }
     assert form.parameters() == {"group_key": "donor", "test_size": 0.5}
-
-
-@pytest.mark.parametrize("name", ["donor", "the donor's", 'a "donor"', "a donor"])
-def test_advice_for_python_is_given_in_the_words_of_the_form(form: TrainingForm, name: str):
-    advice = f"larger: pass group_key={name!r}. Fewer: pass n_folds=2, or less."
-    assert form.where(advice) == (
-        "larger: choose it under Advanced ▸ Hold out whole. Fewer: choose it under Advanced ▸ "
-        "Folds, or less."
-    )
-    assert form.where("nothing to pass on") == "nothing to pass on"

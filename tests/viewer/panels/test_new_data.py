@@ -103,15 +103,15 @@ def test_results_are_those_of_the_function(
         widget.catalog.refresh()
         panel.offer([], None, None)
         widget._offer_tables()
-        panel.features.value = "layers: logged"
+        panel.form.features.value = "layers: logged"
         arguments = {"layer": "logged"}
     if origin == "renamed":
-        panel.key_added.value = "mine"
-        panel.min_confidence.value = 0.8
+        panel.form.key_added.value = "mine"
+        panel.form.min_confidence.value = 0.8
         arguments = {"key_added": "mine", "min_confidence": 0.8}
     if origin == "gaps":
         others.X[3, 2] = np.nan
-        panel.missing.value = "take the training mean"
+        panel.form.missing.value = "take the training mean"
         arguments = {"missing": "mean"}
     colors = [row.color for row in widget.classes.model.rows]
     expected = others.copy()
@@ -134,7 +134,7 @@ def test_the_widget_goes_to_the_new_cells(
 ):
     assert entries(widget.new_data.table_box) == ["other: AnnData"]
     own = {layer.name: layer.colormap for layer in viewer.layers}
-    widget.new_data.min_confidence.value = 0.45
+    widget.new_data.form.min_confidence.value = 0.45
     send(widget)
     assert widget.data.table_box.currentText() == "other: AnnData"
     assert widget.catalog.layer is viewer.layers["other"]
@@ -176,7 +176,7 @@ def test_the_widget_goes_to_the_new_cells(
     assert len(widget.map.canvas.map.scene.panels) == 2
     assert viewer.layers["other"].colormap is own["other"]
     # A second time replaces what was only sent through.
-    widget.new_data.min_confidence.value = 0
+    widget.new_data.form.min_confidence.value = 0
     send(widget)
     assert "unassigned" not in others.obs["ce_label"].cat.categories
 
@@ -184,7 +184,7 @@ def test_the_widget_goes_to_the_new_cells(
 def test_mapped_cells_can_be_relabelled_saved_and_opened(
     widget: CentroidEncoderWidget, send: Do, others: AnnData, tmp_path: Path
 ):
-    widget.new_data.max_novelty.value = 0.5
+    widget.new_data.form.max_novelty.value = 0.5
     send(widget)
     assert (others.obs["ce_label"] == "unassigned").any()
     widget.select(np.array([0, 1]))
@@ -245,7 +245,7 @@ def test_the_script_sends_the_same_cells_through_the_same_map(
     widget.data.open_file(tmp_path / "known.h5ad")
     train(widget)
     widget.keep.save_table(tmp_path / "map.h5ad")
-    widget.new_data.min_confidence.value = 0.6
+    widget.new_data.form.min_confidence.value = 0.6
     send(widget)
     adata = widget.catalog.table.adata
     assert adata.n_obs == 150
@@ -336,7 +336,7 @@ def test_errors_say_where_they_can_be_mended(
         )
         widget.show_table(few, name="few")
         panel.choose(next(t for t in widget.catalog.tables if t.adata is others))
-        panel.max_novelty.value = 0.5
+        panel.form.max_novelty.value = 0.5
     else:
         others.obs["kind"] = pd.Categorical(list("abc") * 50)
         model = ce.CentroidEncoder(max_epochs=1)
@@ -347,13 +347,13 @@ def test_errors_say_where_they_can_be_mended(
     assert panel.message.kind == "error"
     assert widget.catalog.table.adata is not others
     mend = {
-        "genes": lambda: setattr(panel.missing, "value", "take the training mean"),
-        "nan": lambda: setattr(panel.missing, "value", "take the training mean"),
-        "own": lambda: setattr(panel.key_added, "value", "mapped"),
+        "genes": lambda: setattr(panel.form.missing, "value", "take the training mean"),
+        "nan": lambda: setattr(panel.form.missing, "value", "take the training mean"),
+        "own": lambda: setattr(panel.form.key_added, "value", "mapped"),
     }
     if case in mend:
         mend[case]()
-        panel.max_missing.value = 0.3
+        panel.form.max_missing.value = 0.3
         assert panel.message.text() == ""
         send(widget)
         assert widget.catalog.table.adata is others
@@ -379,7 +379,7 @@ def test_labels_of_a_result_are_not_replaced_by_it(
 
 def test_warnings_are_shown(widget: CentroidEncoderWidget, send: Do, others: AnnData):
     others._inplace_subset_var(np.arange(8) < 7)
-    widget.new_data.missing.value = "take the training mean"
+    widget.new_data.form.missing.value = "take the training mean"
     send(widget)
     assert "X lacks 1 of the 8 features that the map looks at: 'gene7'" in widget.message.text()
     assert widget.message.kind == "warning"
@@ -432,7 +432,7 @@ def test_it_can_be_forgotten(
             viewer.window.remove_dock_widget(dock)
         else:
             viewer.close()
-        qtbot.waitUntil(lambda: not running.alive, timeout=10_000)
+        qtbot.waitUntil(lambda: not running._worker.is_running, timeout=10_000)
         qtbot.wait(50)
 
 
@@ -473,7 +473,7 @@ def test_it_stops_when_it_is_told(
         with qtbot.waitSignal(running.reported):
             pass
         panel.cancel()
-        qtbot.waitUntil(lambda: not running.alive, timeout=10_000)
+        qtbot.waitUntil(lambda: not running._worker.is_running, timeout=10_000)
         qtbot.wait(50)
     assert max(heard) < others.n_obs
     with pytest.raises(RuntimeError, match="not all cells"):

@@ -98,12 +98,12 @@ def test_what_cannot_be_stopped_can_be_cancelled(row: Row) -> None:
     assert row.stop.isHidden()
     assert not row.cancel.isHidden()
     row.row.report(report(stage="fold 2 of 5", epoch=3))
-    assert not row.row.can_stop
+    assert not row.stop.isEnabled()
     assert row.text == "cells, phenotype: fold 2 of 5, epoch 3 of 40"
     row.row.begin("cells, phenotype")
     assert not row.stop.isHidden()
     row.row.report(report())
-    assert row.row.can_stop
+    assert row.stop.isEnabled()
 
 
 def test_the_time_left_counts_training_only(row: Row) -> None:
@@ -143,14 +143,14 @@ def test_durations(seconds: float, text: str) -> None:
 def test_stop_is_possible_once_there_is_something_to_keep(row: Row) -> None:
     row.row.begin("cells")
     assert not row.stop.isEnabled()
-    assert not row.row.can_stop
+    assert not row.stop.isEnabled()
     row.row.report(report(stage="pretrain 1"))
     assert not row.stop.isEnabled()
     row.click(row.stop)
     assert not row.asked
     row.row.report(report())
     assert row.stop.isEnabled()
-    assert row.row.can_stop
+    assert row.stop.isEnabled()
     row.click(row.stop)
     assert row.asked == ["stop"]
     assert (row.stop.text(), row.stop.isEnabled()) == ("Stopping …", False)

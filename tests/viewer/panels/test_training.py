@@ -19,7 +19,7 @@ import centroid_encoder as ce
 from centroid_encoder.core.training import Report, StoppedTooEarly
 from centroid_encoder.tl._jobs import Job
 from centroid_encoder.viewer import _worker
-from centroid_encoder.viewer._worker import SNAPSHOT_INTERVAL, Training
+from centroid_encoder.viewer._worker import SNAPSHOT_INTERVAL, Worker
 
 MakeCells = Callable[..., ad.AnnData]
 Unchanged = Callable[[ad.AnnData], Any]
@@ -59,7 +59,7 @@ def make_run(adata: ad.AnnData, max_epochs: int = 8, **options: Any) -> Job:
 class Ear:
     """All that a training says, and in which thread it is heard."""
 
-    def __init__(self, training: Training, *, draws: bool = True) -> None:
+    def __init__(self, training: Worker, *, draws: bool = True) -> None:
         self.heard: list[tuple[str, Any]] = []
         self.threads: set[int] = set()
         self.training = training
@@ -107,7 +107,7 @@ def test_it_ends_once_with_what_the_function_writes(cells: ad.AnnData, qtbot: An
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=8, batch_size=32)
     ce.tl.centroid_encoder(expected, "cell_type", model=model, progress=False)
 
-    training = Training(make_run(cells))
+    training = Worker(make_run(cells))
     ear = Ear(training)
     training.start()
     qtbot.waitUntil(lambda: bool(ear.end))
@@ -118,9 +118,9 @@ def test_it_ends_once_with_what_the_function_writes(cells: ad.AnnData, qtbot: An
     assert ear.threads == {threading.get_ident()}
     assert ear.reports[-1].step == ear.reports[-1].n_steps == 8
     assert [report.step for report in ear.reports] == sorted({r.step for r in ear.reports})
-    assert not training.alive
+    assert not training._worker.is_running
     assert "X_ce" not in cells.obsm
-    training.run.write(cells)
+    training.job.write(cells)
     assert same_results(cells, expected)
     # Too late to change anything.
     training.stop()
@@ -131,7 +131,7 @@ def test_it_ends_once_with_what_the_function_writes(cells: ad.AnnData, qtbot: An
 
 def test_the_embeddings_are_of_the_cells_that_take_part(cells: ad.AnnData, qtbot: Any) -> None:
     cells.X[:7] = np.nan
-    training = Training(make_run(cells, missing="drop"))
+    training = Worker(make_run(cells, missing="drop"))
     ear = Ear(training)
     training.start()
     qtbot.waitUntil(lambda: bool(ear.end))
@@ -145,14 +145,14 @@ def test_two_at_once_do_not_mix(make_cells: MakeCells, qtbot: Any) -> None:
     expected = [adata.copy() for adata in tables]
     for adata in expected:
         ce.tl.centroid_encoder(adata, "cell_type", model=model, progress=False)
-    trainings = [Training(make_run(adata, 60)) for adata in tables]
+    trainings = [Worker(make_run(adata, 60)) for adata in tables]
     ears = [Ear(training) for training in trainings]
     for training in trainings:
         training.start()
     qtbot.waitUntil(lambda: all(ear.end for ear in ears), timeout=20_000)
     for adata, training, ear, wanted in zip(tables, trainings, ears, expected, strict=True):
         assert {len(embedding) for embedding in ear.embeddings} == {len(adata)}
-        training.run.write(adata)
+        training.job.write(adata)
         assert same_results(adata, wanted)
 
 
@@ -163,7 +163,7 @@ def test_the_table_may_be_changed_meanwhile(cells: ad.AnnData, qtbot: Any) -> No
         pass
     run.write(expected)
 
-    training = Training(make_run(cells, 200))
+    training = Worker(make_run(cells, 200))
     ear = Ear(training)
     training.start()
     qtbot.waitUntil(lambda: bool(ear.reports))
@@ -173,7 +173,7 @@ def test_the_table_may_be_changed_meanwhile(cells: ad.AnnData, qtbot: Any) -> No
     )
     assert not ear.end
     qtbot.waitUntil(lambda: bool(ear.end), timeout=20_000)
-    training.run.write(cells)
+    training.job.write(cells)
     assert same_results(cells, expected)
 
 
@@ -183,16 +183,16 @@ def test_the_table_may_be_changed_meanwhile(cells: ad.AnnData, qtbot: Any) -> No
 @pytest.mark.parametrize("pretrain", [0, 3])
 def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, pretrain: int) -> None:
     options = {"model": {"pretrain_epochs": pretrain}}
-    training = Training(make_run(cells, ENDLESS, **options))
+    training = Worker(make_run(cells, ENDLESS, **options))
     ear = Ear(training)
     training.start()
     qtbot.waitUntil(lambda: any(report.step > 20 for report in ear.reports))
-    assert training.alive
+    assert training._worker.is_running
     training.stop()
     qtbot.waitUntil(lambda: bool(ear.end))
     assert ear.end == [("finished", None)]
     stopped = cells.copy()
-    training.run.write(stopped)
+    training.job.write(stopped)
     n_epochs = len(stopped.uns["ce"]["history"])
     assert 20 < n_epochs < ENDLESS
     assert not np.isnan(stopped.obsm["X_ce"]).any()
@@ -211,7 +211,7 @@ def test_stop_before_the_first_epoch_leaves_nothing(
 ) -> None:
     for pretrain in (0, ENDLESS):
         with unchanged(cells):
-            training = Training(make_run(cells, ENDLESS, model={"pretrain_epochs": pretrain}))
+            training = Worker(make_run(cells, ENDLESS, model={"pretrain_epochs": pretrain}))
             ear = Ear(training)
             if not pretrain:
                 training.stop()
@@ -225,7 +225,7 @@ def test_stop_before_the_first_epoch_leaves_nothing(
             ((what, error),) = ear.end
             assert (what, type(error)) == ("failed", StoppedTooEarly)
             with pytest.raises(RuntimeError, match="nothing to write"):
-                training.run.write(cells)
+                training.job.write(cells)
 
 
 @pytest.mark.parametrize("stopped", [False, True])
@@ -235,7 +235,7 @@ def test_a_check_is_all_or_nothing(
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=ENDLESS if stopped else 4)
     run = ce.tl.cross_validate.job(cells, "cell_type", n_folds=2, model=model)
     with unchanged(cells):
-        training = Training(run)
+        training = Worker(run)
         ear = Ear(training)
         training.start()
         if stopped:
@@ -267,7 +267,7 @@ def test_nothing_is_heard_after_cancel(
     cells: ad.AnnData, unchanged: Unchanged, qtbot: Any, when: str
 ) -> None:
     with unchanged(cells):
-        training = Training(make_run(cells, 8 if when == "unheard end" else ENDLESS))
+        training = Worker(make_run(cells, 8 if when == "unheard end" else ENDLESS))
         ear = Ear(training)
         if when == "before it starts":
             training.cancel()
@@ -282,7 +282,7 @@ def test_nothing_is_heard_after_cancel(
         hear()
         assert len(ear.heard) == n
         assert not ear.end
-        assert not training.alive
+        assert not training._worker.is_running
 
 
 @pytest.mark.parametrize("how", ["stop", "cancel"])
@@ -293,7 +293,7 @@ def test_nobody_waits_for_the_end_of_an_epoch(make_cells: MakeCells, qtbot: Any,
     next(ce.tl.centroid_encoder.job(adata, "cell_type", model=model).steps())
     epoch = time.perf_counter() - start
 
-    training = Training(ce.tl.centroid_encoder.job(adata, "cell_type", model=model))
+    training = Worker(ce.tl.centroid_encoder.job(adata, "cell_type", model=model))
     training.start()
     qtbot.wait(round(100 * epoch))
     start = time.perf_counter()
@@ -303,7 +303,7 @@ def test_nobody_waits_for_the_end_of_an_epoch(make_cells: MakeCells, qtbot: Any,
 
 
 def test_cancel_after_stop(cells: ad.AnnData, qtbot: Any) -> None:
-    training = Training(make_run(cells, ENDLESS))
+    training = Worker(make_run(cells, ENDLESS))
     ear = Ear(training)
     training.start()
     qtbot.waitUntil(lambda: bool(ear.reports))
@@ -315,7 +315,7 @@ def test_cancel_after_stop(cells: ad.AnnData, qtbot: Any) -> None:
 
 
 def test_who_cancels_while_hearing_hears_no_more(cells: ad.AnnData, qtbot: Any) -> None:
-    training = Training(make_run(cells, ENDLESS))
+    training = Worker(make_run(cells, ENDLESS))
     heard: list[Report] = []
 
     def hear_one(report: Report) -> None:
@@ -368,7 +368,7 @@ def test_errors_of_any_kind_arrive(
         model = ce.CentroidEncoder(hidden=(4,), max_epochs=6)
         run = ce.tl.centroid_encoder.job(cells, "cell_type", model=model)
         break_after(run, after, error)
-        training = Training(run)
+        training = Worker(run)
         ear = Ear(training)
         training.start()
         qtbot.waitUntil(lambda: bool(ear.end))
@@ -380,7 +380,7 @@ def test_errors_of_any_kind_arrive(
 
 def test_an_error_of_the_training_itself(cells: ad.AnnData, qtbot: Any) -> None:
     run = make_run(cells, model={"learning_rate": 1e30, "optimizer": "adam"})
-    training = Training(run)
+    training = Worker(run)
     ear = Ear(training)
     training.start()
     qtbot.waitUntil(lambda: bool(ear.end))
@@ -396,7 +396,7 @@ def test_an_error_of_the_training_itself(cells: ad.AnnData, qtbot: Any) -> None:
 def test_reports_and_snapshots_are_few_and_snapshots_wait_to_be_drawn(
     cells: ad.AnnData, qtbot: Any
 ) -> None:
-    training = Training(make_run(cells, ENDLESS))
+    training = Worker(make_run(cells, ENDLESS))
     ear = Ear(training, draws=False)
     start = time.perf_counter()
     training.start()
@@ -428,7 +428,7 @@ def test_reports_and_snapshots_are_few_and_snapshots_wait_to_be_drawn(
 def test_a_training_that_nobody_keeps(cells: ad.AnnData, qtbot: Any) -> None:
     heard: list[Any] = []
     for how in ("dropped", "deleted", "deleted and cancelled"):
-        training = Training(make_run(cells, 150))
+        training = Worker(make_run(cells, 150))
         training.reported.connect(heard.append)
         training.start()
         qtbot.waitUntil(lambda: bool(heard))

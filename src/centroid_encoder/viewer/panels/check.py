@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from qtpy.QtWidgets import QVBoxLayout, QWidget
@@ -11,9 +12,20 @@ from centroid_encoder.tl._stored import StoredCrossValidation
 from centroid_encoder.tl._summary import fold_words, permutation_words
 from centroid_encoder.viewer.panels.message import Message, sentence
 
+if TYPE_CHECKING:
+    from centroid_encoder.errors import Face
+    from centroid_encoder.viewer.session.session import Session
+
 
 class Verdict(QWidget):
     """What a check found, and what makes that say less than it seems to; gone without one.
+
+    Parameters
+    ----------
+    session
+        What has been checked.
+    face
+        What parameters are called in the widget.
 
     Attributes
     ----------
@@ -21,30 +33,51 @@ class Verdict(QWidget):
         Its two texts.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, face: Face) -> None:
+        super().__init__()
+        self._session, self._face = session, face
         self.found, self.doubts = Message(), Message()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.found)
         layout.addWidget(self.doubts)
-        self.say("", "")
+        for changed in (session.result_changed, session.check_changed):
+            changed.connect(self.show_check)
+        self.show_check()
 
-    def say(self, found: str, doubts: str) -> None:
-        """Show the two texts, or nothing."""
-        self.found.say(found)
-        self.doubts.say(doubts, "warning")
-        self.setVisible(bool(found or doubts))
+    def show_check(self) -> None:
+        """Show what the session knows."""
+        adata, check = self._session.adata, self._session.check
+        self.setVisible(check is not None)
+        if adata is not None and check is not None:
+            self.found.say(verdict(check))
+            self.doubts.say(doubts(check, map(str, adata.obs.columns), self._face), "warning")
 
 
-def verdict(stored: StoredCrossValidation) -> str:
+def verdict(check: StoredCrossValidation) -> str:
     """Return what `tl.cross_validate` found, in a sentence or two."""
-    return " ".join(_sentences(stored))
+    return " ".join(_sentences(check))
 
 
-def doubts(stored: StoredCrossValidation) -> str:
-    """Return what makes it say less than it seems to; the advice is for Python."""
-    return " ".join(sentence(text) for text in stored.warnings)
+def doubts(check: StoredCrossValidation, columns: Iterable[str], face: Face) -> str:
+    """Return what makes a check say less than it seems to.
+
+    Parameters
+    ----------
+    check
+        What was found; its warnings are for Python.
+    columns
+        Those of obs. Advice to group by one of them is given in the words of the widget.
+    face
+        What parameters are called there.
+    """
+    if not check.warnings:
+        return ""
+    # Not before it is needed: it brings PyTorch.
+    from centroid_encoder.tl._cv_warnings import ungrouped
+
+    known = {str(notice): notice for notice in map(ungrouped, columns)}
+    return " ".join(sentence(known.get(text, text), face) for text in check.warnings)
 
 
 def _sentences(stored: StoredCrossValidation) -> Iterator[str]:

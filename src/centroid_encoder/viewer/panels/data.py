@@ -12,7 +12,7 @@ from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QVBoxL
 
 from centroid_encoder.viewer.data.ids import may_be_ids
 from centroid_encoder.viewer.panels.choice import Choice
-from centroid_encoder.viewer.panels.form import form_label, form_layout
+from centroid_encoder.viewer.panels.fields import form_label, form_layout
 from centroid_encoder.viewer.panels.message import Lines, Message, sentence
 
 if TYPE_CHECKING:

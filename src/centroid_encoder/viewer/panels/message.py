@@ -1,4 +1,4 @@
-"""One line that says what is wrong, at the place where it can be mended."""
+"""Text that says what is wrong, at the place where it can be mended."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QLabel, QWidget
 
-from centroid_encoder.errors import Problem
+from centroid_encoder import errors
 
 Kind = Literal["info", "warning", "error"]
 
@@ -72,13 +72,28 @@ class Message(Lines):
         self.setStyleSheet(f"color: {color};" if color else "")
 
 
-def sentence(said: Exception | str) -> str:
-    """What an exception or a warning says, as a person would: a plain KeyError quotes its text."""
-    text = str(said)
-    if isinstance(said, KeyError) and not isinstance(said, Problem) and said.args:
-        text = str(said.args[0])
+def sentence(said: Exception | errors.Message | str, face: errors.Face = str) -> str:
+    """Return what an exception or a warning says as a sentence: with a capital and a full stop.
+
+    Parameters
+    ----------
+    said
+        What is to be said.
+    face
+        How to write parameters, advice and functions; by default in the words of Python.
+    """
+    match said:
+        case errors.Problem():
+            text = said.message.words(face)
+        case errors.Message():
+            text = said.words(face)
+        case KeyError(args=[first, *_]):
+            # Its own text is quoted.
+            text = str(first)
+        case _:
+            text = str(said)
     text = text or type(said).__name__
-    # A sentence begins with a capital, but a name of Python's stays as it is.
+    # The name of a part of an AnnData stays as it is.
     if re.match(r"(?!adata|obs|obsm|uns|var|layers)[a-z]+[\s,;]", text):
         text = text[0].upper() + text[1:]
     return text + ("" if text.endswith((".", "?", "!", "…")) else ".")

@@ -1,4 +1,4 @@
-"""How far the training is: in the widget and in napari's activity dock."""
+"""How far a job is: in the widget and in napari's activity dock."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from centroid_encoder.viewer.panels.message import Lines
 
 if TYPE_CHECKING:
     from centroid_encoder.core.training import Report
+    from centroid_encoder.tl._jobs import Progress
 
 
 class ProgressRow(QWidget):
-    """A bar, what it says, and the two ways to end a training early."""
+    """A bar, what it says, and the two ways to end a job early."""
 
     stop_requested = Signal()
     cancel_requested = Signal()
@@ -49,13 +50,16 @@ class ProgressRow(QWidget):
         self._first: tuple[float, int] | None = None
         self.hide()
 
-    @property
-    def can_stop(self) -> bool:
-        """Whether there is something that could be kept."""
-        return self._stop.isEnabled()
-
     def begin(self, name: str, *, stoppable: bool = True) -> None:
-        """Show what has just begun: a training, or something of which no half can be kept."""
+        """Show what has just begun.
+
+        Parameters
+        ----------
+        name
+            What it is done for.
+        stoppable
+            Whether a part of it can be kept, as of a training.
+        """
         self.end()
         self._first = None
         self._stoppable = stoppable
@@ -69,28 +73,22 @@ class ProgressRow(QWidget):
         self._activity = progress(total=1, desc=f"Centroid-Encoder: {name}")
         self.show()
 
-    def report(self, report: Report) -> None:
-        """Show where the training is."""
-        # Before the first epoch of training there is nothing that could be kept.
-        self._stop.setEnabled(
-            self._stoppable
-            and not report.stage.startswith("pretrain")
-            and self._stop.text() == "Stop"
-        )
-        last = report.step == report.n_steps
-        described = _described(report) if self._stoppable else _place(report)
-        self.advance(report.step, report.n_steps, "counting errors" if last else described)
+    def report(self, step: Report | Progress) -> None:
+        """Show where the job is."""
+        # Whoever reports has imported it; the row alone shall not bring PyTorch.
+        from centroid_encoder.tl._jobs import Progress
 
-    def advance(self, step: int, n_steps: int, described: str) -> None:
-        """Show how many steps are done, and what is to be said of it."""
-        if self._activity is None:
+        if isinstance(step, Progress):
+            cells = f"{step.n_done:,} of {step.n_total:,} cells"
+            self._advance(step.n_done, step.n_total, cells)
             return
-        self._bar.setRange(0, n_steps)
-        self._bar.setValue(step)
-        if self._stop.text() == "Stop":
-            self._text.setText(f"{self._name}: {described}{self._left(step, n_steps)}")
-        self._activity.total = n_steps
-        self._activity.update(step - self._activity.n)
+        # Before the first epoch of training there is nothing that could be kept.
+        begun = not step.stage.startswith("pretrain") and self._stop.text() == "Stop"
+        self._stop.setEnabled(self._stoppable and begun)
+        described = _described(step) if self._stoppable else _place(step)
+        if step.step == step.n_steps:
+            described = "counting errors"
+        self._advance(step.step, step.n_steps, described)
 
     def end(self) -> None:
         """Hide."""
@@ -99,6 +97,16 @@ class ProgressRow(QWidget):
             self._activity = None
         self.hide()
 
+    def _advance(self, n_done: int, n_steps: int, described: str) -> None:
+        if self._activity is None:
+            return
+        self._bar.setRange(0, n_steps)
+        self._bar.setValue(n_done)
+        if self._stop.text() == "Stop":
+            self._text.setText(f"{self._name}: {described}{self._left(n_done, n_steps)}")
+        self._activity.total = n_steps
+        self._activity.update(n_done - self._activity.n)
+
     def _on_stop(self) -> None:
         self._stop.setText("Stopping …")
         self._stop.setEnabled(False)
@@ -106,7 +114,7 @@ class ProgressRow(QWidget):
         self.stop_requested.emit()
 
     def _left(self, step: int, n_steps: int) -> str:
-        """Tell how long the rest will take; what came before the first step was something else."""
+        """Tell how long the rest will take; before the first step, data are read."""
         now = time.perf_counter()
         if self._first is None or step <= self._first[1]:
             self._first = now, step

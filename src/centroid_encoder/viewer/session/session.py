@@ -258,8 +258,6 @@ class Session:
             n_epochs = len(table.adata.uns[job.key]["history"])
             made_by = replace(made_by, stopped_after=n_epochs)
         self.provenance.remember(table, job.key, made_by)
-        if table is self.table:
-            self.columns_changed.emit()
 
     # -- cells -----------------------------------------------------------------------------------
 

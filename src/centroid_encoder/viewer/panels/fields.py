@@ -1,0 +1,236 @@
+"""Fields for the parameters of a function; names, defaults and help come from its signature."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, cast
+
+from magicgui.widgets import ComboBox, LineEdit, create_widget
+from magicgui.widgets.bases import ValueWidget
+from qtpy.QtCore import Qt, Signal
+from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QSizePolicy, QWidget
+
+from centroid_encoder._parameters import Parameter, parameters, plain
+from centroid_encoder.errors import UNSET, Advice, Call, Part
+
+NONE = "none"
+"""What the user reads for None."""
+LONGEST = "Hold out whole"
+"""Of the names of all fields."""
+BUTTONS = {
+    "tl.centroid_encoder": "Train",
+    "tl.cross_validate": "Check labels",
+    "tl.ingest": "Map new data",
+}
+RANGES: dict[type, dict[str, Any]] = {
+    int: {"min": -(2**31), "max": 2**31 - 1},
+    float: {"min": -1e9, "max": 1e9, "step": 0.05},
+}
+"""Of numbers, unless the field is a special one."""
+
+
+@dataclass(frozen=True)
+class Special:
+    """What the signature does not say of a field."""
+
+    label: str = ""
+    """Default: the name of the parameter, in words."""
+    choices: tuple[str, ...] = ()
+    """What is offered where the type does not tell; a table may add more."""
+    words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """What the user reads for a value."""
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    """Options of the magicgui widget: range, step, and the value that stands for the default."""
+
+
+class Form(QWidget):
+    """Fields for what functions of `tl` are called with.
+
+    There is one for each parameter of a plain type: bool, int, float, str, a Literal, or one of
+    these or None. Each is also an attribute of the form, under the name of the parameter.
+
+    Parameters
+    ----------
+    functions
+        Public names of the functions, such as ``"tl.ingest"``.
+    special
+        What their signatures do not say of a field.
+    left_out
+        Parameters without a field.
+
+    Attributes
+    ----------
+    fields
+        Fields by the name of the parameter.
+    """
+
+    setting_changed = Signal()
+    """The user changed a value."""
+
+    def __init__(
+        self, *functions: str, special: Mapping[str, Special], left_out: Iterable[str]
+    ) -> None:
+        super().__init__()
+        self.fields: dict[str, ValueWidget[Any]] = {}
+        self._special = special
+        self._parameters = {function: parameters(function) for function in functions}
+        self._defaults: dict[str, Any] = {}
+        skipped = set(left_out)
+        for taken in self._parameters.values():
+            for name, parameter in taken.items():
+                if name not in self.fields and name not in skipped:
+                    self.add(self._made(parameter))
+                    self._defaults[name] = self._value(parameter)
+
+    def add(self, widget: ValueWidget[Any], name: str = "") -> None:
+        """Take a field, under its own name or that of the parameter which it sets."""
+        self.fields[name or widget.name] = widget
+        setattr(self, widget.name, widget)
+        widget.changed.connect(self._on_setting)
+        widget.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        if isinstance(widget, ComboBox):
+            # Long names of columns must not make the dock wide.
+            box = widget.native
+            box.setSizeAdjustPolicy(box.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+            box.setMinimumContentsLength(8)
+
+    def arguments(self, function: str) -> dict[str, Any]:
+        """Return the keyword arguments of a function that differ from its defaults."""
+        found = {
+            name: self._value(parameter)
+            for name, parameter in self._parameters[function].items()
+            if name in self._defaults
+        }
+        return {
+            name: value
+            for name, value in found.items()
+            if value is not None and value != self._defaults[name]
+        }
+
+    def words(self, part: Part) -> str:
+        """Return what a part of a message is called in the widget: a field, or a button."""
+        if isinstance(part, Call):
+            button = BUTTONS.get(part.name)
+            return str(part) if button is None else f"press {button}"
+        if part.name not in self.fields:
+            return str(part)
+        where = self.place(part.name)
+        if part.value is UNSET:
+            return f"choose it under {where}" if isinstance(part, Advice) else where
+        value = self.shown(part.name, part.value)
+        return f"choose {value} under {where}" if isinstance(part, Advice) else f"{where} = {value}"
+
+    def place(self, name: str) -> str:
+        """Return where the field of a parameter is, as the user reads it."""
+        return str(self.fields[name].label)
+
+    def shown(self, name: str, value: Any) -> str:
+        """Return what the user reads for a value of a parameter."""
+        special = self._special.get(name, Special())
+        return special.words.get(value, str(value)) if isinstance(value, str) else str(value)
+
+    def point_at(self, name: str) -> None:
+        """Show the field of a parameter, if there is one."""
+        if name in self.fields:
+            self.fields[name].native.setFocus()
+
+    def _on_setting(self) -> None:
+        self.setting_changed.emit()
+
+    def _made(self, parameter: Parameter) -> ValueWidget[Any]:
+        special = self._special.get(parameter.name, Special())
+        first = special.options.get("value", parameter.default)
+        words = parameter.name.removeprefix("n_").replace("_", " ")
+        name, label = parameter.name, special.label or words.capitalize()
+        choices = special.choices or tuple(self.shown(name, value) for value in parameter.choices)
+        made: Any
+        if choices:
+            made = ComboBox(name=name, label=label, choices=choices)
+            if first in parameter.choices:
+                made.value = self.shown(name, first)
+        elif first is None or isinstance(first, str):
+            made = LineEdit(name=name, label=label, value=first or "")
+            made.native.setPlaceholderText(plain(parameter.default_words or "", self._named))
+        else:
+            options = {**RANGES.get(type(first), {}), **special.options}
+            options.pop("value", None)
+            made = create_widget(first, type(first), name=name, label=label, options=options)
+        made.tooltip = plain(parameter.doc, self._named)
+        return cast("ValueWidget[Any]", made)
+
+    def _named(self, name: str) -> str:
+        """Return what a parameter or a function is called in the widget."""
+        special = self._special.get(name)
+        if special is not None and special.label:
+            return special.label
+        return BUTTONS.get(f"tl.{name}", name)
+
+    def _value(self, parameter: Parameter) -> Any:
+        """Return what a field says; None where that is nothing."""
+        value = self.fields[parameter.name].value
+        if isinstance(value, float):
+            return round(value, 4)
+        if not isinstance(value, str):
+            return value
+        words = self._special.get(parameter.name, Special()).words
+        for meant, read in words.items():
+            if value == read:
+                return meant
+        value = value.strip()
+        if not value or (value == NONE and parameter.optional):
+            return None
+        if str not in parameter.types and not parameter.choices:
+            for kind in parameter.types:
+                try:
+                    return kind(value)
+                except ValueError:
+                    # The function says what is wrong with it.
+                    continue
+        return value
+
+
+def offer(box: ComboBox, choices: list[str], value: Any) -> None:
+    """Offer choices, and choose one if it is among them, without a signal."""
+    with box.changed.blocked():
+        box.choices = choices
+        if value in choices:
+            box.value = value
+
+
+def form_layout() -> QFormLayout:
+    """A form whose fields are in line with those of the other forms of the widget."""
+    form = QFormLayout()
+    form.setContentsMargins(0, 0, 0, 0)
+    form.setVerticalSpacing(4)
+    form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
+    form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+    return form
+
+
+def form_label(text: str, tooltip: str = "") -> QLabel:
+    """The name of a field, as wide as those of all others."""
+    label = QLabel(text)
+    label.setMinimumWidth(label.fontMetrics().horizontalAdvance(LONGEST) + 8)
+    label.setToolTip(tooltip)
+    return label
+
+
+def add_row(form: QFormLayout, widget: ValueWidget[Any], *beside: tuple[QWidget, int]) -> None:
+    """Put a field below the others, after its name, with widgets and their stretch beside it."""
+    label = form_label(widget.label, widget.tooltip or "")
+    if beside:
+        form.addRow(label, side_by_side((widget.native, 1), *beside))
+    else:
+        form.addRow(label, widget.native)
+
+
+def side_by_side(*widgets: tuple[QWidget, int]) -> QHBoxLayout:
+    """Put widgets beside each other, with a stretch for each."""
+    row = QHBoxLayout()
+    row.setContentsMargins(0, 0, 0, 0)
+    row.setSpacing(4)
+    for widget, stretch in widgets:
+        row.addWidget(widget, stretch)
+    return row

@@ -1,0 +1,196 @@
+"""What panels that begin a job share: one job at a time, its progress, and a message."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from napari.utils.notifications import show_error
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QWidget
+
+from centroid_encoder import tl
+from centroid_encoder.errors import Message as Notice
+from centroid_encoder.errors import Problem
+from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.progress import ProgressRow
+
+if TYPE_CHECKING:
+    from centroid_encoder.core.training import Report
+    from centroid_encoder.tl._jobs import Job, Progress
+    from centroid_encoder.viewer._worker import Worker
+    from centroid_encoder.viewer.data.tables import Table
+    from centroid_encoder.viewer.panels.fields import Form
+    from centroid_encoder.viewer.session.provenance import MadeBy
+    from centroid_encoder.viewer.session.session import Session
+
+logger = logging.getLogger("centroid_encoder")
+
+
+class JobPanel(QWidget):
+    """One job at a time, on the table that was chosen when it began.
+
+    Parameters
+    ----------
+    session
+        What is chosen, and where results are written.
+    form
+        Fields for the arguments of the job.
+
+    Attributes
+    ----------
+    form, progress, message
+        Its parts.
+    worker
+        What runs, or None.
+    table, made_by
+        The table of what runs, and the call that it stands for; None if nothing runs.
+    """
+
+    framed = Signal(object, object)
+    """The job and its `Report` with an embedding."""
+    ended = Signal(bool)
+    """It is over, however; tells whether it was a check of labels."""
+
+    def __init__(self, session: Session, form: Form) -> None:
+        super().__init__()
+        self.session = session
+        self.form = form
+        self.worker: Worker | None = None
+        self.table: Table | None = None
+        self.made_by: MadeBy | None = None
+        self._stopped = False
+        self._warned = ""
+        self.progress = ProgressRow()
+        self.message = Message()
+        form.setting_changed.connect(self._on_setting)
+        self.progress.stop_requested.connect(self.stop)
+        self.progress.cancel_requested.connect(self.cancel)
+        session.table_changed.connect(self.enable)
+
+    def stop(self) -> None:
+        """End the job and keep the best so far, if it is one of which a part can be kept."""
+        if self.worker is not None and self._is_stoppable:
+            self.worker.stop()
+            self._stopped = True
+
+    def cancel(self) -> None:
+        """End the job and leave everything as it was."""
+        if self.worker is not None:
+            self.worker.cancel()
+            self._end()
+            self.message.say("Cancelled; nothing has changed.")
+
+    def say_error(self, error: Exception) -> None:
+        """Say what went wrong, and show the field where it can be mended."""
+        logger.debug("failed", exc_info=error)
+        if isinstance(error, Problem) and error.parameter is not None:
+            self.form.point_at(error.parameter)
+        text = sentence(error, self.form.words)
+        self.message.say(text, "error")
+        show_error(text)
+
+    def begin(self, table: Table, made_by: MadeBy, source: Any, name: str) -> None:
+        """Prepare a job and do it in a thread.
+
+        Parameters
+        ----------
+        table
+            Whose cells it is about.
+        made_by
+            The call that it stands for.
+        source
+            What the function takes after the AnnData: the label column or the reference.
+        name
+            What it is done for, as the user reads it.
+        """
+        self.message.say("")
+        try:
+            job = getattr(tl, made_by.function).job(table.adata, source, **made_by.parameters)
+        except Exception as error:  # Whatever it is, it ends as a sentence, not as a traceback.
+            self.say_error(error)
+            return
+        self.start(job, table, made_by, name)
+
+    def start(self, job: Job, table: Table, made_by: MadeBy, name: str) -> None:
+        """Do a job in a thread."""
+        from centroid_encoder.viewer._worker import Worker
+
+        self.table, self.made_by, self._stopped = table, made_by, False
+        self._warn(job.notices)
+        self.worker = Worker(job, self)
+        self.worker.reported.connect(self._on_reported)
+        self.worker.finished.connect(self._on_finished)
+        self.worker.failed.connect(self._on_failed)
+        self.enable()
+        self.progress.begin(name, stoppable=self._is_stoppable)
+        self.worker.start()
+
+    def enable(self) -> None:
+        """Let the user begin what can be begun now."""
+
+    def written(self, table: Table, made_by: MadeBy) -> None:
+        """Tell of results that were written into their table."""
+
+    @property
+    def _is_stoppable(self) -> bool:
+        """Whether a part of the job can be kept."""
+        return self.made_by is not None and self.made_by.function == "centroid_encoder"
+
+    def _warn(self, notices: list[Notice]) -> None:
+        """Say what a job warns of."""
+        self._warned = " ".join(sentence(notice, self.form.words) for notice in notices)
+        self.message.say(self._warned, "warning")
+
+    def _notices(self, job: Job) -> list[Notice]:
+        """Return what is left to say of a job that is written."""
+        return job.notices
+
+    def _on_setting(self) -> None:
+        # What was wrong may be mended now; the button will tell.
+        if self.message.kind == "error":
+            self.message.say("")
+
+    def _on_reported(self, step: Report | Progress) -> None:
+        worker = self.worker
+        if worker is None:
+            return
+        self.progress.report(step)
+        # napari's progress lets Qt go on, and with it those who cancel.
+        if worker is self.worker and getattr(step, "embedding", None) is not None:
+            self.framed.emit(worker.job, step)
+
+    def _on_finished(self) -> None:
+        worker, table, made_by = self.worker, self.table, self.made_by
+        if worker is None or table is None or made_by is None:
+            return
+        job, stopped = worker.job, self._stopped
+        try:
+            self.session.write(job, table, made_by, stopped=stopped)
+        except Exception as error:  # As above.
+            self._end()
+            self.say_error(error)
+            return
+        self._end()
+        if self.message.text() == self._warned:
+            # Nothing else has been said since.
+            self._warn(self._notices(job))
+        self.written(table, made_by)
+
+    def _on_failed(self, error: Exception) -> None:
+        from centroid_encoder.core.training import StoppedTooEarly
+
+        self._end()
+        if isinstance(error, StoppedTooEarly):
+            self.message.say("Stopped before the first epoch was over; nothing has changed.")
+        else:
+            self.say_error(error)
+
+    def _end(self) -> None:
+        worker, made_by = self.worker, self.made_by
+        self.worker = self.table = self.made_by = None
+        if worker is not None:
+            worker.deleteLater()
+        self.progress.end()
+        self.enable()
+        self.ended.emit(made_by is not None and made_by.function == "cross_validate")
