@@ -20,6 +20,7 @@ from anndata.tests.helpers import assert_equal
 from qtpy.QtWidgets import QLabel
 
 import centroid_encoder as ce
+from centroid_encoder.tl._stored import PermutationTest, StoredCrossValidation
 from centroid_encoder.viewer.panels.check import doubts, verdict
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
@@ -218,7 +219,7 @@ def test_what_makes_it_say_less_is_said_in_the_words_of_the_form(
     widget.check()
     doubt = (
         "Cells of the same 'donor' are on both sides of every split; errors for a new one are "
-        "likely to be larger: choose donor under Advanced ▸ Hold out whole."
+        "likely to be larger: choose “donor” under Advanced ▸ Hold out whole."
     )
     assert widget.message.text().startswith("X looks like raw counts; log-normalise first")
     assert widget.message.text().endswith(doubt)
@@ -306,9 +307,7 @@ def test_an_error_names_the_knob_that_mends_it(
     with unchanged(cells):
         widget.check()
     assert widget.training is None
-    assert widget.message.text() == (
-        "n_folds=4 is too many: obs['donor'] has 3 groups. (Advanced ▸ Folds)"
-    )
+    assert widget.message.text() == ("n_folds=4 is too many: obs['donor'] has 3 groups.")
     widget.form.n_folds.value = 3
     assert widget.message.text() == ""
     check(widget)
@@ -482,17 +481,18 @@ def test_features_get_the_class_and_nothing_to_learn_from(
 # -- words ---------------------------------------------------------------------------------------
 
 
-def stored(**changes: Any) -> dict[str, Any]:
+def stored(**changes: Any) -> StoredCrossValidation:
     quality = {
         "n": 2638, "knn_error": 0.0981, "knn_error_sd": 0.0123, "input_knn_error": 0.081,
         "chance_error": 0.6,
     }  # fmt: skip
-    return {
-        "params": {"label_key": "kind", "n_folds": 5},
-        "quality": quality | changes.pop("quality", {}),
-        "warnings": np.array([], dtype=str),
-        **changes,
-    }
+    found = {"params": {"label_key": "kind", "n_folds": 5}} | changes
+    return StoredCrossValidation(
+        classes=pd.Index(["a", "b"]),
+        confusion=np.eye(2, dtype=np.int64),
+        per_class=pd.DataFrame(),
+        **found | {"quality": quality | changes.get("quality", {})},
+    )
 
 
 def test_the_verdict_in_words():
@@ -504,8 +504,8 @@ def test_the_verdict_in_words():
     found = stored(
         params={"label_key": "kind", "n_folds": 3, "n_repeats": 2, "group_key": "donor"},
         quality={"knn_error_sd": np.nan, "input_knn_error": np.nan},
-        permutation={"p_value": 0.5, "errors": np.full(19, 0.1), "observed": 0.1},
-        warnings=np.array(["one class is rare", "'x' is a clustering"]),
+        permutation=PermutationTest(observed=0.1, errors=np.full(19, 0.1), p_value=0.5),
+        warnings=("one class is rare", "'x' is a clustering"),
     )
     assert verdict(found).replace("\u00a0", " ") == (
         "kind, out of fold: 5-NN error 9.8 % (3 folds × 2 repeats by donor, n = 2,638); always "

@@ -205,15 +205,15 @@ def test_a_column_that_is_gone_can_still_be_clicked_at(form: TrainingForm, table
 @pytest.mark.parametrize(
     ("part", "said"),
     [
-        (Advice("missing", "drop"), "choose leave these cells out under *Missing values"),
-        (Advice("group_key", "a donor"), "choose a donor under *Hold out whole"),
+        (Advice("missing", "drop"), "choose “leave these cells out” under *Missing values"),
+        (Advice("group_key", "a donor"), "choose “a donor” under *Hold out whole"),
         (Advice("key_added"), "choose it under *Store as"),
         (Setting("test_size", 0.5), "*Held out = 0.5"),
         (Setting("max_epochs"), "*Epochs"),
         (Setting("layer", "raw"), "Features = layers: raw"),
         (Setting("label_key"), "Labels"),
         (Setting("n_components"), "n_components"),
-        (Call("tl.cross_validate", ("cell_type",)), "press Check labels"),
+        (Call("tl.cross_validate", ("cell_type",)), "“Check labels”"),
         (Call("tl.fitted_model"), "ce.tl.fitted_model"),
     ],
 )

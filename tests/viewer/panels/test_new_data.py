@@ -20,6 +20,7 @@ from qtpy.QtWidgets import QLabel, QProgressBar, QPushButton, QScrollArea
 
 import centroid_encoder as ce
 from centroid_encoder.tl import _ingest
+from centroid_encoder.tl._jobs import Progress
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels import new_data as new_data_panel
 from centroid_encoder.viewer.panels.message import Lines
@@ -300,14 +301,17 @@ def test_nothing_to_map(
 @pytest.mark.parametrize(
     ("case", "text"),
     [
-        ("genes", "X lacks 2 of the 8 features that the map looks at: 'gene6', 'gene7'. Choose "
-         "under Missing and allow more of them."),
+        ("genes", "X lacks 2 of the 8 features that the map looks at: 'gene6', 'gene7'; choose "
+         "“take the training mean” under Missing to put the mean of the training cells in their "
+         "place, and share that may be missing above 0.25."),
         ("counts", "X looks like raw counts, but the map was trained on other values; do to it "
-         "what was done to the training data (sc.pp.normalize_total, sc.pp.log1p), or choose "
-         "Features."),
+         "what was done to the training data (sc.pp.normalize_total, sc.pp.log1p), or choose the "
+         "values to which that was done (Features)."),
         ("nan", "X has 1 NaN and 0 infinite values in 1 of 150 cells; the first is 'gene2' of "
-         "cell 'new3'. Choose under Missing."),
-        ("novelty", "This map does not know what is usual: leave novelty at 1, or train it anew."),
+         "cell 'new3'; choose “take the training mean” under Missing to put the mean of the "
+         "training cells in their place."),
+        ("novelty", "novelty ≤ needs a map that has learned what is usual: train it with “Train”, "
+         "or call its fit_novelty."),
         ("own", "other: AnnData has a map of its own in uns['ce'], which this would replace: "
          "choose another name under Store as."),
     ],
@@ -370,7 +374,7 @@ def test_labels_of_a_result_are_not_replaced_by_it(
     assert widget.training is None
     assert widget.message.text() == (
         "obs['ce_label'] would be replaced by what comes of it; choose other labels, or another "
-        "key_added. (Advanced ▸ Store as)"
+        "key_added."
     )
     widget.form.key_added.value = "mine"
     train(widget)
@@ -445,14 +449,14 @@ def test_it_says_how_far_it_is(
     said: list[tuple[int, int, str]] = []
     expected = [(n, 150, f"other: AnnData: {n} of 150 cells") for n in (40, 80, 120, 150)]
 
-    def hear(_: int) -> None:
+    def hear(_: Progress) -> None:
         said.append((bar.value(), bar.maximum(), text.text().partition(",")[0]))
 
     panel.map_button.click()
     panel.ingestion.reported.connect(hear)
     qtbot.waitUntil(lambda: panel.ingestion is None, timeout=60_000)
-    # Some may be overtaken: napari's own bar lets other events pass.
-    assert len(said) == 4
+    # Not all: there are at most twenty in a second, and napari's own bar lets others overtake.
+    assert len(said) >= 2
     assert said[-1] == expected[-1]
     assert set(said) <= set(expected)
 
@@ -475,9 +479,9 @@ def test_it_stops_when_it_is_told(
         panel.cancel()
         qtbot.waitUntil(lambda: not running._worker.is_running, timeout=10_000)
         qtbot.wait(50)
-    assert max(heard) < others.n_obs
+    assert heard[-1].n_done < others.n_obs
     with pytest.raises(RuntimeError, match="not all cells"):
-        running.write(others)
+        running.job.write(others)
 
 
 def test_everything_fits_into_the_width(widget: CentroidEncoderWidget):

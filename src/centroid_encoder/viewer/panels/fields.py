@@ -113,14 +113,16 @@ class Form(QWidget):
         """Return what a part of a message is called in the widget: a field, or a button."""
         if isinstance(part, Call):
             button = BUTTONS.get(part.name)
-            return str(part) if button is None else f"press {button}"
+            return str(part) if button is None else f"“{button}”"
         if part.name not in self.fields:
             return str(part)
         where = self.place(part.name)
         if part.value is UNSET:
             return f"choose it under {where}" if isinstance(part, Advice) else where
         value = self.shown(part.name, part.value)
-        return f"choose {value} under {where}" if isinstance(part, Advice) else f"{where} = {value}"
+        return (
+            f"choose “{value}” under {where}" if isinstance(part, Advice) else f"{where} = {value}"
+        )
 
     def place(self, name: str) -> str:
         """Return where the field of a parameter is, as the user reads it."""
