@@ -310,7 +310,7 @@ def test_nothing_to_map(
         ("nan", "X has 1 NaN and 0 infinite values in 1 of 150 cells; the first is 'gene2' of "
          "cell 'new3'; choose “take the training mean” under Missing to put the mean of the "
          "training cells in their place."),
-        ("novelty", "novelty ≤ needs a map that has learned what is usual: train it with “Train”, "
+        ("novelty", "Novelty ≤ needs a map that has learned what is usual: train it with “Train”, "
          "or call its fit_novelty."),
         ("own", "other: AnnData has a map of its own in uns['ce'], which this would replace: "
          "choose another name under Store as."),
