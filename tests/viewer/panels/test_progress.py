@@ -206,7 +206,8 @@ def test_the_activity_dock(viewer: Viewer, qtbot: Any) -> None:
 
         return list(dialog.findChildren(QtLabeledProgressBar))
 
-    assert not bars()
+    # Those of the tests before go when Qt has time.
+    qtbot.waitUntil(lambda: not bars())
     row.row.begin("cells")
     (bar,) = bars()
     assert bar.description_label.text().startswith("Centroid-Encoder: cells")
