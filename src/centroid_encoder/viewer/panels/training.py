@@ -61,6 +61,7 @@ class TrainingPanel(JobPanel):
         # Where there is little room, the widget scrolls; fields that are cut in half help nobody.
         for widget in (self, self.form):
             widget.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        self.enable()
 
     @property
     def training(self) -> Worker | None:
