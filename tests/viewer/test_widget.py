@@ -352,6 +352,8 @@ def test_missing_values_are_said_with_the_knob_that_mends_them(
         widget.train()
     text = widget.message.text()
     assert text.startswith("X has 1 NaN and 0 infinite values in 1 of 120 cells; the first is")
+    assert "choose “leave these cells out” under Advanced ▸ Missing values" in text
+    assert widget.form.missing.native.isVisible()
     widget.form.missing.value = "take the feature's mean"
     train(widget)
     assert widget.message.text() == ""

@@ -307,7 +307,8 @@ def test_an_error_names_the_knob_that_mends_it(
     with unchanged(cells):
         widget.check()
     assert widget.training is None
-    assert widget.message.text() == ("n_folds=4 is too many: obs['donor'] has 3 groups.")
+    assert widget.message.text() == ("Advanced ▸ Folds = 4 is too many: obs['donor'] has 3 groups.")
+    assert widget.form.advanced.isExpanded()
     widget.form.n_folds.value = 3
     assert widget.message.text() == ""
     check(widget)

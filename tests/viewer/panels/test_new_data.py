@@ -480,7 +480,7 @@ def test_it_stops_when_it_is_told(
         qtbot.waitUntil(lambda: not running._worker.is_running, timeout=10_000)
         qtbot.wait(50)
     assert heard[-1].n_done < others.n_obs
-    with pytest.raises(RuntimeError, match="not all cells"):
+    with pytest.raises(RuntimeError, match="has not ended"):
         running.job.write(others)
 
 
