@@ -33,7 +33,14 @@ from centroid_encoder.core.fit import Problem
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.objective import Objective
 from centroid_encoder.core.rows import Scale, standardized
-from centroid_encoder.core.training import Optimizer, Schedule, TrainingConfig, TrainingData, train
+from centroid_encoder.core.training import (
+    Optimizer,
+    Schedule,
+    TrainingConfig,
+    TrainingData,
+    drained,
+    train,
+)
 from centroid_encoder.recipes import input_dropout
 
 CLIP = 10.0
@@ -204,14 +211,10 @@ class NetworkRival(TransformerMixin, BaseEstimator):
         generator: torch.Generator,
     ) -> list[float]:
         """Run the loop to its end; return the mean loss of every epoch."""
-        reports = train(network, objective, data, config, generator)
-        while True:
-            try:
-                next(reports)
-            except StopIteration as end:
-                if end.value.interrupted:
-                    raise KeyboardInterrupt from None
-                return [report.loss for report in end.value.reports]
+        outcome = drained(train(network, objective, data, config, generator))
+        if outcome.interrupted:
+            raise KeyboardInterrupt
+        return [report.loss for report in outcome.reports]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

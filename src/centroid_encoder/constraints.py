@@ -11,7 +11,7 @@ from typing import Any, cast, get_args
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import column_or_1d
+from sklearn.utils import check_array, column_or_1d
 
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.objective import Output
@@ -126,6 +126,34 @@ def labels_of(
     if len(subset) != n_samples:
         raise ValueError(f"X has {n_samples} samples, but subset has {len(subset)} entries")
     return labels, np.flatnonzero(subset)
+
+
+def codes_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the indices of labels into sorted classes.
+
+    Raises
+    ------
+    ValueError
+        If one is not among them.
+    """
+    unknown = sorted(set(labels.tolist()) - set(classes.tolist()), key=str)
+    if unknown:
+        raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes of the map")
+    return np.searchsorted(classes, labels)
+
+
+def embedding_of(X: ArrayLike, n_components: int) -> NDArray[np.floating]:
+    """Return finite points of an embedding.
+
+    Raises
+    ------
+    ValueError
+        If they are not `n_components` numbers each.
+    """
+    Z = cast(NDArray[np.floating], check_array(X, dtype=[np.float32, np.float64]))
+    if Z.shape[1] != n_components:
+        raise ValueError(f"X has {Z.shape[1]} columns, but the embedding has {n_components}")
+    return Z
 
 
 def resolve_device(device: str) -> torch.device:

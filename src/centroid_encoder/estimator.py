@@ -20,42 +20,28 @@ from sklearn.base import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from centroid_encoder.constraints import (
     RandomState,
     check_parameters,
+    codes_of,
     draw_seed,
+    embedding_of,
     labels_of,
     resolve_device,
 )
 from centroid_encoder.core import saved
 from centroid_encoder.core.confidence import Calibration
-from centroid_encoder.core.fit import (
-    CodedMap,
-    Fit,
-    Problem,
-    Settings,
-    class_weights,
-    fit,
-    own_codes,
-    trained_classes,
-)
-from centroid_encoder.core.map import FittedMap
+from centroid_encoder.core.fit import Fit, fit_classes
+from centroid_encoder.core.map import CodedMap, Codes, FittedMap
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import LEAST
 from centroid_encoder.core.objective import Output
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.rows import Matrix, Scale, looks_whole, standardized
-from centroid_encoder.core.saved import HISTORY, Arrays, Description
-from centroid_encoder.core.training import (
-    Optimizer,
-    Outcome,
-    Report,
-    Schedule,
-    never,
-)
+from centroid_encoder.core.saved import Arrays, Description, history_of
+from centroid_encoder.core.training import Optimizer, Outcome, Report, Schedule, drained, never
 from centroid_encoder.recipes import RECIPES, resolved
 
 
@@ -280,14 +266,10 @@ class CentroidEncoder(
         ValueError
             If the data hold NaN or inf, if there is only one class, or if a parameter is not valid.
         """
-        reports = self.fit_reports(X, y)
-        while True:
-            try:
-                next(reports)
-            except StopIteration as end:
-                for message, category in end.value.notices:
-                    warnings.warn(str(message), category, stacklevel=2)
-                return self
+        outcome = drained(self.fit_reports(X, y))
+        for message, category in outcome.notices:
+            warnings.warn(str(message), category, stacklevel=2)
+        return self
 
     def fit_reports(
         self,
@@ -330,8 +312,7 @@ class CentroidEncoder(
         StoppedTooEarly
             If `stop` said so before the first epoch was over.
         """
-        with self._restored_on_failure():
-            check_parameters(self.get_params(deep=False))
+        with self._fitting():
             X = self._checked(X, reset=True)
             y, index = labels_of(X, y, subset)
             unlabeled = int(pd.isna(y[index]).sum())
@@ -339,13 +320,13 @@ class CentroidEncoder(
                 raise ValueError(f"y has {unlabeled} missing labels; leave these samples out")
             codes = np.full(len(y), -1)
             classes, codes[index] = np.unique(y[index], return_inverse=True)
-            fit = yield from self._trained(X, codes, classes, stop, snapshot)
+            fit = yield from self._trained(X, codes, classes, stop=stop, snapshot=snapshot)
         return fit.outcome
 
     def fit_codes(
         self,
         X: ArrayLike | Matrix,
-        codes: NDArray[np.intp],
+        codes: Codes,
         classes: NDArray[Any],
         *,
         feature_names: ArrayLike | None = None,
@@ -376,16 +357,16 @@ class CentroidEncoder(
         Fit
             The map, and what can be asked of it about the rows of X.
         """
-        with self._restored_on_failure():
-            check_parameters(self.get_params(deep=False))
+        with self._fitting():
             X = self._checked(X, reset=True)
             if feature_names is not None:
                 self.feature_names_in_ = np.asarray(feature_names, dtype=object)
-            return (yield from self._trained(X, codes, classes, stop, snapshot))
+            return (yield from self._trained(X, codes, classes, stop=stop, snapshot=snapshot))
 
     @contextmanager
-    def _restored_on_failure(self) -> Iterator[None]:
+    def _fitting(self) -> Iterator[None]:
         before = dict(vars(self))
+        check_parameters(self.get_params(deep=False))
         try:
             yield
         except BaseException:
@@ -393,47 +374,20 @@ class CentroidEncoder(
             raise
 
     def _trained(
-        self,
-        X: Matrix,
-        codes: NDArray[np.intp],
-        classes: NDArray[Any],
-        stop: Callable[[], bool],
-        snapshot: Callable[[], bool],
+        self, X: Matrix, codes: Codes, classes: NDArray[Any], **ask: Callable[[], bool]
     ) -> Generator[Report, None, Fit]:
-        check_classification_targets(classes[codes[codes >= 0]])
-        known = trained_classes(codes, classes)
+        params, device = self.get_params(deep=False), resolve_device(self.device)
         seed = draw_seed(self.random_state)
-        problem = Problem.of(
-            X,
-            own_codes(codes, known, len(classes)),
-            resolve_device(self.device),
-            scale=self.scale,
-            clip=self.clip,
-            max_features=self.max_features,
-            validation_fraction=self.validation_fraction,
-            seed=seed,
-            class_weight=class_weights(self.class_weight, codes, classes, known),
-        )
-        params = self.get_params(deep=False)
-        settings = Settings.of(resolved(params, problem.n_train, problem.n_inputs, len(known)))
-        fitted, outcome = yield from fit(problem, settings, seed, stop=stop, snapshot=snapshot)
-        self.trained_on_counts_ = looks_whole(X)
-        self.history_ = {
-            name: [getattr(report, name) for report in outcome.reports] for name in HISTORY
-        }
-        self._set_fitted(classes[known], fitted)
-        return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)
+        fit = yield from fit_classes(X, codes, classes, params, resolved, device, seed, **ask)
+        names, history = getattr(self, "feature_names_in_", None), history_of(fit.outcome.reports)
+        trained = classes[fit.map.known]
+        described = Description(params, trained, names, looks_whole(X), history)
+        self._set_fitted(fit.map.fitted, described)
+        return fit
 
     def in_order(self, classes: NDArray[Any]) -> CodedMap:
-        """Return the fitted map for a caller with the classes in another order, or with more.
-
-        Parameters
-        ----------
-        classes
-            (n_classes,) labels, all different; those of the map are among them.
-        """
-        check_is_fitted(self)
-        return CodedMap(self._map, pd.Index(classes).get_indexer(self.classes_), len(classes))
+        """Return the fitted map for a caller with (n_classes,) labels in another order, or more."""
+        return CodedMap(self._fitted, pd.Index(classes).get_indexer(self.classes_), len(classes))
 
     def calibrate(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
         """Fit `predict_proba` to samples that the training has not seen.
@@ -453,10 +407,9 @@ class CentroidEncoder(
         ValueError
             If there are no samples, or if a label is not among `classes_`.
         """
-        check_is_fitted(self)
-        X = self._checked(X, reset=False)
+        X = self._checked(X)
         y, _ = labels_of(X, y)
-        self._map.calibrate(self._map.embed(X), self._codes(y))
+        self._fitted.calibrate(self._fitted.embed(X), codes_of(y, self.classes_))
         return self
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -471,7 +424,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples, n_components), float32
         """
-        return self._embedded(X)
+        return self._fitted.embed(self._checked(X))
 
     def standardize(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         """Return what the network sees of samples: the weighted z-scores of the features kept.
@@ -486,10 +439,7 @@ class CentroidEncoder(
         ndarray of shape (n_samples, n_inputs), float32
             Dense; as many columns as `feature_weights_` has weights above 0.
         """
-        check_is_fitted(self)
-        rows = standardized(
-            self._checked(X, reset=False), self._map.standardizer, torch.device("cpu")
-        )
+        rows = standardized(self._checked(X), self._fitted.standardizer, torch.device("cpu"))
         return cast(NDArray[np.float32], rows.gather(torch.arange(rows.n_rows)).numpy())
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:
@@ -504,8 +454,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples, n_features), float32, in the units of the training data
         """
-        check_is_fitted(self)
-        return self._map.decode(self._checked_embedding(X))
+        return self._fitted.decode(embedding_of(X, self._n_features_out))
 
     def decoder_distances(self, X: ArrayLike) -> NDArray[np.float32]:
         """Distances of the decoder's output to the centroids, for points of the embedding.
@@ -521,8 +470,7 @@ class CentroidEncoder(
             Proportional to ‖h(z) − c_j‖ in the standardised input space. The smallest is the
             model's decision; over the plane, it draws the decoder regions.
         """
-        check_is_fitted(self)
-        return self._map.distances(self._checked_embedding(X))
+        return self._fitted.distances(embedding_of(X, self._n_features_out))
 
     def predict(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class whose centroid is nearest to the decoder's output.
@@ -536,7 +484,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples,), with values of `classes_`
         """
-        nearest = self.decoder_distances(self._embedded(X)).argmin(axis=1)
+        nearest = self._fitted.distances(self._fitted.embed(self._checked(X))).argmin(axis=1)
         return cast(NDArray[Any], self.classes_[nearest])
 
     def predict_proba(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -555,15 +503,11 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples, n_classes), float32, in the order of `classes_`
         """
-        distances = self.decoder_distances(self._embedded(X))
+        distances = self._fitted.distances(self._fitted.embed(self._checked(X)))
         return self.calibration_.probabilities(distances).astype(np.float32)
 
     def fit_novelty(
-        self,
-        X: ArrayLike | Matrix,
-        y: ArrayLike,
-        *,
-        subset: NDArray[np.bool_] | None = None,
+        self, X: ArrayLike | Matrix, y: ArrayLike, *, subset: NDArray[np.bool_] | None = None
     ) -> Self:
         """Learn from the training samples what is usual, for `novelty`.
 
@@ -579,15 +523,14 @@ class CentroidEncoder(
         ValueError
             If there are fewer than ten samples, or if classes are missing or unknown.
         """
-        check_is_fitted(self)
-        X = self._checked(X, reset=False)
+        X = self._checked(X)
         y, index = labels_of(X, y, subset)
         if len(index) < LEAST:
             raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(index)}")
-        codes = self._codes(y[index])
+        codes = codes_of(y[index], self.classes_)
         if len(np.unique(codes)) < len(self.classes_):
             raise ValueError("y lacks classes of the map: it must be that of the training")
-        self._map.learn_novelty(X, index, codes)
+        self._fitted.learn_novelty(X, index, codes)
         return self
 
     def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -614,10 +557,9 @@ class CentroidEncoder(
         NotFittedError
             If `fit_novelty` has not been called.
         """
-        check_is_fitted(self)
-        if self._map.novelty is None:
+        if self._fitted.novelty is None:
             raise NotFittedError("call fit_novelty with the training samples first")
-        return self._map.novelty.quantiles(self._checked(X, reset=False), self._map.standardizer)
+        return self._fitted.novelty.quantiles(self._checked(X), self._fitted.standardizer)
 
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class in whose Voronoi cell a sample lands: the class of the nearest center.
@@ -631,7 +573,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples,), with values of `classes_`
         """
-        return self.classes_[nearest_center(self._embedded(X), self.centers_)]
+        return self.classes_[nearest_center(self._fitted.embed(self._checked(X)), self.centers_)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted map to a ``.safetensors`` file; `load` reads it.
@@ -648,20 +590,16 @@ class CentroidEncoder(
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the fitted map as a JSON-able config and plain arrays."""
-        check_is_fitted(self)
-        config, arrays = saved.to_arrays(self._map)
-        names = getattr(self, "feature_names_in_", None)
-        params, counts = self.get_params(deep=False), self.trained_on_counts_
-        description = Description(params, self.classes_, names, counts, self.history_)
-        return config | {"estimator": description.to_config()}, arrays
+        config, arrays = saved.to_arrays(self._fitted)
+        params, names = self.get_params(deep=False), getattr(self, "feature_names_in_", None)
+        described = Description(
+            params, self.classes_, names, self.trained_on_counts_, self.history_
+        )
+        return config | {"estimator": described.to_config()}, arrays
 
     @classmethod
     def from_state(
-        cls,
-        config: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-        *,
-        device: str = "auto",
+        cls, config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, device: str = "auto"
     ) -> Self:
         """Return a fitted estimator; the inverse of `to_state`.
 
@@ -672,50 +610,50 @@ class CentroidEncoder(
             know.
         """
         fitted = saved.from_arrays(config, arrays, resolve_device(device))
-        n_features = fitted.architecture.n_features
-        described = Description.from_config(
-            config, cls().get_params(), len(fitted.centers), n_features
-        )
+        described = Description.from_config(config, cls().get_params(), fitted)
         self = cls(**described.params)
+        self.n_features_in_ = fitted.architecture.n_features
+        self._set_fitted(fitted, described)
+        return self
+
+    def _set_fitted(self, fitted: FittedMap, described: Description) -> None:
+        self._map = fitted
+        self.classes_ = described.classes
         if described.feature_names is not None:
             self.feature_names_in_ = described.feature_names
         self.trained_on_counts_ = described.trained_on_counts
-        self.n_features_in_ = n_features
         self.history_ = described.history
-        self._set_fitted(described.classes, fitted)
-        return self
-
-    def _set_fitted(self, classes: NDArray[Any], fitted: FittedMap) -> None:
-        self._map = fitted
-        self.classes_ = classes
         self.centroids_ = fitted.centroids()
         self.centers_ = fitted.centers
         self.feature_weights_ = fitted.standardizer.weight
         self.n_epochs_ = sum(not stage.startswith("pretrain") for stage in self.history_["stage"])
 
     @property
+    def _fitted(self) -> FittedMap:
+        check_is_fitted(self)
+        return self._map
+
+    @property
     def calibration_(self) -> Calibration:
         """How distances to the centroids become probabilities."""
-        check_is_fitted(self)
-        return self._map.calibration
+        return self._fitted.calibration
 
     @property
     def feature_means_(self) -> NDArray[np.float64]:
         """(n_features,) means of the training samples; with ``scale="none"``, of the centroids."""
-        check_is_fitted(self)
+        means = self._fitted.standardizer.mean
         if self.scale == "none":
-            return np.asarray(self.centroids_.mean(axis=0, dtype=np.float64))
-        return self._map.standardizer.mean
+            means = np.asarray(self.centroids_.mean(axis=0, dtype=np.float64))
+        return means
 
     @property
     def knows_novelty(self) -> bool:
         """Whether `fit_novelty` has been called."""
-        check_is_fitted(self)
-        return self._map.novelty is not None
+        return self._fitted.novelty is not None
 
     @property
     def _n_features_out(self) -> int:
-        return self._map.architecture.n_components
+        return self._fitted.architecture.n_components
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_map")
@@ -727,26 +665,10 @@ class CentroidEncoder(
         tags.transformer_tags.preserves_dtype = []
         return tags
 
-    def _codes(self, y: NDArray[Any]) -> NDArray[np.intp]:
-        """Indices into `classes_` of labels, all of which must be there."""
-        unknown = sorted(set(y.tolist()) - set(self.classes_.tolist()), key=str)
-        if unknown:
-            raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes of the map")
-        return np.searchsorted(self.classes_, y)
-
-    def _checked(self, X: ArrayLike | Matrix, *, reset: bool) -> Matrix:
+    def _checked(self, X: ArrayLike | Matrix, *, reset: bool = False) -> Matrix:
+        if not reset:
+            check_is_fitted(self)
         return cast(Matrix, validate_data(self, X, reset=reset, accept_sparse="csr"))
-
-    def _embedded(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
-        check_is_fitted(self)
-        return self._map.embed(self._checked(X, reset=False))
-
-    def _checked_embedding(self, X: ArrayLike) -> NDArray[np.floating]:
-        Z = cast(NDArray[np.floating], check_array(X, dtype=[np.float32, np.float64]))
-        n_components = self._map.architecture.n_components
-        if Z.shape[1] != n_components:
-            raise ValueError(f"X has {Z.shape[1]} columns, but the embedding has {n_components}")
-        return Z
 
 
 def load(path: str | os.PathLike[str], *, device: str = "auto") -> CentroidEncoder:

@@ -8,7 +8,8 @@ from numpy.testing import assert_array_equal
 from sklearn.datasets import load_iris
 
 import centroid_encoder as ce
-from centroid_encoder.core.fit import CodedMap, Fit
+from centroid_encoder.core.fit import Fit
+from centroid_encoder.core.map import CodedMap
 from centroid_encoder.core.quality import nearest_center
 
 CLASSES = np.array(["virginica", "of nothing", "setosa", "versicolor"])

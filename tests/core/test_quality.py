@@ -145,7 +145,7 @@ def test_points_are_placed_one_by_one_however_many_there_are(
     points[::2] = centers[own[::2]] / 2 + centers[distances.argmin(axis=1)[::2]] / 2
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quality, "CHUNK", chunk)
+        patch.setattr(quality, "AT_ONCE", chunk)
         found = nearest_center(points, centers, own)
 
     one_by_one = [

@@ -339,8 +339,8 @@ def test_many_cells_are_taken_a_part_at_a_time(embed, monkeypatch, regions):
     adata = embed(4)
     expected = ce.tl.misplaced(adata, regions=regions)
     assert len(expected) > 21
-    monkeypatch.setattr(quality, "CHUNK", 7)
-    monkeypatch.setattr(_misplaced, "CHUNK", 7)
+    monkeypatch.setattr(quality, "AT_ONCE", 7)
+    monkeypatch.setattr(_misplaced, "AT_ONCE", 7)
     assert_frame_equal(ce.tl.misplaced(adata, regions=regions), expected, rtol=1e-5)
 
 

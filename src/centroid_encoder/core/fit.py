@@ -10,11 +10,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
 
-from centroid_encoder.core.map import Architecture, FittedMap
+from centroid_encoder.core.map import Architecture, CodedMap, Codes, FittedMap, own_codes
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.objective import CentroidTargets, Output
-from centroid_encoder.core.quality import CHUNK, class_centers
+from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.rows import (
     Matrix,
     Scale,
@@ -32,8 +33,6 @@ from centroid_encoder.core.training import (
     train,
 )
 from centroid_encoder.errors import InputError, Setting
-
-Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -121,28 +120,6 @@ def class_weights(
     if not (per_class > 0).all():
         raise InputError("{} must be above 0 for every class", Setting("class_weight"))
     return per_class
-
-
-def own_codes(codes: Codes, known: Codes, n_classes: int) -> Codes:
-    """Class indices of a map for those of a caller with `n_classes` classes.
-
-    Parameters
-    ----------
-    codes
-        Indices of the caller.
-    known
-        (K,) the caller's index of each class of the map.
-    n_classes
-        Number of classes of the caller.
-
-    Returns
-    -------
-    Indices from 0 to K − 1; −1 for −1, and for classes that the map does not know.
-    """
-    own = np.full(n_classes + 1, -1)
-    own[known] = np.arange(len(known))
-    # The index −1 finds the last entry, which is −1.
-    return own[codes]
 
 
 @dataclass(frozen=True)
@@ -300,66 +277,6 @@ def fit(
 
 
 @dataclass(frozen=True)
-class CodedMap:
-    """A fitted map for a caller whose classes are in another order, or more than those of the map.
-
-    A map has its classes in sorted order, whatever the order of the caller. Here is the one place
-    where codes go from one order to the other: all that is taken and given is in the caller's. Data
-    are taken as they are, unchecked: finite, with the features of the training in their order.
-    """
-
-    fitted: FittedMap
-    known: Codes
-    """(K,) the caller's code of each class of the map."""
-    n_classes: int
-    """Number M of classes that the caller has, at least K."""
-
-    @property
-    def centers(self) -> NDArray[np.float64]:
-        """(M, m) center of each class; NaN for classes that the map does not know."""
-        centers = np.full((self.n_classes, self.fitted.architecture.n_components), np.nan)
-        centers[self.known] = self.fitted.centers
-        return centers
-
-    @property
-    def knows_novelty(self) -> bool:
-        """Whether the map has learned from its training rows what is usual."""
-        return self.fitted.novelty is not None
-
-    def embed(self, X: Matrix) -> NDArray[np.float32]:
-        """Map (n, d) data to the (n, m) embedding."""
-        return self.fitted.embed(X)
-
-    def novelty(self, X: Matrix) -> NDArray[np.float32]:
-        """(n,) share of the training rows that are less novel than each of (n, d) data."""
-        if self.fitted.novelty is None:
-            raise ValueError("the map has not learned what is usual")
-        return self.fitted.novelty.quantiles(X, self.fitted.standardizer)
-
-    def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
-        """(n, M) distances of h(z) to the centroids; inf for classes that the map does not know."""
-        distances = np.full((len(embedding), self.n_classes), np.inf, dtype=np.float32)
-        if len(embedding):
-            distances[:, self.known] = self.fitted.distances(embedding)
-        return distances
-
-    def decide(self, embedding: NDArray[np.floating]) -> tuple[Codes, NDArray[np.float32]]:
-        """(n,) predicted classes of embedded rows, and the probability of each.
-
-        In chunks, since probabilities of all classes take a multiple of the memory.
-        """
-        predicted = np.empty(len(embedding), dtype=np.intp)
-        confidence = np.empty(len(embedding), dtype=np.float32)
-        for start in range(0, len(embedding), CHUNK):
-            part = slice(start, start + CHUNK)
-            distances = self.fitted.distances(embedding[part])
-            predicted[part] = self.known[distances.argmin(axis=1)]
-            probabilities = self.fitted.calibration.probabilities(distances)
-            confidence[part] = probabilities.max(axis=1)
-        return predicted, confidence
-
-
-@dataclass(frozen=True)
 class Fit:
     """A finished training: the map, and the data it comes from, checked and standardised.
 
@@ -399,3 +316,58 @@ class Fit:
     def novelty(self) -> NDArray[np.float32]:
         """(n,) novelty of all rows."""
         return self.map.novelty(self.problem.X)
+
+
+def fit_classes(
+    X: Matrix,
+    codes: Codes,
+    classes: NDArray[Any],
+    params: Mapping[str, Any],
+    resolved: Callable[[Mapping[str, Any], int, int, int], Mapping[str, Any]],
+    device: torch.device,
+    seed: int,
+    *,
+    stop: Callable[[], bool] = never,
+    snapshot: Callable[[], bool] = never,
+) -> Generator[Report, None, Fit]:
+    """Train on the classes of a caller, in any order, with the parameters of an estimator.
+
+    Parameters
+    ----------
+    X
+        (n, d) finite data, dense or CSR.
+    codes
+        (n,) index of each row into `classes`; −1 for rows that are not trained on.
+    classes
+        (M,) labels, all different, in any order.
+    params
+        As `CentroidEncoder` documents them, checked.
+    resolved
+        Puts numbers where they say ``"auto"``; called with the number of rows that train, of inputs
+        and of classes (see `recipes.resolved`).
+    device, seed
+        Where to train, and the source of all randomness.
+    stop, snapshot
+        As for `core.training.train`.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two classes, or for one of the reasons of `Problem.of` and `fit`.
+    """
+    check_classification_targets(classes[codes[codes >= 0]])
+    known = trained_classes(codes, classes)
+    problem = Problem.of(
+        X,
+        own_codes(codes, known, len(classes)),
+        device,
+        scale=params["scale"],
+        clip=params["clip"],
+        max_features=params["max_features"],
+        validation_fraction=params["validation_fraction"],
+        seed=seed,
+        class_weight=class_weights(params["class_weight"], codes, classes, known),
+    )
+    settings = Settings.of(resolved(params, problem.n_train, problem.n_inputs, len(known)))
+    fitted, outcome = yield from fit(problem, settings, seed, stop=stop, snapshot=snapshot)
+    return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)

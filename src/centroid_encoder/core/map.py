@@ -14,8 +14,11 @@ from centroid_encoder.core.confidence import UNCALIBRATED, Calibration
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
+from centroid_encoder.core.quality import AT_ONCE
 from centroid_encoder.core.rows import CHUNK, Matrix, Rows, Standardizer, standardized
 from centroid_encoder.core.training import suitable_numerics
+
+Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -141,3 +144,85 @@ class FittedMap:
                     output = self.targets.distances(output)
                 result[start : start + CHUNK] = output.cpu().numpy()
         return result
+
+
+def own_codes(codes: Codes, known: Codes, n_classes: int) -> Codes:
+    """Class indices of a map for those of a caller with `n_classes` classes.
+
+    Parameters
+    ----------
+    codes
+        Indices of the caller.
+    known
+        (K,) the caller's index of each class of the map.
+    n_classes
+        Number of classes of the caller.
+
+    Returns
+    -------
+    Indices from 0 to K − 1; −1 for −1, and for classes that the map does not know.
+    """
+    own = np.full(n_classes + 1, -1)
+    own[known] = np.arange(len(known))
+    # The index −1 finds the last entry, which is −1.
+    return own[codes]
+
+
+@dataclass(frozen=True)
+class CodedMap:
+    """A fitted map for a caller whose classes are in another order, or more than those of the map.
+
+    A map has its classes in sorted order, whatever the order of the caller. Here is the one place
+    where codes go from one order to the other: all that is taken and given is in the caller's. Data
+    are taken as they are, unchecked: finite, with the features of the training in their order.
+    """
+
+    fitted: FittedMap
+    known: Codes
+    """(K,) the caller's code of each class of the map."""
+    n_classes: int
+    """Number M of classes that the caller has, at least K."""
+
+    @property
+    def centers(self) -> NDArray[np.float64]:
+        """(M, m) center of each class; NaN for classes that the map does not know."""
+        centers = np.full((self.n_classes, self.fitted.architecture.n_components), np.nan)
+        centers[self.known] = self.fitted.centers
+        return centers
+
+    @property
+    def knows_novelty(self) -> bool:
+        """Whether the map has learned from its training rows what is usual."""
+        return self.fitted.novelty is not None
+
+    def embed(self, X: Matrix) -> NDArray[np.float32]:
+        """Map (n, d) data to the (n, m) embedding."""
+        return self.fitted.embed(X)
+
+    def novelty(self, X: Matrix) -> NDArray[np.float32]:
+        """(n,) share of the training rows that are less novel than each of (n, d) data."""
+        if self.fitted.novelty is None:
+            raise ValueError("the map has not learned what is usual")
+        return self.fitted.novelty.quantiles(X, self.fitted.standardizer)
+
+    def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
+        """(n, M) distances of h(z) to the centroids; inf for classes that the map does not know."""
+        distances = np.full((len(embedding), self.n_classes), np.inf, dtype=np.float32)
+        if len(embedding):
+            distances[:, self.known] = self.fitted.distances(embedding)
+        return distances
+
+    def decide(self, embedding: NDArray[np.floating]) -> tuple[Codes, NDArray[np.float32]]:
+        """(n,) predicted classes of embedded rows, and the probability of each.
+
+        In chunks, since probabilities of all classes take a multiple of the memory.
+        """
+        predicted = np.empty(len(embedding), dtype=np.intp)
+        confidence = np.empty(len(embedding), dtype=np.float32)
+        for start in range(0, len(embedding), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            distances = self.fitted.distances(embedding[part])
+            predicted[part] = self.known[distances.argmin(axis=1)]
+            probabilities = self.fitted.calibration.probabilities(distances)
+            confidence[part] = probabilities.max(axis=1)
+        return predicted, confidence

@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 Labels = NDArray[np.integer]
 
 N_NEIGHBORS = 5
-CHUNK = 65_536
+AT_ONCE = 65_536
 """Points whose distances to all centers are in memory at once."""
 
 
@@ -163,12 +163,12 @@ def nearest_center(
         one lies on a border, and so in its own cell; without `labels` the first of equals has it.
     """
     parts = [np.empty(0, dtype=np.intp)]
-    for start in range(0, len(embedding), CHUNK):
-        distances = cdist(embedding[start : start + CHUNK], centers)
+    for start in range(0, len(embedding), AT_ONCE):
+        distances = cdist(embedding[start : start + AT_ONCE], centers)
         distances[:, ~np.isfinite(centers).all(axis=1)] = np.inf
         nearest = distances.argmin(axis=1)
         if labels is not None:
-            own = labels[start : start + CHUNK]
+            own = labels[start : start + AT_ONCE]
             rows = np.arange(len(own))
             tied = (own >= 0) & (distances[rows, own] == distances[rows, nearest])
             nearest = np.where(tied, own, nearest)

@@ -11,7 +11,7 @@ import errno
 import json
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from importlib.metadata import version
 from typing import Any, Self, TypeGuard, get_args
@@ -28,6 +28,7 @@ from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.rows import Standardizer
+from centroid_encoder.core.training import Report
 from centroid_encoder.files import replacing
 
 FORMAT = "centroid-encoder"
@@ -174,30 +175,19 @@ class Description:
 
     @classmethod
     def from_config(
-        cls, config: Mapping[str, Any], known: Collection[str], n_classes: int, n_features: int
+        cls, config: Mapping[str, Any], known: Collection[str], fitted: FittedMap
     ) -> Self:
-        """Read it from the config of a map, trusting nothing.
+        """Read it from the config of the map `fitted`, trusting nothing.
 
-        Parameters
-        ----------
-        config
-            The whole config, in which this is under ``"estimator"``.
-        known
-            Names of the estimator's arguments; those that the file lacks are left out.
-        n_classes, n_features
-            Those of the map.
-
-        Raises
-        ------
-        InvalidStateError
-            If it is incomplete, or has what only newer releases know.
+        Of the estimator's arguments, whose names are `known`, those that the file lacks are left
+        out. InvalidStateError if anything else is missing, or only newer releases know it.
         """
         stored = config.get("estimator")
         if not isinstance(stored, dict):
             raise InvalidStateError("the model's config lacks 'estimator'")
         names = stored.get("feature_names")
         if names is not None:
-            if not is_list_of(names, str) or len(names) != n_features:
+            if not is_list_of(names, str) or len(names) != fitted.architecture.n_features:
                 raise InvalidStateError("'feature_names' must be one string for each feature")
             names = np.array(names, dtype=object)
         # The first releases did not look.
@@ -206,7 +196,7 @@ class Description:
             raise InvalidStateError("'trained_on_counts' must be true or false")
         return cls(
             params_from(stored.get("params"), known, config),
-            _classes(stored, n_classes),
+            _classes(stored, len(fitted.centers)),
             names,
             counts,
             _history(stored.get("history")),
@@ -262,6 +252,12 @@ def parse_config(text: str) -> dict[str, Any]:
     return config
 
 
+def history_of(reports: Iterable[Report]) -> dict[str, list[Any]]:
+    """Return what is kept of the reports of a training."""
+    reports = list(reports)
+    return {name: [getattr(report, name) for report in reports] for name in HISTORY}
+
+
 def params_to(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of an estimator as JSON knows them; the inverse of `params_from`."""
     return {name: _jsonable(value) for name, value in params.items()}
@@ -274,17 +270,13 @@ def params_from(
 
     Parameters
     ----------
-    params
-        What `params_to` returned.
-    known
-        Names of the arguments; those that are not stored are left out, and keep their default.
+    params, known
+        What `params_to` returned, and the names of all arguments. Those that are not stored are
+        left out, and keep their default.
     config
         Config of the map that they belong to, which says what release wrote them.
 
-    Raises
-    ------
-    InvalidStateError
-        If it is no dictionary, or has an argument that is not known.
+    InvalidStateError if it is no dictionary, or has an argument that is not known.
     """
     if not isinstance(params, dict):
         raise InvalidStateError("the model's config lacks 'params'")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar, cast
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from centroid_encoder.errors import DivergedError, Message, Setting
 
 Optimizer = Literal["adamw", "adam", "amsgrad"]
 Schedule = Literal["one_cycle", "constant"]
+Ended = TypeVar("Ended")
 
 MIN_NORMALIZED = 3
 """Smallest batch size with batch normalisation: no batch is then of one row."""
@@ -125,6 +126,15 @@ class StoppedTooEarly(Exception):
 def never() -> bool:
     """Return False: neither stop nor take a snapshot."""
     return False
+
+
+def drained(reports: Generator[Report, None, Ended]) -> Ended:
+    """Run a training to its end, and return what it returns."""
+    while True:
+        try:
+            next(reports)
+        except StopIteration as end:
+            return cast(Ended, end.value)
 
 
 def train(

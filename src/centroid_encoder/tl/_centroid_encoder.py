@@ -21,7 +21,8 @@ from centroid_encoder.core.confidence import (
     cross_fitted_probabilities,
     expected_calibration_error,
 )
-from centroid_encoder.core.fit import CodedMap, Fit
+from centroid_encoder.core.fit import Fit
+from centroid_encoder.core.map import CodedMap
 from centroid_encoder.core.novelty import LEAST
 from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from centroid_encoder.constraints import draw_seed
-from centroid_encoder.core.fit import Codes, Fit
+from centroid_encoder.core.fit import Fit
+from centroid_encoder.core.map import Codes
 from centroid_encoder.core.quality import permutation_p_value
 from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
-from centroid_encoder.core.fit import CodedMap
+from centroid_encoder.core.map import CodedMap
 from centroid_encoder.core.rows import Matrix, looks_like_counts, looks_whole
 from centroid_encoder.core.training import StoppedTooEarly, never
 from centroid_encoder.errors import Advice, Call, InputError, Message, Setting

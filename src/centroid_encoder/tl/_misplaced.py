@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.core.quality import CHUNK, misplacement_depth
+from centroid_encoder.core.quality import AT_ONCE, misplacement_depth
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._stored import Regions, Result, check_trained, read_result
 
@@ -102,8 +102,8 @@ def _depth(
         return misplacement_depth(to_found, to_own)
     map_ = fitted_model(adata, result.key).in_order(np.asarray(result.classes.tolist()))
     parts = [np.empty(0)]
-    for start in range(0, len(rows), CHUNK):
-        part = slice(start, start + CHUNK)
+    for start in range(0, len(rows), AT_ONCE):
+        part = slice(start, start + AT_ONCE)
         distances = map_.distances(embedding[part])
         at = np.arange(len(distances))
         to_found, to_own = distances[at, found[part]], distances[at, own[part]]
