@@ -96,7 +96,6 @@ class Cells:
 def read_cells(
     adata: AnnData,
     label_key: str,
-    *,
     use_rep: str | None,
     layer: str | None,
     mask_var: MaskVar,
@@ -118,20 +117,16 @@ def read_cells(
     codes, classes, categories = _read_labels(adata, label_key, unlabeled_category)
     logger.info("computing centroid-encoder of %r", label_key)
     if missing not in get_args(Missing):
-        raise InputError(
-            "{} must be 'error', 'drop' or 'mean'; got {!r}", Setting("missing"), missing
-        )
+        text = "{} must be 'error', 'drop' or 'mean'; got {!r}"
+        raise InputError(text, Setting("missing"), missing)
     if not adata.obs_names.is_unique:
         raise InputError("obs_names are not unique; call adata.obs_names_make_unique() first")
     X, where, names = _read_features(adata, use_rep=use_rep, layer=layer, mask_var=mask_var)
     kept = ~_find_missing(X, where, missing, adata.obs_names, names)
-    notices: list[Message] = []
+    notices: tuple[Message, ...] = ()
     if (use_rep is None or use_rep == "X") and looks_like_counts(X):
-        counts = (
-            "{} looks like raw counts; log-normalise first (sc.pp.normalize_total, sc.pp.log1p) "
-            "unless you mean it"
-        )
-        notices.append(Message(counts, where))
+        text = f"{where} looks like raw counts; log-normalise first "
+        notices = (Message(f"{text}(sc.pp.normalize_total, sc.pp.log1p) unless you mean it"),)
     codes = np.where(kept, codes, -1)
     empty = ~np.isin(np.arange(len(classes)), codes)
     if empty.any():
@@ -156,7 +151,7 @@ def read_cells(
         obs_names=adata.obs_names,
         # Not every supported anndata writes None.
         params={name: value for name, value in params.items() if value is not None},
-        notices=tuple(notices),
+        notices=notices,
     )
 
 
@@ -166,25 +161,19 @@ def _read_labels(
     """Return (n_obs,) codes, the classes that have cells, and all categories."""
     if not adata.n_obs:
         raise InputError("adata has no cells")
-    column = obs_column(adata, label_key)
+    column, where = obs_column(adata, label_key), f"obs[{label_key!r}]"
     if not isinstance(column.dtype, pd.CategoricalDtype):
         values = column.dropna()
+        n_values = values.nunique()
         if pd.api.types.is_float_dtype(column.dtype) and (values % 1 != 0).any():
             raise InputTypeError(
-                "obs[{!r}] holds fractional numbers ({} different ones), not classes; to use bins "
-                "of it, cut it first, e.g. with pandas.cut",
-                label_key,
-                values.nunique(),
+                f"{where} holds fractional numbers ({n_values} different ones), not classes; to "
+                "use bins of it, cut it first, e.g. with pandas.cut"
             )
-        if pd.api.types.is_numeric_dtype(column.dtype) and values.nunique() > max(
-            10, len(values) / 10
-        ):
+        if pd.api.types.is_numeric_dtype(column.dtype) and n_values > max(10, len(values) / 10):
             raise InputTypeError(
-                "obs[{!r}] has {} different numbers in {} cells; this looks like a measurement or "
-                "an identifier, not like classes",
-                label_key,
-                values.nunique(),
-                len(values),
+                f"{where} has {n_values} different numbers in {len(values)} cells; this looks "
+                "like a measurement or an identifier, not like classes"
             )
         if pd.api.types.is_float_dtype(column.dtype):
             column = column.astype("Int64")
@@ -192,25 +181,19 @@ def _read_labels(
     categories = column.cat.categories
     if unlabeled_category is not None:
         if unlabeled_category not in categories:
-            raise InputError(
-                "{} {!r} does not occur in obs[{!r}]{}",
-                Setting("unlabeled_category"),
-                unlabeled_category,
-                label_key,
-                _near(unlabeled_category, map(str, categories)),
-            )
+            near, setting = _near(unlabeled_category, categories), Setting("unlabeled_category")
+            text = "{} {!r} does not occur in {}{}"
+            raise InputError(text, setting, unlabeled_category, where, near)
         # remove_categories would sort those that stay.
         labels = [name for name in categories if name != unlabeled_category]
         column = column.cat.set_categories(labels)
     used = column.cat.remove_unused_categories()
     classes = used.cat.categories
     if not len(classes):
-        raise InputError("no cell has a label in obs[{!r}]", label_key)
+        raise InputError(f"no cell has a label in {where}")
     if len(classes) == 1:
         raise InputError(
-            "obs[{!r}] has one class only ({!r}); a supervised embedding needs two or more",
-            label_key,
-            classes[0],
+            f"{where} has one class only ({classes[0]!r}); a supervised embedding needs two or more"
         )
     # The subclass np.str_ is a string as well, and a bool is an int.
     kinds = {
@@ -218,12 +201,10 @@ def _read_labels(
         for name in classes.tolist()
     }
     if len(kinds) > 1 or not kinds <= {str, int, bool}:
+        names = " and ".join(sorted(kind.__name__ for kind in kinds))
         raise InputTypeError(
-            "the classes in obs[{!r}] are of type {}; make them strings, e.g. "
-            "adata.obs[{!r}].astype(str)",
-            label_key,
-            " and ".join(sorted(kind.__name__ for kind in kinds)),
-            label_key,
+            f"the classes in {where} are of type {names}; make them strings, e.g. "
+            f"adata.{where}.astype(str)"
         )
     return used.cat.codes.to_numpy().astype(np.intp), classes, categories
 
@@ -301,26 +282,23 @@ def _excluded() -> InputError:
 def obs_column(adata: AnnData, key: str) -> pd.Series:
     """Return ``adata.obs[key]``, or raise a KeyError that names near matches."""
     if not isinstance(key, Hashable):
-        raise InputTypeError("one column of obs is needed; got {!r}", key)
+        raise InputTypeError(f"one column of obs is needed; got {key!r}")
     if key not in adata.obs:
-        near = _near(key, map(str, adata.obs.columns))
-        raise MissingKeyError("obs has no column {!r}{}", key, near)
+        raise MissingKeyError(f"obs has no column {key!r}{_near(key, adata.obs.columns)}")
     column = adata.obs[key]
     if isinstance(column, pd.DataFrame):
-        raise InputError(
-            "obs has {} columns {!r}; rename or drop all but one", column.shape[1], key
-        )
+        raise InputError(f"obs has {column.shape[1]} columns {key!r}; rename or drop all but one")
     return column
 
 
 def _entry(mapping: Any, key: str, name: str) -> Any:
     if key not in mapping:
-        raise MissingKeyError("{} has no {!r}{}", name, key, _near(key, mapping))
+        raise MissingKeyError(f"{name} has no {key!r}{_near(key, mapping)}")
     return mapping[key]
 
 
-def _near(word: object, others: Iterable[str]) -> str:
-    others = list(others)
+def _near(word: object, names: Iterable[object]) -> str:
+    others = list(map(str, names))
     near = difflib.get_close_matches(str(word), others, n=3, cutoff=0.5)
     if near:
         return "; did you mean " + " or ".join(map(repr, near)) + "?"

@@ -191,14 +191,7 @@ def centroid_encoder(
     key = result_key(key_added)
     check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
     cells = read_cells(
-        adata,
-        label_key,
-        use_rep=use_rep,
-        layer=layer,
-        mask_var=mask_var,
-        unlabeled_category=unlabeled_category,
-        missing=missing,
-        group_key=group_key,
+        adata, label_key, use_rep, layer, mask_var, unlabeled_category, missing, group_key
     )
     estimator = configured(model, n_components, device)
     return Training(cells, estimator, key, test_size=test_size, random_state=random_state)
@@ -207,16 +200,7 @@ def centroid_encoder(
 class Training:
     """The `Job` of one training.
 
-    Parameters
-    ----------
-    cells
-        What to train on.
-    estimator
-        Unfitted; without a seed of its own, it is given one.
-    key
-        Name of the results.
-    test_size, random_state
-        As in `centroid_encoder`.
+    Parameters are those of `centroid_encoder`; the estimator is given a seed if it has none.
 
     Attributes
     ----------
@@ -239,9 +223,8 @@ class Training:
     ) -> None:
         self._started = time.perf_counter()
         if not isinstance(test_size, numbers.Real) or not 0 <= float(test_size) < 1:
-            raise InputError(
-                "{} must be a share in [0, 1); got {!r}", Setting("test_size"), test_size
-            )
+            text = "{} must be a share in [0, 1); got {!r}"
+            raise InputError(text, Setting("test_size"), test_size)
         self.key, self.obsm_key = key, embedding_key(key)
         self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
         self.obs_names = cells.obs_names

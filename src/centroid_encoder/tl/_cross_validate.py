@@ -183,14 +183,7 @@ def cross_validate(
         if number < least:
             raise InputError("{} must be at least {}; got {}", Setting(name), least, number)
     cells = read_cells(
-        adata,
-        label_key,
-        use_rep=use_rep,
-        layer=layer,
-        mask_var=mask_var,
-        unlabeled_category=unlabeled_category,
-        missing=missing,
-        group_key=group_key,
+        adata, label_key, use_rep, layer, mask_var, unlabeled_category, missing, group_key
     )
     job = CrossValidation(
         cells,
@@ -211,16 +204,7 @@ class CrossValidation:
     The seed of each training comes from its place (permutation, repeat, fold) alone: more repeats
     or permutations add to the same ones.
 
-    Parameters
-    ----------
-    cells
-        What to divide into folds.
-    estimator
-        Unfitted.
-    key
-        Name of the map beside which the results will be.
-    n_folds, n_repeats, n_permutations, random_state
-        As in `cross_validate`.
+    Parameters are those of `cross_validate`; the estimator is not fitted.
 
     Attributes
     ----------
@@ -285,24 +269,16 @@ class CrossValidation:
         del snapshot
         repeats = []
         for repeat in range(self.n_repeats):
-            folds = self._divide(self._codes, 0, repeat)
-            outcomes = []
-            for i in range(self.n_folds):
-                place = (0, repeat, i)
-                outcomes.append((yield from self._fold(self._codes, folds == i, place, stop)))
-            repeats.append(outcomes)
+            folds = yield from self._folds(self._codes, (0, repeat), stop)
+            repeats.append(folds)
         null = []
         for permutation in range(1, self.n_permutations + 1):
             codes = self._codes.copy()
             codes[self._labeled] = shuffled_labels(
                 codes[self._labeled], self._seed_of(permutation), self._groups
             )
-            folds = self._divide(codes, permutation, 0)
-            outcomes = []
-            for i in range(self._n_counted):
-                place = (permutation, 0, i)
-                outcomes.append((yield from self._fold(codes, folds == i, place, stop)))
-            null.append(knn_error(outcomes, codes))
+            folds = yield from self._folds(codes, (permutation, 0), stop)
+            null.append(knn_error(folds, codes))
         self._results = self._compute(repeats, np.array(null))
 
     def write(self, adata: AnnData) -> None:
@@ -331,10 +307,8 @@ class CrossValidation:
                     group_key = self._cells.params.get("group_key")
                     by = "" if group_key is None else f" by obs[{group_key!r}]"
                     raise InputError(
-                        "with {} folds{}, a training would have cells of one class only; too few "
-                        "cells, or groups that are classes",
-                        self.n_folds,
-                        by,
+                        f"with {self.n_folds} folds{by}, a training would have cells of one class "
+                        "only; too few cells, or groups that are classes"
                     )
 
     def _weight_of_codes(self) -> object:
@@ -382,6 +356,16 @@ class CrossValidation:
         if self.n_repeats > 1:
             name = f"repeat {repeat + 1} of {self.n_repeats}, {name}"
         return name, repeat * self.n_folds + fold
+
+    def _folds(
+        self, codes: Codes, place: tuple[int, int], stop: Callable[[], bool]
+    ) -> Generator[Report, None, list[Fold]]:
+        """Train on all but one fold after the other."""
+        fold, found = self._divide(codes, *place), []
+        for i in range(self._n_counted if place[0] else self.n_folds):
+            one = yield from self._fold(codes, fold == i, (*place, i), stop)
+            found.append(one)
+        return found
 
     def _fold(
         self,

@@ -39,8 +39,7 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[Message]:
         Of the cross-validation.
     """
     codes, classes = cells.codes, cells.classes
-    label_key, group_key = cells.params["label_key"], cells.params.get("group_key")
-    labeled = codes >= 0
+    label_key, labeled = cells.params["label_key"], codes >= 0
     found: list[Message] = []
     if cells.groups is None:
         sources = [name for name in _columns(adata, SOURCE, label_key) if _divides(adata, name)]
@@ -48,25 +47,20 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[Message]:
             found.append(ungrouped(sources[0]))
         n = np.bincount(codes[labeled], minlength=len(classes))
         if (n < n_folds).any():
-            found.append(
-                Message(
-                    "fewer cells than folds: {}. What is said of their cells rests on few "
-                    "relatives, or on none",
-                    listed(classes[n < n_folds]),
-                )
+            text = (
+                "fewer cells than folds: {}. What is said of their cells rests on few relatives, "
+                "or on none"
             )
+            found.append(Message(text, listed(classes[n < n_folds])))
     else:
         pairs = np.unique(np.stack([codes[labeled], cells.groups[labeled]]), axis=1)
         alone = np.bincount(pairs[0], minlength=len(classes)) == 1
         if alone.any():
-            found.append(
-                Message(
-                    "in one group of {!r} only: {}. Held out, they are unknown to the network, and "
-                    "always wrong",
-                    group_key,
-                    listed(classes[alone]),
-                )
+            text = (
+                "in one group of {!r} only: {}. Held out, they are unknown to the network, and "
+                "always wrong"
             )
+            found.append(Message(text, cells.params["group_key"], listed(classes[alone])))
     if CLUSTERING.search(label_key):
         clusterings = [label_key]
     else:
@@ -76,24 +70,21 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[Message]:
             if _determines(adata.obs[name][labeled], codes[labeled])
         ]
     if clusterings:
-        found.append(
-            Message(
-                "the labels follow from the clustering {!r}: if it was computed from these data, "
-                "what is measured here is agreement, not validation",
-                clusterings[0],
-            )
+        text = (
+            "the labels follow from the clustering {!r}: if it was computed from these data, what "
+            "is measured here is agreement, not validation"
         )
+        found.append(Message(text, clusterings[0]))
     return found
 
 
 def ungrouped(source: str) -> Message:
     """Return what is said if cells of the same donor, say, are not kept together."""
-    return Message(
+    text = (
         "cells of the same {!r} are on both sides of every split; errors for a new one are likely "
-        "to be larger: {}",
-        source,
-        Advice("group_key", source),
+        "to be larger: {}"
     )
+    return Message(text, source, Advice("group_key", source))
 
 
 def _columns(adata: AnnData, pattern: re.Pattern[str], label_key: str) -> list[str]:

@@ -83,11 +83,8 @@ def match_features(
     if wanted is None or names is None:
         if n_columns != model.n_features_in_:
             raise InputError(
-                "{} has {} columns, but the map was trained on {}, without names by which to tell "
-                "them",
-                where,
-                n_columns,
-                model.n_features_in_,
+                f"{where} has {n_columns} columns, but the map was trained on "
+                f"{model.n_features_in_}, without names by which to tell them"
             )
         unnamed = Message("the map knows no names: columns of {} are taken in their order", where)
         return Features(None), [] if names is None else [unnamed]
@@ -97,7 +94,7 @@ def match_features(
     twice = have[have.duplicated()].intersection(pd.Index(wanted))
     if len(twice):
         raise InputError(
-            "{} has {!r} more than once; call adata.var_names_make_unique() first", where, twice[0]
+            f"{where} has {twice[0]!r} more than once; call adata.var_names_make_unique() first"
         )
     position = dict(zip(names, range(len(names)), strict=True))
     index = np.array([position.get(name, -1) for name in wanted])
@@ -111,12 +108,9 @@ def match_features(
     if not len(absent):
         return Features(index), []
     share = len(absent) / looked_at.sum()
-    message = Message(
-        "{} lacks {} of the {} features that the map looks at: {}",
-        where,
-        len(absent),
-        looked_at.sum(),
-        listed(pd.Index(absent)),
+    message = (
+        f"{where} lacks {len(absent)} of the {looked_at.sum()} features that the map looks at: "
+        f"{listed(pd.Index(absent))}"
     )
     if (index < 0).all():
         also = Message(". It has features like {!r}: are these names of another kind?", names[0])

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from centroid_encoder.core.saved import InvalidStateError, parse_config
-from centroid_encoder.errors import Call, MissingKeyError
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._stored import StoredMap
+from centroid_encoder.tl._stored import read_map
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -38,14 +37,7 @@ def fitted_model(adata: AnnData, key: str = "ce", *, device: str = "auto") -> Ce
     InvalidStateError
         If what is stored there is not a complete map.
     """
-    stored = StoredMap.read(adata, key)
-    if stored is None or stored.model is None:
-        raise MissingKeyError(
-            "uns has no map {!r}; run {} first, or name the key it was stored under",
-            key,
-            Call("tl.centroid_encoder"),
-        )
-    model = stored.model
+    model = read_map(adata, key).model
     if not isinstance(model, Mapping) or not {"config", "arrays"} <= set(model):
         raise InvalidStateError(f"uns[{key!r}]['model'] lacks 'config' or 'arrays'")
     return CentroidEncoder.from_state(parse_config(model["config"]), model["arrays"], device=device)

@@ -95,10 +95,10 @@ def _out_of_fold(adata: AnnData, key: str, validated: StoredCrossValidation) -> 
     label_key, classes = validated.label_key, validated.classes
     out_of_fold, n_cells = cv_key(key), int(validated.quality["n"])
     if label_key not in adata.obs:
-        raise MissingKeyError("obs[{!r}], the labels that were cross-validated, is gone", label_key)
+        raise MissingKeyError(f"obs[{label_key!r}], the labels that were cross-validated, is gone")
     for column in (obs_key(out_of_fold, "label"), obs_key(out_of_fold, "own")):
         if column not in adata.obs:
-            raise MissingKeyError("obs[{!r}], a part of the cross-validation, is gone", column)
+            raise MissingKeyError(f"obs[{column!r}], a part of the cross-validation, is gone")
     labels = adata.obs[label_key]
     own = classes.get_indexer(labels.astype(object))
     had_label = adata.obs[obs_key(out_of_fold, "own")].notna()
@@ -122,13 +122,11 @@ def _out_of_fold(adata: AnnData, key: str, validated: StoredCrossValidation) -> 
 
 def _changed(label_key: str, since: str, function: str) -> InputError:
     """Say that cells are no longer what they were, though their classes have the same names."""
-    return InputError(
+    text = (
         "obs[{!r}] has changed since {}: other cells are right and wrong than were counted then. "
-        "Run {} again, or restore the labels",
-        label_key,
-        since,
-        Call(f"tl.{function}"),
+        "Run {} again, or restore the labels"
     )
+    return InputError(text, label_key, since, Call(f"tl.{function}"))
 
 
 def _confidence(adata: AnnData, key: str) -> NDArray[np.float64]:

@@ -149,16 +149,8 @@ def log(notice: Message) -> None:
 def drain(job: Job, *, progress: bool, tell: Callable[[Message], None] = log) -> None:
     """Run a job to its end, with a progress bar if that is wanted.
 
-    Ctrl-C is left to the job: a training keeps its best state so far, if it has one.
-
-    Parameters
-    ----------
-    job
-        What to run.
-    progress
-        Show a progress bar.
-    tell
-        Is given the job's notices: those that are there before it runs, and the others after it.
+    `tell` is given the job's notices: those that are there before it runs, and the others after
+    it. Ctrl-C is left to the job: a training keeps its best state so far, if it has one.
     """
     n_told = len(job.notices)
     for notice in job.notices:
@@ -199,11 +191,8 @@ def result_key(key_added: str | None) -> str:
     if key_added is not None and not isinstance(key_added, str):
         raise InputTypeError("{} must be a string; got {!r}", Setting("key_added"), key_added)
     if key_added is not None and "/" in key_added:
-        raise InputError(
-            "{} must not hold '/', which means nesting on disk: {!r}",
-            Setting("key_added"),
-            key_added,
-        )
+        text = "{} must not hold '/', which means nesting on disk: {!r}"
+        raise InputError(text, Setting("key_added"), key_added)
     return key_added or "ce"
 
 
@@ -220,9 +209,9 @@ def check_not_replaced(label_key: object, *written: str) -> None:
 def check_writable(adata: AnnData, *, copy: bool) -> None:
     """Refuse what is no AnnData, or one that cannot take results."""
     if not hasattr(adata, "obs_names"):
+        name = type(adata).__name__
         raise InputTypeError(
-            "an AnnData is needed, not {}; read a file with anndata.read_h5ad first",
-            type(adata).__name__,
+            f"an AnnData is needed, not {name}; read a file with anndata.read_h5ad first"
         )
     if adata.is_view and adata.isbacked and not copy:
         raise InputError(
@@ -233,25 +222,9 @@ def check_writable(adata: AnnData, *, copy: bool) -> None:
 
 
 def write_job(adata: AnnData, obs_names: pd.Index, results: Results | None, started: float) -> None:
-    """Write the results of a job into `adata`, or, if anything fails, nothing.
+    """Do what `Job.write` says, with the results of a job that was made for these cells.
 
-    Parameters
-    ----------
-    adata
-        What the job has read, or a copy.
-    obs_names
-        The cells that were read.
-    results
-        What to write; None for a job that has not been run to its end.
-    started
-        When the job was made, by `time.perf_counter`.
-
-    Raises
-    ------
-    RuntimeError
-        If there are no results.
-    ValueError
-        If `adata` no longer has the cells that were read.
+    `started` is when, by `time.perf_counter`; without results, the job has not ended.
     """
     if results is None:
         raise RuntimeError("nothing to write: the job has not ended")

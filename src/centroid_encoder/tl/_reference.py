@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from centroid_encoder.errors import InputError, InputTypeError, Setting
 from centroid_encoder.estimator import CentroidEncoder, load
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._stored import StoredMap, colors_key, label_categories
+from centroid_encoder.tl._stored import colors_key, label_categories, read_map
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -84,19 +84,13 @@ def read_reference(
 
 
 def _carried(adata: AnnData, key: str, device: str | None, origin: str) -> Reference:
+    stored = read_map(adata, key)
     model = fitted_model(adata, key, device=device or "auto")
-    stored = StoredMap.read(adata, key)
-    assert stored is not None
     params, classes, label_key = stored.params, stored.classes, stored.label_key
     colors = None
     if label_key in adata.obs and colors_key(label_key) in adata.uns:
-        named = dict(
-            zip(
-                label_categories(adata.obs[label_key]),
-                map(str, adata.uns[colors_key(label_key)]),
-                strict=False,
-            )
-        )
+        categories = label_categories(adata.obs[label_key])
+        named = dict(zip(categories, map(str, adata.uns[colors_key(label_key)]), strict=False))
         if set(classes) <= set(named):
             colors = [named[name] for name in classes]
     return Reference(model, origin, classes, params, colors)

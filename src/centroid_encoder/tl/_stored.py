@@ -13,7 +13,7 @@ not write has a default; what is damaged is an error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -76,12 +76,43 @@ class Errors(dict[str, Any]):
 
 
 @dataclass(frozen=True)
-class StoredMap:
-    """``uns[key]``: a map and what is known of its training."""
+class Stored:
+    """What both kinds of results have."""
 
     params: Mapping[str, Any]
-    """Arguments of `tl.centroid_encoder` or of `tl.ingest`, but for those that were None."""
+    """Arguments of the function that wrote it, but for those that were None."""
     classes: pd.Index
+
+    @classmethod
+    def _parts(cls, adata: AnnData, key: str, needed: str) -> dict[str, Any] | None:
+        """Return the fields that are there; None for what is of another program."""
+        stored = adata.uns.get(key)
+        if not isinstance(stored, Mapping) or needed not in stored:
+            return None
+        params = stored.get("params")
+        if not isinstance(params, Mapping) or "label_key" not in params:
+            raise _damaged(key, "params with a label_key are missing")
+        if "classes" not in stored:
+            raise _damaged(key, "classes are missing")
+        parts = {field.name: stored[field.name] for field in fields(cls) if field.name in stored}
+        # As plain values, whichever file they have been in.
+        return parts | {"classes": pd.Index(np.asarray(stored["classes"]).tolist())}
+
+    @property
+    def label_key(self) -> str:
+        """Column of ``obs`` with the classes."""
+        return str(self.params["label_key"])
+
+    def to_uns(self) -> dict[str, Any]:
+        """Return what to write: without None, which not every AnnData can write."""
+        uns = {name: value for name, value in vars(self).items() if value is not None}
+        return uns | {"classes": np.asarray(self.classes.tolist())}
+
+
+@dataclass(frozen=True)
+class StoredMap(Stored):
+    """``uns[key]``: a map and what is known of its training."""
+
     centers: NDArray[np.floating]
     """(M, m) means of the embedded training cells."""
     history: pd.DataFrame | None = None
@@ -100,23 +131,13 @@ class StoredMap:
         ValueError
             If it is damaged.
         """
-        stored = adata.uns.get(key)
-        if not isinstance(stored, Mapping) or "centers" not in stored:
+        parts = cls._parts(adata, key, "centers")
+        if parts is None:
             return None
-        common, centers = _common(stored, key), np.asarray(stored["centers"])
-        n_classes = len(common["classes"])
+        centers, n_classes = np.asarray(parts["centers"]), len(parts["classes"])
         if centers.ndim != 2 or len(centers) != n_classes:
             raise _damaged(key, f"{n_classes} classes, centers of shape {centers.shape}")
-        return cls(**common, centers=centers, **_given(stored, ("history", "quality", "model")))
-
-    def to_uns(self) -> dict[str, Any]:
-        """Return what to write into ``uns[key]``."""
-        return _to_uns(self)
-
-    @property
-    def label_key(self) -> str:
-        """Column of ``obs`` with the classes."""
-        return str(self.params["label_key"])
+        return cls(**parts | {"centers": centers})
 
     @property
     def ingested_from(self) -> str | None:
@@ -132,7 +153,7 @@ class StoredMap:
     @property
     def per_class(self) -> pd.DataFrame:
         """(M, …) ``n_test``, ``test_knn_error`` and so on of each class."""
-        columns = [f"{split}_{rule}_error" for split in SPLITS[:2] for rule in RULES[:3]]
+        columns = [f"{split}_{rule}_error" for split in (TRAIN, TEST) for rule in RULES[:3]]
         table = (self.quality or {}).get("per_class")
         return _per_class(table, self.classes, ["n_train", "n_test", *columns])
 
@@ -149,12 +170,9 @@ class PermutationTest:
 
 
 @dataclass(frozen=True)
-class StoredCrossValidation:
+class StoredCrossValidation(Stored):
     """``uns[cv_key(key)]``: what `tl.cross_validate` found."""
 
-    params: Mapping[str, Any]
-    """Arguments of `tl.cross_validate`, but for those that were None."""
-    classes: pd.Index
     confusion: NDArray[np.int64]
     """(M, M) cells by their own class and the one they were taken for."""
     quality: Mapping[str, Any]
@@ -178,49 +196,33 @@ class StoredCrossValidation:
         ValueError
             If it is damaged.
         """
-        stored = adata.uns.get(cv_key(key))
-        if not isinstance(stored, Mapping) or "confusion" not in stored:
+        key = cv_key(key)
+        parts = cls._parts(adata, key, "confusion")
+        if parts is None:
             return None
-        common = _common(stored, cv_key(key))
-        classes, confusion = common["classes"], np.asarray(stored["confusion"], dtype=np.int64)
+        classes, confusion = parts["classes"], np.asarray(parts["confusion"], dtype=np.int64)
         if confusion.shape != 2 * (len(classes),):
-            what = f"{len(classes)} classes, confusion of shape {confusion.shape}"
-            raise _damaged(cv_key(key), what)
+            raise _damaged(key, f"{len(classes)} classes, confusion of shape {confusion.shape}")
+        if (test := parts.get("permutation")) is not None:
+            names = [field.name for field in fields(PermutationTest)]
+            if not isinstance(test, Mapping) or not set(names) <= set(test):
+                raise _damaged(key, f"permutation needs {', '.join(names)}")
+            null = np.asarray(test["errors"], dtype=np.float64)
+            test = PermutationTest(float(test["observed"]), null, float(test["p_value"]))
         columns = ["n", *(f"{rule}_error" for rule in RULES)]
-        test = stored.get("permutation")
-        return cls(
-            **common,
-            confusion=confusion,
-            quality=Errors({"n": int(confusion.sum()), **stored.get("quality", {})}),
-            per_class=_per_class(stored.get("per_class"), classes, columns),
-            warnings=tuple(map(str, np.atleast_1d(stored.get("warnings", [])))),
-            permutation=None if test is None else _permutation_test(test, cv_key(key)),
-            **_given(stored, ("errors", "model")),
-        )
+        read = {
+            "confusion": confusion,
+            "quality": Errors({"n": int(confusion.sum()), **parts.get("quality", {})}),
+            "per_class": _per_class(parts.get("per_class"), classes, columns),
+            "warnings": tuple(map(str, np.atleast_1d(parts.get("warnings", [])))),
+            "permutation": test,
+        }
+        return cls(**parts | read)
 
     def to_uns(self) -> dict[str, Any]:
         """Return what to write into ``uns[cv_key(key)]``."""
-        return _to_uns(self)
-
-    @property
-    def label_key(self) -> str:
-        """Column of ``obs`` with the classes."""
-        return str(self.params["label_key"])
-
-
-def _common(stored: Mapping[str, Any], key: str) -> dict[str, Any]:
-    """Return what both kinds of results must have: parameters with the label column, classes."""
-    params = stored.get("params")
-    if not isinstance(params, Mapping) or "label_key" not in params:
-        raise _damaged(key, "params with a label_key are missing")
-    if "classes" not in stored:
-        raise _damaged(key, "classes are missing")
-    # As plain values, whichever file they have been in.
-    return {"params": params, "classes": pd.Index(np.asarray(stored["classes"]).tolist())}
-
-
-def _given(stored: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    return {name: stored[name] for name in names if name in stored}
+        uns = super().to_uns() | {"warnings": np.array(self.warnings, dtype=str)}
+        return uns if self.permutation is None else uns | {"permutation": vars(self.permutation)}
 
 
 def _per_class(table: Any, classes: pd.Index, columns: list[str]) -> pd.DataFrame:
@@ -228,27 +230,8 @@ def _per_class(table: Any, classes: pd.Index, columns: list[str]) -> pd.DataFram
     return table.reindex(columns=["class", *columns])
 
 
-def _permutation_test(stored: Any, key: str) -> PermutationTest:
-    names = [field.name for field in fields(PermutationTest)]
-    if not isinstance(stored, Mapping) or not set(names) <= set(stored):
-        raise _damaged(key, f"permutation needs {', '.join(names)}")
-    errors = np.asarray(stored["errors"], dtype=np.float64)
-    return PermutationTest(float(stored["observed"]), errors, float(stored["p_value"]))
-
-
 def _damaged(key: str, what: str) -> InputError:
-    return InputError("uns[{!r}] is damaged: {}", key, what)
-
-
-def _to_uns(stored: StoredMap | StoredCrossValidation) -> dict[str, Any]:
-    """Return the fields as what AnnData can write; without None, which not every version can."""
-    uns = {name: value for name, value in vars(stored).items() if value is not None}
-    uns["classes"] = np.asarray(stored.classes.tolist())
-    if isinstance(stored, StoredCrossValidation):
-        uns["warnings"] = np.array(stored.warnings, dtype=str)
-        if stored.permutation is not None:
-            uns["permutation"] = asdict(stored.permutation)
-    return uns
+    return InputError(f"uns[{key!r}] is damaged: {what}")
 
 
 @dataclass(frozen=True)
@@ -308,9 +291,8 @@ class Result:
             If `regions` is neither.
         """
         if regions not in get_args(Regions):
-            raise InputError(
-                "{} must be one of {}; got {!r}", Setting("regions"), get_args(Regions), regions
-            )
+            known = get_args(Regions)
+            raise InputError("{} must be one of {}; got {!r}", Setting("regions"), known, regions)
         return self.predicted if regions == "decoder" else self._nearest
 
     def misplaced(self, regions: Regions) -> NDArray[np.bool_]:
@@ -374,6 +356,15 @@ def read_result(adata: AnnData, key: str) -> Result:
     )
 
 
+def read_map(adata: AnnData, key: str) -> StoredMap:
+    """Read a map that others can be sent through; a KeyError says that there is none."""
+    stored = StoredMap.read(adata, key)
+    if stored is None or stored.model is None:
+        text = "uns has no map {!r}; run {} first, or name the key it was stored under"
+        raise MissingKeyError(text, key, Call("tl.centroid_encoder"))
+    return stored
+
+
 def no_result(key: str) -> MissingKeyError:
     """Return the error that there is no map under a key."""
     call = Call("tl.centroid_encoder", (Setting("label_key"),))
@@ -381,20 +372,18 @@ def no_result(key: str) -> MissingKeyError:
 
 
 def check_classes(
-    labels: pd.Series, unknown: pd.Series | NDArray[np.bool_], label_key: str, function: str
+    labels: pd.Series, new: pd.Series | NDArray[np.bool_], label_key: str, function: str
 ) -> None:
     """Raise an InputError if there are labels which were not there when `function` was called."""
-    names = labels[unknown].unique()
+    names = labels[new].unique()
     if len(names):
         since = {"centroid_encoder": "the embedding was made"}.get(function, "the cross-validation")
-        raise InputError(
+        unknown, call = ", ".join(map(repr, names[:5])), Call(f"tl.{function}")
+        text = (
             "obs[{!r}] has changed since {}: {} was not among its classes. Run {} again, or "
-            "restore the labels",
-            label_key,
-            since,
-            ", ".join(map(repr, names[:5])),
-            Call(f"tl.{function}"),
+            "restore the labels"
         )
+        raise InputError(text, label_key, since, unknown, call)
 
 
 def check_trained(adata: AnnData, key: str) -> None:
