@@ -459,7 +459,7 @@ def test_what_ingest_cannot_use(folder: Path, cells: ad.AnnData) -> None:
 
     said = failure(*place, "map.h5ad")
     assert said.startswith("X lacks 1 of the 8 features that the map looks at: 'gene0'")
-    assert "Pass --missing mean to put" in said
+    assert "pass --missing mean to put" in said
     said = failure(*place, "map.h5ad", "--missing", "mean", "--max-missing", 0.1)
     assert said.endswith("That is more than --max-missing 0.1")
     assert "run centroid-encoder fit first" in failure(*place, "in.h5ad")
@@ -553,7 +553,7 @@ def test_a_command_that_is_wrong(options: list[str], said: str, folder: Path) ->
         (None, ["--layer", "counts"], "layers has no 'counts'; there are none"),
         (None, ["--device", "toaster"], "device 'toaster' is not available here"),
         (None, ["--key-added", "a/b"], "--key-added must not hold '/'"),
-        ("nan", [], "Pass --missing drop to leave these cells out or --missing mean to put"),
+        ("nan", [], "pass --missing drop to leave these cells out or --missing mean to put"),
         ("truncated", [], "in.h5ad cannot be read: it is damaged, incomplete, or no .h5ad file ("),
         ("text", [], "in.h5ad cannot be read: it is damaged, incomplete, or no .h5ad file ("),
     ],

@@ -648,7 +648,7 @@ def test_cells_that_change_while_training_do_not_get_results_of_others(
         qtbot.wait(300)
         widget.stop()
         qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
-    assert "have changed since the training began" in widget.message.text()
+    assert "have changed since they were read" in widget.message.text()
     widget.form.max_epochs.value = 3
     train(widget)
     assert np.array_equal(widget.map.canvas.map.scene.points, cells.obsm["X_ce"])
