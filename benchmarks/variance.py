@@ -20,8 +20,9 @@ from benchmarks import datasets
 from centroid_encoder.core.fit import Problem
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import CentroidTargets
+from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.rows import class_means
-from centroid_encoder.core.training import TrainingConfig, train
+from centroid_encoder.core.training import train
 
 N_EPOCHS = 25
 PAPER = {(0, 1): (41, None), (4, 9): (22, 89)}

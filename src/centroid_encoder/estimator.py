@@ -33,15 +33,16 @@ from centroid_encoder.constraints import (
 )
 from centroid_encoder.core import saved
 from centroid_encoder.core.confidence import Calibration
-from centroid_encoder.core.fit import Fit, fit_classes
+from centroid_encoder.core.fit import Fit, fit
 from centroid_encoder.core.map import CodedMap, Codes, FittedMap
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import LEAST
 from centroid_encoder.core.objective import Output
+from centroid_encoder.core.optimization import Optimizer, Schedule
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.rows import Matrix, Scale, looks_whole, standardized
 from centroid_encoder.core.saved import Arrays, Description, history_of
-from centroid_encoder.core.training import Optimizer, Outcome, Report, Schedule, drained, never
+from centroid_encoder.core.training import Outcome, Report, drained, never
 from centroid_encoder.recipes import RECIPES, resolved
 
 
@@ -320,8 +321,8 @@ class CentroidEncoder(
                 raise ValueError(f"y has {unlabeled} missing labels; leave these samples out")
             codes = np.full(len(y), -1)
             classes, codes[index] = np.unique(y[index], return_inverse=True)
-            fit = yield from self._trained(X, codes, classes, stop=stop, snapshot=snapshot)
-        return fit.outcome
+            done = yield from self._trained(X, codes, classes, stop=stop, snapshot=snapshot)
+        return done.outcome
 
     def fit_codes(
         self,
@@ -378,12 +379,12 @@ class CentroidEncoder(
     ) -> Generator[Report, None, Fit]:
         params, device = self.get_params(deep=False), resolve_device(self.device)
         seed = draw_seed(self.random_state)
-        fit = yield from fit_classes(X, codes, classes, params, resolved, device, seed, **ask)
-        names, history = getattr(self, "feature_names_in_", None), history_of(fit.outcome.reports)
-        trained = classes[fit.map.known]
+        done = yield from fit(X, codes, classes, params, resolved, device, seed, **ask)
+        names, history = getattr(self, "feature_names_in_", None), history_of(done.outcome.reports)
+        trained = classes[done.map.known]
         described = Description(params, trained, names, looks_whole(X), history)
-        self._set_fitted(fit.map.fitted, described)
-        return fit
+        self._set_fitted(done.map.fitted, described)
+        return done
 
     def in_order(self, classes: NDArray[Any]) -> CodedMap:
         """Return the fitted map for a caller with (n_classes,) labels in another order, or more."""

@@ -20,9 +20,10 @@ from centroid_encoder.core.objective import (
     Output,
     within_share,
 )
+from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.quality import knn_predict
 from centroid_encoder.core.rows import Rows, Standardizer, standardized
-from centroid_encoder.core.training import Report, TrainingConfig, TrainingData, train
+from centroid_encoder.core.training import Report, TrainingData, train
 
 Array = NDArray[np.float64]
 

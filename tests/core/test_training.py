@@ -19,14 +19,17 @@ from torch import Tensor
 from centroid_encoder.core import training
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import Batch, CentroidTargets, Objective
+from centroid_encoder.core.optimization import (
+    TrainingConfig,
+    learning_rate_share,
+    suitable_numerics,
+)
 from centroid_encoder.core.rows import CHUNK, Rows, Standardizer, class_means, standardized
 from centroid_encoder.core.training import (
     Outcome,
     Report,
     StoppedTooEarly,
-    TrainingConfig,
     TrainingData,
-    suitable_numerics,
     train,
 )
 
@@ -772,7 +775,7 @@ def test_dropout_zeroes_its_share_of_inputs_and_keeps_their_mean(
 def test_one_cycle_rises_to_the_peak_and_falls_to_nothing(warmup: float) -> None:
     config = TrainingConfig(batch_size=1, max_epochs=1, warmup=warmup)
     progress = np.linspace(0, 1, 1001)[:-1]
-    shares = np.array([training._schedule(p, config) for p in progress])
+    shares = np.array([learning_rate_share(p, config) for p in progress])
 
     assert shares[0] == pytest.approx(0.04)
     assert shares.max() == pytest.approx(1)
@@ -783,7 +786,7 @@ def test_one_cycle_rises_to_the_peak_and_falls_to_nothing(warmup: float) -> None
     assert (steps[: shares.argmax()] > 0).all()
     assert (steps[shares.argmax() :] < 0).all()
     constant = replace(config, schedule="constant")
-    assert {training._schedule(p, constant) for p in progress} == {1.0}
+    assert {learning_rate_share(p, constant) for p in progress} == {1.0}
 
 
 @pytest.mark.parametrize("schedule", ["one_cycle", "constant"])
@@ -794,13 +797,13 @@ def test_every_stage_has_a_learning_rate_course_of_its_own(
         (6,), pretrain_epochs=4, max_epochs=8, merge_epochs=4, schedule=schedule, learning_rate=0.02
     )
     optimizers: list[torch.optim.Optimizer] = []
-    make_optimizer = training._optimizer
+    make_optimizer = training.optimizer_of
 
     def remember(*args: Any) -> torch.optim.Optimizer:
         optimizers.append(make_optimizer(*args))
         return optimizers[-1]
 
-    monkeypatch.setattr(training, "_optimizer", remember)
+    monkeypatch.setattr(training, "optimizer_of", remember)
     rates: list[tuple[int, float]] = []
     problem.objective = Spy(
         problem.objective,
@@ -813,7 +816,7 @@ def test_every_stage_has_a_learning_rate_course_of_its_own(
     for stage, n_steps in enumerate([20, 20, 40, 24], start=1):
         of_stage = [rate for number, rate in rates if number == stage]
         progress = np.arange(n_steps) / n_steps
-        expected = [0.02 * training._schedule(p, problem.config) for p in progress]
+        expected = [0.02 * learning_rate_share(p, problem.config) for p in progress]
         np.testing.assert_allclose(of_stage, expected, rtol=0.05, atol=1e-4)
 
 

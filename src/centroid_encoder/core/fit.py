@@ -1,4 +1,4 @@
-"""X, class codes and settings → reports → a fitted map: the one place that assembles a training."""
+"""From X, class codes and parameters to a fitted map: the one place that assembles a training."""
 
 from __future__ import annotations
 
@@ -13,113 +13,13 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from centroid_encoder.core.map import Architecture, CodedMap, Codes, FittedMap, own_codes
-from centroid_encoder.core.network import Activation
-from centroid_encoder.core.objective import CentroidTargets, Output
+from centroid_encoder.core.objective import CentroidTargets
+from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.rows import (
-    Matrix,
-    Scale,
-    Standardizer,
-    class_means,
-    standardized,
-)
+from centroid_encoder.core.rows import Matrix, Scale, Standardizer, class_means, standardized
 from centroid_encoder.core.splits import stratified_holdout
-from centroid_encoder.core.training import (
-    Outcome,
-    Report,
-    TrainingConfig,
-    TrainingData,
-    never,
-    train,
-)
+from centroid_encoder.core.training import Outcome, Report, TrainingData, never, train
 from centroid_encoder.errors import InputError, Setting
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What to train. The meaning of each field is that of `CentroidEncoder`'s parameter."""
-
-    n_components: int
-    hidden: tuple[int, ...]
-    activation: Activation
-    batch_norm: bool
-    output: Output
-    compactness: float
-    training: TrainingConfig
-
-    @classmethod
-    def of(cls, params: Mapping[str, Any]) -> Self:
-        """Take from parameters without ``"auto"`` (see `recipes.resolved`) those of a training."""
-        return cls(
-            n_components=int(params["n_components"]),
-            hidden=tuple(int(width) for width in params["hidden"]),
-            activation=params["activation"],
-            batch_norm=params["batch_norm"],
-            output=params["output"],
-            compactness=params["compactness"],
-            training=TrainingConfig(
-                **{field.name: params[field.name] for field in fields(TrainingConfig)}
-            ),
-        )
-
-
-def trained_classes(codes: Codes, classes: NDArray[Any]) -> Codes:
-    """Return which of a caller's classes are trained on, in the sorted order that a map has.
-
-    Parameters
-    ----------
-    codes
-        (n,) index of each row into `classes`; −1 for rows that are not trained on.
-    classes
-        (M,) labels in any order.
-
-    Returns
-    -------
-    (K,) indices into `classes`.
-
-    Raises
-    ------
-    ValueError
-        If there are fewer than two.
-    """
-    present = np.unique(codes[codes >= 0])
-    if len(present) < 2:
-        found = f"one class ({classes[present[0]]!r})" if len(present) else "no samples"
-        raise ValueError(f"training needs at least two classes, but got {found}")
-    return present[np.argsort(classes[present], kind="stable")]
-
-
-def class_weights(
-    weight: Literal["balanced"] | Mapping[Any, float] | None,
-    codes: Codes,
-    classes: NDArray[Any],
-    known: Codes,
-) -> NDArray[np.float64] | None:
-    """(K,) weight of each class that is trained on; None where all count the same.
-
-    Parameters
-    ----------
-    weight
-        As scikit-learn has it; weights of classes that no row has are passed over.
-    codes, classes, known
-        Those of `trained_classes`.
-
-    Raises
-    ------
-    InputError
-        If a weight is not above 0.
-    """
-    if weight is None:
-        return None
-    if isinstance(weight, Mapping):
-        absent = set(np.delete(classes, known).tolist())
-        weight = {label: value for label, value in weight.items() if label not in absent}
-    per_class: NDArray[np.float64] = compute_class_weight(
-        weight, classes=classes[known], y=classes[codes[codes >= 0]]
-    )
-    if not (per_class > 0).all():
-        raise InputError("{} must be above 0 for every class", Setting("class_weight"))
-    return per_class
 
 
 @dataclass(frozen=True)
@@ -215,67 +115,6 @@ class Problem:
         return int(self.codes.max()) + 1
 
 
-def fit(
-    problem: Problem,
-    settings: Settings,
-    seed: int,
-    *,
-    stop: Callable[[], bool] = never,
-    snapshot: Callable[[], bool] = never,
-) -> Generator[Report, None, tuple[FittedMap, Outcome]]:
-    """Train a network on a problem and return the fitted map.
-
-    The map is calibrated on the rows that validate or, where there are none, on those that train.
-
-    Parameters
-    ----------
-    problem, settings
-        On what to train, and what.
-    seed
-        Source of all randomness.
-    stop, snapshot
-        As for `core.training.train`, which says what else is raised.
-
-    Raises
-    ------
-    ValueError
-        If the data are too large to be trained on.
-    """
-    data, n_classes = problem.data, problem.n_classes
-    device = data.rows.device
-    generator = torch.Generator().manual_seed(seed)
-    centroids = class_means(data.rows, data.train, data.labels, n_classes)
-    if not np.isfinite(centroids).all():
-        raise ValueError("X holds values too large to be trained on; rescale it")
-    targets = CentroidTargets.fit(centroids, settings.output, device, settings.compactness)
-    architecture = Architecture(
-        n_features=problem.X.shape[1],
-        n_inputs=problem.n_inputs,
-        hidden=settings.hidden,
-        n_components=settings.n_components,
-        n_outputs=targets.n_outputs,
-        activation=settings.activation,
-        output=settings.output,
-    )
-    network = architecture.network(generator, batch_norm=settings.batch_norm).to(device)
-    outcome = yield from train(
-        network, targets, data, settings.training, generator, stop=stop, snapshot=snapshot
-    )
-    network.fold_batch_norm()
-
-    nowhere = np.full((n_classes, architecture.n_components), np.nan)
-    fitted = FittedMap(architecture, problem.standardizer, network, targets, nowhere)
-    index = np.flatnonzero(problem.codes >= 0)
-    embedding = fitted.embed_rows(data.rows, torch.from_numpy(index).to(device))
-    codes = problem.codes[index]
-    fitted.centers = class_centers(embedding, codes, n_classes)
-    unseen = np.isin(index, data.validation.cpu().numpy())
-    if not unseen.any():
-        unseen[:] = True
-    fitted.calibrate(embedding[unseen], codes[unseen])
-    return fitted, outcome
-
-
 @dataclass(frozen=True)
 class Fit:
     """A finished training: the map, and the data it comes from, checked and standardised.
@@ -296,17 +135,14 @@ class Fit:
     def standardized(self, index: NDArray[np.integer]) -> NDArray[np.float32]:
         """(n, k) inputs of the network for the rows at an index."""
         rows = self.problem.data.rows
-        inputs: NDArray[np.float32] = (
-            rows.gather(torch.from_numpy(index).to(rows.device)).cpu().numpy()
-        )
-        return inputs
+        inputs = rows.gather(torch.from_numpy(index).to(rows.device))
+        return np.asarray(inputs.cpu(), dtype=np.float32)
 
     def calibrate(self, index: NDArray[np.integer], codes: Codes) -> None:
         """Fit the probabilities to the rows at an index, which are of the caller's classes."""
         if len(index):
-            self.map.fitted.calibrate(
-                self.embed(index), own_codes(codes, self.map.known, self.map.n_classes)
-            )
+            own = own_codes(codes, self.map.known, self.map.n_classes)
+            self.map.fitted.calibrate(self.embed(index), own)
 
     def learn_novelty(self) -> None:
         """Learn from the rows of the training what is usual; there must be `novelty.LEAST`."""
@@ -318,7 +154,7 @@ class Fit:
         return self.map.novelty(self.problem.X)
 
 
-def fit_classes(
+def fit(
     X: Matrix,
     codes: Codes,
     classes: NDArray[Any],
@@ -331,6 +167,9 @@ def fit_classes(
     snapshot: Callable[[], bool] = never,
 ) -> Generator[Report, None, Fit]:
     """Train on the classes of a caller, in any order, with the parameters of an estimator.
+
+    The map has the classes that are trained on, sorted. It is calibrated on the rows that validate
+    or, where there are none, on those that train.
 
     Parameters
     ----------
@@ -348,15 +187,22 @@ def fit_classes(
     device, seed
         Where to train, and the source of all randomness.
     stop, snapshot
-        As for `core.training.train`.
+        As for `core.training.train`, which says what else is raised.
 
     Raises
     ------
     ValueError
-        If there are fewer than two classes, or for one of the reasons of `Problem.of` and `fit`.
+        If there are fewer than two classes, if a class weight is not above 0, if the data are too
+        large, or if no class is large enough to validate.
     """
-    check_classification_targets(classes[codes[codes >= 0]])
-    known = trained_classes(codes, classes)
+    labels = classes[codes[codes >= 0]]
+    check_classification_targets(labels)
+    known = np.unique(codes[codes >= 0])
+    if len(known) < 2:
+        found = f"one class ({labels[0]!r})" if len(known) else "no samples"
+        raise ValueError(f"training needs at least two classes, but got {found}")
+    known = known[np.argsort(classes[known], kind="stable")]
+    absent = np.delete(classes, known)
     problem = Problem.of(
         X,
         own_codes(codes, known, len(classes)),
@@ -366,8 +212,71 @@ def fit_classes(
         max_features=params["max_features"],
         validation_fraction=params["validation_fraction"],
         seed=seed,
-        class_weight=class_weights(params["class_weight"], codes, classes, known),
+        class_weight=_class_weights(params["class_weight"], labels, classes[known], absent),
     )
-    settings = Settings.of(resolved(params, problem.n_train, problem.n_inputs, len(known)))
-    fitted, outcome = yield from fit(problem, settings, seed, stop=stop, snapshot=snapshot)
+    settings = resolved(params, problem.n_train, problem.n_inputs, len(known))
+    fitted, outcome = yield from _trained(problem, settings, seed, stop, snapshot)
     return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)
+
+
+def _trained(
+    problem: Problem,
+    settings: Mapping[str, Any],
+    seed: int,
+    stop: Callable[[], bool],
+    snapshot: Callable[[], bool],
+) -> Generator[Report, None, tuple[FittedMap, Outcome]]:
+    data, n_classes = problem.data, problem.n_classes
+    device = data.rows.device
+    generator = torch.Generator().manual_seed(seed)
+    centroids = class_means(data.rows, data.train, data.labels, n_classes)
+    if not np.isfinite(centroids).all():
+        raise ValueError("X holds values too large to be trained on; rescale it")
+    targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
+    architecture = Architecture(
+        n_features=problem.X.shape[1],
+        n_inputs=problem.n_inputs,
+        hidden=tuple(int(width) for width in settings["hidden"]),
+        n_components=int(settings["n_components"]),
+        n_outputs=targets.n_outputs,
+        activation=settings["activation"],
+        output=settings["output"],
+    )
+    network = architecture.network(generator, batch_norm=settings["batch_norm"]).to(device)
+    config = TrainingConfig(
+        **{field.name: settings[field.name] for field in fields(TrainingConfig)}
+    )
+    outcome = yield from train(
+        network, targets, data, config, generator, stop=stop, snapshot=snapshot
+    )
+    network.fold_batch_norm()
+
+    nowhere = np.full((n_classes, architecture.n_components), np.nan)
+    fitted = FittedMap(architecture, problem.standardizer, network, targets, nowhere)
+    index = np.flatnonzero(problem.codes >= 0)
+    embedding = fitted.embed_rows(data.rows, torch.from_numpy(index).to(device))
+    codes = problem.codes[index]
+    fitted.centers = class_centers(embedding, codes, n_classes)
+    unseen = np.isin(index, data.validation.cpu().numpy())
+    if not unseen.any():
+        unseen[:] = True
+    fitted.calibrate(embedding[unseen], codes[unseen])
+    return fitted, outcome
+
+
+def _class_weights(
+    weight: Literal["balanced"] | Mapping[Any, float] | None,
+    labels: NDArray[Any],
+    classes: NDArray[Any],
+    absent: NDArray[Any],
+) -> NDArray[np.float64] | None:
+    """(K,) weight of each class that is trained on; those of absent ones are passed over."""
+    if weight is None:
+        return None
+    if isinstance(weight, Mapping):
+        unused = set(absent.tolist())
+        weight = {label: value for label, value in weight.items() if label not in unused}
+    per_class: NDArray[np.float64] = compute_class_weight(weight, classes=classes, y=labels)
+    if not (per_class > 0).all():
+        raise InputError("{} must be above 0 for every class", Setting("class_weight"))
+    return per_class

@@ -14,9 +14,9 @@ from centroid_encoder.core.confidence import UNCALIBRATED, Calibration
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
+from centroid_encoder.core.optimization import suitable_numerics
 from centroid_encoder.core.quality import AT_ONCE
 from centroid_encoder.core.rows import CHUNK, Matrix, Rows, Standardizer, standardized
-from centroid_encoder.core.training import suitable_numerics
 
 Codes = NDArray[np.intp]
 
@@ -149,18 +149,8 @@ class FittedMap:
 def own_codes(codes: Codes, known: Codes, n_classes: int) -> Codes:
     """Class indices of a map for those of a caller with `n_classes` classes.
 
-    Parameters
-    ----------
-    codes
-        Indices of the caller.
-    known
-        (K,) the caller's index of each class of the map.
-    n_classes
-        Number of classes of the caller.
-
-    Returns
-    -------
-    Indices from 0 to K − 1; −1 for −1, and for classes that the map does not know.
+    The map has K of them, `known` by the caller's indices. −1 stays −1, as do classes that it does
+    not have.
     """
     own = np.full(n_classes + 1, -1)
     own[known] = np.arange(len(known))

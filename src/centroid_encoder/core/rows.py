@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -184,7 +183,7 @@ def _whole(values: NDArray[Any]) -> bool:
 class Rows(Protocol):
     """Rows of data as the network sees them: standardised, float32, on its device.
 
-    Whoever trains or embeds asks for rows by number and knows no more of where they are.
+    Whoever trains or embeds asks for rows by number, and does not know where they are.
     """
 
     n_rows: int
@@ -197,7 +196,10 @@ class Rows(Protocol):
 
     def batches(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
         """Indices and rows, `CHUNK` at a time and in order; of all rows or of those at an index."""
-        ...
+        if index is None:
+            index = torch.arange(self.n_rows, device=self.device)
+        for part in index.split(CHUNK):
+            yield part, self.gather(part)
 
 
 def standardized(X: Matrix, standardizer: Standardizer, device: torch.device) -> Rows:
@@ -207,26 +209,7 @@ def standardized(X: Matrix, standardizer: Standardizer, device: torch.device) ->
     return DenseRows(X, standardizer, device)
 
 
-class InMemoryRows(ABC):
-    """What dense and CSR rows share."""
-
-    n_rows: int
-    n_inputs: int
-    device: torch.device
-
-    @abstractmethod
-    def gather(self, index: Tensor) -> Tensor:
-        """(b, n_inputs) rows at (b,) int64 indices on the same device."""
-
-    def batches(self, index: Tensor | None = None) -> Iterator[tuple[Tensor, Tensor]]:
-        """Indices and rows, `CHUNK` at a time and in order; of all rows or of those at an index."""
-        if index is None:
-            index = torch.arange(self.n_rows, device=self.device)
-        for part in index.split(CHUNK):
-            yield part, self.gather(part)
-
-
-class DenseRows(InMemoryRows):
+class DenseRows(Rows):
     """Dense data, standardised once: one tensor on the device."""
 
     def __init__(self, X: NDArray[Any], standardizer: Standardizer, device: torch.device) -> None:
@@ -241,7 +224,7 @@ class DenseRows(InMemoryRows):
         return self._dense[index]
 
 
-class CSRRows(InMemoryRows):
+class CSRRows(Rows):
     """CSR data, which stay CSR on the device: only the rows asked for become dense."""
 
     def __init__(self, X: CSR, standardizer: Standardizer, device: torch.device) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 import torch
@@ -16,35 +15,19 @@ from torch import Tensor
 
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import Batch, Objective, over_processes
+from centroid_encoder.core.optimization import (
+    TrainingConfig,
+    learning_rate_share,
+    optimizer_of,
+    suitable_numerics,
+)
 from centroid_encoder.core.rows import Rows
 from centroid_encoder.errors import DivergedError, Message, Setting
 
-Optimizer = Literal["adamw", "adam", "amsgrad"]
-Schedule = Literal["one_cycle", "constant"]
 Ended = TypeVar("Ended")
 
 MIN_NORMALIZED = 3
 """Smallest batch size with batch normalisation: no batch is then of one row."""
-MIN_FLOPS_PER_THREAD = 5e7
-"""Below this much arithmetic per batch, a further thread costs more than it brings."""
-
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """How to train. The meaning of each field is that of `CentroidEncoder`'s parameter."""
-
-    batch_size: int
-    max_epochs: int
-    pretrain_epochs: int = 0
-    merge_epochs: int = 0
-    patience: int | None = None
-    optimizer: Optimizer = "adamw"
-    learning_rate: float = 1e-3
-    weight_decay: float = 0.0
-    schedule: Schedule = "one_cycle"
-    warmup: float = 0.3
-    """Share of a one-cycle schedule in which the learning rate rises."""
-    dropout: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -298,7 +281,7 @@ class _Loop:
         codes: Tensor | None = None,
     ) -> Iterator[Report]:
         """Minimise the objective over `parameters` with encoder and decoder meeting at `depth`."""
-        optimizer = _optimizer(parameters, self.config)
+        optimizer = optimizer_of(parameters, self.config)
         for epoch in range(n_epochs):
             with suitable_numerics(self.network, self.batch_size):
                 self.network.train()
@@ -349,7 +332,7 @@ class _Loop:
             if self.stop():
                 self.stopped = True
                 break
-            share = _schedule(progress + done / len(train) / n_epochs, self.config)
+            share = learning_rate_share(progress + done / len(train) / n_epochs, self.config)
             for group in optimizer.param_groups:
                 group["lr"] = self.config.learning_rate * share
             try:
@@ -445,54 +428,3 @@ class _Loop:
 
 def _copied(tensors: list[Tensor]) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in tensors]
-
-
-def _optimizer(
-    parameters: list[torch.nn.Parameter], config: TrainingConfig
-) -> torch.optim.Optimizer:
-    if config.optimizer == "adamw":
-        return torch.optim.AdamW(
-            parameters, config.learning_rate, weight_decay=config.weight_decay, fused=True
-        )
-    # Adam's own weight decay is the paper program's penalty ½·λ·Σ‖θ‖² on the loss.
-    return torch.optim.Adam(
-        parameters,
-        config.learning_rate,
-        weight_decay=config.weight_decay,
-        amsgrad=config.optimizer == "amsgrad",
-        fused=True,
-    )
-
-
-def _schedule(progress: float, config: TrainingConfig) -> float:
-    """Share of the peak learning rate when `progress` ∈ [0, 1) of a stage is over.
-
-    ``"one_cycle"`` rises and falls along half cosines (Smith & Topin 2019).
-    """
-    if config.schedule == "constant":
-        return 1.0
-    if progress < config.warmup:
-        return 0.04 + 0.96 * (1 - math.cos(math.pi * progress / config.warmup)) / 2
-    return (1 + math.cos(math.pi * (progress - config.warmup) / (1 - config.warmup))) / 2
-
-
-@contextmanager
-def suitable_numerics(network: Network, batch_size: int) -> Iterator[None]:
-    """Set torch's threads to suit the problem and flush denormals; restore both afterwards.
-
-    Small networks run several times slower on many threads than on one, and moments of the
-    optimiser that decay into denormal numbers slow the arithmetic down on some processors.
-    """
-    n_weights = sum(parameter.numel() for parameter in network.parameters())
-    n_threads = torch.get_num_threads()
-    # A multiply and an add per weight: forward, and backward for inputs and for weights.
-    wanted = int(6 * n_weights * batch_size / MIN_FLOPS_PER_THREAD)
-    tiny = torch.tensor(torch.finfo(torch.float32).tiny)
-    flushed = float(tiny * 0.5) == 0
-    torch.set_num_threads(max(1, min(n_threads, wanted)))
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(flushed)
-        torch.set_num_threads(n_threads)
