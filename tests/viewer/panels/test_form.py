@@ -210,7 +210,7 @@ def test_a_column_that_is_gone_can_still_be_clicked_at(form: TrainingForm, table
         (Advice("key_added"), "choose it under *Store as"),
         (Setting("test_size", 0.5), "*Held out = 0.5"),
         (Setting("max_epochs"), "*Epochs"),
-        (Setting("layer", "raw"), "Features = layers: raw"),
+        (Setting("layer", "raw"), "Features = raw"),
         (Setting("label_key"), "Labels"),
         (Setting("n_components"), "n_components"),
         (Call("tl.cross_validate", ("cell_type",)), "“Check labels”"),

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from magicgui.widgets import ComboBox, LineEdit, create_widget
 from magicgui.widgets.bases import ValueWidget
@@ -14,6 +12,9 @@ from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QSizePolicy, QWidge
 
 from centroid_encoder._parameters import Parameter, parameters, plain
 from centroid_encoder.errors import UNSET, Advice, Call, Part
+
+if TYPE_CHECKING:
+    from anndata import AnnData
 
 NONE = "none"
 """What the user reads for None."""
@@ -31,17 +32,16 @@ RANGES: dict[type, dict[str, Any]] = {
 """Of numbers, unless the field is a special one."""
 
 
-@dataclass(frozen=True)
-class Special:
+class Special(NamedTuple):
     """What the signature does not say of a field."""
 
     label: str = ""
     """Default: the name of the parameter, in words."""
-    choices: tuple[str, ...] = ()
+    choices: tuple[str, ...] | None = None
     """What is offered where the type does not tell; a table may add more."""
-    words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    words: Mapping[str, str] = {}
     """What the user reads for a value."""
-    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    options: Mapping[str, Any] = {}
     """Options of the magicgui widget: range, step, and the value that stands for the default."""
 
 
@@ -49,7 +49,8 @@ class Form(QWidget):
     """Fields for what functions of `tl` are called with.
 
     There is one for each parameter of a plain type: bool, int, float, str, a Literal, or one of
-    these or None. Each is also an attribute of the form, under the name of the parameter.
+    these or None. Each is also an attribute of the form, under the name of the parameter. Where
+    the values are, `layer` and `use_rep`, is chosen in one field.
 
     Parameters
     ----------
@@ -64,7 +65,11 @@ class Form(QWidget):
     ----------
     fields
         Fields by the name of the parameter.
+    features
+        Where the values are: ``"X"``, ``"layers: …"`` or ``"obsm: …"``.
     """
+
+    features: ComboBox
 
     setting_changed = Signal()
     """The user changed a value."""
@@ -77,16 +82,18 @@ class Form(QWidget):
         self._special = special
         self._parameters = {function: parameters(function) for function in functions}
         self._defaults: dict[str, Any] = {}
-        skipped = set(left_out)
+        skipped = {"adata", "layer", "progress", "copy", *left_out}
         for taken in self._parameters.values():
             for name, parameter in taken.items():
                 if name not in self.fields and name not in skipped:
                     self.add(self._made(parameter))
                     self._defaults[name] = self._value(parameter)
+        self.features = cast("ComboBox", self.fields["use_rep"])
+        self.fields["layer"] = self.features
 
-    def add(self, widget: ValueWidget[Any], name: str = "") -> None:
-        """Take a field, under its own name or that of the parameter which it sets."""
-        self.fields[name or widget.name] = widget
+    def add(self, widget: ValueWidget[Any]) -> None:
+        """Take a field, under its name."""
+        self.fields[widget.name] = widget
         setattr(self, widget.name, widget)
         widget.changed.connect(self._on_setting)
         widget.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -98,16 +105,15 @@ class Form(QWidget):
 
     def arguments(self, function: str) -> dict[str, Any]:
         """Return the keyword arguments of a function that differ from its defaults."""
-        found = {
-            name: self._value(parameter)
-            for name, parameter in self._parameters[function].items()
-            if name in self._defaults
-        }
-        return {
-            name: value
-            for name, value in found.items()
-            if value is not None and value != self._defaults[name]
-        }
+        kind, _, name = str(self.features.value).partition(": ")
+        chosen = {"X": {"use_rep": "X"}, "layers": {"layer": name}, "obsm": {"use_rep": name}}
+        found: dict[str, Any] = dict(chosen.get(kind, {}))
+        for name, parameter in self._parameters[function].items():
+            if name in self._defaults and name != "use_rep":
+                value = self._value(parameter)
+                if value not in (None, self._defaults[name]):
+                    found[name] = value
+        return found
 
     def words(self, part: Part) -> str:
         """Return what a part of a message is called in the widget: a field, or a button."""
@@ -130,8 +136,7 @@ class Form(QWidget):
 
     def shown(self, name: str, value: Any) -> str:
         """Return what the user reads for a value of a parameter."""
-        special = self._special.get(name, Special())
-        return special.words.get(value, str(value)) if isinstance(value, str) else str(value)
+        return self._special.get(name, Special()).words.get(value, str(value))
 
     def point_at(self, name: str) -> None:
         """Show the field of a parameter, if there is one."""
@@ -146,10 +151,12 @@ class Form(QWidget):
         first = special.options.get("value", parameter.default)
         words = parameter.name.removeprefix("n_").replace("_", " ")
         name, label = parameter.name, special.label or words.capitalize()
-        choices = special.choices or tuple(self.shown(name, value) for value in parameter.choices)
+        choices = special.choices
+        if parameter.choices:
+            choices = tuple(self.shown(name, value) for value in parameter.choices)
         made: Any
-        if choices:
-            made = ComboBox(name=name, label=label, choices=choices)
+        if choices is not None:
+            made = ComboBox(name=name, label=label, choices=choices, **special.options)
             if first in parameter.choices:
                 made.value = self.shown(name, first)
         elif first is None or isinstance(first, str):
@@ -199,6 +206,15 @@ def offer(box: ComboBox, choices: list[str], value: Any) -> None:
         box.choices = choices
         if value in choices:
             box.value = value
+
+
+def sources(adata: AnnData) -> list[str]:
+    """Return where the values of a table can be."""
+    return [
+        *(["X"] if adata.X is not None else []),
+        *(f"layers: {name}" for name in adata.layers),
+        *(f"obsm: {name}" for name in adata.obsm),
+    ]
 
 
 def form_layout() -> QFormLayout:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, LineEdit, SpinBox
+from magicgui.widgets import CheckBox, ComboBox, LineEdit, SpinBox
 from qtpy.QtCore import QSize, Signal
 from qtpy.QtWidgets import QLabel, QVBoxLayout, QWidget
 from superqt import QCollapsible
@@ -19,6 +19,7 @@ from centroid_encoder.viewer.panels.fields import (
     add_row,
     form_layout,
     offer,
+    sources,
 )
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ MAX_CLASSES = 1000
 ALL = "all"
 TRAIN, CHECK = "tl.centroid_encoder", "tl.cross_validate"
 SPECIAL = {
-    "label_key": Special("Labels"),
+    "label_key": Special("Labels", choices=(), options={"nullable": True}),
+    "use_rep": Special("Features", choices=()),
     "mask_var": Special("Variables", choices=(ALL,)),
     "unlabeled_category": Special("Unlabelled is", choices=(NONE,)),
     "missing": Special(
@@ -49,10 +51,8 @@ SPECIAL = {
     "n_repeats": Special("Repeats", options={"min": 1, "max": 100}),
     "n_permutations": Special("Permutations", options={"min": 0, "max": 9999}),
 }
-LEFT_OUT = {"adata", "label_key", "use_rep", "layer", "mask_var", "model", "progress", "copy"} | {
-    # The widget shows maps of two dimensions.
-    "n_components"
-}
+# The widget shows maps of two dimensions.
+LEFT_OUT = ("n_components", "model")
 VISIBLE = ("label_key", "use_rep", "layer")
 """Parameters that are set by fields which are not folded."""
 # A clustering of the same data is no evidence, and thus no likely choice.
@@ -64,8 +64,6 @@ class TrainingForm(Form):
 
     Attributes
     ----------
-    label_key, features
-        Column with the classes, and what to learn from: X, a layer or a representation.
     advanced
         The folded part.
     auto_epochs, max_epochs
@@ -73,18 +71,11 @@ class TrainingForm(Form):
     """
 
     label_key: ComboBox
-    features: ComboBox
     mask_var: ComboBox
     unlabeled_category: ComboBox
     group_key: ComboBox
     key_added: LineEdit
     missing: ComboBox
-    test_size: FloatSpinBox
-    device: ComboBox
-    random_state: SpinBox
-    n_folds: SpinBox
-    n_repeats: SpinBox
-    n_permutations: SpinBox
     max_epochs: SpinBox
 
     label_key_changed = Signal(object)
@@ -95,25 +86,6 @@ class TrainingForm(Form):
         self._adata: AnnData | None = None
         self._filling = False
         train, check = self._parameters[TRAIN], self._parameters[CHECK]
-        self.label_key = ComboBox(
-            name="label_key",
-            label="Labels",
-            nullable=True,
-            tooltip="Column of obs with the classes. Cells without a label are embedded, but not "
-            "trained on",
-        )
-        self.fields["label_key"] = self.label_key
-        self.add(
-            ComboBox(
-                name="features",
-                label="Features",
-                tooltip="What to learn from: the expression matrix X, a layer, or a representation "
-                "in obsm",
-            ),
-            "use_rep",
-        )
-        self.fields["layer"] = self.features
-        self.add(self._made(train["mask_var"]))
         self.auto_epochs = CheckBox(
             label="",
             text="Epochs by the number of cells",
@@ -178,7 +150,12 @@ class TrainingForm(Form):
 
     def parameters(self, function: str = TRAIN) -> dict[str, Any]:
         """Return the keyword arguments of a function that differ from its defaults."""
-        chosen = self._data() | self.arguments(function)
+        chosen = self.arguments(function)
+        for name in ("label_key", "mask_var"):
+            chosen.pop(name, None)
+        if chosen.get("use_rep") == "X":
+            del chosen["use_rep"]
+        chosen |= self._mask()
         if not self.auto_epochs.value:
             # Not before it is needed: it brings PyTorch.
             from centroid_encoder.estimator import CentroidEncoder
@@ -189,11 +166,6 @@ class TrainingForm(Form):
     def place(self, name: str) -> str:
         """Return where the field of a parameter is, as the user reads it."""
         return super().place(name) if name in VISIBLE else f"Advanced ▸ {super().place(name)}"
-
-    def shown(self, name: str, value: Any) -> str:
-        """Return what the user reads for a value of a parameter."""
-        kinds = {"use_rep": "obsm: ", "layer": "layers: "}
-        return kinds.get(name, "") + super().shown(name, value)
 
     def point_at(self, name: str) -> None:
         """Show the field of a parameter, if there is one."""
@@ -210,24 +182,19 @@ class TrainingForm(Form):
         """Make room for the map."""
         self.advanced.collapse(animate=False)
 
-    def _data(self) -> dict[str, Any]:
-        """Return the arguments that say what to learn from."""
-        adata = self._adata
-        if adata is None:
-            return {}
-        kind, _, name = str(self.features.value).partition(": ")
-        if kind == "obsm":
+    def _mask(self) -> dict[str, Any]:
+        """Return the argument that says which variables to learn from, if it is not the default."""
+        adata, source = self._adata, str(self.features.value)
+        if adata is None or source.startswith("obsm: "):
             # A representation has no variables.
-            return {"use_rep": name}
-        chosen: dict[str, Any] = {"layer": name} if kind == "layers" else {}
+            return {}
         mask = None if self.mask_var.value == ALL else self.mask_var.value
-        if mask != ("highly_variable" if "highly_variable" in adata.var else None):
-            chosen["mask_var"] = mask
-        if kind == "X" and self._is_feature(adata):
+        if source == "X" and self._is_feature(adata):
             # Labels that are learned from themselves tell nothing.
             others = np.asarray(adata.var_names != self.label_key.value)
-            chosen["mask_var"] = others & adata.var[mask].to_numpy() if mask else others
-        return chosen
+            return {"mask_var": others & adata.var[mask].to_numpy() if mask else others}
+        default = "highly_variable" if "highly_variable" in adata.var else None
+        return {} if mask == default else {"mask_var": mask}
 
     def _is_feature(self, adata: AnnData) -> bool:
         """Tell whether the labels are among the features, as in a layer's table of features."""
@@ -318,15 +285,11 @@ def _likely(labels: list[str]) -> str | None:
 
 def _representations(adata: AnnData) -> list[str]:
     # What `tl.centroid_encoder` itself wrote would be circular, and places are no features.
-    obsm = [
-        name
-        for name in adata.obsm
-        if not (name == "X_ce" or f"{name}_split" in adata.obs or name.startswith("spatial"))
-    ]
+    own = {f"obsm: {name}" for name in adata.obsm if f"{name}_split" in adata.obs} | {"obsm: X_ce"}
     return [
-        *(["X"] if adata.X is not None else []),
-        *(f"layers: {name}" for name in adata.layers),
-        *(f"obsm: {name}" for name in obsm),
+        source
+        for source in sources(adata)
+        if source not in own and not source.startswith("obsm: spatial")
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from napari.utils.notifications import show_error
 from qtpy.QtCore import Signal
@@ -91,7 +91,7 @@ class JobPanel(QWidget):
         show_error(text)
 
     def begin(self, table: Table, made_by: MadeBy, source: Any, name: str) -> None:
-        """Prepare a job and do it in a thread.
+        """Do a job in a thread.
 
         Parameters
         ----------
@@ -104,18 +104,14 @@ class JobPanel(QWidget):
         name
             What it is done for, as the user reads it.
         """
+        from centroid_encoder.viewer._worker import Worker
+
         self.message.say("")
         try:
-            job = getattr(tl, made_by.function).job(table.adata, source, **made_by.parameters)
+            job = self.prepare(table, made_by, source)
         except Exception as error:  # Whatever it is, it ends as a sentence, not as a traceback.
             self.say_error(error)
             return
-        self.start(job, table, made_by, name)
-
-    def start(self, job: Job, table: Table, made_by: MadeBy, name: str) -> None:
-        """Do a job in a thread."""
-        from centroid_encoder.viewer._worker import Worker
-
         self.table, self.made_by, self._stopped = table, made_by, False
         self._warn(job.notices)
         self.worker = Worker(job, self)
@@ -125,6 +121,12 @@ class JobPanel(QWidget):
         self.enable()
         self.progress.begin(name, stoppable=self._is_stoppable)
         self.worker.start()
+
+    def prepare(self, table: Table, made_by: MadeBy, source: Any) -> Job:
+        """Read and check what a job needs."""
+        return cast(
+            "Job", getattr(tl, made_by.function).job(table.adata, source, **made_by.parameters)
+        )
 
     def enable(self) -> None:
         """Let the user begin what can be begun now."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,7 @@ from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QFileDialog, QLabel, QPushButton, QVBoxLayout
 
 from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.tl._stored import StoredMap
 from centroid_encoder.viewer.panels.choice import Choice
 from centroid_encoder.viewer.panels.fields import (
     Form,
@@ -22,6 +22,7 @@ from centroid_encoder.viewer.panels.fields import (
     form_layout,
     offer,
     side_by_side,
+    sources,
 )
 from centroid_encoder.viewer.panels.job import JobPanel
 from centroid_encoder.viewer.session.provenance import MadeBy
@@ -29,6 +30,7 @@ from centroid_encoder.viewer.session.provenance import MadeBy
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from centroid_encoder.tl._jobs import Job
     from centroid_encoder.viewer._worker import Worker
     from centroid_encoder.viewer.data.tables import Table
     from centroid_encoder.viewer.session.session import Session
@@ -37,6 +39,7 @@ INGEST = "tl.ingest"
 AS_FOR_THE_MAP = "where the map's were"
 SHARE = {"min": 0, "max": 1, "step": 0.05}
 SPECIAL = {
+    "use_rep": Special("Features", choices=(AS_FOR_THE_MAP,)),
     "missing": Special(
         "Missing", words={"error": "stop and say so", "mean": "take the training mean"}
     ),
@@ -45,19 +48,11 @@ SPECIAL = {
     "max_novelty": Special("novelty ≤", options=SHARE | {"step": 0.01}),
     "key_added": Special("Store as", options={"value": "ce"}),
 }
-LEFT_OUT = {"adata", "reference", "key", "layer", "use_rep", "device", "progress", "copy"}
 
 
 class NewDataForm(Form):
-    """Where the values of the new cells are, and what to do about those that do not fit.
+    """Where the values of the new cells are, and what to do about those that do not fit."""
 
-    Attributes
-    ----------
-    features
-        Where the values are.
-    """
-
-    features: ComboBox
     missing: ComboBox
     max_missing: FloatSpinBox
     min_confidence: FloatSpinBox
@@ -65,39 +60,12 @@ class NewDataForm(Form):
     key_added: LineEdit
 
     def __init__(self) -> None:
-        super().__init__(INGEST, special=SPECIAL, left_out=LEFT_OUT)
-        self.add(
-            ComboBox(
-                name="features",
-                label="Features",
-                choices=[AS_FOR_THE_MAP],
-                tooltip="Where the new cells' values are, normalised like those that were learned "
-                "from",
-            ),
-            "use_rep",
-        )
-        self.fields["layer"] = self.features
+        super().__init__(INGEST, special=SPECIAL, left_out=("reference", "key", "device"))
 
     def set_adata(self, adata: AnnData | None) -> None:
         """Offer where the values of a table can be."""
-        choices = [AS_FOR_THE_MAP]
-        if adata is not None:
-            choices += [
-                *(["X"] if adata.X is not None else []),
-                *(f"layers: {name}" for name in adata.layers),
-                *(f"obsm: {name}" for name in adata.obsm),
-            ]
+        choices = [AS_FOR_THE_MAP, *([] if adata is None else sources(adata))]
         offer(self.features, choices, self.features.value)
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments of `tl.ingest` that differ from its defaults."""
-        kind, _, name = str(self.features.value).partition(": ")
-        chosen = {
-            "X": {"use_rep": "X"},
-            "layers": {"layer": name},
-            "obsm": {"use_rep": name},
-        }.get(kind, {})
-        return chosen | self.arguments(INGEST)
 
     def enable(self, ready: bool) -> None:
         """Let the user change the fields, or not."""
@@ -187,7 +155,7 @@ class NewDataPanel(JobPanel):
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments of `tl.ingest` that differ from its defaults."""
         key = self._key or "ce"
-        chosen = self.form.parameters() | {"key": key, "key_added": self.key}
+        chosen = self.form.arguments(INGEST) | {"key": key, "key_added": self.key}
         if key == "ce":
             del chosen["key"]
         if self.key == key:
@@ -203,16 +171,6 @@ class NewDataPanel(JobPanel):
         """Begin, with the table and the settings that are chosen; one at a time."""
         reference, table, key = self._reference, self.chosen, self._key
         if self.worker is not None or reference is None or table is None or key is None:
-            return
-        if _is_trained(table.adata.uns.get(self.key)):
-            error = InputError(
-                "{} has a map of its own in uns[{!r}], which this would replace: choose another "
-                "name under {}",
-                table.name,
-                self.key,
-                Setting("key_added"),
-            )
-            self.say_error(error)
             return
         made_by = MadeBy(
             "ingest",
@@ -231,11 +189,20 @@ class NewDataPanel(JobPanel):
             widget.setEnabled(ready)
         self.form.enable(ready)
 
-    def start(self, job: Any, table: Table, made_by: MadeBy, name: str) -> None:
-        """Do a job in a thread."""
-        if self._used is not None:
-            job.origin = self._used.name
-        super().start(job, table, made_by, name)
+    def prepare(self, table: Table, made_by: MadeBy, source: Any) -> Job:
+        """Read the map and look at the new cells."""
+        own = StoredMap.read(table.adata, made_by.key)
+        if own is not None and own.ingested_from is None:
+            raise InputError(
+                "{} has a map of its own in uns[{!r}], which this would replace: choose another "
+                "name under {}",
+                table.name,
+                made_by.key,
+                Setting("key_added"),
+            )
+        job: Any = super().prepare(table, made_by, source)
+        job.origin = table.name if self._used is None else self._used.name
+        return cast("Job", job)
 
     def written(self, table: Table, made_by: MadeBy) -> None:
         """Tell of results that were written into their table."""
@@ -289,12 +256,3 @@ def _map_of(reference: AnnData, key: str) -> AnnData:
         obs[label_key] = reference.obs[label_key]
         uns[f"{label_key}_colors"] = np.array(list(label_colors(reference, label_key).values()))
     return AnnData(obs=obs, uns=uns)
-
-
-def _is_trained(stored: object) -> bool:
-    """Tell a map that was trained on a table from one that its cells were sent through."""
-    return (
-        isinstance(stored, Mapping)
-        and "model" in stored
-        and "ingested_from" not in stored.get("params", {})
-    )
