@@ -30,8 +30,6 @@ from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from anndata import AnnData
     from napari.layers import Labels, Points
     from napari.viewer import Viewer
@@ -195,19 +193,6 @@ class CentroidEncoderWidget(QWidget):
         if self.session.adata is not None:
             self.form.set_adata(self.session.adata, self.form.label_key.value)
 
-    def _on_result(self) -> None:
-        self._on_shown()
-        self._offer_tables()
-
-    def _offer_tables(self) -> None:
-        """Offer to send the cells of other tables through the map."""
-        mapped = self.session.result is not None
-        self.new_data.offer(
-            self.catalog.tables,
-            self.session.table if mapped else None,
-            self.session.key if mapped else None,
-        )
-
     def _on_labels(self) -> None:
         """Say whose map is shown if it is not that of the labels that are chosen."""
         session = self.session
@@ -238,13 +223,6 @@ class CentroidEncoderWidget(QWidget):
             self.training.drawn()
 
     # -- new data --------------------------------------------------------------------------------
-
-    def _on_file(self, path: Path) -> None:
-        """List a file whose cells are to be mapped; what is chosen stays."""
-        try:
-            self.new_data.choose(self.catalog.open(path))
-        except OSError as error:
-            self.new_data.say_error(error)
 
     def _on_mapped(self, reference: Table, table: Table, key: str) -> None:
         """Go to the cells that have been mapped, unless the user has gone elsewhere."""
@@ -370,10 +348,8 @@ class CentroidEncoderWidget(QWidget):
         session.table_changed.connect(self._on_table)
         session.columns_changed.connect(self._offer_columns)
         session.label_key_changed.connect(self._on_labels)
-        session.result_changed.connect(self._on_result)
+        session.result_changed.connect(self._on_shown)
         session.colors_changed.connect(self._on_colors)
-        self.catalog.listed.connect(self._offer_tables)
-        self.new_data.file_chosen.connect(self._on_file)
         self.new_data.finished.connect(self._on_mapped)
         self.form.label_key_changed.connect(session.choose_labels)
         self.form.key_added.changed.connect(self._on_key)

@@ -102,8 +102,7 @@ def test_results_are_those_of_the_function(
         others.layers["logged"] = others.X.copy()
         others.X = None
         widget.catalog.refresh()
-        panel.offer([], None, None)
-        widget._offer_tables()
+        panel.form.set_adata(others)
         panel.form.features.value = "layers: logged"
         arguments = {"layer": "logged"}
     if origin == "renamed":
@@ -272,7 +271,7 @@ def test_features_of_a_layer_get_the_result(
     layer = viewer.add_labels(image, name="measured", features=features)
     widget.catalog.refresh()
     panel = widget.new_data
-    panel.choose(next(t for t in widget.catalog.tables if t.origin == "features"))
+    panel.table_box.choose(next(t for t in widget.catalog.tables if t.origin == "features"))
     send(widget)
     assert widget.catalog.table.origin == "features"
     assert list(layer.features)[-4:] == ["ce_split", "ce_label", "CE1", "CE2"]
@@ -339,7 +338,7 @@ def test_errors_say_where_they_can_be_mended(
             few, "cell_type", model=ce.CentroidEncoder(max_epochs=1), progress=False
         )
         widget.show_table(few, name="few")
-        panel.choose(next(t for t in widget.catalog.tables if t.adata is others))
+        panel.table_box.choose(next(t for t in widget.catalog.tables if t.adata is others))
         panel.form.max_novelty.value = 0.5
     else:
         others.obs["kind"] = pd.Categorical(list("abc") * 50)

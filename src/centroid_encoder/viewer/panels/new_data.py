@@ -87,18 +87,14 @@ class NewDataPanel(JobPanel):
 
     form: NewDataForm
 
-    file_chosen = Signal(object)
-    """A `Path` that is to be read as another table."""
     finished = Signal(object, object, str)
     """Cells were mapped: the `Table` with the map, that of the cells, and the key."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, NewDataForm())
-        self._reference: Table | None = None
-        """Table of the map that is offered."""
+        self._offered: tuple[Table | None, str] = None, ""
         self._used: Table | None = None
         """Table of the map that cells are sent through."""
-        self._key: str | None = None
         self.table_box = Choice("Table of the new cells, of whatever tissue or sample")
         self.table_box.setPlaceholderText("no other table found")
         self.table_box.currentIndexChanged.connect(self._on_table)
@@ -112,7 +108,9 @@ class NewDataPanel(JobPanel):
         )
         self.map_button.clicked.connect(self.map_cells)
         self._lay_out()
-        self.offer([], None, None)
+        session.result_changed.connect(self.offer)
+        session.catalog.listed.connect(self.offer)
+        self.offer()
 
     @property
     def ingestion(self) -> Worker | None:
@@ -125,22 +123,19 @@ class NewDataPanel(JobPanel):
         table: Table | None = self.table_box.value
         return table
 
-    def offer(self, tables: list[Table], reference: Table | None, key: str | None) -> None:
-        """Offer tables to map.
+    @property
+    def reference(self) -> Table | None:
+        """The table with the map that is shown, or None."""
+        return None if self.session.result is None else self.session.table
 
-        Parameters
-        ----------
-        tables
-            All tables.
-        reference, key
-            The one with the map and the name of the map; None if there is none.
-        """
-        chosen = self.chosen
-        if (reference, key) != (self._reference, self._key):
+    def offer(self) -> None:
+        """Offer all tables but the one with the map."""
+        offered, chosen = (self.reference, self.session.key), self.chosen
+        if offered != self._offered:
             self.message.say("")
-            self.form.key_added.value = key or "ce"
-        self._reference, self._key = reference, key
-        others = [table for table in tables if table is not reference]
+            self.form.key_added.value = self.session.key
+        self._offered = offered
+        others = [table for table in self.session.catalog.tables if table is not self.reference]
         first = others[0] if others else None
         entries = [(table.name, table) for table in others]
         self.table_box.offer(entries, chosen if chosen in others else first)
@@ -148,13 +143,9 @@ class NewDataPanel(JobPanel):
             self._on_table()
         self.enable()
 
-    def choose(self, table: Table) -> None:
-        """Choose a table."""
-        self.table_box.choose(table)
-
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments of `tl.ingest` that differ from its defaults."""
-        key = self._key or "ce"
+        key = self.session.key
         chosen = self.form.arguments(INGEST) | {"key": key, "key_added": self.key}
         if key == "ce":
             del chosen["key"]
@@ -165,12 +156,12 @@ class NewDataPanel(JobPanel):
     @property
     def key(self) -> str:
         """Where the results will be."""
-        return self.form.key_added.value.strip() or self._key or "ce"
+        return self.form.key_added.value.strip() or self.session.key
 
     def map_cells(self) -> None:
         """Begin, with the table and the settings that are chosen; one at a time."""
-        reference, table, key = self._reference, self.chosen, self._key
-        if self.worker is not None or reference is None or table is None or key is None:
+        reference, table, key = self.reference, self.chosen, self.session.key
+        if self.worker is not None or reference is None or table is None:
             return
         made_by = MadeBy(
             "ingest",
@@ -183,7 +174,7 @@ class NewDataPanel(JobPanel):
 
     def enable(self) -> None:
         """Let the user begin what can be begun now."""
-        ready = self._reference is not None and self.worker is None
+        ready = self.reference is not None and self.worker is None
         self.map_button.setEnabled(ready and self.chosen is not None)
         for widget in (self.table_box, self.open_button):
             widget.setEnabled(ready)
@@ -217,9 +208,13 @@ class NewDataPanel(JobPanel):
         super()._on_setting()
 
     def _ask_file(self) -> None:
+        """List a file whose cells are to be mapped; what is chosen stays."""
         name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", "AnnData (*.h5ad)")
         if name:
-            self.file_chosen.emit(Path(name))
+            try:
+                self.table_box.choose(self.session.catalog.open(Path(name)))
+            except OSError as error:
+                self.say_error(error)
 
     def _lay_out(self) -> None:
         form = self.form
