@@ -1,7 +1,7 @@
 """How unlike anything seen in training a sample is: sparse surroundings, far from every class.
 
-Doubt between classes is another thing, and says nothing about it: to a cell of an unknown type the
-decoder may be as sure of a class as to a known one.
+The confidence in a class does not tell: the decoder may be as sure about a cell of an unknown type
+as about one of a known type.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Surroundings:
         n, K = points.shape
         n_neighbors = max(1, min(N_NEIGHBORS, n // 5))
         floor = FLOOR * (float(np.sqrt(np.square(points).sum(axis=1).mean())) or 1.0)
-        # Of itself a sample is no neighbour.
+        # Without points, scikit-learn leaves each sample out of its own neighbours.
         distance, _ = _neighbors(reference, n_neighbors).kneighbors()
         classes, index = np.unique(codes, return_inverse=True)
         means = np.array([points[index == i].mean(axis=0) for i in range(len(classes))])
@@ -158,8 +158,8 @@ class Novelty:
         for _, z in _blocks(X, standardizer):
             gram += z @ z.T
 
-        # Samples find themselves among the reference, and axes and covariances fit them too well:
-        # what is usual must come from samples left out. The Gram matrix holds all of it.
+        # Samples would find themselves in the reference, and axes and covariances fit them too
+        # well, so what is usual comes from samples left out. The Gram matrix is enough for it.
         fold = np.empty(n, dtype=np.intp)
         fold[np.lexsort((rng.random(n), codes))] = np.arange(n) % N_FOLDS
         around = np.empty((n, len(_scales(n_components)), 2))
@@ -217,7 +217,7 @@ class Novelty:
                 for known in self.surroundings
             ]
             score = _score(np.stack(around, axis=1), self.location, self.spread)
-            # Equal scores count half, and those that which samples were left out may have parted.
+            # Scores that are the same but for the choice of the samples left out count half.
             below = np.searchsorted(self.known, score - EQUAL, side="left")
             upto = np.searchsorted(self.known, score + EQUAL, side="right")
             quantiles[part] = (below + upto) / (2 * len(self.known))

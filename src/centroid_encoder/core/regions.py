@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -243,9 +243,9 @@ def _trace(
     Contouring each class by itself would leave a hole wherever three regions meet. Here a
     triangle is divided among its corners' owners, whose outlines share all their points.
 
-    An owner's corners in a triangle are consecutive, so its outline crosses the triangle once:
-    it begins on the side that leaves the owner's corners and ends on the side that enters them.
-    The same edge, seen from the triangle beyond, leaves the owner again: the next link.
+    The corners of an owner in a triangle are consecutive, so its outline crosses the triangle once:
+    a link from the side that leaves its corners to the side that enters them. In the triangle
+    beyond that side, the same edge leaves the owner's corners: there begins the next link.
     """
     owners, sides = _triangles(owner)
     mixed = (owners != owners[:, :1]).any(axis=1)
@@ -254,12 +254,15 @@ def _trace(
     points = _crossings(sides, cut, x, y)
     next_owners = np.roll(owners, -1, axis=1)
     leaves = owners != next_owners
-    # In the middle of three owners; at the frame, on the edge between the two real ones.
+    # Three outlines meet in the middle of the three sides. At the frame they meet on the only side
+    # that is inside the box.
     real = (owners != _OUTSIDE) & (next_owners != _OUTSIDE)
     junction = (points * real[..., None]).sum(axis=1) / np.maximum(real.sum(axis=1), 1)[:, None]
     between = np.where(leaves.all(axis=1)[:, None, None], junction[:, None], points)
+    # The side that enters is the next but one, or the next if the owner has the corner before too.
     from_two_corners = owners == np.roll(owners, 1, axis=1)
     entering = (np.arange(3) + np.where(from_two_corners, 1, 2)) % 3
+    # The last bit of a side's number tells in which direction it is run.
     onward = np.take_along_axis(sides, entering, axis=1) ^ 1
 
     links = leaves & (owners != _OUTSIDE)
@@ -269,16 +272,22 @@ def _trace(
     steps, owners = np.stack([points[links], between[links]], axis=1), owners[links]
 
     regions: list[Region] = [[] for _ in range(n_classes)]
+    for chain in _cycles(following):
+        ring = _without_idle_vertices(steps[chain].reshape(-1, 2))
+        if len(ring) > 2:
+            regions[owners[chain[0]]].append(ring)
+    return regions
+
+
+def _cycles(following: dict[int, int]) -> Iterator[list[int]]:
+    """Take apart a permutation, given as the successor of each number."""
     while following:
         first, link = following.popitem()
         chain = [first]
         while link != first:
             chain.append(link)
             link = following.pop(link)
-        ring = _without_idle_vertices(steps[chain].reshape(-1, 2))
-        if len(ring) > 2:
-            regions[owners[first]].append(ring)
-    return regions
+        yield chain
 
 
 def _triangles(owner: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
