@@ -41,7 +41,7 @@ def through_network(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[A
     problem = Problem.of(X, codes, device, scale="global", clip=None, max_features=None)
     data, rows = problem.data, problem.data.rows
     everything = data.train
-    centroids = class_means(rows, everything, data.labels, problem.n_classes)
+    centroids = class_means(rows, everything, data.labels, int(problem.codes.max()) + 1)
     targets = CentroidTargets.fit(centroids, "full", device)
     generator = torch.Generator().manual_seed(0)
     # The first stage of pre-training is this very network.

@@ -109,11 +109,6 @@ class Problem:
         """Number of features that the network sees."""
         return self.data.rows.n_inputs
 
-    @property
-    def n_classes(self) -> int:
-        """Number M of classes."""
-        return int(self.codes.max()) + 1
-
 
 @dataclass(frozen=True)
 class Fit:
@@ -141,7 +136,7 @@ class Fit:
     def calibrate(self, index: NDArray[np.integer], codes: Codes) -> None:
         """Fit the probabilities to the rows at an index, which are of the caller's classes."""
         if len(index):
-            own = own_codes(codes, self.map.known, self.map.n_classes)
+            own = own_codes(codes, self.map.known, self.map.n_codes)
             self.map.fitted.calibrate(self.embed(index), own)
 
     def learn_novelty(self) -> None:
@@ -226,7 +221,7 @@ def _trained(
     stop: Callable[[], bool],
     snapshot: Callable[[], bool],
 ) -> Generator[Report, None, tuple[FittedMap, Outcome]]:
-    data, n_classes = problem.data, problem.n_classes
+    data, n_classes = problem.data, int(problem.codes.max()) + 1
     device = data.rows.device
     generator = torch.Generator().manual_seed(seed)
     centroids = class_means(data.rows, data.train, data.labels, n_classes)

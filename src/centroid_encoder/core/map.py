@@ -170,13 +170,13 @@ class CodedMap:
     fitted: FittedMap
     known: Codes
     """(K,) the caller's code of each class of the map."""
-    n_classes: int
+    n_codes: int
     """Number M of classes that the caller has, at least K."""
 
     @property
     def centers(self) -> NDArray[np.float64]:
         """(M, m) center of each class; NaN for classes that the map does not know."""
-        centers = np.full((self.n_classes, self.fitted.architecture.n_components), np.nan)
+        centers = np.full((self.n_codes, self.fitted.architecture.n_components), np.nan)
         centers[self.known] = self.fitted.centers
         return centers
 
@@ -197,7 +197,7 @@ class CodedMap:
 
     def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
         """(n, M) distances of h(z) to the centroids; inf for classes that the map does not know."""
-        distances = np.full((len(embedding), self.n_classes), np.inf, dtype=np.float32)
+        distances = np.full((len(embedding), self.n_codes), np.inf, dtype=np.float32)
         if len(embedding):
             distances[:, self.known] = self.fitted.distances(embedding)
         return distances
