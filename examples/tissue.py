@@ -31,7 +31,7 @@ def main() -> None:
     widget.train()
     while widget.training is not None:
         wait(50)
-    adata = widget.data.table.adata
+    adata = widget.catalog.table.adata
     error = adata.uns["ce"]["quality"]["test"]["knn_error"]
     print(f"{adata.n_obs} cells; held-out 5-NN error {100 * error:.1f} %")
     widget.cells.color_box.setCurrentText("label")
