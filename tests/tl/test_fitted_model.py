@@ -85,6 +85,7 @@ for path in sys.argv[1:]:
 """
 
 
+@pytest.mark.slow
 def test_embeds_to_the_same_bits_in_a_new_process(pbmc, fast, tmp_path):
     expected = {}
     for name, convert in (("dense", np.asarray), ("sparse", sparse.csr_matrix)):

@@ -104,6 +104,7 @@ def test_is_found_with_all_it_offers(install: Install):
     assert found["icon"] == "<svg"
 
 
+@pytest.mark.slow
 def test_every_name_in_the_manifest_can_be_imported(install: Install):
     assert "Invalid" not in install.python("-m", "npe2", "validate", "--imports", NAME)
 

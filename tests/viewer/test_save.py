@@ -399,6 +399,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zarr_format", [2, 3])
 @pytest.mark.parametrize("consolidated", [True, False])
 def test_a_table_in_a_store_is_updated_and_nothing_else(

@@ -83,8 +83,10 @@ def arguments_of(call: ast.Call) -> dict[str, Any]:
             "key_added": "map",
             "random_state": 7,
         },
-        {"layer": "scaled", "missing": "drop", "group_key": "donor"},
-        {"use_rep": "X_pca", "n_components": 3},
+        pytest.param(
+            {"layer": "scaled", "missing": "drop", "group_key": "donor"}, marks=pytest.mark.slow
+        ),
+        pytest.param({"use_rep": "X_pca", "n_components": 3}, marks=pytest.mark.slow),
     ],
     ids=",".join,
 )

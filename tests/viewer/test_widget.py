@@ -369,7 +369,9 @@ def test_an_error_names_the_knob_that_mends_it(
     widget = open_widget()
     widget.form.group_key.value = "donor"
     widget.train()
-    assert widget.message.text() == ("30 labeled cells have no value in obs['donor'].")
+    assert widget.message.text() == (
+        "30 labeled cells have no value in obs['donor'] (Advanced ▸ Hold out whole)."
+    )
     widget.form.group_key.value = "none"
     train(widget)
     assert widget.message.text() == ""
@@ -688,6 +690,7 @@ def test_what_cannot_be_saved_is_said_there(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_script_makes_the_same_map(
     add_cells: Callable[..., Labels],
     open_widget: Open,

@@ -214,10 +214,13 @@ def _read_groups(adata: AnnData, group_key: str, labeled: NDArray[np.bool_]) -> 
     codes, _ = pd.factorize(obs_column(adata, group_key))
     n_missing = int((codes[labeled] < 0).sum())
     if n_missing:
-        raise InputError(f"{n_missing} labeled cells have no value in obs[{group_key!r}]")
+        text = "{} labeled cells have no value in obs[{!r}] ({})"
+        raise InputError(text, n_missing, group_key, Setting("group_key"))
     if len(np.unique(codes[labeled])) < 2:
         raise InputError(
-            f"all labeled cells are in one group of obs[{group_key!r}]: none can be held out"
+            "all labeled cells are in one group of obs[{!r}]: none can be held out ({})",
+            group_key,
+            Setting("group_key"),
         )
     return np.asarray(codes, dtype=np.intp)
 

@@ -200,7 +200,8 @@ def check_not_replaced(label_key: object, *written: str) -> None:
     """Refuse labels in a column of ``obs`` where the results will be written."""
     if label_key in written:
         raise InputError(
-            "obs[{!r}] would be replaced by what comes of it; choose other labels, or another {}",
+            "obs[{!r}] would be replaced by what comes of it; choose other labels, or another name "
+            "({})",
             label_key,
             Setting("key_added"),
         )

@@ -161,6 +161,7 @@ print(*(kind for _, _, kind in pbmc() + tissue()))
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_downloaded(tmp_path: Any):
     # Nor taken from what an earlier download left in a cache.
     env = os.environ | {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}

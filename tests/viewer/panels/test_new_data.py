@@ -373,7 +373,7 @@ def test_labels_of_a_result_are_not_replaced_by_it(
     assert widget.training is None
     assert widget.message.text() == (
         "obs['ce_label'] would be replaced by what comes of it; choose other labels, or another "
-        "Advanced ▸ Store as."
+        "name (Advanced ▸ Store as)."
     )
     widget.form.key_added.value = "mine"
     train(widget)

@@ -126,9 +126,10 @@ class Form(QWidget):
         if part.value is UNSET:
             return f"choose it under {where}" if isinstance(part, Advice) else where
         value = self.shown(part.name, part.value)
-        return (
-            f"choose “{value}” under {where}" if isinstance(part, Advice) else f"{where} = {value}"
-        )
+        if isinstance(part, Advice):
+            return f"choose “{value}” under {where}"
+        # What a field offers in words is found by them; a number says nothing without its field.
+        return f"{where} = {value}" if value == str(part.value) else f"“{value}”"
 
     def place(self, name: str) -> str:
         """Return where the field of a parameter is, as the user reads it."""
