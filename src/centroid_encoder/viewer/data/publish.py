@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import pandas as pd
 from napari.layers import Labels, Points
 from numpy.typing import NDArray
 
-from centroid_encoder.tl._stored import colors_key, cv_key, embedding_key, obs_key
+from centroid_encoder.tl._stored import Column, colors_key, cv_key, embedding_key, obs_key
 from centroid_encoder.viewer.data.features import with_result
 from centroid_encoder.viewer.data.ids import whole_numbers
 from centroid_encoder.viewer.data.join import guess
@@ -102,8 +102,8 @@ def _with_result(copy: AnnData, adata: AnnData, key: str) -> AnnData:
     rows = adata.obs_names.get_indexer(copy.obs_names)
     if copy.is_view:
         copy = copy.copy()
-    for name in adata.obs.columns:
-        if str(name).startswith(f"{key}_"):
+    for name in (obs_key(k, column) for k in (key, cv_key(key)) for column in get_args(Column)):
+        if name in adata.obs:
             copy.obs[name] = adata.obs[name].array.take(rows)
     if embedding_key(key) in adata.obsm:
         copy.obsm[embedding_key(key)] = adata.obsm[embedding_key(key)][rows]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.pl._colors import class_colors, label_colors
 from centroid_encoder.tl._cells import obs_column
-from centroid_encoder.tl._stored import StoredCrossValidation, cv_key, obs_key
+from centroid_encoder.tl._stored import Column, StoredCrossValidation, cv_key, obs_key
 from centroid_encoder.viewer.map.plane_colors import plane_colors, spread_out
 from centroid_encoder.viewer.map.scale_colors import scale_colors
 
@@ -129,11 +129,11 @@ def _is_trained(subject: Subject) -> bool:
     return subject.result is not None and not subject.result.is_query
 
 
-def _has(name: str) -> Callable[[Subject], bool]:
+def _has(name: Column) -> Callable[[Subject], bool]:
     """Whether mapped cells have a number, which a map of few cells does not give."""
 
     def is_known(subject: Subject) -> bool:
-        numbers = subject.adata.obs.get(f"{subject.key}_{name}")
+        numbers = subject.adata.obs.get(obs_key(subject.key, name))
         return _is_mapped(subject) and numbers is not None and bool(numbers.notna().any())
 
     return is_known

@@ -243,11 +243,12 @@ def _map_of(reference: AnnData, key: str) -> AnnData:
     from anndata import AnnData
 
     from centroid_encoder.pl._colors import label_colors
+    from centroid_encoder.tl._stored import colors_key
 
     stored = reference.uns[key]
     uns, label_key = {key: stored}, str(stored["params"]["label_key"])
     obs = pd.DataFrame(index=reference.obs_names)
     if label_key in reference.obs:
         obs[label_key] = reference.obs[label_key]
-        uns[f"{label_key}_colors"] = np.array(list(label_colors(reference, label_key).values()))
+        uns[colors_key(label_key)] = np.array(list(label_colors(reference, label_key).values()))
     return AnnData(obs=obs, uns=uns)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
-from centroid_encoder.tl._stored import Result, StoredCrossValidation, read_result
+from centroid_encoder.tl._stored import Column, Result, StoredCrossValidation, obs_key, read_result
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.publish import publish
 from centroid_encoder.viewer.session.provenance import MadeBy, Provenance
@@ -297,8 +297,9 @@ class Session:
         if result is not None:
             code = result.predicted[row]
             lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
-            for name in ("confidence", "novelty"):
-                column = f"{result.key}_{name}"
+            names: tuple[Column, ...] = ("confidence", "novelty")
+            for name in names:
+                column = obs_key(result.key, name)
                 if column in obs and np.isfinite(obs[column].iloc[row]):
                     lines.append(f"{name}: {obs[column].iloc[row]:.2f}")
         return "\n".join(lines)
