@@ -46,7 +46,7 @@ def test_those_of_a_class_are_those_of_its_init() -> None:
     assert found["batch_norm"].types == (bool,)
     assert found["batch_norm"].choices == ("auto",)
     assert found["optimizer"].choices == ("adamw", "adam", "amsgrad")
-    assert found["hidden"].help.startswith("Widths of the encoder's hidden layers;")
+    assert plain(found["hidden"].doc).startswith("Widths of the encoder's hidden layers;")
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -87,7 +87,7 @@ def test_help_is_plain_text() -> None:
         doc='Size [1]_ of :class:`~pathlib.Path` in ``"pt"``. With `palette`, in [0, 1). '
         "Default: 2, or what `model` says. The rest.",
     )
-    assert parameter.help == (
+    assert plain(parameter.doc) == (
         'Size of Path in "pt". With palette, in [0, 1). Default: 2, or what model says. The rest.'
     )
     assert parameter.brief == 'Size [1]_ of :class:`~pathlib.Path` in ``"pt"``.'

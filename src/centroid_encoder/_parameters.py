@@ -40,11 +40,6 @@ class Parameter:
     """Its entry in the docstring, as it is written there."""
 
     @property
-    def help(self) -> str:
-        """Its entry in the docstring, without markup."""
-        return plain(self.doc)
-
-    @property
     def brief(self) -> str:
         """The first sentence of `doc`, with its markup."""
         return _sentences(self.doc)[0]

@@ -37,7 +37,6 @@ NO_TABLE = (
 )
 NO_MAP = "No map yet.\n\nChoose the labels and press Train."
 NOT_A_PLANE = "This map does not have two dimensions.\n\nTrain one that has."
-NO_ROWS = np.empty(0, dtype=np.intp)
 
 
 class Session:
