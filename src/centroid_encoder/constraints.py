@@ -45,7 +45,10 @@ class Number:
         if not isinstance(value, kind) or isinstance(value, bool | np.bool_):
             wanted = "an integer" if self.integer else "a number"
             raise InputError("{}{} must be {}; got {}", parameter, place, wanted, repr(value))
-        least, number = self.least, float(value)
+        try:
+            least, number = self.least, float(value)
+        except OverflowError:
+            least, number = self.least, math.inf
         if not (least < number if self.above else least <= number) or not number < self.below:
             upper = "" if self.below == math.inf else f" and below {self.below:g}"
             bound = f"{'above' if self.above else 'at least'} {least:g}{upper}"
@@ -77,7 +80,7 @@ CHOICES = {
 
 
 def check_parameters(params: Mapping[str, Any]) -> None:
-    """Check the parameters of an estimator, but for its device and its random state.
+    """Check the parameters of an estimator, but for its random state and that its device exists.
 
     Raises
     ------
@@ -102,6 +105,20 @@ def check_parameters(params: Mapping[str, Any]) -> None:
         raise InputError(
             "{} must be True, False or 'auto'; got {}", Setting("batch_norm"), repr(batch_norm)
         )
+    weights = params["class_weight"]
+    if isinstance(weights, Mapping):
+        known = all(isinstance(weight, numbers.Real) for weight in weights.values())
+    else:
+        known = weights is None or (isinstance(weights, str) and weights == "balanced")
+    if not known:
+        raise InputError(
+            "{} must be None, 'balanced' or a number for each class; got {}",
+            Setting("class_weight"),
+            repr(weights),
+        )
+    device = params["device"]
+    if not isinstance(device, str | torch.device):
+        raise InputError("{} must be a name; got {}", Setting("device"), repr(device))
     if not params["validation_fraction"] and (params["patience"] or params["merge_epochs"]):
         named = [Setting(name) for name in ("patience", "merge_epochs", "validation_fraction")]
         raise InputError("{} and {} need a {} above 0", *named)

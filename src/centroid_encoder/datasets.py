@@ -144,25 +144,26 @@ def _place(rng: np.random.Generator, nests: Field) -> _Cells:
 def _draw_kinds(
     rng: np.random.Generator, nests: Field, y: NDArray[np.intp], x: NDArray[np.intp]
 ) -> NDArray[np.intp]:
-    size, n = len(nests), len(y)
+    size = len(nests)
     depth = nests[y, x] - 0.1
     inflamed = _clouds(rng, size, 34)[y, x]
     follicle = _clouds(rng, size, 30)[y, x]
     lymphocytes = 1 / (1 + np.exp(-3.2 * (inflamed - 0.75)))
     b_cells = 1 / (1 + np.exp(-6 * (follicle - 0.3)))
+    calm = 1 - lymphocytes
     in_nest = {"tumor": 0.93, "T cell": 0.045, "macrophage": 0.025}
-    share = np.zeros((n, len(TYPES)))
-    for column, name in enumerate(TYPES):
-        stroma = {
-            "fibroblast": 0.72 * (1 - lymphocytes),
-            "endothelial": 0.05 * (1 - lymphocytes),
-            "macrophage": 0.19 * (1 - lymphocytes) + 0.05 * lymphocytes,
-            "T cell": 0.04 * (1 - lymphocytes) + 0.95 * lymphocytes * (1 - b_cells),
-            "B cell": 0.95 * lymphocytes * b_cells,
-        }.get(name, np.zeros(n))
-        share[:, column] = np.where(depth > 0, in_nest.get(name, 0.0), stroma)
+    in_stroma = {
+        "fibroblast": 0.72 * calm,
+        "endothelial": 0.05 * calm,
+        "macrophage": 0.19 * calm + 0.05 * lymphocytes,
+        "T cell": 0.04 * calm + 0.95 * lymphocytes * (1 - b_cells),
+        "B cell": 0.95 * lymphocytes * b_cells,
+    }
+    share = np.column_stack(
+        [np.where(depth > 0, in_nest.get(name, 0.0), in_stroma.get(name, 0.0)) for name in TYPES]
+    )
     cumulated = np.cumsum(share / share.sum(axis=1, keepdims=True), axis=1)
-    drawn: NDArray[np.intp] = (rng.random((n, 1)) > cumulated[:, :-1]).sum(axis=1)
+    drawn: NDArray[np.intp] = (rng.random((len(y), 1)) > cumulated[:, :-1]).sum(axis=1)
     return drawn
 
 
@@ -314,12 +315,10 @@ def _measure(
     measured = rng.permutation(np.flatnonzero(area >= 50))
     ids, area, types = ids[measured], area[measured], types[measured]
 
-    def mean(values: NDArray[Any], mask: NDArray[np.int32]) -> NDArray[np.float64]:
-        total = np.bincount(mask.ravel(), np.asarray(values).ravel(), minlength=ids.max() + 1)
-        return np.asarray(total[ids] / np.bincount(mask.ravel(), minlength=ids.max() + 1)[ids])
+    def mean(values: Any, mask: NDArray[np.int32]) -> NDArray[np.float64]:
+        return np.asarray(ndimage.mean(values, mask, ids))
 
-    grid: Any = np.indices(labels.shape)
-    y, x = grid
+    y, x = np.indices(labels.shape)
     my, mx = mean(y, labels), mean(x, labels)
     syy, sxx = mean(y * y, labels) - my**2, mean(x * x, labels) - mx**2
     sxy = mean(x * y, labels) - mx * my

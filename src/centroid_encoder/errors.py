@@ -21,9 +21,13 @@ class Setting:
 
     name: str
     value: Any = UNSET
+    effect: str = ""
+    """What the value does, such as ``"to leave these cells out"``; a face whose own word for the
+    value says it leaves it away."""
 
     def __str__(self) -> str:
-        return self.name if self.value is UNSET else f"{self.name}={self.value!r}"
+        text = self.name if self.value is UNSET else f"{self.name}={self.value!r}"
+        return f"{text} {self.effect}".rstrip()
 
 
 @dataclass(frozen=True)

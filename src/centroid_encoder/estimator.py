@@ -33,6 +33,7 @@ from centroid_encoder.constraints import (
 )
 from centroid_encoder.core import saved
 from centroid_encoder.core.confidence import Calibration
+from centroid_encoder.core.description import Description, history_of
 from centroid_encoder.core.fit import Fit, fit
 from centroid_encoder.core.map import CodedMap, Codes, FittedMap
 from centroid_encoder.core.network import Activation
@@ -41,8 +42,9 @@ from centroid_encoder.core.objective import Output
 from centroid_encoder.core.optimization import Optimizer, Schedule
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.rows import Matrix, Scale, looks_whole, standardized
-from centroid_encoder.core.saved import Arrays, Description, history_of
+from centroid_encoder.core.saved import Arrays, InvalidStateError
 from centroid_encoder.core.training import Outcome, Report, drained, never
+from centroid_encoder.errors import InputError
 from centroid_encoder.recipes import RECIPES, resolved
 
 
@@ -398,10 +400,8 @@ class CentroidEncoder(
 
         Parameters
         ----------
-        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-            Data, in the units of the training data.
-        y : array-like of shape (n_samples,)
-            Class labels, of `classes_`.
+        X, y
+            As in `fit`; the labels are among `classes_`.
 
         Raises
         ------
@@ -414,12 +414,7 @@ class CentroidEncoder(
         return self
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
-        """Embed samples.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-            Data, in the units of the training data.
+        """Embed samples, which `X` holds as in `fit`.
 
         Returns
         -------
@@ -430,10 +425,7 @@ class CentroidEncoder(
     def standardize(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         """Return what the network sees of samples: the weighted z-scores of the features kept.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-            Data, in the units of the training data.
+        `X` is as in `fit`.
 
         Returns
         -------
@@ -444,12 +436,7 @@ class CentroidEncoder(
         return cast(NDArray[np.float32], rows.gather(torch.arange(rows.n_rows)).numpy())
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Map points of the embedding through the decoder.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Points of the embedding.
+        """Map (n_samples, n_components) points of the embedding through the decoder.
 
         Returns
         -------
@@ -458,12 +445,9 @@ class CentroidEncoder(
         return self._fitted.decode(embedding_of(X, self._n_features_out))
 
     def decoder_distances(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Distances of the decoder's output to the centroids, for points of the embedding.
+        """Distances of the decoder's output to the centroids.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_components)
-            Points of the embedding.
+        `X` holds (n_samples, n_components) points of the embedding.
 
         Returns
         -------
@@ -474,12 +458,7 @@ class CentroidEncoder(
         return self._fitted.distances(embedding_of(X, self._n_features_out))
 
     def predict(self, X: ArrayLike | Matrix) -> NDArray[Any]:
-        """Predict the class whose centroid is nearest to the decoder's output.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-            Data, in the units of the training data.
+        """Predict the class whose centroid is nearest to the decoder's output; `X` is as in `fit`.
 
         Returns
         -------
@@ -493,12 +472,7 @@ class CentroidEncoder(
 
         Temperature T and exponent a are those of `calibration_`. The probabilities tell doubt
         between the classes of the map; of samples unlike anything seen in training they know
-        nothing.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-            Data, in the units of the training data.
+        nothing. `X` is as in `fit`.
 
         Returns
         -------
@@ -540,12 +514,7 @@ class CentroidEncoder(
         Two things are looked at, in the first 5, 10, 20 and 50 principal components of the
         z-scores of all features: how far away the nearest training samples are, next to how far
         they are from each other, and how far the nearest class is in units of its own spread. What
-        counts is where a sample stands out most.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-            Data, in the units of the training data.
+        counts is where a sample stands out most. `X` is as in `fit`.
 
         Returns
         -------
@@ -565,10 +534,7 @@ class CentroidEncoder(
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class in whose Voronoi cell a sample lands: the class of the nearest center.
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix, DataFrame} of shape (n_samples, n_features)
-            Data, in the units of the training data.
+        `X` is as in `fit`.
 
         Returns
         -------
@@ -596,7 +562,7 @@ class CentroidEncoder(
         described = Description(
             params, self.classes_, names, self.trained_on_counts_, self.history_
         )
-        return config | {"estimator": described.to_config()}, arrays
+        return saved.sealed(config | {"estimator": described.to_config()}, arrays), arrays
 
     @classmethod
     def from_state(
@@ -607,12 +573,21 @@ class CentroidEncoder(
         Raises
         ------
         InvalidStateError
-            If config and arrays are not those of a fitted map, or have what only newer releases
-            know.
+            If config and arrays are not those of a fitted map, are damaged, or have what only newer
+            releases know.
         """
-        fitted = saved.from_arrays(config, arrays, resolve_device(device))
-        described = Description.from_config(config, cls().get_params(), fitted)
-        self = cls(**described.params)
+        where = resolve_device(device)
+        try:
+            fitted = saved.from_arrays(config, arrays, where)
+            described = Description.from_config(config, cls().get_params(), fitted)
+            self = cls(**described.params)
+            check_parameters(self.get_params(deep=False))
+            draw_seed(self.random_state)
+            saved.check_seal(config, arrays)
+        except (InputError, RecursionError) as error:
+            raise InvalidStateError(
+                f"the parameters of the model are not valid: {error}"
+            ) from error
         self.n_features_in_ = fitted.architecture.n_features
         self._set_fitted(fitted, described)
         return self

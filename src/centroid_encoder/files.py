@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import io
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+import socket
+import stat
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    import h5py
+
+ABANDONED = re.compile(r"\.centroid-encoder\.([0-9a-f]{8})\.(\d+)\.(\d*)\.[0-9a-f]{8}")
+"""Names of temporary files: whose machine, whose process, when it started, and chance."""
 
 
 def check_target(path: str | os.PathLike[str], *suffixes: str) -> Path:
@@ -27,19 +38,78 @@ def check_target(path: str | os.PathLike[str], *suffixes: str) -> Path:
     ValueError
         If its name ends in something else.
     OSError
-        If there is no such folder, or if a folder or a write-protected file has that name.
+        If there is no such folder, if the name is too long or a link to itself, or if what has that
+        name may not be replaced: anything but a file (a folder, a device, a pipe), a file that is
+        write-protected, or one of several hard links.
     """
     path = Path(path)
     if path.suffix.lower() not in suffixes:
         raise ValueError(f"the name must end in {' or '.join(suffixes)}; got {path.name!r}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent}; choose another, or make it")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; choose another name")
+    target = Path(os.path.realpath(path))
+    if not (path.parent.is_dir() and target.parent.is_dir()):
+        folder = target.parent if path.parent.is_dir() else path.parent
+        raise FileNotFoundError(f"there is no folder {folder}; choose another, or make it")
+    found = _replaceable(path)
     # An administrator may write to anything; who protected the file did not mean that.
-    if path.exists() and not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK)):
+    if found is not None and not (found.st_mode & 0o222 and os.access(path, os.W_OK)):
         raise PermissionError(f"{path} is write-protected; choose another name")
     return path
+
+
+def check_distinct(
+    outputs: Iterable[str | os.PathLike[str]], inputs: Iterable[str | os.PathLike[str]] = ()
+) -> None:
+    """Check that each output is a file of its own, under whichever names and links.
+
+    Raises
+    ------
+    ValueError
+        If two outputs are one file, or if one of them is an input.
+    """
+    read = {_identity(path) for path in inputs}
+    written: dict[object, str] = {}
+    for path in outputs:
+        identity = _identity(path)
+        if identity in read:
+            raise ValueError(f"{path} is an input; name another file")
+        if identity in written:
+            raise ValueError(f"{path} and {written[identity]} are one file; name another one")
+        written[identity] = str(path)
+
+
+def _identity(path: str | os.PathLike[str]) -> object:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return os.path.normcase(os.path.realpath(path))
+    return found.st_dev, found.st_ino
+
+
+def _replaceable(path: Path) -> os.stat_result | None:
+    """Return what is at a path, behind its links; None if a file may be made there.
+
+    OSError if it is anything that a new file must not or cannot take the place of.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        reasons = {
+            errno.ELOOP: f"{path} is a link that leads to itself; choose another name",
+            errno.ENAMETOOLONG: f"the name {path.name[:30]!r}… is too long; choose a shorter one",
+        }
+        raise OSError(reasons.get(error.errno or 0, f"{path}: {error.strerror}")) from error
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError(f"{path} is a folder; choose another name")
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(f"{path} is a device, a pipe or a socket, not a file; choose another name")
+    if found.st_nlink > 1:
+        raise OSError(
+            f"{path} is one of {found.st_nlink} hard links to a file, of which a new one would be "
+            "none; choose another name, or remove it first"
+        )
+    return found
 
 
 def readable(error: OSError | RuntimeError, path: Path) -> OSError:
@@ -55,29 +125,140 @@ def readable(error: OSError | RuntimeError, path: Path) -> OSError:
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield an empty file beside `path` to write to; it takes the place of `path` at the end.
 
-    If anything fails, `path` stays as it was and nothing is left beside it. A new file has the
-    permissions of any new file, a replaced one keeps its own; behind a link, its target is
-    replaced.
+    If anything fails, `path` stays as it was and nothing is left beside it; what a process that was
+    killed left there is removed by the next one. A new file has the permissions of any new file. A
+    replaced one keeps its own, and its owner and extended attributes as far as the system allows.
+    Behind a link, its target is replaced.
+
+    Raises
+    ------
+    OSError
+        As for `check_target`.
     """
     path = Path(os.path.realpath(path))
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     if not path.parent.is_dir():
         # Else it would be said of the name of the file beside it.
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
+    before = _replaceable(path)
+    beside = temporary_path(path.parent)
     # Python's own errors and the permissions of any new file, which others' writers lack.
     beside.touch(exist_ok=False)
     try:
+        if before is not None:
+            # What only some may read is not shown to others while it is written.
+            beside.chmod(before.st_mode & 0o777 | 0o600)
         yield beside
         flush(beside)
-        if path.exists():
-            shutil.copymode(path, beside)
+        if before is not None and path.exists():
+            with suppress(AttributeError, PermissionError):  # Windows, and who is not root
+                os.chown(beside, before.st_uid, before.st_gid)
+            shutil.copystat(path, beside)
+            os.utime(beside)
         os.replace(beside, path)
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
 
 
+def temporary_path(folder: Path) -> Path:
+    """Name what is written beside its place; what processes that are no more left is removed."""
+    _remove_abandoned(folder)
+    process = f"{os.getpid()}.{_started(os.getpid())}"
+    return folder / f".centroid-encoder.{_here()}.{process}.{secrets.token_hex(4)}"
+
+
 def flush(path: Path) -> None:
     """Put a file on the disk, so that no power cut after the renaming can halve it."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())
+
+
+@contextmanager
+def hdf5(path: Path, mode: Literal["w", "r+"]) -> Iterator[h5py.File]:
+    """Open an HDF5 file to write to, so that a full disk is an OSError.
+
+    HDF5's own way of writing to files cannot close a file that it failed to write, and ends the
+    process with a segmentation fault when it ends.
+    """
+    import h5py
+
+    with _Sink(path, "w+" if mode == "w" else "r+") as sink:
+        try:
+            with h5py.File(sink, mode) as file:
+                yield file
+        # What HDF5 makes of a file that could not be written follows from the first error.
+        except Exception:
+            if sink.error is None:
+                raise
+        if sink.error is not None:
+            raise sink.error
+
+
+class _Sink(io.FileIO):
+    """A file that takes everything once it could not be written, and remembers why."""
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        try:
+            done = 0
+            while self.error is None and done < len(view):
+                done += super().write(view[done:]) or 0
+        except OSError as error:
+            self.error = error
+        return len(view)
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            if self.error is None:
+                return super().truncate(size)
+        except OSError as error:
+            self.error = error
+        return size or 0
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the temporary files and folders of processes of this machine that are no more."""
+    with suppress(OSError):
+        for name in os.listdir(folder):
+            written = ABANDONED.fullmatch(name)
+            if written and written[1] == _here() and not _lives(int(written[2]), written[3]):
+                with suppress(OSError):
+                    if not (folder / name).is_dir():
+                        (folder / name).unlink()
+                    # The old store may be in it, and be the only one there is.
+                    elif not (folder / name / "old").exists():
+                        shutil.rmtree(folder / name)
+
+
+def _lives(pid: int, started: str) -> bool:
+    if os.name == "nt":
+        # There, asking would end it.
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    # Numbers of processes are used again.
+    return started in ("", _started(pid)) or not _started(pid)
+
+
+def _started(pid: int) -> str:
+    """When a process started, in the clock of its machine; "" where the system does not say."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    # The name of the program comes before, and may hold anything.
+    return status.rpartition(")")[2].split()[19]
+
+
+def _here() -> str:
+    """Tell machines, and containers within one, apart: each counts its processes by itself."""
+    machine = socket.gethostname()
+    with suppress(OSError):
+        machine += os.readlink("/proc/self/ns/pid")
+    return hashlib.sha256(machine.encode()).hexdigest()[:8]

@@ -52,6 +52,83 @@ def test_a_class_that_was_not_there_is_novel() -> None:
     assert roc_auc_score(truth, np.concatenate([known, unknown])) > 0.97
 
 
+@pytest.mark.parametrize("share", [0.7, 0.4])
+def test_of_some_features_quantiles_are_those_of_a_map_of_these(share: float) -> None:
+    X, codes = drawn(800, range(4), 0)
+    model, standardizer = fitted(X, codes)
+    present = np.random.default_rng(5).random(30) < share
+    index = np.flatnonzero(present)
+    anew, own = fitted(X[:, index], codes)
+    known, unknown = drawn(1000, range(4), 1)[0], drawn(1000, range(4, 5), 1)[0]
+    for query in (known, unknown):
+        expected = anew.quantiles(query[:, index], own)
+        filled = np.where(present, query, standardizer.mean)
+        found = model.quantiles(filled, standardizer, ~present)
+        for level in (0.5, 0.9, 0.95):
+            assert (found > level).mean() == pytest.approx((expected > level).mean(), abs=0.06)
+    # With means in their place, novelty is another number.
+    naive = model.quantiles(np.where(present, known, standardizer.mean), standardizer)
+    assert np.median(naive) > 0.65
+
+
+def test_rows_that_lack_other_features_are_judged_by_their_own() -> None:
+    X, codes = drawn(300, range(3), 0)
+    model, standardizer = fitted(X, codes)
+    missing = np.zeros((60, 30), dtype=bool)
+    missing[:20, 3:9] = missing[20:40, 20:] = True
+    missing[59, 1] = True  # one of a kind
+    query = np.where(missing, standardizer.mean, drawn(60, range(4), 1)[0])
+    found = model.quantiles(query, standardizer, missing)
+    for rows in (slice(20), slice(20, 40)):
+        expected = model.restricted(~missing[rows][0]).quantiles(query[rows], standardizer)
+        assert_array_equal(found[rows], expected)
+    assert_array_equal(found[40:], model.quantiles(query[40:], standardizer))
+
+
+@pytest.mark.parametrize("n", [1, 3, 60])
+@pytest.mark.filterwarnings("error")
+def test_some_odd_features_are_enough(n: int) -> None:
+    X, codes = drawn(60, range(3), 0)
+    X[:, :3] = 1
+    model, standardizer = fitted(X, codes)
+    present = np.arange(30) < n
+    found = model.quantiles(np.where(present, X, 0), standardizer, ~present)
+    assert np.isfinite(found).all()
+
+
+def test_excess_is_what_known_samples_have_in_common() -> None:
+    X, codes = drawn(800, range(4), 0)
+    model, standardizer = fitted(X, codes)
+    known, unknown = drawn(400, range(4), 1)[0], drawn(100, range(4, 5), 1)[0]
+    noise = np.random.default_rng(0).normal(scale=0.8, size=known.shape)
+    mixed = np.concatenate([known, unknown])
+    assert model.excess(mixed, standardizer) < 0.3
+    noisy = np.concatenate([known + noise, unknown + noise[:100]])
+    assert (model.quantiles(noisy[:400], standardizer) > 0.95).mean() > 0.15
+    excess = model.excess(noisy, standardizer)
+    found = model.quantiles(noisy, standardizer, excess=excess)
+    assert (found[:400] > 0.95).mean() < 0.1
+    assert (found[400:] > 0.9).mean() > 0.6
+
+
+def test_most_doublets_are_novel() -> None:
+    """Sums of the counts of two samples of different classes, normalised as the others."""
+    rng = np.random.default_rng(0)
+    rates = np.exp(rng.normal(size=(4, 60)))
+
+    def normalised(counts: NDArray[np.integer]) -> NDArray[np.float32]:
+        return np.log1p(100 * counts / counts.sum(axis=1, keepdims=True)).astype(np.float32)
+
+    codes = rng.integers(4, size=900)
+    counts = rng.poisson(rates[codes])
+    model, standardizer = fitted(normalised(counts[:600]), codes[:600])
+    one, other = rng.integers(600, 900, size=(2, 400))
+    unlike = codes[one] != codes[other]
+    pairs = normalised(counts[one[unlike]] + counts[other[unlike]])
+    assert (model.quantiles(pairs, standardizer) > 0.92).mean() > 0.8
+    assert (model.quantiles(normalised(counts[600:]), standardizer) > 0.92).mean() < 0.15
+
+
 def test_features_without_a_weight_count() -> None:
     """What a new class differs in need not be what the known ones differ in."""
     X, codes = drawn(800, range(2), 0)

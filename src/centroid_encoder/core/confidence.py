@@ -19,6 +19,8 @@ EXPONENTS = (0.1, 4.0)
 N_FITTED = 20_000
 """Samples that a calibration is fitted to, at most: two parameters need no more."""
 N_BINS = 10
+N_DRAWS = 1000
+"""Of the bootstrap."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,11 @@ class Calibration:
         further one may still be), and a weak prior keeps the exponent near 1 where few samples
         say otherwise.
 
+        Where the samples do not say clearly that this is better, it is left at `UNCALIBRATED`: of
+        few samples, or samples that are hardly ever wrong, the fitted one would be too modest.
+        Clearly: the log-likelihood gains more than the two parameters would gain by chance
+        (Akaike), and more than its standard error.
+
         Parameters
         ----------
         distances
@@ -57,7 +64,7 @@ class Calibration:
             distances, labels = distances[some], labels[some]
         n, n_classes = distances.shape
         if not n:
-            return cls(1.0, 1.0)
+            return cls()
         target = np.full((n, n_classes), 1 / (n + 2) / max(n_classes - 1, 1))
         target[np.arange(n), labels] = 1 - 1 / (n + 2)
         known = np.isfinite(distances)
@@ -84,7 +91,19 @@ class Calibration:
             bounds=[(np.log(low), np.log(high)) for low, high in (TEMPERATURES, EXPONENTS)],
         )
         temperature, exponent = np.exp(best.x)
-        return cls(float(temperature), float(exponent))
+        fitted, unfitted = cls(float(temperature), float(exponent)), cls()
+        gain = fitted._log_likelihood(distances, labels) - unfitted._log_likelihood(
+            distances, labels
+        )
+        clear = gain.sum() - len(best.x) > np.sqrt(n) * gain.std()
+        return fitted if clear else unfitted
+
+    def _log_likelihood(
+        self, distances: NDArray[np.floating], labels: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
+        """(n,) logarithm of the probability of each sample's own class."""
+        logits = _logits(distances, self.temperature, self.exponent)
+        return np.asarray(log_softmax(logits, axis=1)[np.arange(len(labels)), labels])
 
     def probabilities(self, distances: NDArray[np.floating]) -> NDArray[np.float64]:
         """Return (n, M) probabilities for (n, M) distances to the centroids."""
@@ -174,6 +193,40 @@ def expected_calibration_error(
     """Mean over predictions of | mean confidence − share right | of their bin; NaN without any."""
     said, is_, count = calibration_bins(confidence, right, n_bins)
     return float(np.average(np.abs(said - is_), weights=count)) if len(count) else np.nan
+
+
+def calibration_error_interval(
+    confidence: NDArray[np.floating], right: NDArray[np.bool_], n_bins: int = N_BINS
+) -> tuple[float, float]:
+    """95 % interval of the expected calibration error, by a parametric bootstrap.
+
+    In each bin, numbers of right predictions are drawn from the binomial distribution of its share,
+    to which one right and one wrong prediction are added: where none was wrong, the next may be. A
+    mean of absolute gaps is too large by chance, by the mean of what chance adds to each gap at
+    most. So the lower end takes off what chance adds, and is 0 for confidences that may well hold;
+    the upper end is that of the errors that are drawn, which are too large rather than too small.
+
+    Parameters
+    ----------
+    confidence, right, n_bins
+        As for `calibration_bins`.
+
+    Returns
+    -------
+    low, high
+        Its ends; NaN without any prediction.
+    """
+    said, is_, count = calibration_bins(confidence, right, n_bins)
+    if not len(count):
+        return np.nan, np.nan
+    error = float(np.average(np.abs(said - is_), weights=count))
+    share = (is_ * count + 1) / (count + 2)
+    drawn = np.random.default_rng(0).binomial(count, share, size=(N_DRAWS, len(count))) / count
+    chance, errors = (
+        np.average(np.abs(drawn - center), axis=1, weights=count) for center in (share, said)
+    )
+    low = max(error - float(np.quantile(chance, 0.975)), 0.0)
+    return low, max(float(np.quantile(errors, 0.975)), error)
 
 
 def _logits(

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
+from centroid_encoder.core.description import check_labels
 from centroid_encoder.core.map import Architecture, CodedMap, Codes, FittedMap, own_codes
 from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.optimization import TrainingConfig
@@ -187,8 +188,8 @@ def fit(
     Raises
     ------
     ValueError
-        If there are fewer than two classes, if a class weight is not above 0, if the data are too
-        large, or if no class is large enough to validate.
+        If there are fewer than two classes, or some that no file can hold; if a class weight is not
+        above 0; if the data are too large, or no class is large enough to validate.
     """
     labels = classes[codes[codes >= 0]]
     check_classification_targets(labels)
@@ -196,6 +197,7 @@ def fit(
     if len(known) < 2:
         found = f"one class ({labels[0]!r})" if len(known) else "no samples"
         raise ValueError(f"training needs at least two classes, but got {found}")
+    check_labels(classes[known])
     known = known[np.argsort(classes[known], kind="stable")]
     absent = np.delete(classes, known)
     problem = Problem.of(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -46,25 +45,6 @@ class Architecture:
             generator,
             batch_norm=batch_norm,
         )
-
-    def shapes(self, n_classes: int) -> dict[str, tuple[int, ...]]:
-        """Shapes of the arrays of a map, by the names under which they are saved.
-
-        The network's are those of its `state_dict`, which is not asked: widths that are not
-        trusted must not allocate anything.
-        """
-        d, k, m, r = self.n_features, self.n_inputs, self.n_components, self.n_outputs
-        shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("mean", "scale", "weight"), (d,))
-        shapes |= {"centers": (n_classes, m), "targets": (n_classes, r)}
-        if self.output == "span":
-            shapes |= {"origin": (k,), "basis": (r, k)}
-        for side, widths in (
-            ("encoder", [k, *self.hidden, m]),
-            ("decoder", [m, *reversed(self.hidden), r]),
-        ):
-            for i, (n_in, n_out) in enumerate(pairwise(widths)):
-                shapes |= {f"{side}_{i}_weight": (n_out, n_in), f"{side}_{i}_bias": (n_out,)}
-        return shapes
 
 
 @dataclass
@@ -189,11 +169,16 @@ class CodedMap:
         """Map (n, d) data to the (n, m) embedding."""
         return self.fitted.embed(X)
 
-    def novelty(self, X: Matrix) -> NDArray[np.float32]:
-        """(n,) share of the training rows that are less novel than each of (n, d) data."""
+    def novelty(
+        self, X: Matrix, missing: NDArray[np.bool_] | None = None, excess: float = 0.0
+    ) -> NDArray[np.float32]:
+        """(n,) share of the training rows that are less novel than each of (n, d) data.
+
+        `missing` and `excess` are those of `Novelty.quantiles`.
+        """
         if self.fitted.novelty is None:
             raise ValueError("the map has not learned what is usual")
-        return self.fitted.novelty.quantiles(X, self.fitted.standardizer)
+        return self.fitted.novelty.quantiles(X, self.fitted.standardizer, missing, excess)
 
     def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
         """(n, M) distances of h(z) to the centroids; inf for classes that the map does not know."""

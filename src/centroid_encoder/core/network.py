@@ -146,6 +146,8 @@ class Network(nn.Module):
 
 def _linear_layers(widths: Sequence[int]) -> nn.ModuleList:
     # skip_init: nn.Linear's own initialisation would draw from the global random state.
+    device = torch.get_default_device()
     return nn.ModuleList(
-        nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairwise(widths)
+        nn.utils.skip_init(nn.Linear, n_in, n_out, device=device)
+        for n_in, n_out in pairwise(widths)
     )

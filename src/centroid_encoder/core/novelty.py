@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core.rows import Matrix, Standardizer
+from centroid_encoder.core.surroundings import SCALES, Surroundings, around, scales
 
 LEAST = 10
 """Samples below which nothing can be said."""
@@ -27,81 +27,23 @@ N_REFERENCE = 2_000
 """Training samples that are kept, about."""
 N_OF_CLASS = 20
 """Of each class at least that many, where there are as many and classes are few."""
-SCALES = (5, 10, 20, 50)
-"""Numbers of principal components: a new class may differ in a few of them, or in many."""
-N_NEIGHBORS = 10
 N_FOLDS = 5
-LOCAL = 0.5
-"""How much of what is usual around the neighbours is taken off, on a logarithmic scale."""
-RIDGE = 0.05
-"""Share of the mean variance in each class covariance."""
-FLOOR = 0.01
-"""Keeps duplicates from a logarithm of 0."""
 LEAST_SPREAD = 0.05
 """A logarithm that varies less, as where most samples are duplicates, tells nothing."""
 EQUAL = 0.02
 """Scores, in standard deviations, that are no further apart are taken for the same."""
+QUARTER = 0.25
+LEAST_KNOWN = 0.5
+"""Share of a batch that is taken to be of known kinds, at least."""
+N_ROUNDS = 8
+N_PARTS = 16
+"""Combinations of missing features that get quantiles of their own, at most."""
 CELLS_AT_ONCE = 2**23
 """Values of a matrix that are dense at once."""
 ROWS_AT_ONCE = 2**14
 """Samples whose neighbours are looked for at once."""
 
 Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Surroundings:
-    """Training samples in some principal components: what there is around a point.
-
-    Two numbers are asked of it: the mean distance to the nearest training samples, next to what is
-    usual around these; and the distance to the nearest class in units of its own spread.
-    """
-
-    reference: NDArray[np.float32]
-    """(n, K) training samples."""
-    usual: Floats
-    """(n,) logarithm of each one's own mean distance to its neighbours."""
-    means: Floats
-    """(M, K) class means."""
-    whitening: Floats
-    """(M, K, K) square roots of the inverse class covariances, shrunk towards the common one."""
-    n_neighbors: int
-    floor: float
-
-    @classmethod
-    def fit(cls, reference: NDArray[np.float32], codes: NDArray[np.integer]) -> Self:
-        """Learn from (n, K) points of the classes `codes`."""
-        points = reference.astype(np.float64)
-        n, K = points.shape
-        n_neighbors = max(1, min(N_NEIGHBORS, n // 5))
-        floor = FLOOR * (float(np.sqrt(np.square(points).sum(axis=1).mean())) or 1.0)
-        # Without points, scikit-learn leaves each sample out of its own neighbours.
-        distance, _ = _neighbors(reference, n_neighbors).kneighbors()
-        classes, index = np.unique(codes, return_inverse=True)
-        means = np.array([points[index == i].mean(axis=0) for i in range(len(classes))])
-        inside = points - means[index]
-        common = inside.T @ inside / max(n - len(classes), 1)
-        whitening = np.empty((len(classes), K, K))
-        for i in range(len(classes)):
-            own = inside[index == i]
-            shrinkage = K / (K + len(own))
-            covariance = own.T @ own / max(len(own) - 1, 1)
-            covariance = (1 - shrinkage) * covariance + shrinkage * common
-            mean_variance = np.trace(covariance) / K or 1.0
-            covariance = (1 - RIDGE) * covariance + RIDGE * mean_variance * np.eye(K)
-            whitening[i] = np.linalg.cholesky(np.linalg.inv(covariance))
-        usual = np.log(distance.mean(axis=1) + floor)
-        return cls(reference, usual, means, whitening, n_neighbors, floor)
-
-    def around(self, points: NDArray[np.float32]) -> Floats:
-        """Return the two logarithms for (q, K) points, as (q, 2)."""
-        distance, neighbor = _neighbors(self.reference, self.n_neighbors).kneighbors(points)
-        near = np.log(distance.mean(axis=1) + self.floor)
-        near -= LOCAL * self.usual[neighbor].mean(axis=1)
-        least = np.full(len(points), np.inf)
-        for mean, whitening in zip(self.means, self.whitening, strict=True):
-            least = np.minimum(least, np.square((points - mean) @ whitening).sum(axis=1))
-        return np.stack([near, np.log(least + FLOOR * points.shape[1])], axis=1)
 
 
 @dataclass(frozen=True)
@@ -112,6 +54,8 @@ class Novelty:
     are standardised and added, and the largest of the four sums is the score.
     """
 
+    OF_PARTS: ClassVar = ("held_out", "residual", "unrest")
+    """Fields without which only all features count."""
     axes: NDArray[np.float32]
     """(d, K) principal axes of the z-scored training samples, all features counting the same."""
     offset: Floats
@@ -126,6 +70,13 @@ class Novelty:
     """(S, 2) their standard deviations."""
     known: Floats
     """(n,) sorted scores of the training samples, each left out of what scored it."""
+    held_out: NDArray[np.float32] | None = None
+    """(n, K) the training samples again, each where it would lie had it not shaped the axes. None
+    in maps of the first releases, and where a part of the features counts."""
+    residual: Floats | None = None
+    """(d,) variance of each z-score beyond the axes; None as above."""
+    unrest: Floats | None = None
+    """(n,) variance of each training sample beyond the axes, next to their mean; None as above."""
 
     @classmethod
     def fit(
@@ -158,42 +109,108 @@ class Novelty:
         for _, z in _blocks(X, standardizer):
             gram += z @ z.T
 
+        vectors, values = _principal(_centered(gram), n_components)
+        on_axes = vectors * values
+
         # Samples would find themselves in the reference, and axes and covariances fit them too
         # well, so what is usual comes from samples left out. The Gram matrix is enough for it.
-        fold = np.empty(n, dtype=np.intp)
-        fold[np.lexsort((rng.random(n), codes))] = np.arange(n) % N_FOLDS
-        around = np.empty((n, len(_scales(n_components)), 2))
-        for i in range(N_FOLDS):
-            rest, out = np.flatnonzero(fold != i), np.flatnonzero(fold == i)
+        numbers = np.empty((n, len(scales(n_components)), 2))
+        held_out = np.empty(on_axes.shape)
+        for rest, out in _folds(codes, rng):
             among = gram[np.ix_(rest, rest)]
             column_mean = among.mean(axis=0)
-            vectors, values = _principal(_centered(among), n_components)
+            own_vectors, own_values = _principal(_centered(among), n_components)
             across = gram[np.ix_(out, rest)]
             across = across - across.mean(axis=1, keepdims=True) - column_mean + column_mean.mean()
-            reference = (vectors * values).astype(np.float32)
-            points = (across @ (vectors / values)).astype(np.float32)
-            for j, k in enumerate(_scales(n_components)):
-                surroundings = Surroundings.fit(reference[:, :k], codes[rest])
-                around[out, j] = surroundings.around(points[:, :k])
+            reference, points = own_vectors * own_values, across @ (own_vectors / own_values)
+            numbers[out] = around(
+                reference.astype(np.float32), codes[rest], points.astype(np.float32)
+            )
+            # The rest lies on both sets of axes, which tells how to go from one to the other.
+            to_axes, *_ = np.linalg.lstsq(_affine(reference), on_axes[rest], rcond=None)
+            held_out[out] = _affine(points) @ to_axes
 
-        vectors, values = _principal(_centered(gram), n_components)
-        scales = len(_scales(len(values)))
-        around = around[:, :scales]
-        location, spread = around.mean(axis=0), around.std(axis=0)
+        beyond = np.diag(_centered(gram)) - np.square(held_out).sum(axis=1)
+        beyond = np.maximum(beyond, 0)
+        numbers = numbers[:, : len(scales(len(values)))]
+        location, spread = numbers.mean(axis=0), numbers.std(axis=0)
         spread = np.maximum(spread, LEAST_SPREAD)
         axes, offset = np.empty((d, len(values)), dtype=np.float32), np.zeros(len(values))
+        residual = np.empty(d)
         for columns, z in _blocks(X, standardizer):
             mean = z.mean(axis=0, dtype=np.float64)
             axes[columns] = (z - mean).astype(np.float32).T @ (vectors / values).astype(np.float32)
             offset += mean @ axes[columns].astype(np.float64)
+            told = np.square(axes[columns].astype(np.float64)) @ held_out.var(axis=0)
+            residual[columns] = np.maximum(z.var(axis=0, dtype=np.float64) - told, 0)
         return cls(
             axes=axes,
             offset=offset,
-            reference=(vectors * values).astype(np.float32),
+            reference=on_axes.astype(np.float32),
             codes=codes.astype(np.intp),
             location=location,
             spread=spread,
-            known=np.sort(_score(around, location, spread)),
+            known=np.sort(_score(numbers, location, spread)),
+            held_out=held_out.astype(np.float32),
+            residual=residual,
+            unrest=beyond / max(beyond.mean(), 1e-12),
+        )
+
+    def restricted(self, present: NDArray[np.bool_]) -> Novelty:
+        """Judge by a part of the features, nearly as if it had been learned from these alone.
+
+        The training samples are not kept, but their places on the axes are. What a new sample has
+        beyond the axes is drawn at random, independent between features and of the variance that
+        was found there, larger for samples that had more of it: a part of the features sees some
+        of it. Quantiles are found anew from this.
+
+        Parameters
+        ----------
+        present
+            (d,) whether each feature is there; at least one is.
+
+        Raises
+        ------
+        ValueError
+            If a map of the first releases lacks what this needs.
+        """
+        if self.held_out is None or self.residual is None or self.unrest is None:
+            raise ValueError("the map cannot judge by a part of the features")
+        axes = self.axes.astype(np.float64)
+        basis, from_axes = np.linalg.qr(axes[present])
+        reference = self.reference.astype(np.float64) @ from_axes.T
+        points = self.held_out.astype(np.float64) @ from_axes.T
+        # Noise is without the part along the axes: those of all features would have seen that.
+        seen = -axes @ (axes[present].T @ basis)
+        seen[present] += basis
+        variance, direction = eigh((seen.T * self.residual) @ seen)
+        rng = np.random.default_rng(0)
+        noise = rng.normal(size=points.shape) * np.sqrt(np.maximum(variance, 0))
+        points = points + noise @ direction.T * np.sqrt(self.unrest)[:, None]
+
+        center = reference.mean(axis=0)
+        variance, turn = eigh(np.cov(reference - center, rowvar=False).reshape(2 * [len(center)]))
+        turn = turn[:, ::-1][:, variance[::-1] > 1e-6 * max(variance[-1], 1e-12)]
+        if not turn.shape[1]:
+            turn = np.eye(len(center))[:, :1]
+        reference, points = (
+            ((places - center) @ turn).astype(np.float32) for places in (reference, points)
+        )
+        numbers = np.empty((len(points), len(scales(turn.shape[1])), 2))
+        for rest, out in _folds(self.codes, rng):
+            numbers[out] = around(reference[rest], self.codes[rest], points[out])
+        location = numbers.mean(axis=0)
+        spread = np.maximum(numbers.std(axis=0), LEAST_SPREAD)
+        own_axes = np.zeros((len(axes), turn.shape[1]), dtype=np.float32)
+        own_axes[present] = basis @ turn
+        return Novelty(
+            axes=own_axes,
+            offset=(center + (axes @ self.offset)[present] @ basis) @ turn,
+            reference=reference,
+            codes=self.codes,
+            location=location,
+            spread=spread,
+            known=np.sort(_score(numbers, location, spread)),
         )
 
     @cached_property
@@ -201,27 +218,122 @@ class Novelty:
         """One for each number of components, found anew from the reference."""
         return tuple(
             Surroundings.fit(self.reference[:, :k], self.codes)
-            for k in _scales(self.reference.shape[1])
+            for k in scales(self.reference.shape[1])
         )
 
-    def quantiles(self, X: Matrix, standardizer: Standardizer) -> NDArray[np.float32]:
-        """(n,) share of known samples that are less novel than each row of X, in [0, 1]."""
+    def quantiles(
+        self,
+        X: Matrix,
+        standardizer: Standardizer,
+        missing: NDArray[np.bool_] | None = None,
+        excess: float = 0.0,
+    ) -> NDArray[np.float32]:
+        """Tell how many known samples are less novel than each row of X.
+
+        Parameters
+        ----------
+        X
+            (n, d) data, with any finite value where a feature is missing.
+        standardizer
+            That of the map.
+        missing
+            Which features are missing, of all rows (d,) or of each (n, d). They do not count, but
+            in rows that miss others than most do, or if the map `counts_parts` not.
+        excess
+            What to take off every score; see `excess`.
+
+        Returns
+        -------
+        (n,) shares in [0, 1].
+        """
+        quantiles = np.empty(X.shape[0], dtype=np.float32)
+        for judge, rows in self._judges(X.shape[0], missing):
+            score = judge._scores(X[rows], standardizer) - excess
+            # Scores that are the same but for the choice of the samples left out count half.
+            below = np.searchsorted(judge.known, score - EQUAL, side="left")
+            upto = np.searchsorted(judge.known, score + EQUAL, side="right")
+            quantiles[rows] = (below + upto) / (2 * len(judge.known))
+        return quantiles
+
+    def excess(
+        self,
+        X: Matrix,
+        standardizer: Standardizer,
+        missing: NDArray[np.bool_] | None = None,
+    ) -> float:
+        """How much higher known samples score in this batch than in the training; at least 0.
+
+        Most of the samples are taken to be of known kinds, the less novel ones among them. What is
+        looked at is a quarter of these, and how many they are follows from what it says.
+
+        Parameters
+        ----------
+        X, standardizer
+            As for `quantiles`.
+        missing
+            (d,) which features are missing.
+        """
+        ((judge, _),) = self._judges(X.shape[0], missing)
+        scores = judge._scores(X, standardizer)
+        usual, high = np.quantile(judge.known, [QUARTER, 1 - QUARTER])
+        share, excess = 1.0, 0.0
+        for _ in range(N_ROUNDS):
+            excess = float(np.quantile(scores, share * QUARTER) - usual)
+            below = float((scores - excess < high).mean()) / (1 - QUARTER)
+            share = min(max(below, LEAST_KNOWN), 1.0)
+        return max(excess, 0.0)
+
+    @property
+    def counts_parts(self) -> bool:
+        """Whether features that are missing can be left out of the count."""
+        return self.unrest is not None
+
+    def _judges(
+        self, n: int, missing: NDArray[np.bool_] | None
+    ) -> Iterator[tuple[Novelty, slice | NDArray[np.intp]]]:
+        """Who judges which of n rows, by the features that each of them has."""
+        if missing is None or not missing.any() or not self.counts_parts:
+            yield self, slice(None)
+        elif missing.ndim == 1:
+            yield self._without(missing), slice(None)
+        else:
+            packed = np.packbits(missing, axis=1)
+            _, first, kind = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+            n_of_kind = np.bincount(kind.ravel())
+            everywhere = np.all(missing, axis=0)
+            for i in np.argsort(-n_of_kind, kind="stable"):
+                lacking = missing[first[i]] if n_of_kind[i] >= LEAST else everywhere
+                yield self._without(lacking), np.flatnonzero(kind.ravel() == i)
+
+    def _without(self, missing: NDArray[np.bool_]) -> Novelty:
+        """The judge where these features are missing: made once, as long as there are few."""
+        if not missing.any() or missing.all():
+            return self
+        name = missing.tobytes()
+        if name not in self._parts:
+            if len(self._parts) >= N_PARTS:
+                return self
+            self._parts[name] = self.restricted(~missing)
+        return self._parts[name]
+
+    @cached_property
+    def _parts(self) -> dict[bytes, Novelty]:
+        return {}
+
+    def _scores(self, X: Matrix, standardizer: Standardizer) -> Floats:
+        """(n,) how much rows of X stand out, in no unit."""
         n, d = X.shape
         points = np.empty((n, len(self.offset)), dtype=np.float32)
         for part in gen_batches(n, max(1, CELLS_AT_ONCE // d)):
             points[part] = self._points(X[part], standardizer)
-        quantiles = np.empty(n, dtype=np.float32)
+        scores = np.empty(n)
         for part in gen_batches(n, ROWS_AT_ONCE):
-            around = [
+            numbers = [
                 known.around(points[part, : known.reference.shape[1]])
                 for known in self.surroundings
             ]
-            score = _score(np.stack(around, axis=1), self.location, self.spread)
-            # Scores that are the same but for the choice of the samples left out count half.
-            below = np.searchsorted(self.known, score - EQUAL, side="left")
-            upto = np.searchsorted(self.known, score + EQUAL, side="right")
-            quantiles[part] = (below + upto) / (2 * len(self.known))
-        return quantiles
+            scores[part] = _score(np.stack(numbers, axis=1), self.location, self.spread)
+        return scores
 
     def _points(self, X: Matrix, standardizer: Standardizer) -> NDArray[np.float32]:
         """(q, K) rows of X on the axes. Sparse ones stay sparse: zeros share what a zero adds."""
@@ -237,10 +349,14 @@ class Novelty:
         return (x @ self.axes + (of_zero @ self.axes - self.offset)).astype(np.float32)
 
     @staticmethod
-    def shapes(n_features: int, n_known: int, n_axes: int) -> dict[str, tuple[int, ...]]:
+    def shapes(
+        n_features: int, n_known: int, n_axes: int, *, counts_parts: bool
+    ) -> dict[str, tuple[int, ...]]:
         """Shapes of the arrays of `to_arrays`."""
-        n_scales = len(_scales(n_axes))
-        return {
+        n_scales = len(scales(n_axes))
+        parts: dict[str, tuple[int, ...]]
+        parts = {"held_out": (n_known, n_axes), "residual": (n_features,), "unrest": (n_known,)}
+        return (parts if counts_parts else {}) | {
             "axes": (n_features, n_axes),
             "offset": (n_axes,),
             "reference": (n_known, n_axes),
@@ -252,7 +368,8 @@ class Novelty:
 
     def to_arrays(self) -> dict[str, NDArray[np.floating]]:
         """Return plain arrays of floats; `from_arrays` takes them."""
-        return {name: getattr(self, name) for name in self.shapes(0, 0, 1)} | {
+        names = self.shapes(0, 0, 1, counts_parts=self.counts_parts)
+        return {name: getattr(self, name) for name in names} | {
             "codes": self.codes.astype(np.float64)
         }
 
@@ -262,15 +379,26 @@ class Novelty:
         return cls(**arrays | {"codes": arrays["codes"].astype(np.intp)})
 
 
-def _scales(n_axes: int) -> list[int]:
-    """Numbers of components to look at, where there are only so many."""
-    return sorted({min(k, n_axes) for k in SCALES})
-
-
-def _score(around: Floats, location: Floats, spread: Floats) -> Floats:
+def _score(numbers: Floats, location: Floats, spread: Floats) -> Floats:
     """(n,) scores of (n, S, 2) numbers: in which of the scales a sample stands out most."""
-    score: Floats = ((around - location) / spread).sum(axis=2).max(axis=1)
+    score: Floats = ((numbers - location) / spread).sum(axis=2).max(axis=1)
     return score
+
+
+def _folds(
+    codes: NDArray[np.integer], rng: np.random.Generator
+) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Rows that stay and rows that are left out, a fifth of each class at a time."""
+    n = len(codes)
+    fold = np.empty(n, dtype=np.intp)
+    fold[np.lexsort((rng.random(n), codes))] = np.arange(n) % N_FOLDS
+    for i in range(N_FOLDS):
+        yield np.flatnonzero(fold != i), np.flatnonzero(fold == i)
+
+
+def _affine(points: Floats) -> Floats:
+    """(n, K + 1) points with a one at the end of each, for an intercept."""
+    return np.column_stack([points, np.ones(len(points))])
 
 
 def _representatives(codes: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.intp]:
@@ -326,7 +454,3 @@ def _principal(gram: Floats, n_components: int) -> tuple[Floats, Floats]:
     # Products are of single precision.
     told = values > 1e-6 * values[0]
     return vectors[:, told], np.sqrt(values[told])
-
-
-def _neighbors(reference: NDArray[np.float32], n_neighbors: int) -> NearestNeighbors:
-    return NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute").fit(reference)

@@ -41,12 +41,9 @@ def optimizer_of(
     parameters: list[torch.nn.Parameter], config: TrainingConfig
 ) -> torch.optim.Optimizer:
     """Return a fresh optimiser of some parameters."""
-    if config.optimizer == "adamw":
-        return torch.optim.AdamW(
-            parameters, config.learning_rate, weight_decay=config.weight_decay, fused=True
-        )
     # Adam's own weight decay is the paper program's penalty ½·λ·Σ‖θ‖² on the loss.
-    return torch.optim.Adam(
+    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+    return kind(
         parameters,
         config.learning_rate,
         weight_decay=config.weight_decay,

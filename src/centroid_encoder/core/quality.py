@@ -6,6 +6,7 @@ Labels and predictions are class indices throughout.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,25 +60,13 @@ class Errors:
         n_classes: int,
     ) -> Errors:
         """Compare (n,) labels with the three kinds of prediction."""
-        knn_error, balanced_knn, class_knn = error_rates(labels, knn, n_classes)
-        voronoi_error, balanced_voronoi, class_voronoi = error_rates(labels, voronoi, n_classes)
-        decoder_error, balanced_decoder, class_decoder = error_rates(labels, decoder, n_classes)
+        rates: dict[str, Any] = {}
+        for rule, predicted in (("knn", knn), ("voronoi", voronoi), ("decoder", decoder)):
+            found = error_rates(labels, predicted, n_classes)
+            rates[rule], rates[f"balanced_{rule}"], rates[f"class_{rule}"] = found
         chance, _, _ = error_rates(labels, np.full_like(labels, largest_class), n_classes)
-        return cls(
-            n=len(labels),
-            knn=knn_error,
-            voronoi=voronoi_error,
-            decoder=decoder_error,
-            balanced_knn=balanced_knn,
-            balanced_voronoi=balanced_voronoi,
-            balanced_decoder=balanced_decoder,
-            largest_class=largest_class,
-            chance=chance,
-            class_n=np.bincount(labels, minlength=n_classes),
-            class_knn=class_knn,
-            class_voronoi=class_voronoi,
-            class_decoder=class_decoder,
-        )
+        n, class_n = len(labels), np.bincount(labels, minlength=n_classes)
+        return cls(n=n, class_n=class_n, largest_class=largest_class, chance=chance, **rates)
 
     def at_chance(self) -> bool:
         """Tell whether k-NN beats naming the largest class by no more than sampling noise.

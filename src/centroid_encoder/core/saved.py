@@ -8,13 +8,14 @@ names that release.
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, fields
 from importlib.metadata import version
-from typing import Any, Self, TypeGuard, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -28,7 +29,6 @@ from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.rows import Standardizer
-from centroid_encoder.core.training import Report
 from centroid_encoder.files import replacing
 
 FORMAT = "centroid-encoder"
@@ -36,14 +36,21 @@ VERSION = 1
 """Of the format; only a change that older releases would misread needs another."""
 OBJECTIVE = "centroid"
 """What the network of a map was trained for; there is one kind so far."""
-HISTORY = ("stage", "epoch", "loss", "validation_loss", "validation_error")
-"""What is kept of each report."""
+
+LARGEST_WEIGHT = 1e12
+"""Weights of a network are within it: no training comes near, and more would make no numbers."""
+CENTROIDS_PER_BYTE = 16
+"""Numbers that all centroids may have for each byte of the map they come from."""
 
 Arrays = dict[str, NDArray[Any]]
 
 
 class InvalidStateError(ValueError):
     """Stored arrays or config are not those of a fitted map."""
+
+    def __init__(self, message: str) -> None:
+        # What is wrong may be a megabyte of text.
+        super().__init__(message if len(message) <= 500 else f"{message[:499]}…")
 
 
 def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
@@ -71,8 +78,7 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     if fitted.novelty is not None:
         arrays |= {f"novelty_{name}": array for name, array in fitted.novelty.to_arrays().items()}
     for name, value in fitted.network.state_dict().items():
-        # h5ad and zarr read "/" as nesting, and some stores "." too; "_" is safe everywhere.
-        arrays[name.replace(".", "_")] = value.cpu().numpy()
+        arrays[_plain(name)] = value.cpu().numpy()
     # Copies: whoever changes an array must not change the map.
     return config, {name: array.copy() for name, array in arrays.items()}
 
@@ -98,8 +104,8 @@ def from_arrays(
         )
     config, arrays = _completed(config, arrays)
     if config["objective"] != OBJECTIVE:
-        raise _newer(config, f"objective {config['objective']!r}")
-    architecture = _architecture(config)
+        raise newer(config, f"objective {config['objective']!r}")
+    architecture = _architecture(config, arrays)
     clip = config.get("clip")
     if clip is not None and not _is_positive(clip):
         raise InvalidStateError(f"clip must be a positive number, not {clip!r}")
@@ -107,31 +113,40 @@ def from_arrays(
     n_classes = len(np.atleast_1d(arrays["targets"])) if "targets" in arrays else 0
     if n_classes < 1:
         raise InvalidStateError("array 'targets' is missing or empty")
-    shapes = architecture.shapes(n_classes)
+    # On the device without memory: widths that are not trusted must not allocate anything.
+    with torch.device("meta"):
+        network = architecture.network()
+    shapes = _shapes(architecture, n_classes)
+    shapes |= {_plain(name): tuple(value.shape) for name, value in network.state_dict().items()}
     knows_novelty = any(name.startswith("novelty_") for name in arrays)
     if knows_novelty:
         n_known = len(np.atleast_1d(arrays.get("novelty_known", 0)))
         n_axes = len(np.atleast_1d(arrays.get("novelty_offset", 0)))
         if not (n_known and n_axes):
             raise InvalidStateError("'novelty_known' and 'novelty_offset' must not be empty")
-        shapes |= {
-            f"novelty_{name}": shape
-            for name, shape in Novelty.shapes(architecture.n_features, n_known, n_axes).items()
-        }
+        # The first releases kept none of these.
+        counts_parts = any(f"novelty_{name}" in arrays for name in Novelty.OF_PARTS)
+        own_shapes = Novelty.shapes(
+            architecture.n_features, n_known, n_axes, counts_parts=counts_parts
+        )
+        shapes |= {f"novelty_{name}": shape for name, shape in own_shapes.items()}
     unknown = sorted(set(arrays) - set(shapes))
     if unknown:
         raise InvalidStateError(f"array {unknown[0]!r} does not belong to this network")
     own = {name: _checked(name, arrays, shape) for name, shape in shapes.items()}
+    n_bytes = sum(array.nbytes for array in own.values())
+    if n_classes * architecture.n_features > max(2**25, CENTROIDS_PER_BYTE * n_bytes):
+        raise InvalidStateError("the map has more classes and features than its arrays tell of")
     if not ((own["scale"] > 0).all() and (own["weight"] >= 0).all()):
         raise InvalidStateError("'scale' must be positive, and 'weight' must not be negative")
     if np.count_nonzero(own["weight"]) != architecture.n_inputs:
         raise InvalidStateError("'n_inputs' is not the number of features that have a weight")
 
-    network = architecture.network()
-    network.load_state_dict(
-        {name: torch.from_numpy(own[name.replace(".", "_")]) for name in network.state_dict()}
-    )
-    return FittedMap(
+    weights = {name: torch.from_numpy(own[_plain(name)]) for name in network.state_dict()}
+    if max(float(value.abs().max()) for value in weights.values()) > LARGEST_WEIGHT:
+        raise InvalidStateError(f"weights of the network are beyond ±{LARGEST_WEIGHT:.0e}")
+    network.load_state_dict(weights, assign=True)
+    fitted = FittedMap(
         architecture,
         Standardizer(
             own["mean"], own["scale"], own["weight"], np.inf if clip is None else float(clip)
@@ -142,65 +157,53 @@ def from_arrays(
         calibration,
         _novelty(own, n_classes) if knows_novelty else None,
     )
+    if not _says_numbers(fitted):
+        raise InvalidStateError("the network makes no finite numbers of its own classes")
+    return fitted
 
 
-@dataclass(frozen=True)
-class Description:
-    """What an estimator knows beside its map, as JSON in the map's config."""
+def sealed(config: Mapping[str, Any], arrays: Arrays) -> dict[str, Any]:
+    """Return the config with a checksum of all that is saved."""
+    return dict(config) | {"checksum": _checksum(config, arrays)}
 
-    params: dict[str, Any]
-    """Arguments of the estimator."""
-    classes: NDArray[Any]
-    """(M,) labels in their own type."""
-    feature_names: NDArray[np.object_] | None
-    trained_on_counts: bool
-    history: dict[str, list[Any]]
-    """A list of one length for each of `HISTORY`."""
 
-    def to_config(self) -> dict[str, Any]:
-        """Return it as JSON knows it."""
-        names = self.feature_names
-        return {
-            "params": params_to(self.params),
-            "classes": self.classes.tolist(),
-            "classes_dtype": self.classes.dtype.str,
-            "feature_names": None if names is None else names.tolist(),
-            "trained_on_counts": self.trained_on_counts,
-            # JSON has no NaN.
-            "history": {
-                name: [None if value != value else value for value in values]
-                for name, values in self.history.items()
-            },
-        }
+def check_seal(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Compare what `from_arrays` has taken with its checksum, if it has one.
 
-    @classmethod
-    def from_config(
-        cls, config: Mapping[str, Any], known: Collection[str], fitted: FittedMap
-    ) -> Self:
-        """Read it from the config of the map `fitted`, trusting nothing.
+    Damage is found; who changes a file on purpose can change the checksum too.
 
-        Of the estimator's arguments, whose names are `known`, those that the file lacks are left
-        out. InvalidStateError if anything else is missing, or only newer releases know it.
-        """
-        stored = config.get("estimator")
-        if not isinstance(stored, dict):
-            raise InvalidStateError("the model's config lacks 'estimator'")
-        names = stored.get("feature_names")
-        if names is not None:
-            if not is_list_of(names, str) or len(names) != fitted.architecture.n_features:
-                raise InvalidStateError("'feature_names' must be one string for each feature")
-            names = np.array(names, dtype=object)
-        # The first releases did not look.
-        counts = stored.get("trained_on_counts", False)
-        if not isinstance(counts, bool):
-            raise InvalidStateError("'trained_on_counts' must be true or false")
-        return cls(
-            params_from(stored.get("params"), known, config),
-            _classes(stored, len(fitted.centers)),
-            names,
-            counts,
-            _history(stored.get("history")),
+    Raises
+    ------
+    InvalidStateError
+        If they differ.
+    """
+    if "checksum" in config and config["checksum"] != _checksum(config, arrays):
+        raise InvalidStateError(
+            "the model is damaged: its contents are not those that were saved. Take another copy, "
+            "or train it again."
         )
+
+
+def _checksum(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> str:
+    told = {name: value for name, value in config.items() if name != "checksum"}
+    seen = hashlib.sha256(json.dumps(told, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
+        # In the byte order of the format, whatever the machine has.
+        array = np.ascontiguousarray(array, dtype=np.dtype(_dtype(name)).newbyteorder("<"))
+        seen.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        seen.update(array.data)
+    return seen.hexdigest()
+
+
+def _says_numbers(fitted: FittedMap) -> bool:
+    """Whether all steps of a map are finite, as far as its first classes go."""
+    centers, device = fitted.centers[:4], fitted.device
+    with np.errstate(all="ignore"):
+        inputs = fitted.targets.to_input(fitted.targets.coordinates[:4].cpu().numpy())
+        with torch.no_grad():
+            embedding = fitted.network.encode(torch.from_numpy(inputs).to(device)).cpu().numpy()
+        said = (inputs, embedding, fitted.decode(centers), fitted.distances(centers))
+    return all(bool(np.isfinite(numbers).all()) for numbers in said)
 
 
 def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays) -> None:
@@ -223,6 +226,8 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     """
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, "this is a folder, not a file", str(path))
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(errno.EINVAL, "this is a device or a pipe, not a file", str(path))
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
@@ -235,7 +240,7 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
     return parse_config(metadata[FORMAT]), arrays
 
 
-def parse_config(text: str) -> dict[str, Any]:
+def parse_config(text: Any) -> dict[str, Any]:
     """Read the JSON config of a map.
 
     Raises
@@ -250,69 +255,6 @@ def parse_config(text: str) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise InvalidStateError("the model's config is not a JSON object")
     return config
-
-
-def history_of(reports: Iterable[Report]) -> dict[str, list[Any]]:
-    """Return what is kept of the reports of a training."""
-    reports = list(reports)
-    return {name: [getattr(report, name) for report in reports] for name in HISTORY}
-
-
-def params_to(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of an estimator as JSON knows them; the inverse of `params_from`."""
-    return {name: _jsonable(value) for name, value in params.items()}
-
-
-def params_from(
-    params: object, known: Collection[str], config: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the arguments of an estimator that were stored.
-
-    Parameters
-    ----------
-    params, known
-        What `params_to` returned, and the names of all arguments. Those that are not stored are
-        left out, and keep their default.
-    config
-        Config of the map that they belong to, which says what release wrote them.
-
-    InvalidStateError if it is no dictionary, or has an argument that is not known.
-    """
-    if not isinstance(params, dict):
-        raise InvalidStateError("the model's config lacks 'params'")
-    unknown = [name for name in params if name not in known]
-    if unknown:
-        raise _newer(config or {}, f"parameter {unknown[0]!r}")
-    params = dict(params)
-    if isinstance(params.get("hidden"), list):
-        params["hidden"] = tuple(params["hidden"])
-    if isinstance(params.get("class_weight"), dict):
-        try:
-            params["class_weight"] = dict(params["class_weight"]["weights"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise InvalidStateError("'class_weight' is not readable") from error
-    return params
-
-
-def is_list_of(values: object, kind: type) -> TypeGuard[list[Any]]:
-    """Tell whether `values` is a list of nothing but `kind`, subclasses excluded."""
-    return isinstance(values, list) and all(type(value) is kind for value in values)
-
-
-def _jsonable(value: object) -> object:
-    """Return a parameter as JSON knows it; sources of randomness other than an int are dropped."""
-    if isinstance(value, np.random.Generator | np.random.RandomState):
-        return None
-    if isinstance(value, Mapping):
-        # JSON's keys are strings; class labels need not be.
-        return {"weights": [[_jsonable(key), float(weight)] for key, weight in value.items()]}
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, torch.device):
-        return str(value)
-    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-        return [int(width) for width in value]
-    return value
 
 
 def _completed(
@@ -332,7 +274,7 @@ def _completed(
     return config, arrays
 
 
-def _newer(config: Mapping[str, Any], what: str) -> InvalidStateError:
+def newer(config: Mapping[str, Any], what: str) -> InvalidStateError:
     """Error for something that this release does not know, whoever wrote it."""
     own, writer = version("centroid-encoder"), config.get("written_by")
     by = "a newer centroid-encoder"
@@ -353,18 +295,36 @@ def _fields(kind: type, config: Mapping[str, Any], name: str) -> dict[str, Any]:
         raise InvalidStateError(f"the model's config lacks a complete {name!r}")
     unknown = [entry for entry in stored if entry not in known]
     if unknown:
-        raise _newer(config, f"{name} with {unknown[0]!r}")
+        raise newer(config, f"{name} with {unknown[0]!r}")
     return stored
 
 
-def _architecture(config: Mapping[str, Any]) -> Architecture:
+def _plain(name: str) -> str:
+    """Name of an array for one in a network; some stores read "." as nesting, none "_"."""
+    return name.replace(".", "_")
+
+
+def _shapes(architecture: Architecture, n_classes: int) -> dict[str, tuple[int, ...]]:
+    """Shapes of the arrays of a map, but for those of its network."""
+    features, k = (architecture.n_features,), architecture.n_inputs
+    m, r = architecture.n_components, architecture.n_outputs
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("mean", "scale", "weight"), features)
+    shapes |= {"centers": (n_classes, m), "targets": (n_classes, r)}
+    return shapes | ({"origin": (k,), "basis": (r, k)} if architecture.output == "span" else {})
+
+
+def _architecture(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Architecture:
     stored = _fields(Architecture, config, "architecture")
     hidden = stored["hidden"]
     widths = [stored[name] for name in ("n_features", "n_inputs", "n_components", "n_outputs")]
     if not isinstance(hidden, list) or not all(
-        type(width) is int and 1 <= width <= 2**31 for width in widths + hidden
+        type(width) is int and width >= 1 for width in widths + hidden
     ):
         raise InvalidStateError("widths of the network must be positive integers")
+    # Each layer has an array of its own, as long as it is wide.
+    largest = max((np.size(array) for array in arrays.values()), default=0)
+    if len(hidden) > len(arrays) or max(widths + hidden) > largest:
+        raise InvalidStateError("the network is wider or deeper than the shapes of its arrays")
     for name, choices in (("activation", get_args(Activation)), ("output", get_args(Output))):
         if stored[name] not in choices:
             raise InvalidStateError(f"unknown {name} {stored[name]!r}")
@@ -385,6 +345,9 @@ def _novelty(own: Arrays, n_classes: int) -> Novelty:
     """Rebuild what knows novelty from arrays of the right shapes."""
     if not (own["novelty_spread"] > 0).all() or not (np.diff(own["novelty_known"]) >= 0).all():
         raise InvalidStateError("'novelty_spread' must be positive and 'novelty_known' sorted")
+    for name in ("novelty_residual", "novelty_unrest"):
+        if name in own and (own[name] < 0).any():
+            raise InvalidStateError(f"{name!r} must not be negative")
     if not np.isin(own["novelty_codes"], np.arange(n_classes)).all():
         raise InvalidStateError("'novelty_codes' must be indices of classes")
     return Novelty.from_arrays(
@@ -399,21 +362,23 @@ def _novelty(own: Arrays, n_classes: int) -> Novelty:
 def _checked(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
     if name not in arrays:
         raise InvalidStateError(f"array {name!r} is missing")
+    # Arrays that are still in a file are read only if their shape is right.
+    found = np.shape(arrays[name])
+    if found != shape:
+        raise InvalidStateError(f"array {name!r} has shape {found}, not {shape}")
     array = np.asarray(arrays[name])
-    if array.shape != shape:
-        raise InvalidStateError(f"array {name!r} has shape {array.shape}, not {shape}")
     floats = array.dtype.kind == "f"
     if floats:
-        # A copy, in the machine's byte order. A float64 may be infinite as a float32.
+        # A copy, in the byte order of the machine. A float64 may be infinite as a float32.
         with np.errstate(over="ignore"):
-            array = np.array(array, dtype=_dtype(name))
+            array = np.array(array, dtype=_dtype(name), order="C")
     if not floats or not np.isfinite(array).all():
         raise InvalidStateError(f"array {name!r} holds values that are not finite floats")
     return array
 
 
 def _dtype(name: str) -> type[np.floating]:
-    single = name in ("targets", "novelty_axes", "novelty_reference")
+    single = name in ("targets", "novelty_axes", "novelty_reference", "novelty_held_out")
     return np.float32 if single or name.startswith(("encoder", "decoder")) else np.float64
 
 
@@ -421,30 +386,3 @@ def _is_positive(value: object) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     return 0 < value <= sys.float_info.max
-
-
-def _classes(stored: Mapping[str, Any], n_classes: int) -> NDArray[Any]:
-    """Return (n_classes,) labels in their own type."""
-    values, dtype = stored.get("classes"), stored.get("classes_dtype")
-    allowed = {"O": str, "U": str, "i": int, "u": int, "b": bool, "f": float}
-    kind = dtype[1:2] if isinstance(dtype, str) else ""
-    if kind not in allowed or not is_list_of(values, allowed[kind]) or len(values) != n_classes:
-        raise InvalidStateError("'classes' must hold one label of one type for each class")
-    try:
-        return np.array(values, dtype=dtype)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidStateError(f"'classes' are not readable: {error}") from error
-
-
-def _history(history: object) -> dict[str, list[Any]]:
-    """Return the history, with NaN where JSON has null."""
-    if not isinstance(history, dict) or not set(HISTORY) <= set(history):
-        raise InvalidStateError("the model's config lacks a complete 'history'")
-    columns = [history[name] for name in HISTORY]
-    if not all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
-        raise InvalidStateError("'history' must be lists of one length")
-    if not is_list_of(history["stage"], str):
-        raise InvalidStateError("'history' must name the stage of every epoch")
-    return {
-        name: [np.nan if value is None else value for value in history[name]] for name in HISTORY
-    }

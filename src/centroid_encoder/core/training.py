@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 import numpy as np
@@ -177,35 +177,30 @@ def train(
     return Outcome(loop.reports, loop.interrupted, config.batch_size)
 
 
+@dataclass
 class _Loop:
     """What the stages of one training share."""
 
-    def __init__(
-        self,
-        network: Network,
-        objective: Objective,
-        data: TrainingData,
-        config: TrainingConfig,
-        generator: torch.Generator,
-        stop: Callable[[], bool],
-        snapshot: Callable[[], bool],
-    ) -> None:
-        self.network = network.eval()
-        self.objective = objective
-        self.data = data
-        self.config = config
-        self.generator = generator
-        self.stop = stop
-        self.snapshot = snapshot
+    network: Network
+    objective: Objective
+    data: TrainingData
+    config: TrainingConfig
+    generator: torch.Generator
+    stop: Callable[[], bool]
+    snapshot: Callable[[], bool]
+    stopped: bool = False
+    interrupted: bool = False
+    reports: list[Report] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.network.eval()
+        config = self.config
         self.batch_size = config.batch_size
-        self.stopped = False
-        self.interrupted = False
-        self.reports: list[Report] = []
-        n_merge = config.merge_epochs if len(data.validation) else 0
-        self.n_steps = config.pretrain_epochs * network.n_stages + config.max_epochs + n_merge
+        n_merge = config.merge_epochs if len(self.data.validation) else 0
+        self.n_steps = config.pretrain_epochs * self.network.n_stages + config.max_epochs + n_merge
         # Dropout masks are drawn where the data are.
-        seed = int(torch.randint(2**62, (), generator=generator))
-        self.noise = torch.Generator(data.rows.device).manual_seed(seed)
+        seed = int(torch.randint(2**62, (), generator=self.generator))
+        self.noise = torch.Generator(self.data.rows.device).manual_seed(seed)
 
     def pretrain(self, depth: int) -> Iterator[Report]:
         """Train the two layers that stage `depth` adds, everything older frozen."""

@@ -1,0 +1,118 @@
+"""AnnData in zarr stores, which are folders: whether there is one, and whole ones or none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from centroid_encoder.files import flush, readable, temporary_path
+
+
+def check_store(folder: Path) -> None:
+    """Check that a folder is a zarr store of an AnnData.
+
+    Raises
+    ------
+    OSError
+        If it is anything else; the message says what.
+    """
+    try:
+        import zarr
+    except ModuleNotFoundError as error:
+        raise OSError("to read a .zarr, zarr is needed: pip install zarr") from error
+    try:
+        group = zarr.open_group(folder, mode="r")
+    except Exception as error:  # zarr raises many kinds.
+        raise OSError(f"{folder.name} cannot be read: it is a folder, but no zarr store") from error
+    if group.attrs.get("encoding-type") == "anndata":
+        return
+    tables = sorted(f"tables/{table.name}" for table in folder.glob("tables/*/"))
+    if tables:
+        raise OSError(
+            f"{folder.name} is a store of SpatialData; open it with napari-spatialdata, or one of "
+            f"its tables here: {', '.join(tables)}"
+        )
+    raise OSError(f"{folder.name} is a zarr store, but not of an AnnData; is it one of images?")
+
+
+def check_store_target(path: str | os.PathLike[str]) -> tuple[Path, Literal[2, 3]]:
+    """Check what can be checked before a store is written.
+
+    Returns
+    -------
+    tuple[Path, Literal[2, 3]]
+        The folder, behind links, and the version of the format: that of the store which is there,
+        else what AnnData writes.
+
+    Raises
+    ------
+    ValueError
+        If its name does not end in ``.zarr``.
+    OSError
+        If there is no such folder around it, or if what has that name is no store of an AnnData.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".zarr":
+        raise ValueError(f"the name must end in .zarr; got {path.name!r}")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent}; choose another, or make it")
+    path = Path(os.path.realpath(path))
+    try:
+        exists = path.exists()
+    except OSError as error:
+        raise OSError(f"{path.name[:30]!r}… is no name of a folder: {error.strerror}") from error
+    if not exists:
+        from anndata import settings
+
+        return path, getattr(settings, "zarr_write_format", 2)
+    version = _version_of_anndata(path)
+    if version is None:
+        raise FileExistsError(f"{path} is no zarr store of an AnnData; choose another name")
+    return path, version
+
+
+@contextmanager
+def replacing_folder(folder: Path, within: Path) -> Iterator[Path]:
+    """Yield a folder to write ``new`` into, which takes the place of `folder` at the end.
+
+    That is beside it, in `within`. If anything fails, `folder` stays as it was, and nothing is
+    left beside it.
+    """
+    beside = temporary_path(within)
+    new, old = beside / "new", beside / "old"
+    try:
+        yield beside
+        for file in new.rglob("*"):
+            if file.is_file():
+                flush(file)
+        if folder.exists():
+            shutil.copymode(folder, new)
+        try:
+            if folder.exists():
+                os.rename(folder, old)
+            os.rename(new, folder)
+        except BaseException:
+            if old.exists() and not folder.exists():
+                os.rename(old, folder)
+            raise
+    except OSError as error:
+        raise readable(error, within) from error
+    finally:
+        # Never together with the only copy there is.
+        if folder.exists() or not old.exists():
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def _version_of_anndata(folder: Path) -> Literal[2, 3] | None:
+    """Version of the format of a store of an AnnData; None for anything else."""
+    import zarr
+
+    try:
+        group = zarr.open_group(folder, mode="r")
+    except Exception:  # Of whatever kind, it is none.
+        return None
+    return group.metadata.zarr_format if group.attrs.get("encoding-type") == "anndata" else None
