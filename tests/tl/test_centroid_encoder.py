@@ -21,6 +21,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
 
 import centroid_encoder as ce
+from centroid_encoder.tl._stored import CALIBRATION_ERRORS
 
 
 def embed(
@@ -90,9 +91,13 @@ class TestSlots:
         names |= {f"balanced_{rule}_error" for rule in rules}
         for part, n in (("train", 96), ("test", 24)):
             assert quality[part]["n"] == n
-            calibration = {"calibration_error", "uncalibrated_error"} if part == "test" else set()
+            calibration = set(CALIBRATION_ERRORS) if part == "test" else set()
             assert set(quality[part]) - {"at_chance"} == names | calibration | {"n"}
             assert all(0 <= quality[part][name] <= 1 for name in names)
+        low, error, high = (
+            quality["test"][f"calibration_error{end}"] for end in ("_low", "", "_high")
+        )
+        assert 0 <= low <= error <= high
         # On training cells the comparison would mean nothing.
         assert "at_chance" in quality["test"]
         assert "at_chance" not in quality["train"]
@@ -101,6 +106,7 @@ class TestSlots:
             "class",
             *("n_train", *(f"train_{rule}_error" for rule in rules)),
             *("n_test", *(f"test_{rule}_error" for rule in rules)),
+            *("n_predicted", "n_in_cell"),
         ]
         assert list(table["n_train"]) == [32, 32, 32]
         assert list(table["n_test"]) == [8, 8, 8]
@@ -196,7 +202,8 @@ class TestHoldOut:
         embed(adata, fast)
         small = adata.obs["cell_type"] != "type 0"
         assert (adata.obs["ce_split"][small] == "train").all()
-        (warning,) = [record for record in caplog.records if record.levelname == "WARNING"]
+        warning, missing = [record for record in caplog.records if record.levelname == "WARNING"]
+        assert "takes no cell for" in missing.message
         assert warning.message == (
             "no cell of 'type 1', 'type 2', 'type 3', 'type 4' is held out: too few cells to split"
         )
@@ -235,6 +242,7 @@ class TestHoldOut:
         config, other_config = (json.loads(a.uns["ce"]["model"]["config"]) for a in (cells, other))
         # How sure to be is the one thing that only unseen cells can tell.
         assert config.pop("calibration") != other_config.pop("calibration")
+        assert config.pop("checksum") != other_config.pop("checksum")
         assert config == other_config
         assert_array_equal(cells.obsm["X_ce"][~test], other.obsm["X_ce"][~test])
         assert (cells.obsm["X_ce"][test] != other.obsm["X_ce"][test]).any()
@@ -794,7 +802,8 @@ class TestWords:
             "    'ce' (adata.uns)",
         } < set(lines)
         assert any(line.startswith("    finished (") for line in lines)
-        assert not any(record.levelno > logging.INFO for record in caplog.records)
+        (warning,) = [record for record in caplog.records if record.levelno > logging.INFO]
+        assert "takes no cell for" in warning.message
 
     def test_log_names_the_keys_asked_for(self, cells, fast, caplog):
         caplog.set_level(logging.INFO, "centroid_encoder")

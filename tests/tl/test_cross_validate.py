@@ -200,7 +200,8 @@ class TestDoubts:
         rank = cells.obs.groupby("cell_type", observed=True).cumcount()
         few = cells[((cells.obs["cell_type"] != "type 1") | (rank < 3)).to_numpy()].copy()
         validate(few)
-        (warning,) = few.uns["ce_cv"]["warnings"]
+        warning, missing = few.uns["ce_cv"]["warnings"]
+        assert "takes no cell for 'type 1'" in missing
         assert "fewer cells than folds: 'type 1'" in warning
         one = cells[((cells.obs["cell_type"] != "type 1") | (rank < 1)).to_numpy()].copy()
         validate(one, n_repeats=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import tracemalloc
@@ -12,14 +13,17 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from anndata import AnnData
 from matplotlib.colors import to_hex
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
+from sklearn.base import clone
 
 import centroid_encoder as ce
 from centroid_encoder.core.map import CodedMap
 from centroid_encoder.core.saved import InvalidStateError
+from centroid_encoder.errors import Advice
 from centroid_encoder.tl import _ingest
 from centroid_encoder.tl._stored import read_result
 
@@ -276,12 +280,82 @@ class TestValues:
         ingest(new, known)
         assert "the map was trained on whole numbers, like counts; X holds others" in caplog.text
 
-    def test_another_normalisation_is_noticed(self, known, new, ingest, caplog):
-        ingest(new, known)
-        assert "unlike anything in training" not in caplog.text
+    def test_another_normalisation_is_noticed(self, known, new, make_cells, ingest, caplog):
+        ingest(make_cells(n_obs=60), known)
+        assert "as a whole" not in caplog.text
         new.X = 7 * new.X - 20
         ingest(new, known)
-        assert "most cells are unlike anything in training (novelty above 0.99 in" in caplog.text
+        assert "the cells are unlike the training cells as a whole" in caplog.text
+        assert "pass align=True" in caplog.text
+
+    def test_a_shift_of_all_cells_is_told_from_single_novel_ones(self, make_cells, fast, ingest):
+        cells = make_cells(n_obs=600)
+        known, few = cells[:450].copy(), cells[450:].copy()
+        ce.tl.centroid_encoder(known, "cell_type", model=fast, progress=False)
+        few.X[:20] += 5 * np.array([1, -1] * 4, dtype=np.float32)
+        job = ce.tl.ingest.job(few, known)
+        list(job.steps())
+        assert job.notices == []
+        job.write(few)
+        assert (few.obs["ce_novelty"][:20] > 0.95).all()
+        assert few.uns["ce"]["params"]["novelty_quartile"] < 0.5
+
+        shifted = few.copy()
+        shifted.X = 2 * shifted.X + 3
+        job = ce.tl.ingest.job(shifted, known)
+        list(job.steps())
+        (notice,) = job.notices
+        assert notice.settings == (Advice("align", True),)
+        aligned = shifted.copy()
+        ingest(aligned, known, align=True)
+        assert aligned.uns["ce"]["params"]["novelty_quartile"] < 0.5
+        novelty = aligned.obs["ce_novelty"].to_numpy()
+        assert (novelty[:20] > 0.9).mean() > 0.8
+        assert (novelty[20:] > 0.9).mean() < 0.15
+        same = few.obs["ce_label"].to_numpy() == aligned.obs["ce_label"].to_numpy()
+        assert same[20:].mean() > 0.95
+
+    def test_a_map_of_unscaled_data_cannot_align(self, known, new, fast, ingest, unchanged):
+        model = clone(fast).set_params(scale="none")
+        ce.tl.centroid_encoder(known, "cell_type", model=model, progress=False)
+        with unchanged(new), pytest.raises(ValueError, match="align needs a map of standardised"):
+            ingest(new, known, align=True)
+
+    def test_novelty_is_counted_on_the_genes_that_are_there(self, make_cells, fast, ingest, caplog):
+        cells = make_cells(n_obs=600, n_vars=40, distance=1.0)
+        known, new = cells[:300].copy(), cells[300:].copy()
+        new.X[:60] = np.random.default_rng(3).normal(size=40) * 2 + new.X[:60] / 2
+        ce.tl.centroid_encoder(known, "cell_type", model=fast, progress=False)
+        lacking = new[:, :12].copy()
+        ingest(lacking, known, missing="mean", max_missing=1)
+        gaps = new.copy()
+        gaps.X[:, 12:] = np.nan
+        # Two that lack other genes than the rest are judged with means in their place.
+        gaps.X[298:, 13] = 0
+        ingest(gaps, known, missing="mean")
+        assert "as a whole" not in caplog.text
+        for query in (lacking, gaps):
+            novelty = query.obs["ce_novelty"].to_numpy()
+            assert (novelty[:60] > 0.9).mean() > 0.8
+            assert (novelty[60:] > 0.9).mean() < 0.15
+        assert_array_equal(
+            lacking.obs["ce_novelty"].to_numpy()[:298], gaps.obs["ce_novelty"].to_numpy()[:298]
+        )
+
+    def test_a_map_of_the_first_releases_says_that_it_cannot_leave_genes_out(
+        self, known, new, ingest, caplog
+    ):
+        model = known.uns["ce"]["model"]
+        for name in ("novelty_held_out", "novelty_residual", "novelty_unrest"):
+            del model["arrays"][name]
+        config = json.loads(model["config"])
+        # They had no checksum either.
+        del config["checksum"]
+        model["config"] = json.dumps(config)
+        ingest(new, known)
+        assert "early release" not in caplog.text
+        ingest(new[:, 1:].copy(), known, missing="mean")
+        assert "is of an early release" in caplog.text
 
     def test_gaps(self, known, new, ingest, unchanged, monkeypatch):
         new.X[[3, 50], 2] = np.nan, np.inf
@@ -539,3 +613,90 @@ def test_cells_of_both_kinds_in_one_table_keep_what_is_known_of_them(make_cells,
     predicted = result.classes.get_indexer(query.obs["ce_label"].astype(object))
     assert_array_equal(result.codes[known.n_obs :], predicted)
     assert_array_equal(result.codes[: known.n_obs], read_result(known, "ce").codes)
+
+
+class TestRaw:
+    @pytest.fixture
+    def with_raw(self, make_cells) -> AnnData:
+        """Cells whose X holds some of the genes, scaled, and whose `raw` all of them."""
+        adata = make_cells(n_obs=150)
+        adata.raw = adata.copy()
+        adata = adata[:, 2:].copy()
+        adata.X = adata.X / 100 - 3
+        return adata
+
+    @pytest.mark.parametrize("tool", ["centroid_encoder", "cross_validate"])
+    def test_is_learned_from(self, with_raw, make_cells, fast, tool):
+        expected = make_cells(n_obs=150)
+        run = getattr(ce.tl, tool)
+        run(expected, "cell_type", model=fast, progress=False)
+        run(with_raw, "cell_type", use_raw=True, model=fast, progress=False)
+        name = "ce" if tool == "centroid_encoder" else "ce_cv"
+        assert with_raw.uns[name]["params"]["use_raw"] is True
+        assert "use_raw" not in expected.uns[name]["params"]
+        for column in expected.obs:
+            assert_array_equal(with_raw.obs[column], expected.obs[column])
+
+    def test_is_where_the_values_of_a_query_are(self, with_raw, make_cells, fast, tmp_path):
+        ce.tl.centroid_encoder(with_raw, "cell_type", use_raw=True, model=fast, progress=False)
+        with_raw.write_h5ad(tmp_path / "known.h5ad")
+        query, plain = with_raw[:40].copy(), make_cells(n_obs=150)[:40].copy()
+        ce.tl.ingest(query, tmp_path / "known.h5ad", progress=False)
+        assert_array_equal(query.obsm["X_ce"], with_raw.obsm["X_ce"][:40])
+        again = query.copy()
+        ce.tl.ingest(again, query, progress=False)
+        assert_array_equal(again.obsm["X_ce"], query.obsm["X_ce"])
+        ce.tl.ingest(plain, with_raw, use_rep="X", progress=False)
+        assert_array_equal(plain.obsm["X_ce"], query.obsm["X_ce"])
+        ce.tl.centroid_encoder(plain, "cell_type", model=fast, key_added="k", progress=False)
+        ce.tl.ingest(query, plain, key="k", use_raw=True, progress=False)
+        assert np.isfinite(query.obsm["k"]).all()
+
+    def test_a_query_without_it(self, with_raw, make_cells, fast):
+        ce.tl.centroid_encoder(with_raw, "cell_type", use_raw=True, model=fast, progress=False)
+        with pytest.raises(ValueError, match=r"adata.raw is empty, and use_raw asks for it"):
+            ce.tl.ingest(make_cells(), with_raw)
+
+    def test_a_mask_is_one_of_its_own_genes(self, with_raw, fast):
+        with_raw.raw.var["mine"] = np.arange(8) < 5
+        ce.tl.centroid_encoder(
+            with_raw, "cell_type", use_raw=True, mask_var="mine", model=fast, progress=False
+        )
+        assert ce.tl.fitted_model(with_raw).n_features_in_ == 5
+
+
+class TestZarr:
+    def test_a_store_carries_a_map(self, known, new, tmp_path):
+        known.uns["cell_type_colors"] = ["#ff0000", "#00ff00", "#0000ff"]
+        known.write_zarr(tmp_path / "known.zarr")
+        expected = ce.tl.ingest(new, known, progress=False, copy=True)
+        for path in (tmp_path / "known.zarr", str(tmp_path / "known.zarr")):
+            ce.tl.ingest(new, path, progress=False)
+            assert_array_equal(new.obsm["X_ce"], expected.obsm["X_ce"])
+            assert new.uns["ce"]["params"]["ingested_from"] == "known.zarr"
+            assert list(new.uns["ce_label_colors"]) == list(expected.uns["ce_label_colors"])
+
+    def test_a_query_may_be_one(self, known, new, tmp_path):
+        new.write_zarr(tmp_path / "new.zarr")
+        expected = ce.tl.ingest(new, known, progress=False, copy=True)
+        back = ad.read_zarr(tmp_path / "new.zarr")
+        ce.tl.ingest(back, known, progress=False)
+        assert_array_equal(back.obsm["X_ce"], expected.obsm["X_ce"])
+
+    @pytest.mark.parametrize("content", ["nothing", "damaged", "spatialdata", "no map"])
+    def test_what_is_none_is_said(self, make_cells, known, new, tmp_path, content):
+        path, error, words = tmp_path / "x.zarr", ValueError, "x.zarr is not a readable zarr store"
+        path.mkdir()
+        if content == "damaged":
+            known.write_zarr(path)
+            (path / "obs" / ".zattrs").write_text("{")
+            (path / ".zmetadata").unlink()
+        if content == "spatialdata":
+            zarr.open_group(path, mode="a", zarr_format=2).create_group("tables")
+            known.write_zarr(path / "tables" / "cells")
+            words = "x.zarr is a SpatialData; name one of its tables, such as"
+        if content == "no map":
+            make_cells().write_zarr(path)
+            error, words = KeyError, "uns has no map 'ce'"
+        with pytest.raises(error, match=words):
+            ce.tl.ingest(new, path)

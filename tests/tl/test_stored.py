@@ -62,6 +62,7 @@ OF_VALIDATION = (
     "quality/input_knn_error",
     "quality/balanced_knn_error",
     "quality/calibration_error",
+    "quality/calibration_error_low",
     "quality/uncalibrated_error",
     "quality/chance_error",
 )
@@ -74,6 +75,7 @@ OF_VALIDATION = (
         "ce/quality/per_class",
         "ce/quality/train",
         "ce/quality/test/calibration_error",
+        "ce/quality/test/calibration_error_high",
         "ce/quality/test/chance_error",
         "ce/quality/test/at_chance",
         "ce/params/missing",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -22,13 +22,17 @@ from centroid_encoder.errors import (
     Setting,
 )
 from centroid_encoder.tl._matrix import (
+    Source,
     check_finite,
     check_real,
+    check_varied,
     has_gaps,
     in_memory,
+    in_single,
     is_lazy,
     not_finite,
 )
+from centroid_encoder.tl._stored import check_key, check_text
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -36,11 +40,14 @@ if TYPE_CHECKING:
 Missing = Literal["error", "drop", "mean"]
 MaskVar = NDArray[np.bool_] | str | None
 
+LIKE_MISSING = {"", "nan", "na", "n/a", "<na>", "none", "null"}
+"""Names of classes that ``astype(str)`` and tables make of missing labels."""
+
 logger = logging.getLogger("centroid_encoder")
 
 
-@dataclass(frozen=True)
-class Cells:
+@dataclass(frozen=True, kw_only=True)
+class Cells(Source):
     """The cells of an AnnData as a job needs them.
 
     Rows of `X` are the cells that take part, `kept`; all else is of all cells.
@@ -60,7 +67,6 @@ class Cells:
     """(n_obs,) group of each cell, if there are groups."""
     kept: NDArray[np.bool_]
     """(n_obs,) cells that take part; the others have missing values."""
-    obs_names: pd.Index
     params: Mapping[str, Any]
     """What they were read with, but for None."""
     notices: tuple[Message, ...]
@@ -75,10 +81,6 @@ class Cells:
     def class_labels(self) -> NDArray[Any]:
         """(M,) `classes` as plain values: what is stored, and what an estimator takes."""
         return np.asarray(self.classes.tolist())
-
-    def detached(self) -> Self:
-        """Return the same with a matrix of their own."""
-        return replace(self, X=self.X.copy())
 
     def spread(self, values: NDArray[np.floating]) -> NDArray[np.float32]:
         """Put (n_kept, …) values to their cells; NaN for those left out."""
@@ -102,6 +104,8 @@ def read_cells(
     unlabeled_category: str | None,
     missing: Missing,
     group_key: str | None,
+    *,
+    use_raw: bool = False,
 ) -> Cells:
     """Read the cells that `tl.centroid_encoder` documents; `adata` stays as it is.
 
@@ -121,27 +125,32 @@ def read_cells(
         raise InputError(text, Setting("missing"), missing)
     if not adata.obs_names.is_unique:
         raise InputError("obs_names are not unique; call adata.obs_names_make_unique() first")
-    X, where, names = _read_features(adata, use_rep=use_rep, layer=layer, mask_var=mask_var)
+    X, where, names = _read_features(
+        adata, use_rep=use_rep, layer=layer, mask_var=mask_var, use_raw=use_raw
+    )
     kept = ~_find_missing(X, where, missing, adata.obs_names, names)
-    notices: tuple[Message, ...] = ()
+    notices = _named_as_missing(codes, classes)
     if (use_rep is None or use_rep == "X") and looks_like_counts(X):
         text = f"{where} looks like raw counts; log-normalise first "
-        notices = (Message(f"{text}(sc.pp.normalize_total, sc.pp.log1p) unless you mean it"),)
+        notices.append(Message(f"{text}(sc.pp.normalize_total, sc.pp.log1p) unless you mean it"))
     codes = np.where(kept, codes, -1)
     empty = ~np.isin(np.arange(len(classes)), codes)
     if empty.any():
         raise InputError(f"no cell of {listed(classes[empty])} is left without missing values")
+    X = X if kept.all() else X[kept]
+    check_varied(X, where)
     params = {
         "label_key": label_key,
         "use_rep": use_rep,
         "layer": layer,
+        "use_raw": True if use_raw else None,
         "mask_var": mask_var if isinstance(mask_var, str) else None,
         "unlabeled_category": unlabeled_category,
         "missing": missing,
         "group_key": group_key,
     }
     return Cells(
-        X=X if kept.all() else X[kept],
+        X=X,
         names=names,
         codes=codes,
         classes=classes,
@@ -151,8 +160,23 @@ def read_cells(
         obs_names=adata.obs_names,
         # Not every supported anndata writes None.
         params={name: value for name, value in params.items() if value is not None},
-        notices=notices,
+        notices=tuple(notices),
     )
+
+
+def _named_as_missing(codes: NDArray[np.intp], classes: pd.Index) -> list[Message]:
+    """Warn of classes that are called as if their cells had no label."""
+    named = [name for name in classes if str(name).strip().casefold() in LIKE_MISSING]
+    if not named:
+        return []
+    n = int(np.isin(codes, classes.get_indexer(named)).sum())
+    text = (
+        "{} cells are trained on as a class of their own though its name, {}, looks like a missing "
+        "label; {} to mark them as unlabeled"
+    )
+    also = " and replace the others by NaN" if len(named) > 1 else ""
+    advice = Message("{}" + also, Advice("unlabeled_category", named[0]))
+    return [Message(text, n, " or ".join(map(repr, named)), advice)]
 
 
 def _read_labels(
@@ -162,6 +186,7 @@ def _read_labels(
     if not adata.n_obs:
         raise InputError("adata has no cells")
     column, where = obs_column(adata, label_key), f"obs[{label_key!r}]"
+    check_key(str(label_key), Setting("label_key"))
     if not isinstance(column.dtype, pd.CategoricalDtype):
         values = column.dropna()
         n_values = values.nunique()
@@ -181,7 +206,10 @@ def _read_labels(
     categories = column.cat.categories
     if unlabeled_category is not None:
         if unlabeled_category not in categories:
-            near, setting = _near(unlabeled_category, categories), Setting("unlabeled_category")
+            near, setting = (
+                near_matches(unlabeled_category, categories),
+                Setting("unlabeled_category"),
+            )
             text = "{} {!r} does not occur in {}{}"
             raise InputError(text, setting, unlabeled_category, where, near)
         # remove_categories would sort those that stay.
@@ -206,6 +234,8 @@ def _read_labels(
             f"the classes in {where} are of type {names}; make them strings, e.g. "
             f"adata.{where}.astype(str)"
         )
+    for name in categories[[isinstance(name, str) for name in categories]]:
+        check_text(name, f"a class in {where}")
     return used.cat.codes.to_numpy().astype(np.intp), classes, categories
 
 
@@ -226,17 +256,18 @@ def _read_groups(adata: AnnData, group_key: str, labeled: NDArray[np.bool_]) -> 
 
 
 def _read_features(
-    adata: AnnData, *, use_rep: str | None, layer: str | None, mask_var: MaskVar
+    adata: AnnData, *, use_rep: str | None, layer: str | None, mask_var: MaskVar, use_raw: bool
 ) -> tuple[Matrix, str, NDArray[np.object_] | None]:
     """Return the matrix to learn from, in memory, what it is called, and its columns' names."""
-    of_variables = use_rep is None or use_rep == "X"
+    of_variables = use_rep is None or (use_rep == "X" and not use_raw)
     if not (of_variables or mask_var is None or _is_auto(mask_var)):
         raise _excluded()
-    X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer)
+    X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
     if names is not None and of_variables:
-        if not adata.var_names.is_unique:
+        source = adata.raw if use_raw else adata
+        if not source.var_names.is_unique:
             raise InputError("var_names are not unique; call adata.var_names_make_unique() first")
-        mask = _read_mask(adata, mask_var)
+        mask = _read_mask(source, mask_var)
         if mask is not None:
             X, names = X[:, mask], names[mask]
     elif names is not None and len(set(names)) < len(names):
@@ -247,21 +278,32 @@ def _read_features(
     if not X.shape[1]:
         raise InputError(f"{where} has no features")
     check_real(X, where)
+    for name in () if names is None else names:
+        check_text(name, f"a name of the columns of {where}")
     return X, where, names
 
 
 def read_matrix(
-    adata: AnnData, *, use_rep: str | None, layer: str | None
+    adata: AnnData, *, use_rep: str | None, layer: str | None, use_raw: bool
 ) -> tuple[Any, str, NDArray[np.object_] | None]:
-    """Return X, a layer or a representation as it is, what it is called, and its columns' names.
+    """Return what to learn from as it is, what it is called, and its columns' names.
+
+    That is X, a layer, a representation or the X of ``adata.raw``.
 
     Raises
     ------
     KeyError
         If a key does not exist; near matches are named.
     ValueError
-        If both are given, or if there is no X.
+        If more than one is given, or if there is no X.
     """
+    if use_raw:
+        if use_rep is not None or layer is not None:
+            settings = (Setting(name) for name in ("use_raw", "use_rep", "layer"))
+            raise InputError("{} excludes {} and {}", *settings)
+        if adata.raw is None:
+            raise InputError("adata.raw is empty, and {} asks for it", Setting("use_raw"))
+        return in_single(adata.raw.X), "raw.X", adata.raw.var_names.to_numpy().astype(object)
     if use_rep is not None and use_rep != "X":
         if layer is not None:
             raise _excluded()
@@ -269,12 +311,12 @@ def read_matrix(
         names = None
         if isinstance(X, pd.DataFrame):
             names = X.columns.astype(str).to_numpy().astype(object)
-        return X, f"obsm[{use_rep!r}]", names
+        return in_single(X), f"obsm[{use_rep!r}]", names
     X = adata.X if layer is None else _entry(adata.layers, layer, "layers")
     if X is None:
         raise InputError("adata.X is empty; name a {} or {}", Setting("layer"), Setting("use_rep"))
     where = "X" if layer is None else f"layers[{layer!r}]"
-    return X, where, adata.var_names.to_numpy().astype(object)
+    return in_single(X), where, adata.var_names.to_numpy().astype(object)
 
 
 def _excluded() -> InputError:
@@ -287,7 +329,7 @@ def obs_column(adata: AnnData, key: str) -> pd.Series:
     if not isinstance(key, Hashable):
         raise InputTypeError(f"one column of obs is needed; got {key!r}")
     if key not in adata.obs:
-        raise MissingKeyError(f"obs has no column {key!r}{_near(key, adata.obs.columns)}")
+        raise MissingKeyError(f"obs has no column {key!r}{near_matches(key, adata.obs.columns)}")
     column = adata.obs[key]
     if isinstance(column, pd.DataFrame):
         raise InputError(f"obs has {column.shape[1]} columns {key!r}; rename or drop all but one")
@@ -296,11 +338,12 @@ def obs_column(adata: AnnData, key: str) -> pd.Series:
 
 def _entry(mapping: Any, key: str, name: str) -> Any:
     if key not in mapping:
-        raise MissingKeyError(f"{name} has no {key!r}{_near(key, mapping)}")
+        raise MissingKeyError(f"{name} has no {key!r}{near_matches(key, mapping)}")
     return mapping[key]
 
 
-def _near(word: object, names: Iterable[object]) -> str:
+def near_matches(word: object, names: Iterable[object]) -> str:
+    """End a message about a name that is nowhere: with those like it, or those there are."""
     others = list(map(str, names))
     near = difflib.get_close_matches(str(word), others, n=3, cutoff=0.5)
     if near:
@@ -312,7 +355,7 @@ def _near(word: object, names: Iterable[object]) -> str:
 
 def listed(classes: pd.Index) -> str:
     """Name up to ten classes."""
-    names = ", ".join(repr(name) for name in classes[:10])
+    names = ", ".join(repr(name) for name in classes[:10].tolist())
     return f"{names} and {len(classes) - 10} more" if len(classes) > 10 else names
 
 
@@ -336,12 +379,27 @@ def _read_mask(adata: AnnData, mask_var: MaskVar) -> NDArray[np.bool_] | None:
                 raise InputError("{} is a Series whose index is not var_names{}", name, lacks)
             mask_var = mask_var.reindex(adata.var_names)
         mask = np.asarray(mask_var)
-    if mask.dtype != bool or mask.shape != (adata.n_vars,):
-        raise InputError("{} must hold one bool for each of the {} variables", name, adata.n_vars)
-    if adata.n_vars and not mask.any():
-        raise InputError("{} selects none of the {} variables", name, adata.n_vars)
+    n_vars = len(adata.var_names)
+    mask = _as_bool(mask, name)
+    if mask.shape != (n_vars,):
+        raise InputError("{} must hold one bool for each of the {} variables", name, n_vars)
+    if n_vars and not mask.any():
+        raise InputError("{} selects none of the {} variables", name, n_vars)
     if automatic:
         logger.info("    on the %d genes of %s (mask_var=None takes all)", int(mask.sum()), name)
+    return mask
+
+
+def _as_bool(mask: NDArray[Any], name: object) -> NDArray[np.bool_]:
+    """Return a mask that may be written as 0 and 1, as tables from other programs have it."""
+    unknown = pd.isna(mask)
+    if unknown.any() and mask.ndim == 1 and set(mask[~unknown].tolist()) <= {0, 1}:
+        text = "{} is NaN for {} variables; replace that, e.g. with {}.fillna(False).astype(bool)"
+        raise InputError(text, name, int(unknown.sum()), name)
+    if mask.dtype != bool and mask.dtype.kind in "iufO" and set(mask.ravel().tolist()) <= {0, 1}:
+        mask = mask.astype(bool)
+    if mask.dtype != bool:
+        raise InputError("{} must hold True or False (or 1 and 0) for each variable", name)
     return mask
 
 
@@ -359,9 +417,9 @@ def _find_missing(
     """(n_obs,) mask of the cells to leave out; an error that names the first bad value."""
     left_out = np.zeros(X.shape[0], dtype=bool)
     if missing == "error":
-        drop, mean = Advice("missing", "drop"), Setting("missing", "mean")
-        advice = "; {} to leave these cells out or {} to put the feature's mean in their place"
-        check_finite(X, where, obs_names, names, Message(advice, drop, mean))
+        drop = Advice("missing", "drop", "to leave these cells out")
+        mean = Setting("missing", "mean", "to put the feature's mean in their place")
+        check_finite(X, where, obs_names, names, Message("; {} or {}", drop, mean))
     elif missing == "drop" and has_gaps(X):
         rows, _ = not_finite(X)
         left_out[rows] = True

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import numbers
-import time
 import warnings
 from collections.abc import Callable, Generator
 from dataclasses import asdict, replace
@@ -15,39 +13,42 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.constraints import draw_seed
+from centroid_encoder.constraints import Number, draw_seed
 from centroid_encoder.core.confidence import (
     UNCALIBRATED,
     cross_fitted_probabilities,
-    expected_calibration_error,
 )
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.map import CodedMap
 from centroid_encoder.core.novelty import LEAST
 from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
-from centroid_encoder.core.training import Report, never
+from centroid_encoder.core.training import Report
 from centroid_encoder.errors import InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import Cells, Missing, listed, read_cells
+from centroid_encoder.tl._folds import calibration_errors
 from centroid_encoder.tl._jobs import (
+    Job,
     Results,
     as_recorded,
     check_not_replaced,
     configured,
     from_job,
     result_key,
-    write_job,
 )
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._stored import (
+    CALIBRATION_ERRORS,
     RULES,
     SPLITS,
     TEST,
     TRAIN,
     Column,
     StoredMap,
+    check_free,
     embedding_key,
+    missing_classes,
     obs_key,
 )
 
@@ -68,6 +69,7 @@ def centroid_encoder(
     n_components: int | None = None,
     use_rep: str | None = None,
     layer: str | None = None,
+    use_raw: bool = False,
     mask_var: NDArray[np.bool_] | str | None = "auto",
     unlabeled_category: str | None = None,
     missing: Missing = "error",
@@ -100,6 +102,9 @@ def centroid_encoder(
         columns are told by their names: `ingest` finds them in any order.
     layer
         Key of ``adata.layers`` to learn from instead of ``adata.X``.
+    use_raw
+        Learn from ``adata.raw`` instead, whose genes may be others than those of ``adata``: a
+        `mask_var` is then one of ``adata.raw.var``.
     mask_var
         Variables to learn from: a column of ``adata.var`` or one bool for each variable; a Series
         goes by its index. Default: ``highly_variable`` where there is such a column, like scanpy's
@@ -155,7 +160,8 @@ def centroid_encoder(
             ``params``; ``classes`` and their ``centers`` (n_classes × n_components, means of the
             embedded training cells); ``history`` (a DataFrame, one row an epoch); ``quality``
             (``train`` and ``test`` errors as shares in [0, 1], and a DataFrame ``per_class``; of
-            the held-out cells also the expected ``calibration_error`` of their confidence, and
+            the held-out cells also the expected ``calibration_error`` of their confidence, the
+            ends of its 95 % interval, ``calibration_error_low`` and ``calibration_error_high``, and
             what it was before calibration, ``uncalibrated_error``);
             ``model`` (the fitted map, see `fitted_model`).
 
@@ -189,28 +195,39 @@ def centroid_encoder(
     """
     del progress, copy  # of these `from_job` takes care
     key = result_key(key_added)
+    check_free(adata, key)
     check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
     cells = read_cells(
-        adata, label_key, use_rep, layer, mask_var, unlabeled_category, missing, group_key
+        adata,
+        label_key,
+        use_rep,
+        layer,
+        mask_var,
+        unlabeled_category,
+        missing,
+        group_key,
+        use_raw=use_raw,
     )
     estimator = configured(model, n_components, device)
     return Training(cells, estimator, key, test_size=test_size, random_state=random_state)
 
 
-class Training:
-    """The `Job` of one training.
+class Training(Job):
+    """One training.
 
     Parameters are those of `centroid_encoder`; the estimator is given a seed if it has none.
 
     Attributes
     ----------
-    classes, codes, kept, obs_names
+    classes, codes, kept
         As in `Cells`.
     obsm_key
         Where the embedding will be.
     train, held_out
         (n_obs,) masks.
     """
+
+    _cells: Cells
 
     def __init__(
         self,
@@ -221,14 +238,10 @@ class Training:
         test_size: Any,
         random_state: int | np.random.Generator,
     ) -> None:
-        self._started = time.perf_counter()
-        if not isinstance(test_size, numbers.Real) or not 0 <= float(test_size) < 1:
-            text = "{} must be a share in [0, 1); got {!r}"
-            raise InputError(text, Setting("test_size"), test_size)
-        self.key, self.obsm_key = key, embedding_key(key)
+        super().__init__(cells, key, cells.notices)
+        Number(0, below=1).check("test_size", test_size)
+        self.obsm_key = embedding_key(key)
         self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
-        self.obs_names = cells.obs_names
-        self.notices = list(cells.notices)
         self._params = {**cells.params, "test_size": float(test_size), **as_recorded(random_state)}
         self._estimator = estimator
         self.held_out = self._hold_out(cells, float(test_size), draw_seed(random_state))
@@ -236,7 +249,6 @@ class Training:
             estimator.set_params(random_state=draw_seed(random_state))
         self.train = (self.codes >= 0) & ~self.held_out
         self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
-        self._results: Results | None = None
         logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),
@@ -275,14 +287,9 @@ class Training:
             self.notices.append(Message(text, absent, by))
         return held_out
 
-    def detach(self) -> None:
-        """See `Job`."""
-        self._cells = self._cells.detached()
-
-    def steps(
-        self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
-    ) -> Generator[Report, None, None]:
-        """Train, then compute all results; see `Job`."""
+    def _compute(
+        self, stop: Callable[[], bool], snapshot: Callable[[], bool]
+    ) -> Generator[Report, None, Results]:
         cells = self._cells
         fit = yield from self._estimator.fit_codes(
             cells.X,
@@ -298,13 +305,9 @@ class Training:
         fit.calibrate(held_out, cells.kept_codes[held_out])
         if self.train.sum() >= LEAST:
             fit.learn_novelty()
-        self._results = self._compute(fit)
+        return self._found(fit)
 
-    def write(self, adata: AnnData) -> None:
-        """Write all results into `adata`, or nothing; see `Job`."""
-        write_job(adata, self.obs_names, self._results, self._started)
-
-    def _compute(self, fit: Fit) -> Results:
+    def _found(self, fit: Fit) -> Results:
         cells, estimator, map_ = self._cells, self._estimator, fit.map
         embedding = fit.embed()
         predicted, confidence = map_.decide(embedding)
@@ -357,7 +360,11 @@ class Training:
                 per_class[f"{name}_{rule}_error"] = getattr(errors, f"class_{rule}")
         quality[TEST]["at_chance"] = errors.at_chance()
         quality[TEST] |= _calibration_errors(map_, embedding[held_out], codes[held_out])
+        nearest = nearest_center(embedding, map_.centers)
+        for name, found in (("n_predicted", predicted), ("n_in_cell", nearest)):
+            per_class[name] = np.bincount(found, minlength=n_classes)
         quality["per_class"] = pd.DataFrame(per_class)
+        self.notices += missing_classes(quality["per_class"], "the map")
         return quality
 
 
@@ -370,15 +377,11 @@ def _calibration_errors(
     it on the others.
     """
     if len(codes) < N_PARTS:
-        return {"calibration_error": np.nan, "uncalibrated_error": np.nan}
+        return dict.fromkeys(CALIBRATION_ERRORS, np.nan)
     # The layout decides in which order sums are rounded: earlier versions stored the same bits.
     distances = np.asfortranarray(map_.distances(embedding))
     parts = np.random.default_rng(0).permutation(len(codes)) % N_PARTS
     right = distances.argmin(axis=1) == codes
-    return {
-        name: expected_calibration_error(probabilities.max(axis=1), right)
-        for name, probabilities in (
-            ("calibration_error", cross_fitted_probabilities(distances, codes, parts)),
-            ("uncalibrated_error", UNCALIBRATED.probabilities(distances)),
-        )
-    }
+    probabilities = cross_fitted_probabilities(distances, codes, parts)
+    before = UNCALIBRATED.probabilities(distances)
+    return calibration_errors(probabilities.max(axis=1), before.max(axis=1), right)

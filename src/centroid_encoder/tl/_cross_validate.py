@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import numbers
-import time
+import logging
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,26 +13,27 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from centroid_encoder.constraints import draw_seed
+from centroid_encoder.constraints import Number, draw_seed
+from centroid_encoder.core.description import params_to
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.map import Codes
 from centroid_encoder.core.quality import permutation_p_value
-from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
-from centroid_encoder.core.training import Report, StoppedTooEarly, never
+from centroid_encoder.core.training import Report, StoppedTooEarly
 from centroid_encoder.errors import InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import Cells, Missing, read_cells
 from centroid_encoder.tl._cv_warnings import doubts
+from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._folds import Fold, Pooled, knn_error
 from centroid_encoder.tl._jobs import (
+    Job,
     Results,
     as_recorded,
     check_not_replaced,
     configured,
     from_job,
     result_key,
-    write_job,
 )
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._stored import (
@@ -41,12 +41,18 @@ from centroid_encoder.tl._stored import (
     Column,
     PermutationTest,
     StoredCrossValidation,
+    StoredMap,
     cv_key,
+    differing_settings,
+    is_of_same_labels,
+    missing_classes,
     obs_key,
 )
 
 if TYPE_CHECKING:
     from anndata import AnnData
+
+logger = logging.getLogger("centroid_encoder")
 
 N_FOLDS = 5
 N_COUNTED = 500
@@ -65,6 +71,7 @@ def cross_validate(
     n_components: int | None = None,
     use_rep: str | None = None,
     layer: str | None = None,
+    use_raw: bool = False,
     mask_var: NDArray[np.bool_] | str | None = "auto",
     unlabeled_category: str | None = None,
     missing: Missing = "error",
@@ -100,10 +107,12 @@ def cross_validate(
         How many times to shuffle the labels and train anew, to see which error chance gives: 19
         for a smallest p value of 0.05, 99 for 0.01. With `group_key`, labels are shuffled within
         groups, or, where each group has one class, between them.
-    n_components, use_rep, layer, mask_var, unlabeled_category, missing, device
+    n_components, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, device
         As in `centroid_encoder`.
     model
-        As in `centroid_encoder`. Its own ``random_state`` has no effect.
+        As in `centroid_encoder`. Its own ``random_state`` has no effect. Default: the settings of
+        the map of the same labels that is stored under `key_added`, if there is one; else those of
+        `CentroidEncoder`.
     key_added
         Name k for the results in ``uns["k_cv"]`` and ``obs["k_cv_…"]``. Default: ``"ce"``.
     random_state
@@ -127,11 +136,12 @@ def cross_validate(
             Out-of-fold probability of the cell's own label; NaN for cells without one.
         ``adata.uns["ce_cv"]`` : :class:`dict`
             ``quality`` (mean of each error over all folds, and ``…_sd``, its standard deviation
-            over them; ``calibration_error``); ``errors`` (a DataFrame, one row a fold);
-            ``per_class`` (a DataFrame); ``classes``; ``confusion`` (n_classes × n_classes, cells
-            of the row's class that were taken for the column's); ``permutation`` (``observed``
-            error, ``errors`` under shuffled labels, ``p_value``); ``warnings`` (sentences, which
-            are logged as well); ``params``.
+            over them; ``calibration_error`` and its 95 % interval, as of `centroid_encoder`);
+            ``errors`` (a DataFrame, one row a fold); ``per_class`` (a DataFrame); ``classes``;
+            ``confusion`` (n_classes × n_classes, cells of the row's class that were taken for the
+            column's); ``permutation`` (``observed`` error, ``errors`` under shuffled labels,
+            ``p_value``); ``warnings`` (sentences, which are logged as well); ``params``;
+            ``model`` (the settings, as JSON).
 
     Raises
     ------
@@ -172,19 +182,25 @@ def cross_validate(
     del progress, copy  # of these `from_job` takes care
     key = result_key(key_added)
     check_not_replaced(label_key, obs_key(cv_key(key), "label"))
-    counts = {
-        "n_folds": (N_FOLDS if n_folds is None else n_folds, 2),
-        "n_repeats": (n_repeats, 1),
-        "n_permutations": (n_permutations, 0),
-    }
-    for name, (number, least) in counts.items():
-        if isinstance(number, bool) or not isinstance(number, numbers.Integral):
-            raise InputError("{} must be an integer; got {!r}", Setting(name), number)
-        if number < least:
-            raise InputError("{} must be at least {}; got {}", Setting(name), least, number)
+    Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
+    Number(1, integer=True).check("n_repeats", n_repeats)
+    Number(0, integer=True).check("n_permutations", n_permutations)
     cells = read_cells(
-        adata, label_key, use_rep, layer, mask_var, unlabeled_category, missing, group_key
+        adata,
+        label_key,
+        use_rep,
+        layer,
+        mask_var,
+        unlabeled_category,
+        missing,
+        group_key,
+        use_raw=use_raw,
     )
+    mapped = StoredMap.read(adata, key)
+    if model is None and mapped is not None and is_of_same_labels(mapped, label_key):
+        # Its device may be one of another machine.
+        model = fitted_model(adata, key, device="cpu").set_params(device="auto")
+        logger.info("    with the settings of the map %r", key)
     job = CrossValidation(
         cells,
         configured(model, n_components, device),
@@ -195,11 +211,13 @@ def cross_validate(
         random_state=random_state,
     )
     job.doubt(doubts(adata, cells, job.n_folds))
+    if mapped is not None and (differing := job.differing(mapped)):
+        job.notices.append(Message("the map {!r} is of other settings: {}", key, differing))
     return job
 
 
-class CrossValidation:
-    """The `Job` of one cross-validation: whatever is fitted is fitted to the other folds' cells.
+class CrossValidation(Job):
+    """A cross-validation: whatever is fitted is fitted to the other folds' cells.
 
     The seed of each training comes from its place (permutation, repeat, fold) alone: more repeats
     or permutations add to the same ones.
@@ -214,6 +232,8 @@ class CrossValidation:
         Those of the notices that are stored with the results.
     """
 
+    _cells: Cells
+
     def __init__(
         self,
         cells: Cells,
@@ -225,11 +245,9 @@ class CrossValidation:
         n_permutations: int,
         random_state: int | np.random.Generator,
     ) -> None:
-        self._started = time.perf_counter()
-        self.key, self.obs_names = key, cells.obs_names
-        self.notices = list(cells.notices)
+        super().__init__(cells, key, cells.notices)
         self.n_repeats, self.n_permutations = n_repeats, n_permutations
-        self._cells, self._estimator = cells, estimator
+        self._estimator = estimator
         self._seed = draw_seed(random_state)
         self._codes = cells.kept_codes
         self._labeled = np.flatnonzero(self._codes >= 0)
@@ -246,30 +264,28 @@ class CrossValidation:
             "n_folds": self.n_folds,
         }
         self._class_weight = self._weight_of_codes()
+        self._model = json.dumps(params_to(estimator.get_params(deep=False)))
         self.doubts: list[Message] = []
-        self._results: Results | None = None
 
     def doubt(self, found: list[Message]) -> None:
         """Warn of what makes the results say less than it seems; this is stored with them."""
         self.doubts += found
         self.notices += found
 
-    def detach(self) -> None:
-        """See `Job`."""
-        self._cells = self._cells.detached()
-
-    def steps(
-        self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
-    ) -> Generator[Report, None, None]:
-        """Train all networks, then compute all results; see `Job`.
+    def _compute(
+        self, stop: Callable[[], bool], snapshot: Callable[[], bool]
+    ) -> Generator[Report, None, Results]:
+        """Train all networks, then compute all results.
 
         Steps are counted over all trainings. There is no half a cross-validation: whatever stops
         it ends it.
         """
         del snapshot
-        repeats = []
+        self._n_trained, repeats = 0, []
         for repeat in range(self.n_repeats):
-            folds = yield from self._folds(self._codes, (0, repeat), stop)
+            name = f"repeat {repeat + 1} of {self.n_repeats}, " if self.n_repeats > 1 else ""
+            names = [f"{name}fold {fold + 1} of {self.n_folds}" for fold in range(self.n_folds)]
+            folds = yield from self._folds(self._codes, (0, repeat), names, stop)
             repeats.append(folds)
         null = []
         for permutation in range(1, self.n_permutations + 1):
@@ -277,13 +293,14 @@ class CrossValidation:
             codes[self._labeled] = shuffled_labels(
                 codes[self._labeled], self._seed_of(permutation), self._groups
             )
-            folds = yield from self._folds(codes, (permutation, 0), stop)
+            names = self._n_counted * [f"permutation {permutation} of {self.n_permutations}"]
+            folds = yield from self._folds(codes, (permutation, 0), names, stop)
             null.append(knn_error(folds, codes))
-        self._results = self._compute(repeats, np.array(null))
+        return self._found(repeats, np.array(null))
 
-    def write(self, adata: AnnData) -> None:
-        """Write all results into `adata`, or nothing; see `Job`."""
-        write_job(adata, self.obs_names, self._results, self._started)
+    def differing(self, mapped: StoredMap) -> str:
+        """Say in which settings the networks differ from a map; empty if in none."""
+        return differing_settings(mapped, self._params, self._model)
 
     def _possible_folds(self, n_folds: int | None) -> int:
         most = int(np.bincount(self._codes[self._labeled]).max())
@@ -342,28 +359,13 @@ class CrossValidation:
         """Folds on which a permutation's error is counted: enough to tell it, no more."""
         return min(self.n_folds, -(-N_COUNTED * self.n_folds // len(self._labeled)))
 
-    @property
-    def _n_trainings(self) -> int:
-        return self.n_repeats * self.n_folds + self.n_permutations * self._n_counted
-
-    def _name(self, place: tuple[int, int, int]) -> tuple[str, int]:
-        """What a training is called, and how many come before it."""
-        permutation, repeat, fold = place
-        if permutation:
-            before = self.n_repeats * self.n_folds + (permutation - 1) * self._n_counted
-            return f"permutation {permutation} of {self.n_permutations}", before + fold
-        name = f"fold {fold + 1} of {self.n_folds}"
-        if self.n_repeats > 1:
-            name = f"repeat {repeat + 1} of {self.n_repeats}, {name}"
-        return name, repeat * self.n_folds + fold
-
     def _folds(
-        self, codes: Codes, place: tuple[int, int], stop: Callable[[], bool]
+        self, codes: Codes, place: tuple[int, int], names: list[str], stop: Callable[[], bool]
     ) -> Generator[Report, None, list[Fold]]:
-        """Train on all but one fold after the other."""
+        """Train on all but one fold after the other, as many as there are names."""
         fold, found = self._divide(codes, *place), []
-        for i in range(self._n_counted if place[0] else self.n_folds):
-            one = yield from self._fold(codes, fold == i, (*place, i), stop)
+        for i, name in enumerate(names):
+            one = yield from self._fold(codes, fold == i, (*place, i), name, stop)
             found.append(one)
         return found
 
@@ -372,13 +374,14 @@ class CrossValidation:
         codes: Codes,
         held_out: NDArray[np.bool_],
         place: tuple[int, int, int],
+        name: str,
         stop: Callable[[], bool],
     ) -> Generator[Report, None, Fold]:
         """Train on the cells that are not held out, and ask about those that are."""
         train = (codes >= 0) & ~held_out
         estimator: CentroidEncoder = clone(self._estimator)
         estimator.set_params(random_state=self._seed_of(*place), class_weight=self._class_weight)
-        name, n_before = self._name(place)
+        n_trainings = self.n_repeats * self.n_folds + self.n_permutations * self._n_counted
         reports = estimator.fit_codes(
             fill_missing(self._cells.X, train),
             np.where(train, codes, -1),
@@ -394,16 +397,17 @@ class CrossValidation:
             yield replace(
                 report,
                 stage=name,
-                step=n_before * report.n_steps + report.step,
-                n_steps=self._n_trainings * report.n_steps,
+                step=self._n_trained * report.n_steps + report.step,
+                n_steps=n_trainings * report.n_steps,
             )
+        self._n_trained += 1
         if fit.outcome.interrupted:
             raise KeyboardInterrupt
         if stop():
             raise StoppedTooEarly
         return Fold.of(fit, codes, held_out, self._seed_of(*place, 1) if place[0] == 0 else None)
 
-    def _compute(self, repeats: list[list[Fold]], null: NDArray[np.float64]) -> Results:
+    def _found(self, repeats: list[list[Fold]], null: NDArray[np.float64]) -> Results:
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
         pooled = Pooled.of(repeats, codes, n_classes)
         probabilities, labeled = pooled.probabilities, self._labeled
@@ -414,22 +418,25 @@ class CrossValidation:
         if self.n_permutations:
             observed = knn_error(repeats[0][: self._n_counted], codes)
             test = PermutationTest(observed, null, permutation_p_value(observed, null))
+        per_class = pd.DataFrame(
+            {
+                "class": [str(name) for name in cells.classes],
+                "n": np.bincount(codes[labeled], minlength=n_classes),
+                **{f"{rule}_error": pooled.class_errors[rule] for rule in RULES},
+                "n_predicted": confusion.sum(axis=0),
+            }
+        )
+        self.doubt(missing_classes(per_class, "the networks"))
         stored = StoredCrossValidation(
             params=self._params,
             classes=cells.classes,
             confusion=confusion,
             quality=pooled.quality(codes),
-            per_class=pd.DataFrame(
-                {
-                    "class": [str(name) for name in cells.classes],
-                    "n": np.bincount(codes[labeled], minlength=n_classes),
-                    **{f"{rule}_error": pooled.class_errors[rule] for rule in RULES},
-                }
-            ),
+            per_class=per_class,
             errors=pooled.errors,
             warnings=tuple(map(str, self.doubts)),
             permutation=test,
-            model=json.dumps(params_to(self._estimator.get_params(deep=False))),
+            model=self._model,
         )
         own = np.where(codes < 0, np.nan, probabilities[np.arange(len(codes)), codes])
         columns: dict[Column, Any] = {

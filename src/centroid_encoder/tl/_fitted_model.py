@@ -37,7 +37,13 @@ def fitted_model(adata: AnnData, key: str = "ce", *, device: str = "auto") -> Ce
     InvalidStateError
         If what is stored there is not a complete map.
     """
-    model = read_map(adata, key).model
-    if not isinstance(model, Mapping) or not {"config", "arrays"} <= set(model):
+    stored = read_map(adata, key)
+    model = stored.model
+    parts = model if isinstance(model, Mapping) else {}
+    if "config" not in parts or not isinstance(parts.get("arrays"), Mapping):
         raise InvalidStateError(f"uns[{key!r}]['model'] lacks 'config' or 'arrays'")
-    return CentroidEncoder.from_state(parse_config(model["config"]), model["arrays"], device=device)
+    config = parse_config(parts["config"])
+    fitted = CentroidEncoder.from_state(config, parts["arrays"], device=device)
+    if set(stored.classes) != set(fitted.classes_.tolist()) or stored.classes.has_duplicates:
+        raise InvalidStateError(f"uns[{key!r}]['classes'] are not the classes of its map")
+    return fitted

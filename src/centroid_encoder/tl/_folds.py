@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from centroid_encoder.core.confidence import (
     UNCALIBRATED,
     Calibration,
+    calibration_error_interval,
     cross_fitted_probabilities,
     expected_calibration_error,
 )
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.quality import error_rates, knn_predict, nearest_center
-from centroid_encoder.tl._stored import RULES
+from centroid_encoder.tl._stored import CALIBRATION_ERRORS, RULES
 
 N_REFERENCE, N_QUERIES = 10_000, 2_000
 """Cells among which, and for which, neighbours are sought in the full input space, at most."""
@@ -165,12 +166,20 @@ class Pooled:
         for name in self.errors.columns[3:]:
             quality[name] = float(self.errors[name].mean())
             quality[f"{name}_sd"] = float(self.errors[name].std(ddof=1))
-        for name, confidence in (
-            ("calibration_error", self.probabilities.max(axis=1)),
-            ("uncalibrated_error", self.uncalibrated),
-        ):
-            quality[name] = expected_calibration_error(confidence[labeled], right)
-        return quality
+        confidence = self.probabilities.max(axis=1)
+        return quality | calibration_errors(confidence[labeled], self.uncalibrated[labeled], right)
+
+
+def calibration_errors(
+    confidence: NDArray[np.floating], before: NDArray[np.floating], right: NDArray[np.bool_]
+) -> dict[str, float]:
+    """Expected calibration error with its interval, and the error before calibration."""
+    errors = (
+        expected_calibration_error(confidence, right),
+        expected_calibration_error(before, right),
+        *calibration_error_interval(confidence, right),
+    )
+    return dict(zip(CALIBRATION_ERRORS, errors, strict=True))
 
 
 def _some(cells: Codes, most: int, rng: np.random.Generator) -> Codes:

@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from centroid_encoder.errors import Call, InputError, MissingKeyError, Setting
+from centroid_encoder.errors import Call, InputError, Setting
 from centroid_encoder.tl._stored import (
     TEST,
     StoredCrossValidation,
+    StoredMap,
     check_classes,
     check_trained,
     cv_key,
+    differing_settings,
     obs_key,
     read_result,
+    stored_column,
 )
 from centroid_encoder.tl._summary import fold_words
 
@@ -94,24 +97,25 @@ def _of_map(adata: AnnData, key: str) -> HeldOut:
 def _out_of_fold(adata: AnnData, key: str, validated: StoredCrossValidation) -> HeldOut:
     label_key, classes = validated.label_key, validated.classes
     out_of_fold, n_cells = cv_key(key), int(validated.quality["n"])
-    if label_key not in adata.obs:
-        raise MissingKeyError(f"obs[{label_key!r}], the labels that were cross-validated, is gone")
-    for column in (obs_key(out_of_fold, "label"), obs_key(out_of_fold, "own")):
-        if column not in adata.obs:
-            raise MissingKeyError(f"obs[{column!r}], a part of the cross-validation, is gone")
-    labels = adata.obs[label_key]
+    part = "a part of the cross-validation"
+    labels = stored_column(adata, label_key, "the labels that were cross-validated")
+    found = stored_column(adata, obs_key(out_of_fold, "label"), part)
+    had_label = stored_column(adata, obs_key(out_of_fold, "own"), part).notna()
     own = classes.get_indexer(labels.astype(object))
-    had_label = adata.obs[obs_key(out_of_fold, "own")].notna()
     check_classes(labels, had_label & (own < 0), label_key, "cross_validate")
-    predicted = classes.get_indexer(adata.obs[obs_key(out_of_fold, "label")].astype(object))
+    predicted = classes.get_indexer(found.astype(object))
     shown = (own >= 0) & (predicted >= 0)
     if shown.sum() == n_cells:
         confusion = np.zeros((len(classes), len(classes)), dtype=np.int64)
         np.add.at(confusion, (own[shown], predicted[shown]), 1)
         if not np.array_equal(confusion, validated.confusion):
             raise _changed(label_key, "the cross-validation", "cross_validate")
+    mapped = StoredMap.read(adata, key)
+    words = f"out-of-fold labels, {fold_words(validated)}"
+    if mapped is not None and differing_settings(mapped, validated.params, validated.model):
+        words += ", other settings than the map's"
     return HeldOut(
-        words=f"out-of-fold labels, {fold_words(validated)}",
+        words=words,
         n=n_cells,
         own=own[shown],
         predicted=predicted[shown],

@@ -6,20 +6,23 @@ import inspect
 import logging
 import numbers
 import time
-from collections.abc import Callable, Generator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
-import pandas as pd
 from sklearn.base import clone
 from tqdm.auto import tqdm
 
 from centroid_encoder.core.training import Report, never
 from centroid_encoder.errors import InputError, InputTypeError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tl._log import shown_as_scanpy
+from centroid_encoder.tl._matrix import Source
+from centroid_encoder.tl._stored import check_key
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -35,25 +38,38 @@ class Progress:
     n_total: int
 
 
-class Job(Protocol):
+Results = Mapping[str, Mapping[str, Any]]
+"""``obs``, ``obsm`` and ``uns``: what is to be written there."""
+
+
+class Job(ABC):
     """A computation on an AnnData in three steps, of which the second may run in a thread.
 
     Making it reads the AnnData and checks the input; `steps` computes and touches no AnnData;
     `write` puts the results in.
+
+    Attributes
+    ----------
+    key
+        Where the results will be: ``uns[key]``, ``obs[f"{key}_…"]``, and the like.
+    notices
+        What to warn of; `steps` may add to it.
+    obs_names
+        The cells.
     """
 
-    key: str
-    """Where the results will be: ``uns[key]``, ``obs[f"{key}_…"]``, and the like."""
-    notices: list[Message]
-    """What to warn of; `steps` may add to it."""
-    obs_names: pd.Index
-    """The cells."""
+    def __init__(self, cells: Source, key: str, notices: Iterable[Message]) -> None:
+        self._started = time.perf_counter()
+        self._cells = cells
+        self.key, self.notices, self.obs_names = key, list(notices), cells.obs_names
+        self._results: Results | None = None
 
     def detach(self) -> None:
         """Compute on a copy of the matrix, so that the AnnData may be changed meanwhile.
 
         Until this is called, which the thread may do, the matrix is the AnnData's.
         """
+        self._cells = self._cells.detached()
 
     def steps(
         self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
@@ -80,7 +96,13 @@ class Job(Protocol):
         KeyboardInterrupt
             If it arrived and there is nothing to keep.
         """
-        ...
+        self._results = yield from self._compute(stop, snapshot)
+
+    @abstractmethod
+    def _compute(
+        self, stop: Callable[[], bool], snapshot: Callable[[], bool]
+    ) -> Generator[Report | Progress, None, Results]:
+        """Do what `steps` says, and return the results."""
 
     def write(self, adata: AnnData) -> None:
         """Write all results into `adata`, or, if anything fails, nothing.
@@ -92,6 +114,22 @@ class Job(Protocol):
         ValueError
             If `adata` no longer has the cells that were read.
         """
+        if self._results is None:
+            raise RuntimeError("nothing to write: the job has not ended")
+        if not adata.obs_names.equals(self.obs_names):
+            raise InputError(
+                "the cells of adata have changed since they were read: the results, which belong "
+                "to the cells that were there, are not written"
+            )
+        write_results(adata, self._results)
+        logger.info(
+            "    finished (%.1f s): added\n    %s",
+            time.perf_counter() - self._started,
+            "\n    ".join(
+                f"{', '.join(map(repr, values))} (adata.{name})"
+                for name, values in self._results.items()
+            ),
+        )
 
 
 P = ParamSpec("P")
@@ -129,11 +167,12 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
         given.apply_defaults()
         adata, progress, copy = (given.arguments[name] for name in ("adata", "progress", "copy"))
         check_writable(adata, copy=copy)
-        job = prepare(*args, **kwargs)
-        drain(job, progress=progress)
-        if copy:
-            adata = adata.to_memory() if adata.isbacked else adata.copy()
-        job.write(adata)
+        with shown_as_scanpy():
+            job = prepare(*args, **kwargs)
+            drain(job, progress=progress)
+            if copy:
+                adata = adata.to_memory() if adata.isbacked else adata.copy()
+            job.write(adata)
         return adata if copy else None
 
     tool.__annotations__ = {**prepare.__annotations__, "return": "AnnData | None"}
@@ -182,18 +221,14 @@ def _drain(job: Job, *, progress: bool) -> None:
                 steps.throw(KeyboardInterrupt())
 
 
-Results = Mapping[str, Mapping[str, Any]]
-"""``obs``, ``obsm`` and ``uns``: what is to be written there."""
-
-
 def result_key(key_added: str | None) -> str:
     """Return the key of the results; refuse names that mean something else on disk."""
-    if key_added is not None and not isinstance(key_added, str):
+    if not isinstance(key_added, str | None):
         raise InputTypeError("{} must be a string; got {!r}", Setting("key_added"), key_added)
-    if key_added is not None and "/" in key_added:
-        text = "{} must not hold '/', which means nesting on disk: {!r}"
-        raise InputError(text, Setting("key_added"), key_added)
-    return key_added or "ce"
+    if key_added is None:
+        return "ce"
+    check_key(key_added, Setting("key_added"))
+    return key_added
 
 
 def check_not_replaced(label_key: object, *written: str) -> None:
@@ -212,7 +247,8 @@ def check_writable(adata: AnnData, *, copy: bool) -> None:
     if not hasattr(adata, "obs_names"):
         name = type(adata).__name__
         raise InputTypeError(
-            f"an AnnData is needed, not {name}; read a file with anndata.read_h5ad first"
+            f"an AnnData is needed, not {name}; read a file with anndata.read_h5ad (or read_zarr) "
+            "first"
         )
     if adata.is_view and adata.isbacked and not copy:
         raise InputError(
@@ -220,28 +256,6 @@ def check_writable(adata: AnnData, *, copy: bool) -> None:
             "adata.to_memory(), or {} for a copy in memory",
             Setting("copy", True),
         )
-
-
-def write_job(adata: AnnData, obs_names: pd.Index, results: Results | None, started: float) -> None:
-    """Do what `Job.write` says, with the results of a job that was made for these cells.
-
-    `started` is when, by `time.perf_counter`; without results, the job has not ended.
-    """
-    if results is None:
-        raise RuntimeError("nothing to write: the job has not ended")
-    if not adata.obs_names.equals(obs_names):
-        raise InputError(
-            "the cells of adata have changed since they were read: the results, which belong to "
-            "the cells that were there, are not written"
-        )
-    write_results(adata, results)
-    logger.info(
-        "    finished (%.1f s): added\n    %s",
-        time.perf_counter() - started,
-        "\n    ".join(
-            f"{', '.join(map(repr, values))} (adata.{name})" for name, values in results.items()
-        ),
-    )
 
 
 def write_results(adata: AnnData, results: Results) -> None:

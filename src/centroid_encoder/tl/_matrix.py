@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from dataclasses import dataclass, replace
+from typing import Any, Self, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.utils import gen_batches
 
 from centroid_encoder.core.rows import Matrix
-from centroid_encoder.errors import InputError, InputTypeError, Message
+from centroid_encoder.errors import InputError, InputTypeError, Message, Setting
+
+ROWS = 64
+"""Rows that are looked at together to see whether they differ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Cells that a job reads."""
+
+    X: Any
+    """(n, d) matrix, as the AnnData has it until it is `detached`."""
+    obs_names: pd.Index
+
+    def detached(self) -> Self:
+        """Return the same with a matrix of their own, in memory."""
+        return replace(self, X=in_memory(self.X) if is_lazy(self.X) else self.X.copy())
 
 
 def is_lazy(X: Any) -> bool:
@@ -27,6 +45,12 @@ def in_memory(X: Any) -> Matrix:
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.float64), np.nan)
     return np.asarray(X)
+
+
+def in_single(X: Any) -> Any:
+    """Return a sparse matrix of half precision, of which scipy takes no rows, in single."""
+    half = sparse.issparse(X) and cast(Any, X).dtype == np.float16
+    return cast(Any, X).astype(np.float32) if half else X
 
 
 def check_real(X: Matrix, where: str) -> None:
@@ -73,6 +97,26 @@ def check_finite(
         repr(names[columns[0]]) if names is not None else f"column {columns[0]}",
         obs_names[rows[0]],
         advice,
+    )
+
+
+def check_varied(X: Matrix, where: str) -> None:
+    """Raise a ValueError if all rows are the same, such as zeros; mostly the first few tell."""
+    for part in gen_batches(X.shape[0], ROWS):
+        rows: Any = X[part]
+        rows = rows.toarray() if sparse.issparse(X) else rows
+        if part.start == 0:
+            first = rows[:1]
+        if (rows != first).any():
+            return
+    raise InputError(
+        "{} has the same values in all cells{}: there is nothing to learn from; name the {}, {} or "
+        "{} where the values are",
+        where,
+        "" if first.any() else ", zeros",
+        Setting("layer"),
+        Setting("use_rep"),
+        Setting("use_raw"),
     )
 
 

@@ -8,7 +8,13 @@ import numpy as np
 import pandas as pd
 
 from centroid_encoder.errors import Call, InputError, MissingKeyError, Setting
-from centroid_encoder.tl._stored import Column, StoredCrossValidation, cv_key, obs_key
+from centroid_encoder.tl._stored import (
+    Column,
+    StoredCrossValidation,
+    cv_key,
+    obs_key,
+    stored_column,
+)
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -66,12 +72,8 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float = 0.05) -> pd.
         raise MissingKeyError("no cross-validation {!r}; run {} first", key, call)
     names: tuple[Column, ...] = ("label", "confidence", "own")
     columns = [validated.label_key, *(obs_key(cv_key(key), name) for name in names)]
-    for column in columns:
-        if column not in adata.obs:
-            raise MissingKeyError(
-                "obs[{!r}], a part of the cross-validation {!r}, is gone", column, key
-            )
-    label, predicted, confidence, own = (adata.obs[column] for column in columns)
+    part = f"a part of the cross-validation {key!r}"
+    label, predicted, confidence, own = (stored_column(adata, name, part) for name in columns)
     classes = validated.classes
     own_class = classes.get_indexer(label.astype(object))
     found = np.append(classes.get_indexer(predicted.cat.categories), -1)[predicted.cat.codes]

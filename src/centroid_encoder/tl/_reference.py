@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from centroid_encoder.errors import InputError, InputTypeError, Setting
+from centroid_encoder.core.saved import InvalidStateError
+from centroid_encoder.errors import InputError, InputTypeError, Problem, Setting
 from centroid_encoder.estimator import CentroidEncoder, load
 from centroid_encoder.tl._fitted_model import fitted_model
+from centroid_encoder.tl._h5ad import read_carrier
 from centroid_encoder.tl._stored import colors_key, label_categories, read_map
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def read_reference(
     ValueError
         If a file is damaged, or a map not complete or not fitted.
     """
-    from anndata import AnnData, read_h5ad
+    from anndata import AnnData
 
     if isinstance(reference, AnnData):
         return _carried(reference, key, device, "an AnnData")
@@ -68,19 +70,51 @@ def read_reference(
             type(reference).__name__,
         )
     path = Path(reference)
+    if path.is_dir():
+        return _carried(_of_zarr(path), key, device, path.name)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
     if path.suffix.lower() != ".h5ad":
         return _alone(load(path, device=device or "auto"), path.name)
     # Of a file with a million cells only the map is wanted.
+    carrier = read_carrier(path, key)
     try:
-        opened = read_h5ad(path, backed="r")
-    except OSError as error:
-        raise InputError("{} is not a readable .h5ad file: {}", path.name, error) from error
+        return _carried(carrier, key, device, path.name)
+    except (Problem, InvalidStateError, MemoryError):
+        raise
+    # What is where the parts of a map should be may be of any kind.
+    except Exception as error:
+        raise InputError(
+            "{}: uns[{!r}] is damaged ({}: {})", path.name, key, type(error).__name__, error
+        ) from error
+
+
+def _of_zarr(path: Path) -> AnnData:
+    """Read what is needed of a map's cells from a zarr store: no matrix.
+
+    Raises
+    ------
+    ValueError
+        If it is damaged, or no AnnData.
+    """
+    import zarr
+    from anndata import AnnData
+    from anndata.io import read_elem
+
     try:
-        return _carried(opened, key, device, path.name)
-    finally:
-        opened.file.close()
+        store: Any = zarr.open_group(path, mode="r")
+        tables = sorted(store["tables"]) if "tables" in store and "obs" not in store else []
+        if not tables:
+            return AnnData(obs=read_elem(store["obs"]), uns=read_elem(store["uns"]))
+    # zarr and anndata raise many kinds of errors for what they cannot read.
+    except Exception as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError("{} is not a readable zarr store: {}", path.name, reason) from error
+    raise InputError(
+        "{} is a SpatialData; name one of its tables, such as {}",
+        path.name,
+        path / "tables" / tables[0],
+    )
 
 
 def _carried(adata: AnnData, key: str, device: str | None, origin: str) -> Reference:

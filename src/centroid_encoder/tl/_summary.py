@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from centroid_encoder.tl._stored import PermutationTest, StoredCrossValidation, StoredMap, cv_key
+from centroid_encoder.tl._stored import (
+    PermutationTest,
+    StoredCrossValidation,
+    StoredMap,
+    calibration_interval,
+    cv_key,
+    differing_settings,
+    missing_classes,
+)
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -43,6 +51,7 @@ def summary(adata: AnnData, key: str, *, warnings: Sequence[str] | None = None) 
         sentences += _confidences(validated.quality, "out-of-fold")
     if mapped is not None:
         sentences += _confidences(mapped.errors("test"), "held-out")
+        sentences += (f"Warning: {text}." for text in missing_classes(mapped.per_class, "the map"))
     if validated is not None:
         if mapped is not None:
             sentences += _same_labels(mapped, validated)
@@ -108,7 +117,14 @@ def _confidences(quality: Mapping[str, Any], words: str) -> Iterator[str]:
     if not np.isfinite(error):
         return
     text = f"Confidences of {words} cells are off by {100 * error:.1f} points on average"
+    if interval := calibration_interval(quality):
+        text += f", 95 % interval {interval_words(interval)}"
     yield text + (f" ({100 * before:.1f} before calibration)." if np.isfinite(before) else ".")
+
+
+def interval_words(interval: tuple[float, float]) -> str:
+    """Two shares in points: ``"0.4 to 2.1"``."""
+    return " to ".join(f"{100 * end:.1f}" for end in interval)
 
 
 def _poor_classes(validated: StoredCrossValidation) -> Iterator[str]:
@@ -135,6 +151,11 @@ def _same_labels(mapped: StoredMap, validated: StoredCrossValidation) -> Iterato
         yield (
             f"Warning: the map has {n_mapped} classes and the cross-validation {n_validated}, not "
             "the same ones: the labels have changed between them."
+        )
+    elif differing := differing_settings(mapped, validated.params, validated.model):
+        yield (
+            "Warning: the map and the cross-validation are two models, of other settings (map "
+            f"against cross-validation): {differing}."
         )
 
 
