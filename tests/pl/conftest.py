@@ -103,6 +103,8 @@ def validate() -> Callable[..., ad.AnnData]:
             adata.obs[f"{key}_confidence"] = values
             adata.uns[key]["quality"]["test"] |= {
                 "calibration_error": 0.023,
+                "calibration_error_low": 0.0,
+                "calibration_error_high": 0.044,
                 "uncalibrated_error": 0.061,
             }
         return adata

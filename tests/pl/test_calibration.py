@@ -111,6 +111,11 @@ class TestTitle:
             "out-of-fold labels, 5 folds, n = 120\nexpected calibration error 1.2 points"
         )
 
+    def test_gives_its_interval_where_one_was_stored(self, cells, validate):
+        quality = validate(cells).uns["ce_cv"]["quality"]
+        quality |= {"calibration_error_low": 0.004, "calibration_error_high": 0.031}
+        assert draw(cells).get_title().endswith("calibration error 1.2 points (0.4 to 3.1)")
+
     @pytest.mark.parametrize("error", [np.nan, None])
     def test_says_nothing_where_none_was(self, cells, validate, error):
         validate(cells).uns["ce_cv"]["quality"]["calibration_error"] = error
@@ -131,7 +136,8 @@ def test_held_out_cells_stand_in_where_nothing_was_cross_validated(embed, valida
     adata = forget(validate(embed(unlabeled=10)))
     ax = draw(adata, n_bins=3)
     n = adata.uns["ce"]["quality"]["test"]["n"]
-    assert ax.get_title() == f"held-out cells, n = {n}\nexpected calibration error 2.3 points"
+    title = f"held-out cells, n = {n}\nexpected calibration error 2.3 points (0.0 to 4.4)"
+    assert ax.get_title() == title
     test = adata.obs[adata.obs["ce_split"] == "test"]
     right = test["ce_label"].astype(str) == test["cell_type"].astype(str)
     mean, share, _ = calibration_bins(test["ce_confidence"].to_numpy(), right.to_numpy(), 3)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,10 +11,13 @@ import pandas as pd
 import pytest
 import scanpy as sc
 from cycler import cycler
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgb
+from numpy.testing import assert_allclose
+from scanpy.plotting import palettes
+from skimage.color import deltaE_ciede2000, rgb2lab
 
 import centroid_encoder as ce
-from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
+from centroid_encoder.pl._colors import class_colors, default_palette, label_colors, set_label_color
 from centroid_encoder.tl._stored import read_result
 
 
@@ -49,7 +54,7 @@ class TestStoredColours:
     @pytest.mark.parametrize("stored", [["#111111"], ["#111111", "#222222", "no colour"], []])
     def test_are_replaced_where_they_do_not_fit(self, three, stored):
         three.uns[KEY] = stored
-        default = [to_hex(f"C{i}") for i in range(3)]
+        default = default_palette(3)
         assert drawn(three) == default
         assert three.uns[KEY] == default
 
@@ -63,30 +68,91 @@ class TestStoredColours:
         assert drawn(adata) == ["#222222", "#000000", "#111111"]
 
 
-class TestDefaultColours:
-    # 10 is what matplotlib's cycle holds; 20, 28 and 102 are the sizes of scanpy's palettes.
-    @pytest.mark.parametrize("n", [2, 10, 11, 20, 21, 28, 29, 102])
-    def test_are_scanpys(self, make_cells, n):
-        adata = make_cells(n, 2 * n)
-        model = ce.CentroidEncoder(hidden=(4,), max_epochs=1)
-        ce.tl.centroid_encoder(adata, "cell_type", model=model, test_size=0, progress=False)
-        by_scanpy = adata.copy()
-        sc.pl.embedding(by_scanpy, "ce", color="cell_type", show=False)
-        plt.close("all")
-        colors = drawn(adata)
-        assert adata.uns[KEY] == list(by_scanpy.uns[KEY])
-        assert len(colors) <= n
-        # And whoever comes second reads what the first wrote.
-        assert drawn(by_scanpy) == colors
-        before = list(adata.uns[KEY])
-        sc.pl.embedding(adata, "ce", color="cell_type", show=False)
-        assert list(adata.uns[KEY]) == before
+def seen(colors: list[str], kind: str) -> np.ndarray:
+    """(n, 3) CIELAB of colours as people see them (Machado et al. 2009, severity 1)."""
+    rgb = np.array([to_rgb(color) for color in colors])
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    linear = np.clip(linear @ np.transpose(SEEN[kind]), 0, 1)
+    return rgb2lab(
+        np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    )
 
-    def test_follow_the_users_cycle_as_scanpys_do(self, three):
+
+SEEN = {
+    "normal": np.eye(3),
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+}
+
+
+def nearest(colors: list[str], kind: str, *others: str) -> float:
+    """Smallest difference (CIEDE2000) between two colours, or between one and the others."""
+    lab = seen(colors, kind)
+    if others:
+        return float(deltaE_ciede2000(lab[:, None], seen(list(others), kind)[None]).min())
+    one, other = np.triu_indices(len(lab), 1)
+    return float(deltaE_ciede2000(lab[one], lab[other]).min())
+
+
+class TestDefaultColours:
+    def test_are_those_of_okabe_and_ito(self, three):
+        assert drawn(three) == ["#e69f00", "#56b4e9", "#009e73"] == three.uns[KEY]
+        assert default_palette(7)[3:] == ["#f0e442", "#0072b2", "#d55e00", "#cc79a7"]
+
+    def test_differ_as_much_as_is_said(self):
+        """The table of `default_palette`, counted anew."""
+        text = default_palette.__doc__
+        rows = re.findall(r"^ *(\d+) +([\d.]+) +([\d.]+) +([\d.]+)(.*)$", text, re.M)
+        assert [int(n) for n, *_ in rows] == [8, 16, 20, 28, 60, 100]
+        for n, *said, _ in rows:
+            found = [nearest(default_palette(int(n)), kind) for kind in SEEN]
+            assert_allclose(found, [float(number) for number in said], atol=0.051)
+        others = {
+            "tab10": [to_hex(color) for color in mpl.colormaps["tab10"].colors],
+            **{f"default_{n}": getattr(palettes, f"default_{n}") for n in (20, 28, 102)},
+        }
+        for *_, rest in rows:
+            for worst, name in re.findall(r"([\d.]+) \(``(\w+)``\)", rest):
+                found = min(nearest(others[name], kind) for kind in SEEN)
+                assert found == pytest.approx(float(worst), abs=0.051)
+
+    def test_are_no_greys_and_seen_on_any_page(self):
+        # White, the canvas of napari's dark theme, and the greys of unlabeled cells.
+        for kind in SEEN:
+            pages = ("#ffffff", "#262930", "#000000", "lightgray", "dimgray")
+            assert nearest(default_palette(20), kind, *pages) > 8
+
+    def test_of_fewer_classes_are_the_first_of_more(self):
+        for n in (2, 9, 30):
+            assert default_palette(n) == default_palette(100)[:n]
+
+    @pytest.mark.parametrize("scanpys", [False, True])
+    def test_are_read_by_scanpy_whoever_has_set_its_figures(self, three, scanpys):
+        with plt.rc_context():
+            if scanpys:
+                sc.settings.set_figure_params()
+            assert drawn(three) == default_palette(3)
+            sc.pl.embedding(three, "ce", color="cell_type", show=False)
+        assert three.uns[KEY] == ["#e69f00", "#56b4e9", "#009e73"]
+
+    def test_are_scanpys_where_it_has_drawn_first(self, three):
+        sc.pl.embedding(three, "ce", color="cell_type", show=False)
+        before = list(three.uns[KEY])
+        assert drawn(three) == before == list(three.uns[KEY])
+
+    def test_follow_the_users_cycle(self, three):
         with plt.rc_context({"axes.prop_cycle": cycler(color=["#aa0000", "#00aa00", "#0000aa"])}):
             assert drawn(three) == ["#aa0000", "#00aa00", "#0000aa"]
 
-    def test_differ_even_for_more_classes_than_scanpy_has_colours_for(self, make_cells):
+    def test_differ_even_for_more_classes_than_there_are_distinct_colours(self, make_cells):
         adata = make_cells(150, 300)
         model = ce.CentroidEncoder(hidden=(4,), max_epochs=1)
         ce.tl.centroid_encoder(adata, "cell_type", model=model, test_size=0, progress=False)
@@ -100,7 +166,7 @@ class TestDefaultColours:
         drawn(adata)
         adata.obs["cell_type"] = adata.obs["cell_type"].astype("category")
         sc.pl.embedding(adata, "ce", color="cell_type", show=False)
-        assert adata.uns[KEY] == [to_hex(f"C{i}") for i in range(3)]
+        assert adata.uns[KEY] == default_palette(3)
 
 
 class TestPalette:
@@ -196,7 +262,7 @@ class TestLabelColours:
             before = label_colors(adata, "cell_type")
         assert list(before) == KINDS[kind]
         assert {type(name) for name in before} == {type(name) for name in KINDS[kind]}
-        assert list(before.values()) == [to_hex(f"C{i}") for i in range(len(before))]
+        assert list(before.values()) == default_palette(len(before))
         ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)
         assert class_colors(adata, read_result(adata, "ce"), None) == before
         assert drawn(adata) == list(before.values())
@@ -228,7 +294,7 @@ class TestLabelColours:
         cells.uns[KEY] = stored
         with unchanged(cells):
             colors = label_colors(cells, "cell_type")
-        assert list(colors.values()) == [to_hex(f"C{i}") for i in range(3)]
+        assert list(colors.values()) == default_palette(3)
 
     def test_may_come_from_a_palette(self, cells):
         cells.uns[KEY] = ["#111111", "#222222", "#333333"]
@@ -264,7 +330,7 @@ class TestSettingAColour:
     def test_mends_stored_colours_that_do_not_fit(self, cells):
         cells.uns[KEY] = ["#111111"]
         set_label_color(cells, "cell_type", "type 0", "k")
-        assert cells.uns[KEY] == ["#000000", to_hex("C1"), to_hex("C2")]
+        assert cells.uns[KEY] == ["#000000", *default_palette(3)[1:]]
 
     def test_makes_a_copy_of_a_view(self, cells, unchanged):
         view = cells[::2]

@@ -100,3 +100,12 @@ def test_labels_that_have_changed_are_not_judged_by(
     since = "cross-validation" if validated else "training"
     with pytest.raises(ValueError, match=f"has changed since the {since}: other cells are right"):
         plot(adata, show=False)
+
+
+@pytest.mark.parametrize("name", ce.pl.__all__)
+def test_every_figure_refuses_a_folder_that_is_not_there_before_all_else(name: str) -> None:
+    with pytest.raises(FileNotFoundError, match="there is no folder nowhere"):
+        getattr(ce.pl, name)(ad.AnnData(), save="nowhere/figure.png")
+    with pytest.raises(ValueError, match="dpi must be positive"):
+        getattr(ce.pl, name)(ad.AnnData(), dpi=-1)
+    assert not plt.get_fignums()

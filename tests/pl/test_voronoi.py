@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import re
 import time
 from pathlib import Path
 from typing import Any
@@ -74,19 +77,19 @@ class TestTitles:
         training, held_out = draw(adata)
         quality = adata.uns["ce"]["quality"]
         assert training.get_title() == "training cells (n = 1,200)"
-        error = f"{100 * quality['test']['knn_error']:.1f}"
-        assert held_out.get_title() == f"held-out 5-NN error {error} % (n = 300)"
+        error = f"{100 * quality['test']['voronoi_error']:.1f}"
+        assert held_out.get_title() == f"held-out Voronoi error {error} % (n = 300)"
 
     def test_say_when_the_error_is_no_better_than_chance(self, embed):
         adata = embed()
         adata.uns["ce"]["quality"]["test"] |= {
-            "knn_error": 0.7,
+            "voronoi_error": 0.7,
             "chance_error": 0.6667,
             "at_chance": True,
         }
         _, held_out = draw(adata)
         assert held_out.get_title() == (
-            "held-out 5-NN error 70.0 % (n = 24)\nno better than chance (66.7 %)"
+            "held-out Voronoi error 70.0 % (n = 24)\nno better than chance (66.7 %)"
         )
 
     def test_tell_a_selection_of_cells_from_all(self, embed):
@@ -467,7 +470,7 @@ class TestSelections:
     def test_of_held_out_cells_are_one_panel(self, embed):
         adata = embed()
         (ax,) = draw(adata[adata.obs["ce_split"] == "test"])
-        assert ax.get_title().startswith("held-out 5-NN error")
+        assert ax.get_title().startswith("held-out Voronoi error")
 
     def test_stay_views(self, embed, unchanged):
         adata = embed()
@@ -563,9 +566,88 @@ class TestShowAndSave:
         ce.pl.voronoi(embed(), show=False, save=tmp_path / "there.png")
         assert plt.get_fignums() == [figure.number, other.number]
 
-    def test_complains_about_a_folder_that_is_not_there(self, embed, tmp_path):
-        with pytest.raises(FileNotFoundError):
-            ce.pl.voronoi(embed(), show=False, save=tmp_path / "nowhere" / "here.png")
+    @pytest.mark.parametrize(
+        ("save", "where"),
+        [
+            ("{}/fig.png", "fig.png"),
+            ("{}/first.pdf", "first.pdf"),
+            ("{}/first", "first.pdf"),
+            ("{}/_v1.2.svg", "_v1.2.svg"),
+            ("fig.png", "fig.png"),
+            ("fig.PNG", "fig.PNG"),
+            ("./fig.tiff", "fig.tiff"),
+            ("~/fig.png", "fig.png"),
+        ],
+    )
+    def test_a_string_may_be_a_path(self, embed, tmp_path, monkeypatch, save, where):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        sc.settings.file_format_figs = "pdf"
+        ce.pl.voronoi(embed(), show=False, save=save.format(tmp_path))
+        assert [path.name for path in tmp_path.iterdir()] == [where]
+
+    @pytest.mark.parametrize(
+        ("save", "words"),
+        [
+            (Path("nowhere/here.png"), "no folder nowhere"),
+            ("nowhere/here.png", "no folder nowhere"),
+            (Path("here.txt"), "the name must end in"),
+            ("./here.txt", "the name must end in"),
+            (Path("folder.png"), "is a folder"),
+        ],
+    )
+    def test_complains_before_it_draws(self, embed, tmp_path, monkeypatch, unchanged, save, words):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "folder.png").mkdir()
+        adata = embed()
+        monkeypatch.setattr(plt, "figure", lambda **_: pytest.fail("it was drawn"))
+        with unchanged(adata), pytest.raises((OSError, ValueError), match=words):
+            ce.pl.voronoi(adata, show=False, save=save)
+        assert not self.folder.exists()
+
+    @pytest.mark.parametrize("dpi", [0, -1])
+    def test_needs_dots(self, embed, dpi):
+        with pytest.raises(ValueError, match=f"dpi must be positive; got {dpi}"):
+            ce.pl.voronoi(embed(), show=False, dpi=dpi)
+
+    @pytest.mark.parametrize("setting", ["figure", 50])
+    def test_has_as_many_dots_as_asked_for(self, embed, tmp_path, setting):
+        adata, widths = embed(), {}
+        with plt.rc_context({"savefig.dpi": setting}):
+            for dpi in (100, 200, None):
+                ce.pl.voronoi(adata, show=False, save=tmp_path / "a.png", dpi=dpi)
+                widths[dpi] = plt.imread(tmp_path / "a.png").shape[1]
+        assert widths[200] == pytest.approx(2 * widths[100], rel=0.01)
+        expected = 200 if setting == "figure" else 50
+        assert widths[None] == pytest.approx(expected / 100 * widths[100], rel=0.01)
+
+    @pytest.mark.parametrize(("dpi", "expected"), [(None, 300), (600, 600), (100, 100)])
+    def test_has_sharp_points_in_vector_files(self, embed, tmp_path, dpi, expected):
+        """Images in the file, which are the cells, against their size on the page."""
+        with plt.rc_context({"savefig.dpi": 150, "svg.fonttype": "none"}):
+            ce.pl.voronoi(embed(), show=False, save=tmp_path / "a.svg", dpi=dpi)
+        text = (tmp_path / "a.svg").read_text()
+        images = re.findall(r'<image[^>]*href="data:image/png;base64,\s*([^"]+)"[^>]*>', text)
+        scales = re.findall(r"<image[^>]*transform=\"scale\(([\d.]+)", text)
+        assert images
+        assert len(scales) in (0, len(images))
+        for tag, data in zip(re.findall(r"<image[^>]*>", text), images, strict=True):
+            pixels = plt.imread(io.BytesIO(base64.b64decode(data))).shape[1]
+            shown = float(re.search(r'width="([\d.]+)"', tag)[1])
+            scale = re.search(r"scale\(([\d.]+)", tag)
+            points = shown * (float(scale[1]) if scale else 1)
+            assert 72 * pixels / points == pytest.approx(expected, rel=0.02)
+
+    @pytest.mark.parametrize("suffix", ["pdf", "eps"])
+    def test_writes_fonts_that_journals_take(self, embed, tmp_path, suffix):
+        before = dict(plt.rcParams)
+        with plt.rc_context({"pdf.compression": 0}):
+            ce.pl.voronoi(embed(), show=False, save=tmp_path / f"a.{suffix}")
+        data = (tmp_path / f"a.{suffix}").read_bytes()
+        assert b"/Type3" not in data
+        assert b"/FontType 3" not in data
+        assert (b"/FontType 42" if suffix == "eps" else b"/CIDFontType2") in data
+        assert dict(plt.rcParams) == before
 
     @pytest.mark.parametrize("suffix", ["svg", "pdf"])
     def test_rasterises_cells_but_not_words_and_regions(self, embed, tmp_path, suffix):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
@@ -13,9 +12,18 @@ from scipy.stats import binomtest
 
 from centroid_encoder.core.confidence import calibration_bins
 from centroid_encoder.errors import Call, InputError
-from centroid_encoder.pl._axes import count_words, finish, new_axes, write_title
+from centroid_encoder.pl._axes import (
+    Save,
+    count_words,
+    figure_writer,
+    finish,
+    new_axes,
+    write_title,
+)
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.tl._held_out import HeldOut, read_held_out
+from centroid_encoder.tl._stored import calibration_interval
+from centroid_encoder.tl._summary import interval_words
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -33,14 +41,16 @@ def calibration(
     title: str | None = None,
     ax: Axes | None = None,
     show: bool | None = None,
-    save: str | Path | bool | None = None,
+    save: Save = None,
+    dpi: float | None = None,
 ) -> Axes | None:
     """Plot how often a prediction is right against how confident it is: a reliability diagram.
 
     Points on the diagonal mean what they say: of the cells with confidence 80 %, 80 % are right.
     Bars are 95 % intervals (Wilson), the histogram beneath shows where the cells are. From the
     out-of-fold predictions where there has been a cross-validation, else from the held-out cells.
-    The error in the title is the one that was stored when the confidences were computed.
+    The error in the title, with its 95 % interval, is the one that was stored when the confidences
+    were computed.
 
     Parameters
     ----------
@@ -53,7 +63,7 @@ def calibration(
         bins of equal width would leave most points to a handful of cells.
     title
         In place of the default.
-    ax, show, save
+    ax, show, save, dpi
         As in `voronoi`.
 
     Returns
@@ -69,6 +79,7 @@ def calibration(
         If there is no cell with a confidence, if the labels are no longer those of the result, or
         if an argument is not valid.
     """
+    write = figure_writer("calibration", save, dpi, own=ax is None)
     cells = read_held_out(adata, key)
     known = np.isfinite(cells.confidence)
     if not known.any():
@@ -101,7 +112,7 @@ def calibration(
         zorder=3,
     )
     write_title(target, title, _title(cells, int(known.sum())))
-    return finish("calibration", target, show=show, save=save, own=ax is None)
+    return finish(target, show=show, write=write, own=ax is None)
 
 
 def _intervals(share: NDArray[np.float64], count: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -171,4 +182,6 @@ def _title(cells: HeldOut, n_shown: int) -> str:
     error = float(cells.quality.get("calibration_error", np.nan))
     if np.isfinite(error):
         text += f"\nexpected calibration error {100 * error:.1f} points"
+        if interval := calibration_interval(cells.quality):
+            text += f" ({interval_words(interval)})"
     return text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import matplotlib.pyplot as plt
@@ -16,7 +15,7 @@ from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from centroid_encoder.errors import InputError, Setting
-from centroid_encoder.pl._axes import finish, write_title
+from centroid_encoder.pl._axes import Save, figure_writer, finish, fit_figure, write_title
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._stored import StoredCrossValidation, read_result
@@ -47,7 +46,8 @@ def confusion(
     title: str | None = None,
     ax: Axes | None = None,
     show: bool | None = None,
-    save: str | Path | bool | None = None,
+    save: Save = None,
+    dpi: float | None = None,
 ) -> Axes | None:
     """Plot which classes are taken for which, by networks that had not seen the cell's label.
 
@@ -68,7 +68,7 @@ def confusion(
         in the label column.
     title
         In place of the default.
-    ax, show, save
+    ax, show, save, dpi
         As in `voronoi`.
 
     Returns
@@ -84,6 +84,7 @@ def confusion(
         If no cell was held out, if the labels are no longer those of the result, or if an argument
         is not valid.
     """
+    write = figure_writer("confusion", save, dpi, own=ax is None)
     if order not in get_args(Order):
         raise InputError("{} must be one of {}; got {!r}", Setting("order"), get_args(Order), order)
     table, classes, words = _read(adata, key)
@@ -107,8 +108,8 @@ def confusion(
     _name_classes(target, [_shortened(name, longest) for name in names], size[:, 0])
     _annotate(target, image, table, counts=counts)
     if ax is None:
-        _fit(target)
-    return finish("confusion", target, show=show, save=save, own=ax is None)
+        fit_figure(target.figure)
+    return finish(target, show=show, write=write, own=ax is None)
 
 
 def _read(adata: AnnData, key: str) -> tuple[NDArray[np.int64], pd.Index, str]:
@@ -155,18 +156,6 @@ def _new_axes(n_classes: int) -> Any:
     side = np.clip(0.42 * n_classes, 2.6 * plt.rcParams["font.size"] / 10, 8)
     figure = plt.figure(figsize=(side + 3, side + 3))
     return figure.add_axes((1.5 / (side + 3),) * 2 + (side / (side + 3),) * 2)
-
-
-def _fit(ax: Any) -> None:
-    """Make the figure as large as what is written around the squares asks for."""
-    figure = ax.figure
-    # Frozen, since it changes with the size of the figure.
-    inner, outer = ax.get_window_extent().frozen(), ax.get_tightbbox()
-    margin = 0.1 * figure.dpi
-    width, height = outer.width + 2 * margin, outer.height + 2 * margin
-    left, bottom = inner.x0 - outer.x0 + margin, inner.y0 - outer.y0 + margin
-    figure.set_size_inches(width / figure.dpi, height / figure.dpi)
-    ax.set_position((left / width, bottom / height, inner.width / width, inner.height / height))
 
 
 def _colormap(ax: Any) -> Colormap:

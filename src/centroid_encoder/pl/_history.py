@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from centroid_encoder.pl._axes import finish
+from centroid_encoder.pl._axes import Save, figure_writer, finish, new_axes
 from centroid_encoder.tl._stored import StoredMap, check_trained, no_result
 
 if TYPE_CHECKING:
@@ -23,7 +21,8 @@ def history(
     key: str = "ce",
     ax: Axes | None = None,
     show: bool | None = None,
-    save: str | Path | bool | None = None,
+    save: Save = None,
+    dpi: float | None = None,
 ) -> Axes | None:
     """Plot the training loss, the validation loss and error, and the stages of a training.
 
@@ -33,7 +32,7 @@ def history(
         Annotated data after `ce.tl.centroid_encoder`.
     key
         Name of the results, as given to `key_added`.
-    ax, show, save
+    ax, show, save, dpi
         As in `voronoi`.
 
     Returns
@@ -46,14 +45,13 @@ def history(
     KeyError
         If there is no result under that key.
     """
+    write = figure_writer("history", save, dpi, own=ax is None)
     check_trained(adata, key)
     stored = StoredMap.read(adata, key)
     if stored is None or stored.history is None:
         raise no_result(key)
     table = stored.history
-    target: Any = ax
-    if target is None:
-        _, target = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    target: Any = new_axes(6, 3.6) if ax is None else ax
     epoch = np.arange(1, len(table) + 1)
     target.plot(epoch, table["loss"], color="C0", label="training loss")
     if table["validation_loss"].notna().any():
@@ -78,7 +76,7 @@ def history(
     _mark_stages(target, [str(stage) for stage in table["stage"]])
     # On the upper of the two axes, so that no curve is drawn over it.
     top.legend(handles=handles, loc="upper right", fontsize="small")
-    return finish("history", target, show=show, save=save, own=ax is None)
+    return finish(target, show=show, write=write, own=ax is None)
 
 
 def _mark_stages(ax: Any, stages: list[str]) -> None:

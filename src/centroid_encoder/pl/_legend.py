@@ -8,16 +8,27 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import to_rgba
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
+from centroid_encoder.pl._regions import REGION_ALPHA
+
 MAX_ENTRIES = 100
 """Of more classes the colours cannot be told apart, and a legend is of no use."""
 
 
-def legend_beside(ax: Any, title: str, entries: Mapping[str, Any], *, marked: bool) -> Any:
+def legend_beside(
+    ax: Any,
+    title: str,
+    entries: Mapping[str, Any],
+    *,
+    marked: bool,
+    beyond: Any = None,
+    regions: bool = False,
+) -> Any:
     """Put a legend to the right of a panel, in as many columns as its height asks for.
 
     Parameters
@@ -30,16 +41,28 @@ def legend_beside(ax: Any, title: str, entries: Mapping[str, Any], *, marked: bo
         Colour of each name, in order.
     marked
         Explain the circle around misplaced cells as well.
+    beyond
+        Legend or axes, beside the panel, to the right of which it is put.
+    regions
+        Show the colours as those of regions rather than of points.
+
+    Returns
+    -------
+    Legend
     """
 
-    def dot(name: str, color: Any, edge: Any = "none") -> Line2D:
+    def dot(name: str, color: Any, edge: Any = "none", marker: str = "o") -> Line2D:
         name = textwrap.fill(name, 50)
-        return Line2D(
-            [], [], linestyle="none", marker="o", markersize=6, color=color, mec=edge, label=name
-        )
+        style = {"marker": marker, "markersize": 6, "markerfacecolor": color, "mec": edge}
+        return Line2D([], [], linestyle="none", color=color, label=name, **style)
 
     names = list(entries)
-    handles = [dot(name, entries[name]) for name in names[:MAX_ENTRIES]]
+    handles = [
+        dot(name, to_rgba(entries[name], REGION_ALPHA), entries[name], "s")
+        if regions
+        else dot(name, entries[name])
+        for name in names[:MAX_ENTRIES]
+    ]
     if len(names) > MAX_ENTRIES:
         handles.append(dot(f"… and {len(names) - MAX_ENTRIES} more", "none"))
     if marked:
@@ -47,6 +70,13 @@ def legend_beside(ax: Any, title: str, entries: Mapping[str, Any], *, marked: bo
     font = FontProperties(size="small")
     height = ax.get_window_extent().height / ax.figure.dpi * 72
     rows = max(1, int(height / (1.5 * font.get_size_in_points())) - 2)
+    left = 1.0
+    if beyond is not None:
+        left = (beyond.get_tightbbox().x1 - ax.bbox.x0) / ax.bbox.width
+        if beyond is ax.get_legend():
+            # A second legend would take its place.
+            ax.add_artist(beyond)
+            beyond.set_clip_on(False)
     legend = ax.legend(
         handles,
         # matplotlib leaves out handles with a label that begins with an underscore.
@@ -55,7 +85,7 @@ def legend_beside(ax: Any, title: str, entries: Mapping[str, Any], *, marked: bo
         prop=font,
         title_fontproperties=font,
         loc="center left",
-        bbox_to_anchor=(1, 0.5),
+        bbox_to_anchor=(left, 0.5),
         borderaxespad=1,
         ncols=-(-len(handles) // rows),
         frameon=False,
@@ -66,16 +96,6 @@ def legend_beside(ax: Any, title: str, entries: Mapping[str, Any], *, marked: bo
     for text in (legend.get_title(), *legend.get_texts()):
         text.set_parse_math(False)
     return legend
-
-
-def widen(figure: Any, legend: Any) -> None:
-    """Make room for a legend to the right of the last panel; panels keep their size."""
-    old = figure.get_figwidth()
-    new = old + legend.get_window_extent().width / figure.dpi + 0.2
-    figure.set_figwidth(new)
-    for ax in figure.axes:
-        box = ax.get_position(original=True)
-        ax.set_position((box.x0 * old / new, box.y0, box.width * old / new, box.height))
 
 
 def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating]) -> None:
@@ -93,7 +113,7 @@ def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating])
     texts = [
         ax.text(
             *center,
-            _wrapped(name),
+            wrapped(name),
             ha="center",
             va="center",
             fontsize="small" if len(names) <= 12 else "x-small",
@@ -112,7 +132,7 @@ def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating])
     extents = np.array([text.get_window_extent().extents for text in texts])
     middles, sizes = (extents[:, 2:] + extents[:, :2]) / 2, extents[:, 2:] - extents[:, :2]
     moved = ax.transData.inverted().transform(
-        _apart(middles, sizes, np.reshape(ax.get_window_extent().extents, (2, 2)))
+        move_apart(middles, sizes, np.reshape(ax.get_window_extent().extents, (2, 2)))
     )
     color = plt.rcParams["text.color"]
     for text, center, position, size in zip(texts, centers, moved, sizes, strict=True):
@@ -122,13 +142,13 @@ def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating])
             ax.plot(*np.stack([center, position]).T, color=color, linewidth=0.6, zorder=3)
 
 
-def _wrapped(name: str) -> str:
+def wrapped(name: str) -> str:
     """Break a long name into up to four lines of similar length."""
     n_lines = min(len(name) // 24 + 1, 4)
     return textwrap.fill(name, len(name) // n_lines + 6, max_lines=4, placeholder=" …")
 
 
-def _apart(
+def move_apart(
     middles: NDArray[np.floating], sizes: NDArray[np.floating], page: NDArray[np.floating]
 ) -> NDArray[np.floating]:
     """Move (n, 2) rectangles up and down until none overlap, as far as the page allows."""

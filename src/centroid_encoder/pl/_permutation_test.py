@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import Call, MissingKeyError, Setting
-from centroid_encoder.pl._axes import finish, new_axes, write_title
+from centroid_encoder.pl._axes import Save, figure_writer, finish, new_axes, write_title
 from centroid_encoder.tl._stored import StoredCrossValidation, cv_key
 from centroid_encoder.tl._summary import permutation_words
 
@@ -26,7 +25,8 @@ def permutation_test(
     title: str | None = None,
     ax: Axes | None = None,
     show: bool | None = None,
-    save: str | Path | bool | None = None,
+    save: Save = None,
+    dpi: float | None = None,
 ) -> Axes | None:
     """Plot the out-of-fold error among the errors that shuffled labels give.
 
@@ -41,7 +41,7 @@ def permutation_test(
         Name of the results, as given to `key_added`.
     title
         In place of the default.
-    ax, show, save
+    ax, show, save, dpi
         As in `voronoi`.
 
     Returns
@@ -54,6 +54,7 @@ def permutation_test(
     KeyError
         If there is no permutation test under that key.
     """
+    write = figure_writer("permutation_test", save, dpi, own=ax is None)
     stored = StoredCrossValidation.read(adata, key)
     if stored is None or stored.permutation is None:
         labels = Setting("label_key") if stored is None else stored.label_key
@@ -87,7 +88,7 @@ def permutation_test(
     target.set_ylabel("permutations")
     target.legend(fontsize="small", loc="best")
     write_title(target, title, permutation_words(test))
-    return finish("permutation_test", target, show=show, save=save, own=ax is None)
+    return finish(target, show=show, write=write, own=ax is None)
 
 
 def _bins(null: NDArray[np.float64]) -> NDArray[np.float64]:

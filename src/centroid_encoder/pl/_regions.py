@@ -72,7 +72,7 @@ def region_outlines(
     if regions is None or n_components > 2:
         return []
     if regions == "voronoi":
-        return voronoi_regions(plane_centers(result.centers), _box(limits))
+        return voronoi_outlines(result.centers, limits)
     model = tl.fitted_model(adata, result.key)
     order = result.classes.get_indexer(model.classes_)
 
@@ -82,6 +82,11 @@ def region_outlines(
         return distances
 
     return decoder_regions(decide, _box(limits))
+
+
+def voronoi_outlines(centers: NDArray[np.floating], limits: NDArray[np.floating]) -> list[Region]:
+    """Voronoi cell of each of (M, 1) or (M, 2) centers; of one that is NaN, nothing."""
+    return voronoi_regions(plane_centers(centers), _box(limits))
 
 
 def region_path(region: Region) -> Path | None:

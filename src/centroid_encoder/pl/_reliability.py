@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from centroid_encoder.errors import Call, MissingKeyError, Setting
-from centroid_encoder.pl._axes import finish
+from centroid_encoder.pl._axes import Save, figure_writer, finish
 from centroid_encoder.pl._calibration import calibration
 from centroid_encoder.pl._colors import Palette
 from centroid_encoder.pl._confusion import confusion
@@ -49,7 +48,8 @@ def reliability(
     regions: Regions | None = "voronoi",
     palette: Palette | None = None,
     show: bool | None = None,
-    save: str | Path | bool | None = None,
+    save: Save = None,
+    dpi: float | None = None,
 ) -> Figure | None:
     """Put the map on one page with what says how far it can be believed.
 
@@ -64,7 +64,7 @@ def reliability(
         Name of the results, as given to `key_added`.
     regions, palette
         As in `voronoi`.
-    show, save
+    show, save, dpi
         As in `voronoi`.
 
     Returns
@@ -79,6 +79,7 @@ def reliability(
     ValueError
         If the labels are no longer those of the result, or if an argument is not valid.
     """
+    write = figure_writer("reliability", save, dpi, own=True)
     check_trained(adata, key)
     mapped, validated = StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
     stored = validated or mapped
@@ -119,7 +120,7 @@ def reliability(
     except BaseException:
         plt.close(figure)
         raise
-    return finish("reliability", figure, show=show, save=save, own=True)
+    return finish(figure, show=show, write=write, own=True)
 
 
 def _draw_map(

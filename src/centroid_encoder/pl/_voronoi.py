@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib.pyplot as plt
@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core.regions import Region
 from centroid_encoder.errors import InputError, Setting
-from centroid_encoder.pl._axes import finish, panel_title
+from centroid_encoder.pl._axes import Save, figure_writer, finish, fit_figure, panel_title
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unlabeled_color
-from centroid_encoder.pl._legend import legend_beside, legend_on_data, widen
+from centroid_encoder.pl._legend import legend_beside, legend_on_data
+from centroid_encoder.pl._points import Coloring, read_coloring
 from centroid_encoder.pl._regions import (
     REGION_ALPHA,
     panel_limits,
@@ -41,6 +42,9 @@ def voronoi(
     adata: AnnData,
     *,
     key: str = "ce",
+    color: str | None = None,
+    layer: str | None = None,
+    use_raw: bool | None = None,
     regions: Regions | None = "voronoi",
     split: Split | None = None,
     mark_misplaced: bool = False,
@@ -50,13 +54,14 @@ def voronoi(
     title: str | Sequence[str] | None = None,
     ax: Axes | Sequence[Axes] | None = None,
     show: bool | None = None,
-    save: str | Path | bool | None = None,
+    save: Save = None,
+    dpi: float | None = None,
 ) -> Axes | list[Axes] | None:
     """Plot training and held-out cells over the regions of their classes.
 
     Both panels show the same regions, which come from the training cells alone; how well the
     held-out cells fall into them is what can be believed of the picture. The error in the title is
-    the one that `ce.tl.centroid_encoder` counted.
+    the one that `ce.tl.centroid_encoder` counted, by the rule whose regions are drawn.
 
     Parameters
     ----------
@@ -64,6 +69,15 @@ def voronoi(
         Annotated data after `ce.tl.centroid_encoder`.
     key
         Name of the results, as given to `key_added`.
+    color
+        Column of ``adata.obs``, or variable, by which the points are coloured over the regions of
+        their classes: categories in their own colours, numbers from dark to light. Default: by
+        class.
+    layer
+        Layer to take the variable from. Default: ``adata.raw`` where it exists, else ``adata.X``.
+    use_raw
+        Take the variable from ``adata.raw``. Default: as scanpy, if there is one and no `layer` is
+        given.
     regions
         ``"voronoi"``: cells of the class centers, straight-edged; ``"decoder"``: where the model
         decides for a class, curved; None: no regions.
@@ -75,9 +89,11 @@ def voronoi(
         Circle the cells that lie in another class's region.
     palette
         Colours of the classes: a matplotlib colour map, a list in category order, or a dict.
-        Default: ``adata.uns[f"{label_key}_colors"]``, which is written if it is missing.
+        Default: ``adata.uns[f"{label_key}_colors"]``, which is written if it is missing, with
+        colours that the colour-blind can tell apart.
     legend_loc
-        ``"right margin"``, ``"on data"`` or None.
+        ``"right margin"``, ``"on data"`` or None. Classes without a region are named as such in
+        the margin.
     size
         Area of a point in square points. Default: by the number of cells, like scanpy.
     title
@@ -88,9 +104,13 @@ def voronoi(
         Show the figure and return None. Default: as ``scanpy.settings.autoshow`` says, unless
         `ax` is given.
     save
-        True or a string saves to ``scanpy.settings.figdir`` under ``"voronoi"`` plus that string,
-        as in scanpy; a :class:`~pathlib.Path` saves exactly there. Points are rasterised in vector
-        formats.
+        A path, as a :class:`~pathlib.Path` or as a string with a folder or a format in it, is where
+        the figure is written. True, or a string such as ``"_first"`` or ``".png"``, writes to
+        ``scanpy.settings.figdir`` under ``"voronoi"`` plus that string, as in scanpy; so does a
+        string that begins with ``_``, ``-`` or ``.``.
+    dpi
+        Dots per inch of the file. Default: that of matplotlib's settings, or 200; in vector
+        formats, where it is that of the points, at least 300.
 
     Returns
     -------
@@ -100,11 +120,15 @@ def voronoi(
     Raises
     ------
     KeyError
-        If there is no result under that key, or if a column that belongs to it is gone.
+        If there is no result under that key, if a column that belongs to it is gone, or if there is
+        nothing named `color`.
     ValueError
         If the embedding has more than three components, if the labels are no longer those it was
         made with, or if an argument is not valid.
+    OSError
+        If the file to save to cannot be written, such as for want of its folder.
     """
+    write = figure_writer("voronoi", save, dpi, own=ax is None)
     result = read_result(adata, key)
     _check(result, regions, split, legend_loc)
     panels = (
@@ -116,11 +140,14 @@ def voronoi(
         )
     titles = [title] if isinstance(title, str) else title
     if titles is None:
-        titles = [panel_title(result, panel) for panel in panels]
+        titles = [panel_title(result, panel, regions) for panel in panels]
     if len(titles) != len(panels):
         raise InputError(
             "{} must have one entry for each of the {} panels", Setting("title"), len(panels)
         )
+    coloring = None
+    if color is not None and color != result.label_key:
+        coloring = read_coloring(adata, color, layer=layer, use_raw=use_raw)
     colors = class_colors(adata, result, palette)
     points = plane_points(result.embedding)
     limits = panel_limits(points, equal=result.embedding.shape[1] > 1)
@@ -132,7 +159,17 @@ def voronoi(
         _decorate(target, result, limits, text)
         for name, outline in zip(result.classes, outlines, strict=bool(outlines)):
             _fill(target, outline, colors[name])
-        _draw_cells(target, points, result, panel, colors, area)
+        shown = result.split.isin([panel, "unlabeled"]).to_numpy()
+        if coloring is None:
+            _draw_cells(
+                target, points, shown, result.codes, [colors[c] for c in result.classes], area
+            )
+        elif coloring.colors is None:
+            unknown = np.where(np.isfinite(coloring.values), len(points), -1)
+            _draw_cells(target, points, shown, unknown, [], area)
+            coloring.draw_points(target, points, shown, area)
+        else:
+            _draw_cells(target, points, shown, coloring.values, [*coloring.colors.values()], area)
         if mark_misplaced:
             misplaced = result.misplaced(regions or "decoder") & (result.split == panel)
             _dots(
@@ -146,19 +183,31 @@ def voronoi(
             )
         if legend_loc == "on data":
             legend_on_data(target, list(map(str, result.classes)), plane_centers(result.centers))
-    if legend_loc == "right margin":
-        entries = {str(name): colors[name] for name in result.classes}
-        if (result.split == "unlabeled").any():
-            word = "no label" if "unlabeled" in entries else "unlabeled"
-            entries[word] = unlabeled_color(axes[-1])
-        if ((result.split == QUERY) & (result.codes < 0)).any():
-            entries[UNASSIGNED] = unlabeled_color(axes[-1])
-        legend = legend_beside(axes[-1], result.label_key, entries, marked=mark_misplaced)
-        if ax is None:
-            widen(axes[-1].figure, legend)
+    beyond = None
+    if coloring is not None:
+        beyond = _explain(axes[-1], coloring, legend_loc)
+    if legend_loc == "right margin" and (coloring is None or outlines):
+        # A class that is nowhere the nearest one has no region.
+        lacking = [" (no region)" if outline == [] else "" for outline in outlines]
+        entries = {
+            f"{name}{lack}": colors[name]
+            for name, lack in zip_longest(result.classes, lacking, fillvalue="")
+        }
+        if coloring is None:
+            entries |= _grey_entries(result, entries, unlabeled_color(axes[-1]))
+        legend_beside(
+            axes[-1],
+            result.label_key,
+            entries,
+            marked=mark_misplaced,
+            beyond=beyond,
+            regions=coloring is not None,
+        )
+    if ax is None:
+        fit_figure(axes[0].figure)
     store_colors(adata, result, colors)
     drawn = axes if len(axes) > 1 else axes[0]
-    return finish("voronoi", drawn, show=show, save=save, own=ax is None)
+    return finish(drawn, show=show, write=write, own=ax is None)
 
 
 def _check(result: Result, regions: str | None, split: str | None, legend_loc: str | None) -> None:
@@ -186,6 +235,28 @@ def _check(result: Result, regions: str | None, split: str | None, legend_loc: s
         )
 
 
+def _grey_entries(result: Result, names: Mapping[str, str], grey: str) -> dict[str, str]:
+    """Entries of a legend for the cells that have no class."""
+    entries = {}
+    if (result.split == "unlabeled").any():
+        entries["no label" if "unlabeled" in names else "unlabeled"] = grey
+    if ((result.split == QUERY) & (result.codes < 0)).any():
+        entries[UNASSIGNED] = grey
+    return entries
+
+
+def _explain(ax: Any, coloring: Coloring, legend_loc: LegendLoc | None) -> Any:
+    """Say beside a panel what the colours of the points mean; return the bar or the legend."""
+    if coloring.colors is None:
+        return coloring.draw_bar(ax)
+    if legend_loc is None:
+        return None
+    entries = {str(name): color for name, color in coloring.colors.items()}
+    if (coloring.values < 0).any():
+        entries["none"] = unlabeled_color(ax)
+    return legend_beside(ax, coloring.name, entries, marked=False)
+
+
 def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_components: int) -> list[Any]:
     if ax is None:
         return _new_axes(n_panels, "3d" if n_components == 3 else None)
@@ -205,14 +276,10 @@ def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_components: int) ->
 
 def _new_axes(n_panels: int, projection: str | None) -> list[Any]:
     # Placed in inches, so that panels have one size and are aligned.
-    line = plt.rcParams["font.size"] / 72
-    left, bottom, top = 2.2 * line, 2.2 * line, 3.5 * line
-    width, height = n_panels * (left + PANEL) + line, bottom + PANEL + top
-    figure = plt.figure(figsize=(width, height))
-    boxes = (
-        (((i + 1) * left + i * PANEL) / width, bottom / height, PANEL / width, PANEL / height)
-        for i in range(n_panels)
-    )
+    gap = 2.2 * plt.rcParams["font.size"] / 72
+    figure = plt.figure(figsize=(n_panels * (PANEL + gap), PANEL))
+    width = figure.get_figwidth()
+    boxes = ((i * (PANEL + gap) / width, 0, PANEL / width, 1) for i in range(n_panels))
     return [figure.add_axes(box, projection=projection) for box in boxes]
 
 
@@ -229,21 +296,18 @@ def _fill(ax: Axes, region: Region, color: str) -> None:
 def _draw_cells(
     ax: Any,
     points: NDArray[np.floating],
-    result: Result,
-    panel: str,
-    colors: dict[object, str],
+    shown: NDArray[np.bool_],
+    codes: NDArray[np.intp],
+    colors: list[str],
     area: float,
 ) -> None:
-    shown = (result.split == panel).to_numpy()
-    unlabeled = (result.split == "unlabeled").to_numpy()
-    if panel == QUERY:
-        unlabeled |= shown & (result.codes < 0)
-    _dots(ax, points[unlabeled], np.sqrt(area), color=unlabeled_color(ax), zorder=1.5)
+    """Draw the cells that are shown in the colours of their codes, those of code −1 in grey."""
+    grey = points[shown & (codes < 0)]
+    _dots(ax, grey, np.sqrt(area), color=unlabeled_color(ax), zorder=1.5)
     # One Line2D a class is by far the fastest way to draw many points; the smallest class on top.
-    counts = np.bincount(result.codes[shown & (result.codes >= 0)], minlength=len(result.classes))
+    counts = np.bincount(codes[shown & (codes >= 0)], minlength=len(colors))[: len(colors)]
     for code in np.argsort(-counts, kind="stable"):
-        members = points[shown & (result.codes == code)]
-        _dots(ax, members, np.sqrt(area), color=colors[result.classes[code]], zorder=2)
+        _dots(ax, points[shown & (codes == code)], np.sqrt(area), color=colors[code], zorder=2)
 
 
 def _dots(ax: Any, points: NDArray[np.floating], size: float, **style: Any) -> None:
