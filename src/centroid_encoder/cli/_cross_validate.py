@@ -9,8 +9,8 @@ import click
 
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._face import face
-from centroid_encoder.cli._files import Write, read_h5ad, with_results, write_all
-from centroid_encoder.cli._session import session
+from centroid_encoder.cli._files import Write, read_cells, with_results
+from centroid_encoder.cli._session import Results, Session, reporting
 
 
 @click.command("cross-validate", short_help="Find out how much of a map is real.")
@@ -24,56 +24,50 @@ from centroid_encoder.cli._session import session
 @options.of("tl.mislabeled", "max_own")
 @options.of("tl.cross_validate")
 @options.training
-@options.reporting
+@reporting
 def cross_validate(
+    work: Session,
     input_file: Path,
     output: Path,
-    overwrite: bool,
     mislabeled: Path | None,
     max_own: float,
-    as_json: bool,
-    quiet: bool,
     **validation: Any,
-) -> None:
+) -> Results:
     """Find out how much of a map of IN is real: every cell is judged by networks that never saw it.
 
     The output is IN with the out-of-fold class of every cell in obs["ce_cv_label"], and errors with
     their spread in uns["ce_cv"].
     """
-    options.check_inputs(output, (input_file,), overwrite=overwrite)
-    with session("cross-validate", as_json=as_json, quiet=quiet) as work:
-        adata = read_h5ad(input_file)
-        validation = options.arguments(adata, **validation)
+    adata = read_cells(input_file)
+    validation = options.arguments(adata, **validation)
 
-        # Imported only now: a file that cannot be read is reported without waiting for torch.
-        from centroid_encoder import tl
-        from centroid_encoder.tl._stored import cv_key
-        from centroid_encoder.tl._summary import summary
+    # Imported only now: a file that cannot be read is reported without waiting for torch.
+    from centroid_encoder import tl
+    from centroid_encoder.tl._stored import cv_key
+    from centroid_encoder.tl._summary import summary
 
-        job = tl.cross_validate.job(adata, **validation)
-        work.run(job, adata)
-        key = job.key
-        suspects = tl.mislabeled(adata, key=key, max_own=max_own)
-        files: dict[Path, Write] = {
-            output: with_results(input_file, adata, obsm=[], uns=[cv_key(key)])
-        }
-        if mislabeled is not None:
-            files[mislabeled] = lambda path: suspects.to_csv(path, index_label="cell")
-        stored = adata.uns[cv_key(key)]
-        words = {str(notice): notice.words(face) for notice in job.notices}
-        doubts = [words.get(text, text) for text in stored["warnings"]]
-        sentences = summary(adata, key, warnings=doubts)
-        sentences.append(f"Cells that look mislabelled: {len(suspects):,}.")
-        write_all(files)
+    job = tl.cross_validate.job(adata, **validation)
+    work.run(job, adata)
+    key = job.key
+    suspects = tl.mislabeled(adata, key=key, max_own=max_own)
+    files: dict[Path, Write] = {
+        output: with_results(input_file, output, adata, obsm=[], uns=[cv_key(key)])
+    }
+    if mislabeled is not None:
+        files[mislabeled] = lambda path: suspects.to_csv(path, index_label="cell")
+    stored = adata.uns[cv_key(key)]
+    words = {str(notice): notice.words(face) for notice in job.notices}
+    doubts = [words.get(text, text) for text in stored["warnings"]]
+    sentences = summary(adata, key, warnings=doubts)
+    sentences.append(f"Cells that look mislabelled: {len(suspects):,}.")
     names = ("params", "classes", "quality", "errors", "per_class", "confusion", "permutation")
-    work.report(
-        sentences,
-        files,
-        input=input_file,
-        output=output,
-        mislabeled=mislabeled,
-        n_mislabeled=len(suspects),
-        key=key,
-        n_obs=adata.n_obs,
+    document = {
+        "input": input_file,
+        "output": output,
+        "mislabeled": mislabeled,
+        "n_mislabeled": len(suspects),
+        "key": key,
+        "n_obs": adata.n_obs,
         **{name: stored.get(name) for name in names},
-    )
+    }
+    return Results(files, sentences, document)

@@ -30,7 +30,8 @@ def face(part: Part) -> str:
         return " ".join(["centroid-encoder", COMMANDS[part.name], *options])
     if part.name not in _options():
         return str(part)
-    return f"pass {_option(part)}" if isinstance(part, Advice) else _option(part)
+    text = f"{_option(part)} {part.effect}".rstrip()
+    return f"pass {text}" if isinstance(part, Advice) else text
 
 
 def words(error: BaseException) -> str:
@@ -45,9 +46,9 @@ def words(error: BaseException) -> str:
 
 def _option(setting: Setting) -> str:
     option = setting.name.replace("_", "-")
-    if setting.value is UNSET:
+    if setting.value is UNSET or setting.value is True:
         return f"--{option}"
-    if setting.value is None:
+    if setting.value is None or setting.value is False:
         return f"--no-{option}"
     return f"--{option} {shlex.quote(str(setting.value))}"
 

@@ -1,14 +1,17 @@
-"""Reading ``.h5ad`` files, and writing several files, all of them or none."""
+"""Reading ``.h5ad`` files and zarr stores, and writing several, all of them or none."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from centroid_encoder.files import flush, readable, replacing
+from centroid_encoder.errors import InputError
+from centroid_encoder.files import flush, hdf5, readable, replacing
+from centroid_encoder.stores import check_store, check_store_target, replacing_folder
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -16,8 +19,8 @@ if TYPE_CHECKING:
 Write = Callable[[Path], object]
 
 
-def read_h5ad(path: Path, *, matrix: bool = True) -> AnnData:
-    """Read a ``.h5ad`` file, without its matrix if that is not needed.
+def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
+    """Read a ``.h5ad`` file or a ``.zarr`` store, the former without its matrix if it can wait.
 
     Raises
     ------
@@ -26,49 +29,125 @@ def read_h5ad(path: Path, *, matrix: bool = True) -> AnnData:
     """
     import anndata as ad
 
+    from centroid_encoder.tl._h5ad import check_contained
+
+    if path.is_dir():
+        check_store(path)
     try:
+        if path.is_dir():
+            import zarr
+
+            # What its summary says is there may be gone, and would be read as zeros.
+            return ad.read_zarr(zarr.open_group(path, mode="r", use_consolidated=False))
+        import h5py
+
+        # What is read and written of results is in this file, not behind a link.
+        with h5py.File(path) as file:
+            check_contained(file, ("obs", "obsm", "uns"))
         return ad.read_h5ad(path, backed=None if matrix else "r")
     except PermissionError as error:
         raise PermissionError(f"{path} may not be read") from error
-    # h5py and anndata raise many kinds of errors for damaged files.
+    except InputError as error:
+        raise OSError(f"{path}: {error}") from error
+    # h5py, zarr and anndata raise many kinds of errors for damaged files.
     except Exception as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        kind = "zarr store" if path.is_dir() else ".h5ad file"
         raise OSError(
-            f"{path} cannot be read: it is damaged, incomplete, or no .h5ad file ({reason})"
+            f"{path} cannot be read: it is damaged, incomplete, or no {kind} ({reason})"
         ) from error
 
 
-def with_results(source: Path, adata: AnnData, *, obsm: list[str], uns: list[str]) -> Write:
-    """Return what writes a copy of a ``.h5ad`` file with the results that `adata` holds now.
+def with_results(
+    source: Path, output: Path, adata: AnnData, *, obsm: list[str], uns: list[str]
+) -> Write:
+    """Return what writes a copy of the input with the results that `adata` holds now.
 
-    All else is copied as it is, compression included, and never read.
+    All else is copied as it is, compression included, and never read; but where one of the two is a
+    file and the other a zarr store, it is read and written part by part.
 
     Parameters
     ----------
     source
-        File that `adata` was read from.
+        File or store that `adata` was read from.
+    output
+        What it will be in the end: its ending says whether that is a store.
     adata
         Annotated data with results.
     obsm, uns
         Their keys; the columns of ``adata.obs`` are written in any case.
     """
 
-    def write(path: Path) -> None:
-        import h5py
+    def write(beside: Path) -> None:
         from anndata import settings
         from anndata.io import write_elem
 
-        shutil.copyfile(source, path)
         # The input may hold nullable strings, so the output may as well.
-        with settings.override(allow_write_nullable_strings=True), h5py.File(path, "r+") as file:
-            write_elem(file, "obs", adata.obs)
+        with (
+            settings.override(allow_write_nullable_strings=True),
+            _zarr_copy(source, beside, output)
+            if is_store(output)
+            else _hdf5_copy(source, beside) as copy,
+        ):
+            write_elem(copy, "obs", adata.obs)
             for slot, keys in (("obsm", obsm), ("uns", uns)):
-                if slot not in file:
-                    write_elem(file, slot, {})
+                if slot not in copy:
+                    write_elem(copy, slot, {})
                 for key in keys:
-                    write_elem(file[slot], key, getattr(adata, slot)[key])
+                    write_elem(copy[slot], key, getattr(adata, slot)[key])
 
     return write
+
+
+def is_store(path: Path) -> bool:
+    """Whether a name is that of a zarr store."""
+    return path.suffix.lower() == ".zarr"
+
+
+@contextmanager
+def _hdf5_copy(source: Path, path: Path) -> Iterator[Any]:
+    if source.is_dir():
+        import zarr
+
+        with hdf5(path, "w") as file:
+            _copy_parts(zarr.open_group(source, mode="r"), file)
+            yield file
+    else:
+        shutil.copyfile(source, path)
+        with hdf5(path, "r+") as file:
+            yield file
+
+
+@contextmanager
+def _zarr_copy(source: Path, beside: Path, output: Path) -> Iterator[Any]:
+    import h5py
+    import zarr
+
+    with warnings.catch_warnings():
+        # zarr and AnnData to their developers.
+        warnings.filterwarnings(
+            "ignore", "Consolidated metadata|zarr v3 auto|Writing zarr v2", Warning
+        )
+        if source.is_dir():
+            shutil.copytree(source, beside / "new")
+            group = zarr.open_group(beside / "new", mode="r+", use_consolidated=False)
+        else:
+            _, version = check_store_target(output)
+            group = zarr.open_group(beside / "new", mode="w", zarr_format=version)
+            with h5py.File(source, "r") as file:
+                _copy_parts(file, group)
+        yield group
+        zarr.consolidate_metadata(group.store)
+
+
+def _copy_parts(source: Any, target: Any) -> None:
+    """Copy an AnnData between a file and a store, one part after the other."""
+    from anndata.io import read_elem, write_elem
+
+    for name, value in source.attrs.items():
+        target.attrs[name] = value
+    for name in source:
+        write_elem(target, name, read_elem(source[name]))
 
 
 def write_all(files: Mapping[Path, Write]) -> None:
@@ -88,6 +167,10 @@ def write_all(files: Mapping[Path, Write]) -> None:
     with ExitStack() as stack:
         for path, write in files.items():
             try:
+                if is_store(path):
+                    target = check_store_target(path)[0]
+                    write(stack.enter_context(replacing_folder(target, target.parent)))
+                    continue
                 beside = stack.enter_context(replacing(path))
                 write(beside)
                 # Writing takes long: all of it happens before the first file is renamed.

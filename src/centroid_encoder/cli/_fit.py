@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._files import Write, read_h5ad, with_results, write_all
-from centroid_encoder.cli._session import session
+from centroid_encoder.cli._files import Write, read_cells, with_results
+from centroid_encoder.cli._session import Results, Session, reporting
 
 
 @click.command(short_help="Train a map on labelled cells.")
@@ -22,49 +22,38 @@ from centroid_encoder.cli._session import session
 )
 @options.of("tl.centroid_encoder")
 @options.training
-@options.reporting
+@reporting
 def fit(
-    input_file: Path,
-    output: Path,
-    overwrite: bool,
-    model_out: Path | None,
-    as_json: bool,
-    quiet: bool,
-    **training: Any,
-) -> None:
+    work: Session, input_file: Path, output: Path, model_out: Path | None, **training: Any
+) -> Results:
     """Train a map on the labelled cells of IN, and count its errors on held-out ones.
 
     The output is IN with the embedding in obsm["X_ce"], the predicted class of every cell in
     obs["ce_label"], and the map itself in uns["ce"]: it takes new cells with the command ingest.
     """
-    options.check_inputs(output, (input_file,), overwrite=overwrite)
-    with session("fit", as_json=as_json, quiet=quiet) as work:
-        adata = read_h5ad(input_file)
-        training = options.arguments(adata, **training)
+    adata = read_cells(input_file)
+    training = options.arguments(adata, **training)
 
-        # Imported only now: a file that cannot be read is reported without waiting for torch.
-        from centroid_encoder import tl
-        from centroid_encoder.tl._stored import embedding_key
-        from centroid_encoder.tl._summary import summary
+    # Imported only now: a file that cannot be read is reported without waiting for torch.
+    from centroid_encoder import tl
+    from centroid_encoder.tl._stored import embedding_key
+    from centroid_encoder.tl._summary import summary
 
-        job = tl.centroid_encoder.job(adata, **training)
-        work.run(job, adata)
-        key = job.key
-        files: dict[Path, Write] = {
-            output: with_results(input_file, adata, obsm=[embedding_key(key)], uns=[key])
-        }
-        if model_out is not None:
-            files[model_out] = lambda path: tl.fitted_model(adata, key, device="cpu").save(path)
-        sentences = summary(adata, key)
-        write_all(files)
+    job = tl.centroid_encoder.job(adata, **training)
+    work.run(job, adata)
+    key = job.key
+    files: dict[Path, Write] = {
+        output: with_results(input_file, output, adata, obsm=[embedding_key(key)], uns=[key])
+    }
+    if model_out is not None:
+        files[model_out] = lambda path: tl.fitted_model(adata, key, device="cpu").save(path)
     stored = adata.uns[key]
-    work.report(
-        sentences,
-        files,
-        input=input_file,
-        output=output,
-        model=model_out,
-        key=key,
-        n_obs=adata.n_obs,
+    document = {
+        "input": input_file,
+        "output": output,
+        "model": model_out,
+        "key": key,
+        "n_obs": adata.n_obs,
         **{name: stored[name] for name in ("params", "classes", "quality")},
-    )
+    }
+    return Results(files, summary(adata, key), document)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._files import read_h5ad, with_results, write_all
-from centroid_encoder.cli._session import session
+from centroid_encoder.cli._files import read_cells, with_results
+from centroid_encoder.cli._session import Results, Session, reporting
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,16 +25,8 @@ MOST = 10
 @click.argument("query", type=options.INPUT)
 @options.result
 @options.of("tl.ingest")
-@options.reporting
-def ingest(
-    query: Path,
-    reference: Path,
-    output: Path,
-    overwrite: bool,
-    as_json: bool,
-    quiet: bool,
-    **mapping: Any,
-) -> None:
+@reporting
+def ingest(work: Session, query: Path, reference: Path, output: Path, **mapping: Any) -> Results:
     """Place and label the cells of QUERY with a map that was trained on others.
 
     Nothing is trained, and X of QUERY never comes into memory as a whole. The output is QUERY with
@@ -42,36 +34,36 @@ def ingest(
     sure that is in obs["ce_confidence"], and how unlike the training cells it is in
     obs["ce_novelty"].
     """
-    options.check_inputs(output, (query, reference), overwrite=overwrite)
-    with session("ingest", as_json=as_json, quiet=quiet) as work:
-        from centroid_encoder import tl
-        from centroid_encoder.tl._stored import colors_key, embedding_key, obs_key
+    from centroid_encoder import tl
+    from centroid_encoder.tl._stored import colors_key, embedding_key, obs_key
 
-        adata = read_h5ad(query, matrix=False)
-        with closing(adata.file):
-            job = tl.ingest.job(adata, reference, **mapping)
-            work.run(job, adata)
-        key = job.key
-        keys = [name for name in (key, colors_key(obs_key(key, "label"))) if name in adata.uns]
-        stored = adata.uns[key]
-        labels = adata.obs[obs_key(key, "label")].value_counts(sort=False)
-        assigned = labels.reindex(stored["classes"].tolist())
-        confidence = float(adata.obs[obs_key(key, "confidence")].mean())
-        novelty = float(adata.obs[obs_key(key, "novelty")].median())
-        write_all({output: with_results(query, adata, obsm=[embedding_key(key)], uns=keys)})
-    work.report(
-        _sentences(adata.n_obs, assigned, confidence, novelty),
-        [output],
-        input=query,
-        reference=reference,
-        output=output,
-        key=key,
-        n_obs=adata.n_obs,
+    adata = read_cells(query, matrix=False)
+    with closing(adata.file):
+        job = tl.ingest.job(adata, reference, **mapping)
+        work.run(job, adata)
+    key = job.key
+    keys = [name for name in (key, colors_key(obs_key(key, "label"))) if name in adata.uns]
+    stored = adata.uns[key]
+    labels = adata.obs[obs_key(key, "label")].value_counts(sort=False)
+    assigned = labels.reindex(stored["classes"].tolist())
+    confidence = float(adata.obs[obs_key(key, "confidence")].mean())
+    novelty = float(adata.obs[obs_key(key, "novelty")].median())
+    document = {
+        "input": query,
+        "reference": reference,
+        "output": output,
+        "key": key,
+        "n_obs": adata.n_obs,
         **{name: stored[name] for name in ("params", "classes")},
-        labels=assigned.to_dict(),
-        n_unassigned=adata.n_obs - assigned.sum(),
-        mean_confidence=confidence,
-        median_novelty=novelty,
+        "labels": {str(name): n for name, n in assigned.items()},
+        "n_unassigned": adata.n_obs - assigned.sum(),
+        "mean_confidence": confidence,
+        "median_novelty": novelty,
+    }
+    return Results(
+        {output: with_results(query, output, adata, obsm=[embedding_key(key)], uns=keys)},
+        _sentences(adata.n_obs, assigned, confidence, novelty),
+        document,
     )
 
 

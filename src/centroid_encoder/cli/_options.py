@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,14 +12,31 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from centroid_encoder._parameters import REQUIRED, Parameter, parameters, plain
-from centroid_encoder.files import check_target, readable
+from centroid_encoder.cli._files import is_store
+from centroid_encoder.files import check_distinct, check_target, readable
+from centroid_encoder.stores import check_store_target
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 Decorator = Callable[[Any], Any]
 
-INPUT = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+class Input(click.Path):
+    """A file, or a folder that is a zarr store."""
+
+    def convert(self, value: Any, *context: Any) -> Any:
+        path = Path(os.fsdecode(super().convert(value, *context)))
+        if path.is_dir():
+            if not any((path / name).exists() for name in (".zgroup", "zarr.json")):
+                self.fail(f"{str(path)!r} is a directory, but no zarr store.", *context)
+        elif not path.is_file():
+            self.fail(f"{str(path)!r} is a device, a pipe or a socket, not a file.", *context)
+        return path
+
+
+INPUT = Input(exists=True, path_type=Path)
+OUTPUT = click.Path(path_type=Path)
 SHARE = click.FloatRange(0, 1)
 
 LEFT_TO_PYTHON = {
@@ -35,6 +53,7 @@ METAVARS = {
 TYPES: dict[str, Any] = {
     **dict.fromkeys(("max_missing", "max_novelty", "max_own", "min_confidence"), SHARE),
     **dict.fromkeys(("n_bins", "n_components", "n_repeats"), click.IntRange(1)),
+    "dpi": click.IntRange(1),
     "n_folds": click.IntRange(2),
     "n_permutations": click.IntRange(0),
     "random_state": click.IntRange(0, 2**32 - 1),
@@ -45,7 +64,7 @@ TYPES: dict[str, Any] = {
 HELP = {
     "mask_var": "Column of var that says which variables to learn from; auto: highly_variable, if "
     "there is one.",
-    "reference": "What carries the map: an output of fit, .h5ad or .safetensors.",
+    "reference": "What carries the map: an output of fit, .h5ad, .zarr or .safetensors.",
 }
 """Help where the docstring is for Python alone."""
 
@@ -66,7 +85,10 @@ def target(*names: str, suffixes: tuple[str, ...], **attributes: Any) -> Decorat
         if path is None:
             return None
         try:
-            check_target(path, *suffixes)
+            if is_store(path) and ".zarr" in suffixes:
+                check_store_target(path)
+            else:
+                check_target(path, *suffixes)
             try:
                 tempfile.TemporaryFile(dir=path.resolve().parent).close()
             except OSError as error:
@@ -75,18 +97,27 @@ def target(*names: str, suffixes: tuple[str, ...], **attributes: Any) -> Decorat
             raise click.BadParameter(str(error)) from error
         return path
 
-    return click.option(
-        *names, type=click.Path(path_type=Path), metavar="FILE", callback=check, **attributes
+    return click.option(*names, type=OUTPUT, metavar="FILE", callback=check, **attributes)
+
+
+def check_outputs(given: Mapping[str, Any], *, overwrite: bool) -> None:
+    """Refuse to write two files into one, or over what is read, unless that is meant."""
+    parameters = click.get_current_context().command.params
+    inputs, others = (
+        [given[one.name] for one in parameters if one.type is kind and given.get(one.name or "")]
+        for kind in (INPUT, OUTPUT)
     )
-
-
-def check_inputs(output: Path, inputs: tuple[Path, ...], *, overwrite: bool) -> None:
-    """Refuse to write over what is read, unless that is meant."""
-    for path in inputs:
-        if not overwrite and output.exists() and output.samefile(path):
-            raise click.UsageError(
-                f"{output} is an input; name another file, or pass --overwrite to replace it"
-            )
+    output = given["output"]
+    others.remove(output)
+    advice = ""
+    try:
+        check_distinct(others, inputs)
+        check_distinct([output, *others])
+        if any(one.name == "overwrite" for one in parameters):
+            advice = ", or pass --overwrite to replace it"
+        check_distinct([output], () if overwrite else inputs)
+    except ValueError as error:
+        raise click.UsageError(f"{error}{advice}") from error
 
 
 input_file = click.argument("input_file", metavar="IN", type=INPUT)
@@ -95,18 +126,12 @@ result = together(
     target(
         "-o",
         "--output",
-        suffixes=(".h5ad",),
+        suffixes=(".h5ad", ".zarr"),
         required=True,
-        help="The .h5ad to write: the input with the results. A file of that name is replaced.",
+        help="The .h5ad file or .zarr store to write: the input with the results. What has that "
+        "name is replaced.",
     ),
     click.option("--overwrite", is_flag=True, help="Let the output replace an input."),
-)
-
-reporting = together(
-    click.option("--json", "as_json", is_flag=True, help="Print the results as JSON."),
-    click.option(
-        "-q", "--quiet", is_flag=True, help="Say nothing on stderr but warnings and errors."
-    ),
 )
 
 training = together(
@@ -153,7 +178,12 @@ def _option(parameter: Parameter) -> Decorator:
         attributes["default"] = parameter.default
     elif parameter.default_words is not None:
         attributes["show_default"] = _words(parameter.default_words).replace('"', "")
-    return click.option(f"--{name.replace('_', '-')}", **attributes)
+    option = f"--{name.replace('_', '-')}"
+    if attributes["is_flag"] and parameter.optional:
+        # Neither of the two is a third choice.
+        attributes["default"] = None
+        option += f"/--no-{option[2:]}"
+    return click.option(option, **attributes)
 
 
 def _type(parameter: Parameter) -> Any:

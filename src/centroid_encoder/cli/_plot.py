@@ -12,13 +12,10 @@ import click
 from centroid_encoder import pl
 from centroid_encoder._parameters import plain, summary
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._files import read_h5ad, write_all
-from centroid_encoder.cli._session import session
+from centroid_encoder.cli._files import read_cells
+from centroid_encoder.cli._session import Results, Session, reporting
 
-
-@click.group()
-def plot() -> None:
-    """Draw what the other commands have found."""
+figures = click.Group("plot", help="Draw what the other commands have found.")
 
 
 def _add(figure: str) -> None:
@@ -26,7 +23,7 @@ def _add(figure: str) -> None:
     name = figure.replace("_", "-")
     help_ = plain(summary(f"pl.{figure}"))
 
-    @plot.command(name, help=help_, short_help=help_)
+    @figures.command(name, help=help_, short_help=help_)
     @options.input_file
     @options.target(
         "-o",
@@ -36,24 +33,22 @@ def _add(figure: str) -> None:
         help="The .png, .pdf or .svg to write. A file of that name is replaced.",
     )
     @options.of(f"pl.{figure}")
-    @click.option("--dpi", type=click.IntRange(1), default=200, help="Dots per inch.")
-    @options.reporting
-    def draw(
-        input_file: Path, output: Path, dpi: int, as_json: bool, quiet: bool, **arguments: Any
-    ) -> None:
-        with session("plot", as_json=as_json, quiet=quiet) as work:
-            import matplotlib.pyplot as plt
+    @reporting
+    def plot(
+        work: Session, input_file: Path, output: Path, dpi: int | None, **arguments: Any
+    ) -> Results:
+        import matplotlib.pyplot as plt
 
-            # Windows are an error where there is no screen.
-            plt.switch_backend("agg")
-            adata = read_h5ad(input_file, matrix=False)
-            with closing(adata.file):
-                getattr(pl, figure)(adata, show=False, save=False, **arguments)
-            drawn = plt.gcf()
-            save = partial(drawn.savefig, format=output.suffix[1:].lower(), dpi=dpi)
-            write_all({output: partial(save, bbox_inches="tight")})
-            plt.close(drawn)
-        work.report([], [output], figure=name, input=input_file, output=output)
+        from centroid_encoder.pl._axes import write_figure
+
+        # Windows are an error where there is no screen.
+        plt.switch_backend("agg")
+        adata = read_cells(input_file, matrix=False)
+        with closing(adata.file):
+            getattr(pl, figure)(adata, show=False, save=False, **arguments)
+        kind = output.suffix[1:].lower()
+        write = partial(write_figure, plt.gcf(), kind=kind, dpi=dpi)
+        return Results({output: write}, [], {"figure": name, "input": input_file, "output": output})
 
 
 for figure in pl.__all__:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from centroid_encoder import __version__
 from centroid_encoder.cli._face import face, words
+from centroid_encoder.cli._files import Write, write_all
+from centroid_encoder.cli._options import check_outputs
 from centroid_encoder.errors import Message
 
 if TYPE_CHECKING:
@@ -28,35 +30,46 @@ EXPECTED = (KeyError, TypeError, ValueError, ArithmeticError, OSError, RuntimeEr
 traceback."""
 
 
-@contextmanager
-def session(command: str, *, as_json: bool, quiet: bool) -> Iterator[Session]:
-    """Send all that is said meanwhile to stderr.
+class Results(NamedTuple):
+    """What a command returns."""
 
-    Raises
-    ------
-    click.ClickException
-        In place of what `tl` and `pl` raise about data: one line, exit status 1.
+    files: Mapping[Path, Write]
+    """What is to be written, as for `write_all`."""
+    sentences: Iterable[str]
+    """What was found."""
+    document: dict[str, Any]
+    """The same for ``--json``."""
+
+
+def reporting(command: Callable[..., Results]) -> Callable[..., None]:
+    """Give a command a `Session`, write the files that it returns, and print its results.
+
+    What `tl` and `pl` raise about data becomes one line, with exit status 1.
     """
-    # Imported only now, since it reads the setting that `main` makes when it is imported.
-    from tqdm.contrib.logging import logging_redirect_tqdm
 
-    work = Session(command, as_json=as_json, quiet=quiet)
-    logger = logging.getLogger("centroid_encoder")
-    level = logger.level
-    logger.setLevel(logging.WARNING if quiet else logging.INFO)
-    try:
-        # stdout is for results alone; what libraries print goes to stderr.
-        with (
-            logging_redirect_tqdm([logger]),
-            warnings.catch_warnings(),
-            redirect_stdout(sys.stderr),
-        ):
-            warnings.showwarning = lambda message, *_, **__: work.warn(Message(str(message)))
-            yield work
-    except EXPECTED as error:
-        raise click.ClickException(words(error)) from error
-    finally:
-        logger.setLevel(level)
+    @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+    @click.option(
+        "-q", "--quiet", is_flag=True, help="Say nothing on stderr but warnings and errors."
+    )
+    @wraps(command)
+    def run(*, as_json: bool, quiet: bool, overwrite: bool = False, **options: Any) -> None:
+        check_outputs(options, overwrite=overwrite)
+        work = Session(quiet=quiet)
+        try:
+            with work.on_stderr():
+                files, sentences, document = command(work, **options)
+                write_all(files)
+        except EXPECTED as error:
+            raise click.ClickException(words(error)) from error
+        if as_json:
+            name = command.__name__.replace("_", "-")
+            document = {"command": name, "version": __version__, **document}
+            click.echo(as_line({**document, "warnings": work.warnings}))
+        else:
+            for line in (*sentences, *(f"Wrote {path}" for path in files)):
+                click.echo(line)
+
+    return run
 
 
 class Session:
@@ -64,24 +77,40 @@ class Session:
 
     Parameters
     ----------
-    command
-        Its name.
-    as_json
-        Whether its results are printed as JSON.
     quiet
         Whether it says nothing on stderr but warnings and errors.
     """
 
-    def __init__(self, command: str, *, as_json: bool, quiet: bool) -> None:
-        self._command, self._as_json, self._quiet = command, as_json, quiet
-        self._warnings: list[str] = []
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self.warnings: list[str] = []
+
+    @contextmanager
+    def on_stderr(self) -> Iterator[None]:
+        """Send all that is said meanwhile to stderr: stdout is for results alone."""
+        # Imported only now, since it reads the setting that `main` makes when it is imported.
+        from tqdm.contrib.logging import logging_redirect_tqdm
+
+        logger = logging.getLogger("centroid_encoder")
+        level = logger.level
+        logger.setLevel(logging.WARNING if self._quiet else logging.INFO)
+        try:
+            with (
+                logging_redirect_tqdm([logger]),
+                warnings.catch_warnings(),
+                redirect_stdout(sys.stderr),
+            ):
+                warnings.showwarning = lambda message, *_, **__: self.warn(Message(str(message)))
+                yield
+        finally:
+            logger.setLevel(level)
 
     def warn(self, message: Message) -> None:
         """Write a warning to stderr, above the progress bar, and keep it for the results."""
         from tqdm import tqdm
 
-        self._warnings.append(message.words(face))
-        tqdm.write(f"Warning: {self._warnings[-1]}", file=sys.stderr)
+        self.warnings.append(message.words(face))
+        tqdm.write(f"Warning: {self.warnings[-1]}", file=sys.stderr)
 
     def run(self, job: Job, adata: AnnData) -> None:
         """Do a job and write its results into an AnnData."""
@@ -90,37 +119,22 @@ class Session:
         drain(job, progress=not self._quiet, tell=self.warn)
         job.write(adata)
 
-    def report(self, sentences: Iterable[str], written: Iterable[Path], **results: Any) -> None:
-        """Print sentences and which files there are now, or the results as one line of JSON."""
-        if self._as_json:
-            document = {"command": self._command, "version": __version__, **results}
-            document["warnings"] = self._warnings
-            click.echo(json.dumps(plain(document), allow_nan=False))
-            return
-        for sentence in sentences:
-            click.echo(sentence)
-        for path in written:
-            click.echo(f"Wrote {path}")
 
+def as_line(document: Mapping[str, Any]) -> str:
+    """Return what `tl` stores as one line of JSON.
 
-def plain(value: Any) -> Any:
-    """Return what JSON knows for what `tl` stores; what is not a finite number becomes None.
-
-    Tables become lists of rows.
+    Tables become lists of rows; what is not a finite number, which JSON does not know, null.
     """
-    import numpy as np
+    text = json.dumps(document, default=_plain)
+    return json.dumps(json.loads(text, parse_constant=lambda _: None))
+
+
+def _plain(value: Any) -> Any:
+    """What JSON knows for what it does not: tables, arrays, NA and paths."""
     import pandas as pd
 
     if isinstance(value, pd.DataFrame):
-        return plain(value.to_dict("records"))
-    if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, Path):
-        return str(value)
-    if value is pd.NA or (isinstance(value, float) and not math.isfinite(value)):
-        return None
-    return value
+        return value.to_dict("records")
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return None if value is pd.NA else str(value)
