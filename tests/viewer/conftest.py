@@ -10,9 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-# Before anything imports qtpy or napari. The other binding has a process of its own, in
-# test_pyqt6.py. Without a settings file, napari neither reads nor writes the user's.
-os.environ["QT_API"] = "pyside6"
+# Before anything imports napari: without a settings file, it neither reads nor writes the user's.
 os.environ["NAPARI_CONFIG"] = ""
 
 import napari
@@ -132,7 +130,6 @@ def open_widget(viewer: Viewer, qtbot: QtBot) -> Callable[[], CentroidEncoderWid
 
     def open_() -> CentroidEncoderWidget:
         _, widget = viewer.window.add_plugin_dock_widget("centroid-encoder")
-        widget.form.auto_epochs.value = False
         widget.form.max_epochs.value = 3
         qtbot.waitUntil(widget.isVisible)
         return widget

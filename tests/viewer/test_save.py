@@ -23,8 +23,13 @@ import zarr
 from scipy import sparse
 
 import centroid_encoder as ce
-from centroid_encoder.viewer import _save
-from centroid_encoder.viewer._save import save_figure, save_h5ad, save_model, save_table
+from centroid_encoder.viewer._save import (
+    save_figure,
+    save_h5ad,
+    save_model,
+    save_table,
+    save_zarr,
+)
 from centroid_encoder.viewer.data.tables import Table
 
 NOBODY = 65534
@@ -343,6 +348,83 @@ save_h5ad(adata, sys.argv[1])
     assert (tmp_path / "cells.h5ad").read_bytes() == before
 
 
+# .zarr
+
+
+@pytest.mark.parametrize("zarr_format", [None, 2, 3])
+def test_a_zarr_comes_back_and_is_replaced(
+    zarr_format: int | None, trained: ad.AnnData, unchanged: Unchanged, tmp_path: Path
+) -> None:
+    path = tmp_path / "cells.zarr"
+    if zarr_format is not None:
+        old = zarr.open_group(path, mode="w", zarr_format=zarr_format)
+        old.attrs["encoding-type"] = "anndata"
+        old.create_group("gone")
+        path.chmod(0o750)
+    trained.X = sparse.csr_matrix(trained.X)
+    with unchanged(trained):
+        save_zarr(trained, path)
+    assert_same(ad.read_zarr(path), trained)
+    assert os.listdir(tmp_path) == ["cells.zarr"]
+    group = zarr.open_group(path, mode="r")
+    assert "gone" not in group
+    if zarr_format is not None:
+        assert group.metadata.zarr_format == zarr_format
+        assert os.name == "nt" or mode(path) == 0o750
+
+
+def images(path: Path) -> None:
+    zarr.open_group(path, mode="w").create_array("0", data=np.eye(3))
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "error", "words"),
+    [
+        (images, "images.zarr", FileExistsError, "no zarr store of an AnnData"),
+        (Path.mkdir, "empty.zarr", FileExistsError, "no zarr store of an AnnData"),
+        (Path.touch, "file.zarr", FileExistsError, "no zarr store of an AnnData"),
+        (None, "cells.h5", ValueError, r"must end in \.zarr"),
+        (None, "gone/cells.zarr", FileNotFoundError, "there is no folder"),
+    ],
+)
+def test_nothing_but_a_table_is_replaced_by_a_zarr(
+    make: Any, name: str, error: type[Exception], words: str, cells: ad.AnnData, tmp_path: Path
+) -> None:
+    if make is not None:
+        make(tmp_path / name)
+    before = contents(tmp_path)
+    with pytest.raises(error, match=words):
+        save_zarr(cells, tmp_path / name)
+    assert contents(tmp_path) == before
+
+
+def test_what_a_zarr_cannot_hold_leaves_the_old_one(cells: ad.AnnData, tmp_path: Path) -> None:
+    save_zarr(cells, tmp_path / "cells.zarr")
+    before = contents(tmp_path)
+    cells.uns["odd"] = {"a": (1,)}
+    with pytest.raises(ValueError, match=r"cannot hold uns\['odd'\]\['a'\] \(tuple\); change"):
+        save_zarr(cells, tmp_path / "cells.zarr")
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no pipes in folders")
+@pytest.mark.parametrize("save", [save_h5ad, save_model, save_figure], ids=lambda f: f.__name__)
+def test_nothing_but_a_file_is_replaced(
+    save: Callable[..., None], trained: ad.AnnData, tmp_path: Path
+) -> None:
+    what, name = (trained,), "out.h5ad"
+    if save is save_model:
+        what, name = (trained, "ce"), "out.safetensors"
+    if save is save_figure:
+        what, name = (plt.figure(),), "out.png"
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / name).symlink_to(tmp_path / "pipe")
+    with pytest.raises(OSError, match="is a device, a pipe or a socket, not a file"):
+        save(*what, tmp_path / name)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    plt.close("all")
+
+
 # SpatialData
 
 
@@ -483,7 +565,7 @@ def test_an_error_while_a_table_is_updated_leaves_the_old_one_and_no_litter(
 
     with monkeypatch.context() as patch:
         patch.setattr("os.rename", fail)
-        patch.setattr(_save, "flush", fail_flush)
+        patch.setattr("centroid_encoder.stores.flush", fail_flush)
         with pytest.raises(type(error)):
             save_table(store.table())
 
@@ -509,7 +591,7 @@ def test_the_only_copy_is_never_deleted(
         with pytest.raises(OSError, match="gone"):
             save_table(store.table())
 
-    (old,) = (tmp_path / "tissue.zarr").glob(".cells.*/old")
+    (old,) = (tmp_path / "tissue.zarr").glob(".centroid-encoder.*/old")
     assert_same(ad.read_zarr(old), trained)
 
 

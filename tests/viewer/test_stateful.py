@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pytestqt.qtbot import QtBot
 
     from centroid_encoder.viewer import CentroidEncoderWidget
-    from centroid_encoder.viewer.data.join import Region
+    from centroid_encoder.viewer.data.regions import Region
     from centroid_encoder.viewer.data.tables import Table
 
 SHORT, STEPS = 40, 250
@@ -167,7 +167,7 @@ class User:
         self.done.append(f"{len(self.done)} {name.removeprefix('do_')}")
         before = self.widget.training
         trained = self.widget.trainer.table
-        sent, mapped = self.widget.new_data.ingestion, self.widget.new_data.table
+        sent, mapped = self.widget.new_data.worker, self.widget.new_data.table
         checks = {}
         with ExitStack() as stack:
             for table, adata in self.adatas.items():
@@ -177,7 +177,7 @@ class User:
             self.settle()
             if before is not None and self.widget.training is not before and trained is not None:
                 changed = [*changed, trained.adata]
-            if self.widget.new_data.ingestion is not sent or self.sent is not None:
+            if self.widget.new_data.worker is not sent or self.sent is not None:
                 changed = [*changed, *(t.adata for t in (mapped, self.sent) if t is not None)]
                 self.sent = None
             for table, adata in self.adatas.items():
@@ -254,7 +254,7 @@ class User:
         self.widget.trainer.check_button.click()
         assert running is None or self.widget.training is running
         if running is None:
-            self.endless = form.max_epochs.value > 3
+            self.endless = int(form.max_epochs.value) > 3
 
     def do_choose_source(self) -> None:
         source = self.pick(SOURCES)
@@ -274,14 +274,14 @@ class User:
         panel.map_button.click()
         self.sent = panel.table
         if self.pick([True, False]):
-            self.qtbot.waitUntil(lambda: panel.ingestion is None, timeout=60_000)
+            self.qtbot.waitUntil(lambda: panel.worker is None, timeout=60_000)
 
     def do_forget_new_data(self) -> None:
         with ExitStack() as stack:
             for adata in self.adatas.values():
                 stack.enter_context(self.unchanged(adata))
             self.widget.new_data.progress._cancel.click()
-        assert self.widget.new_data.ingestion is None
+        assert self.widget.new_data.worker is None
 
     def do_stop(self) -> None:
         if self.widget.trainer.progress._stop.isEnabled():
@@ -376,23 +376,22 @@ class User:
         self.tell(box.currentText())
 
     def do_switch_class(self) -> None:
-        model = self.widget.classes.model
-        if model.rows:
+        classes = self.widget.classes
+        if classes.rows:
             state = self.pick([Qt.CheckState.Checked, Qt.CheckState.Unchecked])
-            index = model.index(self.pick(range(len(model.rows))), 0)
-            model.setData(index, state, Qt.ItemDataRole.CheckStateRole)
+            classes.view.item(self.pick(range(len(classes.rows))), 0).setCheckState(state)
 
     def do_isolate_class(self) -> None:
-        if self.widget.classes.model.rows:
-            self.widget.classes.isolate(self.pick(range(len(self.widget.classes.model.rows))))
+        if self.widget.classes.rows:
+            self.widget.classes.isolate(self.pick(range(len(self.widget.classes.rows))))
 
     def do_recolor_class(self) -> list[AnnData]:
-        if not self.widget.classes.model.rows:
+        if not self.widget.classes.rows:
             return []
-        code = self.pick(range(len(self.widget.classes.model.rows)))
+        code = self.pick(range(len(self.widget.classes.rows)))
         color = self.pick(["#112233", "#aabbcc", "#ff0000"])
         self.widget.session.recolor_class(code, color)
-        assert self.widget.classes.model.rows[code].color == color
+        assert self.widget.classes.rows[code].color == color
         return [self.adata]
 
     def do_relabel(self) -> list[AnnData]:
@@ -515,7 +514,7 @@ class User:
     def leave(self) -> None:
         """Close the dock; everything is as it was before it was opened."""
         training, widget = self.widget.training, self.widget
-        sent = widget.new_data.ingestion
+        sent = widget.new_data.worker
         with ExitStack() as stack:
             for adata in self.adatas.values():
                 stack.enter_context(self.unchanged(adata))
@@ -526,7 +525,7 @@ class User:
                 self.qtbot.waitUntil(lambda: not sent.alive, timeout=20_000)
             QApplication.processEvents()
         assert widget.training is None
-        assert widget.new_data.ingestion is None
+        assert widget.new_data.worker is None
         assert set(self.viewer.layers) == set(self.layers)
         for layer in [*self.layers, *self.aside]:
             assert self._has_own_colors(layer), layer.name
@@ -570,7 +569,7 @@ class User:
             assert catalog.join is None
             return
         expected = joined_by_hand(
-            catalog.table.adata, catalog.link.layer, data.instance_box.value, catalog.link.region
+            catalog.table.adata, catalog.link.layer, data.instance_box.value[0], catalog.link.region
         )
         assert (catalog.join is None) == (expected is None)
         if expected is None:
@@ -619,7 +618,7 @@ class User:
         colors = label_colors(self.adata, label_key)
         if widget.result is not None:
             colors_of_result = label_colors(self.adata, widget.result.label_key)
-            legend = {row.name: row.color for row in widget.classes.model.rows}
+            legend = {row.name: row.color for row in widget.classes.rows}
             for name in set(map(str, widget.result.classes)) & set(map(str, colors_of_result)):
                 assert legend[name] == {str(k): v for k, v in colors_of_result.items()}[name]
         if mode == "label" and join is not None:
@@ -659,7 +658,7 @@ class User:
         assert set(widget.misplaced.model.table["cell"]) == set(cells)
 
     def _legend(self) -> tuple[Any, Any]:
-        return self.widget.classes.model.rows, self.widget.classes.shown
+        return self.widget.classes.rows, self.widget.classes.shown
 
     def _colors(self, layer: Layer) -> Any:
         return layer.face_color.copy() if isinstance(layer, Points) else layer.colormap

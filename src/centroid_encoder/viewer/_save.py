@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import h5py
 import numpy as np
 from anndata import AnnData
 from anndata.io import write_elem
 
 from centroid_encoder import tl
-from centroid_encoder.files import check_target, flush, readable, replacing
+from centroid_encoder.files import check_target, hdf5, readable, replacing
+from centroid_encoder.pl._axes import FORMATS, write_figure
+from centroid_encoder.stores import check_store_target, replacing_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -54,10 +53,40 @@ def save_h5ad(adata: AnnData, path: StrPath) -> None:
             "choose another name"
         )
     try:
-        with replacing(path) as beside, h5py.File(beside, "w") as file:
+        with replacing(path) as beside, hdf5(beside, "w") as file:
             _write(file, "/", adata)
     except (OSError, RuntimeError) as error:  # h5py, closing a file on a full disk
         raise readable(error, path) from error
+
+
+def save_zarr(adata: AnnData, path: StrPath) -> None:
+    """Write a ``.zarr`` store, which is a folder, that holds all of `adata`, which stays as it is.
+
+    Parameters
+    ----------
+    adata
+        Annotated data; may be a view.
+    path
+        Folder to write. A store of an AnnData of that name is replaced once the new one is
+        complete, and keeps its permissions and its version of the format.
+
+    Raises
+    ------
+    ValueError
+        If the name does not end in ``.zarr``, or if `adata` holds something that a store cannot;
+        the message says where.
+    OSError
+        If there is no such folder around it, if what has that name is no store of an AnnData, if
+        it may not be written to, or if the disk is full.
+    """
+    import zarr
+
+    path, version = check_store_target(path)
+    with replacing_folder(path, path.parent) as beside:
+        _write_zarr(beside, adata, version)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Consolidated metadata", UserWarning)
+            zarr.consolidate_metadata(beside / "new")
 
 
 def save_table(table: Table) -> None:
@@ -77,39 +106,31 @@ def save_table(table: Table) -> None:
     import zarr
 
     folder, store = _on_disk(table)
-    beside = store / f".{folder.name}.{secrets.token_hex(4)}"
-    new, old = beside / "new", beside / "old"
-    try:
-        if not folder.exists():
-            # Nothing to lose: SpatialData knows best what a new table needs.
-            table.sdata.write_element(table.table_name)
-            return
-        before = zarr.open_group(folder, mode="r")
-        group = zarr.open_group(beside, mode="w", zarr_format=before.metadata.zarr_format)
-        with warnings.catch_warnings():
-            # AnnData to its users about zarr; napari would show it to ours.
-            warnings.filterwarnings("ignore", "zarr v3 autosharding|Writing zarr v2", UserWarning)
-            _write(group, "new", table.adata)
-        _annotate(group["new"], before.attrs, table.adata)
-        for file in new.rglob("*"):
-            if file.is_file():
-                flush(file)
-        shutil.copymode(folder, new)
+    if not folder.exists():
+        # Nothing to lose: SpatialData knows best what a new table needs.
         try:
-            os.rename(folder, old)
-            os.rename(new, folder)
-        except BaseException:
-            if not folder.exists():
-                os.rename(old, folder)
-            raise
-    except OSError as error:
-        raise readable(error, store) from error
-    finally:
-        # Never together with the only copy there is.
-        if folder.exists() or not old.exists():
-            shutil.rmtree(beside, ignore_errors=True)
+            table.sdata.write_element(table.table_name)
+        except OSError as error:
+            raise readable(error, store) from error
+    else:
+        with replacing_folder(folder, store) as beside:
+            before = zarr.open_group(folder, mode="r")
+            new = _write_zarr(beside, table.adata, before.metadata.zarr_format)
+            _annotate(new, before.attrs, table.adata)
     if table.sdata.has_consolidated_metadata():
         table.sdata.write_consolidated_metadata()
+
+
+def _write_zarr(beside: Path, adata: AnnData, version: Any) -> Any:
+    """Write an AnnData as ``new`` into a folder, in this version of the format."""
+    import zarr
+
+    group = zarr.open_group(beside, mode="w", zarr_format=version)
+    with warnings.catch_warnings():
+        # AnnData to its users about zarr; napari would show it to ours.
+        warnings.filterwarnings("ignore", "zarr v3 autosharding|Writing zarr v2", UserWarning)
+        _write(group, "new", adata)
+    return group["new"]
 
 
 def save_model(adata: AnnData, key: str, path: StrPath) -> None:
@@ -132,7 +153,7 @@ def save_model(adata: AnnData, key: str, path: StrPath) -> None:
         raise readable(error, path) from error
 
 
-def save_figure(figure: Figure, path: StrPath, *, dpi: int = 200) -> None:
+def save_figure(figure: Figure, path: StrPath, *, dpi: int | None = None) -> None:
     """Write a figure in the format that its name ends in.
 
     Raises
@@ -142,11 +163,10 @@ def save_figure(figure: Figure, path: StrPath, *, dpi: int = 200) -> None:
     OSError
         If there is no such folder, if it may not be written to, or if the disk is full.
     """
-    formats = figure.canvas.get_supported_filetypes()
-    path = check_target(path, *(f".{name}" for name in formats))
+    path = check_target(path, *(f".{name}" for name in FORMATS))
     try:
         with replacing(path) as beside:
-            figure.savefig(beside, format=path.suffix[1:].lower(), dpi=dpi, bbox_inches="tight")
+            write_figure(figure, beside, kind=path.suffix[1:].lower(), dpi=dpi)
     except OSError as error:
         raise readable(error, path) from error
 

@@ -81,7 +81,8 @@ def _reading(table: Table) -> tuple[tuple[list[str], list[str]], str]:
     """Imports and lines that give `adata`, and a file name to build the result's upon."""
     store = getattr(table.sdata, "path", None)
     if table.path is not None:
-        lines = [f"adata = ad.read_h5ad({_literal(table.path)})"]
+        read = "read_zarr" if table.path.suffix.lower() == ".zarr" else "read_h5ad"
+        lines = [f"adata = ad.{read}({_literal(table.path)})"]
         return ([], lines), str(table.path.with_suffix(""))
     if store is not None:
         lines = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
@@ -20,13 +19,6 @@ REPORT_INTERVAL = 0.05
 """Seconds between two reports without one."""
 
 Step = Report | Progress
-
-
-@dataclass(frozen=True)
-class Failure:
-    """What went wrong in the thread."""
-
-    error: Exception
 
 
 class Worker(QObject):
@@ -79,9 +71,9 @@ class Worker(QObject):
         """Say that the last embedding is on the screen: the next one may come."""
         self._drawn.set()
 
-    def _pass_on(self, item: Step | Failure) -> None:
-        if isinstance(item, Failure):
-            self._fail(item.error)
+    def _pass_on(self, item: Step | Exception) -> None:
+        if isinstance(item, Exception):
+            self._fail(item)
         elif not self._over:
             self.reported.emit(item)
 
@@ -98,7 +90,7 @@ class Worker(QObject):
 
 def _work(
     job: Job, stop: Callable[[], bool], drawn: Event
-) -> Generator[Step | Failure, None, bool]:
+) -> Generator[Step | Exception, None, bool]:
     """Do the job; runs in the thread. Returns True when it is complete.
 
     What fails is handed over as a value: a worker takes a RuntimeError, which most of PyTorch's
@@ -129,6 +121,6 @@ def _work(
             last_report = now
             yield step
     except Exception as error:  # Whatever it is, the GUI thread has to say it.
-        yield Failure(error)
+        yield error
         return False
     return True

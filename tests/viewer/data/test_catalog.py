@@ -17,7 +17,7 @@ from napari.layers import Image, Labels
 from numpy.typing import NDArray
 
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.join import Region
+from centroid_encoder.viewer.data.regions import Region
 from centroid_encoder.viewer.data.tables import DRAWN
 
 ImageOf = Callable[..., NDArray[np.int32]]

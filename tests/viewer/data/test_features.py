@@ -8,7 +8,12 @@ import pandas as pd
 import pytest
 
 import centroid_encoder as ce
-from centroid_encoder.viewer.data.features import features_to_anndata, measured, with_result
+from centroid_encoder.viewer.data.features import (
+    WITH_POSITIONS,
+    features_to_anndata,
+    measured,
+    with_result,
+)
 
 
 @pytest.fixture
@@ -49,6 +54,38 @@ def test_features_become_cells(features: pd.DataFrame) -> None:
     assert adata.obs["kind"].cat.categories.tolist() == ["a", "b"]
     assert adata.obs["tissue"].isna().sum() == 20
     assert adata.obs["note"].cat.categories.tolist() == ["1.5", "text"]
+
+
+def regionprops() -> pd.DataFrame:
+    """As scikit-image measures it."""
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "label": np.arange(1, 41),
+            "centroid-0": rng.uniform(0, 90, 40),
+            "centroid-1": rng.uniform(0, 90, 40),
+            "bbox-0": rng.integers(0, 90, 40),
+            "area": rng.normal(size=40),
+            "area_bbox": rng.normal(size=40),
+        }
+    )
+
+
+def test_positions_are_no_measurements_but_can_be_chosen() -> None:
+    features = regionprops()
+    assert measured(features) == ["area", "area_bbox"]
+    adata = features_to_anndata(features, of_labels=True)
+    assert adata.var_names.tolist() == ["area", "area_bbox"]
+    assert adata.obsm[WITH_POSITIONS].shape == (40, 5)
+    positions = features[["centroid-0", "centroid-1"]]
+    assert measured(positions) == list(positions)
+    assert WITH_POSITIONS not in features_to_anndata(positions, of_labels=True).obsm
+
+
+def test_ids_of_features_are_those_that_they_hold_not_the_numbers_of_rows() -> None:
+    adata = features_to_anndata(regionprops(), of_labels=True)
+    assert "index" not in adata.obs
+    assert adata.obs["label"].tolist() == list(range(1, 41))
 
 
 def test_cells_of_features_can_be_saved(features: pd.DataFrame, tmp_path: Path) -> None:

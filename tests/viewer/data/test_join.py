@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from napari.layers import Image, Labels, Points
 
 from centroid_encoder.viewer.data.features import features_to_anndata
+from centroid_encoder.viewer.data.guesses import guess, guess_link
 from centroid_encoder.viewer.data.join import (
     OBS_NAMES,
     Join,
     Link,
-    Region,
-    guess,
-    guess_link,
 )
+from centroid_encoder.viewer.data.regions import Region
 from centroid_encoder.viewer.data.tables import Table
 
 
@@ -227,13 +226,14 @@ def test_no_region_means_all() -> None:
         ("area", None, r"obs\['area'\] holds 3.5, which is no label"),
         ("name", None, r"obs\['name'\] holds 'x'"),
         ("good", None, r"obs\['good'\] holds (True|False)"),
-        (OBS_NAMES, None, "obs_names holds 'c0'"),
+        (OBS_NAMES, None, "obs_names holds '(a1|b1)'"),
     ],
 )
 def test_links_that_join_nothing_say_why(
     id_column: str | None, region: Region | None, message: str
 ) -> None:
     adata = table([4, 7], area=[3.5, 1.0], name=["x", "y"], good=[True, False])
+    adata.obs_names = ["a1", "b1"]
     with pytest.raises(ValueError, match=message):
         join(adata, labels([4, 7], name="nuclei"), id_column, region)
 
@@ -498,6 +498,14 @@ def test_the_layer_with_most_of_the_cells_is_guessed() -> None:
     assert link == Link(cells, None, layers[2], "cell_id")
     assert guess_link(cells, layers[3:]) is None
     assert guess_link(cells, []) is None
+
+
+def test_of_layers_with_all_of_the_cells_it_is_the_one_with_few_others() -> None:
+    # Cells of every image are numbered from 1.
+    layers = [labels(range(1, n)) for n in (90, 41, 60)]
+    link = guess_link(Table(table(list(range(1, 41))), "cells"), layers)
+    assert link is not None
+    assert link.layer is layers[1]
 
 
 def test_points_made_of_the_table_give_way_to_labels_with_most_of_its_cells() -> None:

@@ -13,7 +13,7 @@ from napari.errors import ReaderPluginError
 from napari.layers import Points
 from npe2 import PluginManager
 
-from centroid_encoder.viewer.data.reader import get_reader, points_layer, read
+from centroid_encoder.viewer.data.reader import get_reader, points_layer, read, read_adata
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -223,3 +223,28 @@ class TestInNapari:
         with pytest.raises(ReaderPluginError, match=r"cells\.h5ad cannot be read: it is damaged"):
             viewer.open(tmp_path / "cells.h5ad", plugin=None)
         assert not viewer.layers
+
+
+@pytest.mark.parametrize("ending", ["h5ad", "zarr"])
+def test_reading_tells_how_far_it_is_and_can_be_ended(ending: str, tmp_path: Path) -> None:
+    adata = ad.AnnData(np.random.default_rng(0).random((4000, 1500), dtype=np.float32))
+    path = tmp_path / f"cells.{ending}"
+    getattr(adata, f"write_{ending}")(path)
+    shares: list[float] = []
+    again = read_adata(path, shares.append)
+    assert np.array_equal(again.X, adata.X)
+    assert len(shares) > 3
+    assert all(0 <= share <= 1 for share in shares)
+    # Between parts of the matrix, too, which HDF5 asks for at once.
+    assert ending == "zarr" or any(0.5 < share < 0.9 for share in shares)
+
+    n = len(shares) - 1
+
+    def end(_: float) -> None:
+        nonlocal n
+        n -= 1
+        if n < 0:
+            raise InterruptedError("enough")
+
+    with pytest.raises(InterruptedError, match="enough"):
+        read_adata(path, end)

@@ -16,7 +16,7 @@ from napari.components import LayerList
 from napari.layers import Image, Labels, Layer, Points
 
 import centroid_encoder as ce
-from centroid_encoder.viewer.data.join import guess
+from centroid_encoder.viewer.data.guesses import guess
 from centroid_encoder.viewer.data.publish import publish
 from centroid_encoder.viewer.data.tables import Table, Tables
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.colors import to_hex, to_rgb
+from scipy import sparse
 from scipy.spatial import distance
 
 import centroid_encoder as ce
@@ -23,6 +24,8 @@ from centroid_encoder.viewer.map.colorings import (
     Colors,
     Subject,
     color_cells,
+    color_column,
+    color_variable,
     offered,
 )
 
@@ -263,3 +266,56 @@ def test_colors_that_look_alike() -> None:
     assert not one.looks_like(Colors(one.codes, ["#ff0000", "#0000ff"], ""))
     assert not one.looks_like(Colors(np.array([0, 1, 1]), one.colors, ""))
     assert not one.looks_like(Colors(np.array([0, 1]), one.colors, ""))
+
+
+# -- any column or variable ----------------------------------------------------------------------
+
+
+def test_numbers_have_a_scale_with_its_ends(make_cells: MakeCells) -> None:
+    adata = make_cells()
+    numbers = np.arange(120.0)
+    numbers[:2] = np.nan, np.inf
+    numbers[-1] = 1e9  # does not take the colours of all others
+    adata.obs["size"] = numbers
+    made = color_column(adata, "size")
+    assert made.codes[:2].tolist() == [-1, -1]
+    assert (np.diff(made.codes[2:]) >= 0).all()
+    assert len(set(made.codes[2:])) == len(made.colors) == 20
+    assert "█" in made.meaning
+    assert made.meaning.startswith("3.1")
+    for values in (np.full(120, 7.0), np.full(120, np.nan), np.arange(120) % 2):
+        adata.obs["size"] = values
+        codes = color_column(adata, "size").codes
+        np.testing.assert_array_equal(codes >= 0, ~np.isnan(values))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_categories_have_their_own_colors(make_cells: MakeCells, kind: str) -> None:
+    adata = labeled(make_cells, kind)
+    if kind.startswith("int"):
+        adata.obs["kind"] = adata.obs["kind"].astype(str)
+    made, label = color_column(adata, "kind"), color_cells("label", subject(adata))
+    assert made.colors == label.colors
+    np.testing.assert_array_equal(made.codes, label.codes)
+    assert "●" in made.meaning
+
+
+def test_of_many_categories_the_first_are_explained(make_cells: MakeCells) -> None:
+    adata = make_cells()
+    adata.obs["barcode"] = [f"<{i}>" for i in range(120)]
+    made = color_column(adata, "barcode")
+    assert made.meaning.endswith("… and 108 more")
+    assert "&lt;0&gt;" in made.meaning
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix, sparse.csc_array])
+def test_a_variable_is_colored_as_it_is_in_x(make_cells: MakeCells, make: Any) -> None:
+    adata = make_cells()
+    adata.obs["same"] = adata.X[:, 3]
+    expected = color_column(adata, "same")
+    adata.X = make(adata.X)
+    made = color_variable(adata, 3)
+    np.testing.assert_array_equal(made.codes, expected.codes)
+    assert made.meaning == expected.meaning
+    with pytest.raises(KeyError):
+        color_column(adata, "gone")

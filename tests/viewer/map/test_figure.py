@@ -15,10 +15,11 @@ from matplotlib.path import Path
 from numpy.typing import NDArray
 
 import centroid_encoder as ce
+from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.regions import Region
 from centroid_encoder.pl._axes import panel_title
 from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.pl._regions import panel_limits, region_outlines
+from centroid_encoder.pl._regions import panel_limits, region_outlines, voronoi_outlines
 from centroid_encoder.tl._stored import read_result
 from centroid_encoder.viewer.map.figure import (
     DRAFT,
@@ -27,7 +28,6 @@ from centroid_encoder.viewer.map.figure import (
     Panel,
     Scene,
     Style,
-    live_outlines,
 )
 
 Embed = Callable[..., ad.AnnData]
@@ -107,7 +107,10 @@ def test_the_same_as_the_figure_for_print(embed: Embed, regions: Any, names: Any
     limits = panel_limits(result.embedding)
     split = result.split.to_numpy()
     panels = tuple(
-        Panel(panel_title(result, which), np.flatnonzero((split == which) | (split == "unlabeled")))
+        Panel(
+            panel_title(result, which, regions),
+            np.flatnonzero((split == which) | (split == "unlabeled")),
+        )
         for which in ("train", "test")
     )
     outlines = region_outlines(adata, result, regions, limits)
@@ -116,6 +119,13 @@ def test_the_same_as_the_figure_for_print(embed: Embed, regions: Any, names: Any
     figure.show(Scene(result.embedding, result.codes, panels, outlines, limits, 3), colors)
 
     def regions_of(ax: Any) -> list[tuple[Any, Any]]:
+        return [
+            (tuple(color[:3]), path.vertices.tolist())
+            for regions in ax.collections
+            for color, path in zip(regions.get_facecolor(), regions.get_paths(), strict=True)
+        ]
+
+    def patches_of(ax: Any) -> list[tuple[Any, Any]]:
         patches = [p for p in ax.patches if p.get_visible() and p.get_facecolor()[3] > 0]
         return [(p.get_facecolor()[:3], p.get_path().vertices.tolist()) for p in patches]
 
@@ -126,7 +136,7 @@ def test_the_same_as_the_figure_for_print(embed: Embed, regions: Any, names: Any
 
     assert len(outlines) == 3
     for mine, theirs in zip(figure.axes, axes, strict=True):
-        assert sorted(regions_of(mine)) == sorted(regions_of(theirs))
+        assert sorted(regions_of(mine)) == sorted(patches_of(theirs))
         assert points_of(mine) == points_of(theirs)
         assert (mine.get_xlim(), mine.get_ylim()) == (theirs.get_xlim(), theirs.get_ylim())
         assert mine.title.get_text().replace("\n", " ") == theirs.title.get_text().replace(
@@ -468,7 +478,7 @@ def test_live_outlines_end_as_those_of_the_result(embed: Embed) -> None:
     result = read_result(adata, "ce")
     limits = panel_limits(result.embedding)
     train = (result.split == "train").to_numpy()
-    live = live_outlines(result.embedding, result.codes, train, 5, limits)
+    live = voronoi_outlines(class_centers(result.embedding[train], result.codes[train], 5), limits)
     final = region_outlines(adata, result, "voronoi", limits)
     assert any(final)
     for rings, others in zip(live, final, strict=True):
@@ -480,7 +490,7 @@ def test_live_outlines_are_those_of_the_training_cells_alone() -> None:
     embedding = np.array([[2.0, 5], [8, 5], [8, 9], [9, 9], [1, 1]])
     codes = np.array([0, 2, 1, 0, -1])
     train = np.array([True, True, False, False, False])
-    left, nobody, right = live_outlines(embedding, codes, train, 3, LIMITS)
+    left, nobody, right = voronoi_outlines(class_centers(embedding[train], codes[train], 3), LIMITS)
     assert nobody == []
     for region, (x_min, x_max) in ((left, (0, 5)), (right, (5, 10))):
         (ring,) = region

@@ -22,6 +22,7 @@ from qtpy.QtTest import QTest
 from centroid_encoder.viewer.data.join import Link
 from centroid_encoder.viewer.data.tables import Table, is_drawn
 from centroid_encoder.viewer.map import overlay
+from centroid_encoder.viewer.map.lent_colors import CLEAR as CLEAR_ENOUGH
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT, LayerLink
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
@@ -374,6 +375,33 @@ def close_in_turn(layer: Any, first: int, again: bool) -> None:
     links.pop(first).close()
     links.pop().close()
     assert_same(state(viewer, layer), before)
+
+
+def test_pale_labels_are_clearer_while_they_are_colored(way: str) -> None:
+    viewer = ViewerModel()
+    layer = viewer.add_labels(IMAGE, opacity=0.4)
+    clear = viewer.add_labels(IMAGE, opacity=0.9)
+    links = link_to(viewer, layer), link_to(viewer, clear)
+    for name in ("label", "split"):
+        for link in links:
+            link.color(name, CODES, COLORS)
+        assert (layer.opacity, clear.opacity) == (CLEAR_ENOUGH, 0.9)
+        assert {drawn.opacity for drawn in viewer.layers} == {CLEAR_ENOUGH, 0.9}
+    for link in links:
+        link.uncolor()
+    assert (layer.opacity, clear.opacity) == (0.4, 0.9)
+
+
+def test_an_opacity_that_the_user_chose_meanwhile_stays(way: str) -> None:
+    viewer = ViewerModel()
+    layer = viewer.add_labels(IMAGE, opacity=0.4)
+    link = link_to(viewer, layer)
+    link.color("label", CODES, COLORS)
+    layer.opacity = 0.2
+    link.color("split", CODES[::-1], COLORS)
+    assert layer.opacity == 0.2
+    link.close()
+    assert layer.opacity == 0.2
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -153,8 +153,8 @@ def test_what_it_found_is_said_and_its_suspects_are_listed(
     ) in texts(widget)
     assert widget.tabs.currentWidget() is widget.misplaced
     per_class = cells.uns["ce_cv"]["per_class"]["knn_error"]
-    assert [row.out_of_fold for row in widget.classes.model.rows] == per_class.tolist()
-    assert not widget.classes.view.isColumnHidden(3)
+    assert [row.out_of_fold for row in widget.classes.rows] == per_class.tolist()
+    assert not widget.classes.view.isColumnHidden(5)
     assert widget.misplaced.source is OUT_OF_FOLD
     suspects = ce.tl.mislabeled(cells)
     assert len(suspects) > 3
@@ -241,7 +241,7 @@ def test_other_labels_than_those_of_the_map(
     assert widget.verdict.found.text().startswith("half, out of fold: ")
     assert set(widget.misplaced.model.table["label"]) <= {"a", "b"}
     # The legend is that of the map, of which other classes were not checked.
-    assert widget.classes.view.isColumnHidden(3)
+    assert widget.classes.view.isColumnHidden(5)
     widget.misplaced.source_buttons[REGIONS].click()
     # The label column that is chosen is not that of the map: nothing was relabelled.
     assert set(widget.misplaced.model.table["label"]) <= set(cells.obs["cell_type"].cat.categories)
@@ -308,7 +308,7 @@ def test_an_error_names_the_knob_that_mends_it(
         widget.check()
     assert widget.training is None
     assert widget.message.text() == ("Advanced ▸ Folds = 4 is too many: obs['donor'] has 3 groups.")
-    assert widget.form.advanced.isExpanded()
+    assert widget.form.advanced.isVisible()
     widget.form.n_folds.value = 3
     assert widget.message.text() == ""
     check(widget)
@@ -342,7 +342,7 @@ def test_what_is_chosen_meanwhile_is_not_what_was_checked(
         qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
         assert widget.verdict.isHidden()
         assert widget.misplaced.source is REGIONS
-        assert widget.tabs.currentWidget() is widget.classes
+        assert widget.tabs.currentWidget() is widget.train_page
     assert_equal(cells.obs, wanted.obs, exact=True)
     assert "mine_cv" not in cells.uns
     widget.catalog.choose(next(t for t in widget.catalog.tables if t.adata is cells))
@@ -516,16 +516,18 @@ def test_the_verdict_in_words():
     assert doubts(found, ["donor"], str) == "One class is rare. 'x' is a clustering."
 
 
-def test_a_message_takes_the_lines_that_it_needs(qtbot: QtBot):
+def test_a_message_takes_the_lines_for_which_there_is_room(qtbot: QtBot):
     message = Message()
     qtbot.addWidget(message)
-    message.resize(120, 20)
-    with qtbot.waitExposed(message):
-        message.show()
-    message.say("a sentence of many words that needs more than one line of this width")
-    narrow = message.minimumHeight()
-    assert narrow >= 3 * message.fontMetrics().height()
-    message.resize(600, 100)
-    assert message.minimumHeight() < narrow
-    message.say("")
-    assert message.minimumHeight() == 0
+    text = "a sentence of many words that needs more than one line of this width"
+    message.say(text)
+    message.resize(160, 20)
+    assert message.sizeHint().height() >= 3 * message.fontMetrics().height()
+    assert message.minimumSizeHint().height() < 2 * message.fontMetrics().height()
+    assert QLabel.text(message).endswith("…")
+    assert message.text() == message.toolTip() == text
+    message.resize(160, message.sizeHint().height())
+    assert QLabel.text(message).split() == text.split()
+    assert message.toolTip() == ""
+    message.resize(900, 20)
+    assert message.sizeHint().height() < 2 * message.fontMetrics().height()

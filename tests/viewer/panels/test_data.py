@@ -9,15 +9,19 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import zarr
 from anndata import AnnData
 from napari.components import LayerList
 from napari.layers import Labels
+from napari.utils.notifications import notification_manager
 from numpy.typing import NDArray
 from pytestqt.qtbot import QtBot
+from qtpy.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
+from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import QComboBox
 
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.join import Region
+from centroid_encoder.viewer.data.regions import Region
 from centroid_encoder.viewer.panels.data import EMPTY, DataPanel
 
 ImageOf = Callable[..., NDArray[np.int32]]
@@ -125,7 +129,7 @@ def test_columns_and_regions_are_chosen(
     assert panel.message.text().startswith("obs['twice'] gives several cells the same label")
     assert panel.joined_text.isHidden()
     panel.layer_box.setCurrentText("none")
-    assert panel.joined_text.text() == "120 cells; no layer to show them in."
+    assert panel.joined_text.text() == "120 cells; shown in no layer."
     assert panel.message.isHidden()
     for box in (panel.instance_box, panel.region_box):
         assert box.isHidden()
@@ -146,8 +150,118 @@ def test_a_table_without_ids_asks_for_them(
     assert "choose …" not in entries(panel.instance_box)
 
 
+def test_ids_that_are_off_by_one_are_mended_with_a_button(
+    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf
+) -> None:
+    image = image_of(cells)
+    ids = np.unique(image)[1:]
+    # Ids without gaps, as most programs give them.
+    image = np.searchsorted(ids, image, side="right").astype(np.int32)
+    cells.obs["cell_id"] = np.searchsorted(ids, cells.obs["cell_id"])
+    places = [np.argwhere(image == i + 1).mean(axis=0)[::-1] for i in cells.obs["cell_id"]]
+    cells.obsm["spatial"] = np.array(places)
+    layers.append(Labels(image, name="nuclei", metadata={"adata": cells}))
+    panel.catalog.refresh()
+    assert panel.message.kind == "warning"
+    assert panel.message.text().startswith("The positions in obsm")
+    assert panel.better_button.text() == "Join by obs['cell_id'] +1"
+    panel.better_button.click()
+    assert panel.message.isHidden()
+    assert panel.better_button.isHidden()
+    assert panel.instance_box.currentText() == "cell_id +1"
+    assert panel.joined_text.text() == (
+        "120 cells; 0 without a label in the image; 0 labels without a row"
+    )
+    panel.instance_box.setCurrentText("cell_id")
+    assert not panel.better_button.isHidden()
+
+
 def test_a_file_that_is_no_table_is_said_there(panel: DataPanel, tmp_path: Path) -> None:
     (tmp_path / "text.h5ad").write_text("no table")
     assert panel.open_file(tmp_path / "text.h5ad") is None
     assert panel.message.text().startswith("text.h5ad cannot be read")
     assert panel.message.kind == "error"
+
+
+def dropped(panel: DataPanel, *paths: Path) -> bool:
+    """Drag files over the panel and drop them; return whether it takes them."""
+    data = QMimeData()
+    data.setUrls([QUrl.fromLocalFile(str(path)) for path in paths])
+    how = (Qt.DropAction.CopyAction, data, Qt.MouseButton.LeftButton, Qt.KeyboardModifier(0))
+    panel.dragEnterEvent(enter := QDragEnterEvent(QPoint(5, 5), *how))
+    if enter.isAccepted():
+        panel.dropEvent(QDropEvent(QPointF(5, 5), *how))
+    return enter.isAccepted()
+
+
+def test_tables_are_dropped(panel: DataPanel, cells: AnnData, tmp_path: Path, qtbot: QtBot) -> None:
+    cells.write_zarr(tmp_path / "cells.zarr")
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    assert not dropped(panel, tmp_path / "photo.tif")
+    assert panel.catalog.tables == []
+    (tmp_path / "text.h5ad").write_text("no table")
+    files = [tmp_path / name for name in ("cells.zarr", "text.h5ad", "cells.h5ad")]
+    assert dropped(panel, *files)
+    assert panel.opening.isVisible()
+    qtbot.waitUntil(lambda: len(panel.catalog.tables) == 2)
+    assert panel.opening.isHidden()
+    assert panel.table_box.currentText() == "cells.h5ad"
+    assert [table.name for table in panel.catalog.tables] == ["cells.zarr", "cells.h5ad"]
+    assert panel.catalog.tables[0].path == tmp_path / "cells.zarr"
+
+
+def test_what_is_wrong_with_a_dropped_file_is_said(
+    panel: DataPanel, tmp_path: Path, qtbot: QtBot
+) -> None:
+    (tmp_path / "text.h5ad").write_text("no table")
+    dropped(panel, tmp_path / "text.h5ad")
+    qtbot.waitUntil(lambda: panel.message.kind == "error")
+    assert panel.message.text().startswith("text.h5ad cannot be read")
+    assert panel.opening.isHidden()
+
+
+def test_cells_that_are_given_other_names_are_told(
+    panel: DataPanel, cells: AnnData, tmp_path: Path, qtbot: QtBot
+) -> None:
+    cells.obs_names = [*cells.obs_names[1:], cells.obs_names[1]]
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    notification_manager.records.clear()
+    dropped(panel, tmp_path / "cells.h5ad")
+    qtbot.waitUntil(lambda: len(panel.catalog.tables) == 1)
+    said = [record.message for record in notification_manager.records]
+    assert any("was appended to 1 of them" in text for text in said)
+
+
+def test_reading_can_be_cancelled(
+    panel: DataPanel, cells: AnnData, tmp_path: Path, qtbot: QtBot
+) -> None:
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    dropped(panel, tmp_path / "cells.h5ad", tmp_path / "cells.h5ad")
+    worker = panel.opening._worker
+    with qtbot.waitSignal(worker.finished):
+        panel.opening.cancel_button.click()
+        assert panel.opening.isHidden()
+    qtbot.wait(50)
+    assert panel.catalog.tables == []
+    # And again.
+    dropped(panel, tmp_path / "cells.h5ad")
+    qtbot.waitUntil(lambda: len(panel.catalog.tables) == 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: path.mkdir(), "it is a folder, but no zarr store"),
+        (lambda path: zarr.open_group(path, mode="w"), "a zarr store, but not of an AnnData"),
+        (
+            lambda path: zarr.open_group(path, mode="w").create_group("tables/cells"),
+            "one of its tables here: tables/cells",
+        ),
+    ],
+)
+def test_a_folder_that_is_no_table_is_said_there(
+    panel: DataPanel, make: Callable[[Path], object], words: str, tmp_path: Path
+) -> None:
+    make(tmp_path / "images.zarr")
+    assert panel.open_file(tmp_path / "images.zarr") is None
+    assert words in panel.message.text()

@@ -56,7 +56,7 @@ def test_columns_that_may_be_labels_are_offered_the_likeliest_first(
 ):
     form.set_adata(table)
     assert form.label_key.choices[1:] == (
-        "cell_type", "donor", "cell_id", "cluster", "alive", "name",
+        "cell_type", "donor", "cluster", "alive", "name",
     )  # fmt: skip
     assert form.label_key.value == "cell_type"
 
@@ -79,6 +79,28 @@ def test_labels_are_known_by_their_name(form: TrainingForm, columns: list[str], 
 def test_a_column_that_is_asked_for_is_offered(form: TrainingForm, table: AnnData):
     form.set_adata(table, "area")
     assert form.label_key.value == "area"
+
+
+def test_ids_and_positions_are_no_labels(form: TrainingForm):
+    measured = pd.DataFrame(
+        {
+            "label": np.arange(1, 31),
+            "kind": ["a", "b"] * 15,
+            "centroid-0": np.arange(30.0),
+            "bbox-2": np.arange(30),
+            "area": np.arange(30) / 7,
+        }
+    )
+    layer = Labels(np.zeros((4, 4), dtype=int), features=measured)
+    (table,) = Tables(LayerList([layer])).find()
+    form.set_adata(table.adata)
+    assert form.label_key.choices[1:] == ("kind",)
+    assert list(table.adata.var_names) == ["area"]
+    assert form.features.choices == ("X", "obsm: with positions")
+    # A column of that name with classes is one of labels.
+    table.adata.obs["label"] = np.arange(30) % 3
+    form.set_adata(table.adata)
+    assert "label" in form.label_key.choices
 
 
 def test_representations_are_offered_but_not_results(form: TrainingForm, table: AnnData):
@@ -131,6 +153,7 @@ def test_what_was_chosen_is_kept_where_it_exists(
         ("group_key", "donor", {"group_key": "donor"}),
         ("random_state", 3, {"random_state": 3}),
         ("device", "cpu", {"device": "cpu"}),
+        ("n_components", "3", {"n_components": 3}),
         ("key_added", " mine ", {"key_added": "mine"}),
         ("key_added", "  ", {}),
     ],
@@ -147,10 +170,9 @@ def test_knobs_are_arguments(
 
 def test_epochs_are_chosen_by_hand_or_not(form: TrainingForm, table: AnnData):
     form.set_adata(table)
-    assert not form.max_epochs.enabled
-    form.auto_epochs.value = False
-    assert form.max_epochs.enabled
-    form.max_epochs.value = 7
+    assert form.max_epochs.native.placeholderText() == "auto"
+    assert "model" not in form.parameters()
+    form.max_epochs.value = " 7 "
     assert form.parameters()["model"].get_params()["max_epochs"] == 7
 
 
@@ -212,7 +234,8 @@ def test_a_column_that_is_gone_can_still_be_clicked_at(form: TrainingForm, table
         (Setting("max_epochs"), "*Epochs"),
         (Setting("layer", "raw"), "Features = raw"),
         (Setting("label_key"), "Labels"),
-        (Setting("n_components"), "n_components"),
+        (Setting("n_components"), "*Dimensions"),
+        (Setting("model"), "model"),
         (Call("tl.cross_validate", ("cell_type",)), "“Check labels”"),
         (Call("tl.fitted_model"), "ce.tl.fitted_model"),
     ],
@@ -223,14 +246,12 @@ def test_parts_of_messages_are_called_as_in_the_form(
     assert form.words(part) == said.replace("*", "Advanced ▸ ")
 
 
-def test_a_field_is_shown_where_something_is_to_be_mended(form: TrainingForm):
-    form.point_at("label_key")
-    form.point_at("n_components")
-    assert not form.advanced.isExpanded()
-    form.point_at("missing")
-    assert form.advanced.isExpanded()
-    form.fold()
-    assert not form.advanced.isExpanded()
+def test_a_field_is_shown_where_something_is_to_be_mended(form: TrainingForm, qtbot: QtBot):
+    with qtbot.assertNotEmitted(form.advanced_wanted):
+        form.point_at("label_key")
+        form.point_at("model")
+    with qtbot.waitSignal(form.advanced_wanted):
+        form.point_at("missing")
 
 
 def with_more(
@@ -265,7 +286,7 @@ def test_a_new_option_has_a_field_by_itself(qtbot: QtBot, monkeypatch: pytest.Mo
     form = TrainingForm()
     qtbot.addWidget(form)
     assert form.parameters() == {}
-    labels = [label.text() for label in form.findChildren(QLabel)]
+    labels = [label.text() for label in form.advanced.findChildren(QLabel)]
     for name in ("Noise", "Rounds", "Thorough", "Kind", "Most", "Title"):
         assert name in labels
     assert form.fields["noise"].tooltip == "How much of it. See Labels and Check labels."

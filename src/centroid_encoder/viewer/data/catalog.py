@@ -10,7 +10,10 @@ from weakref import WeakKeyDictionary
 from napari.layers import Labels, Layer, Points
 from psygnal import Signal
 
-from centroid_encoder.viewer.data.join import Join, Link, Region, guess, guess_link
+from centroid_encoder.viewer.data.guesses import guess, guess_link
+from centroid_encoder.viewer.data.join import Join, LayerIds, Link
+from centroid_encoder.viewer.data.positions import Misfit, check_positions
+from centroid_encoder.viewer.data.regions import Region, alike
 from centroid_encoder.viewer.data.tables import Table, Tables, layers_of_cells
 
 if TYPE_CHECKING:
@@ -23,6 +26,13 @@ PLACES = ("name", "features", "metadata")
 """Events of a layer after which they are, too; a change inside of the metadata tells nobody."""
 IDS = ("data", "labels_update")
 """Events of a layer that may have other ids now."""
+
+FEW = 5
+"""Layers of which it is said why they do not show a table."""
+
+_How = tuple[Region | None, str | None, int, tuple[str | None, ...]]
+"""What joins a layer to a table: the fields of a `Link` but these two."""
+_Known = WeakKeyDictionary[Layer, _How]
 
 
 class Catalog:
@@ -46,11 +56,14 @@ class Catalog:
     table
         The table that is chosen, or None.
     link
-        What joins it to a layer, or None if no layer shows it.
-    join
-        Which row is which label or point there; None also if the link does not say it.
+        What joins it to the layer that is chosen, or None if no layer shows it.
+    joins
+        The links by which cells are shown, and which row is which label or point there: that one,
+        unless it does not say so, and those to layers that show other regions of the table.
     problem
         What is wrong with the link then, or None.
+    misfit
+        How the positions of the cells speak against the link, or None.
     """
 
     listed = Signal()
@@ -69,20 +82,26 @@ class Catalog:
         self.layers: list[Labels | Points] = []
         self.table: Table | None = None
         self.link: Link | None = None
-        self.join: Join | None = None
+        self.joins: dict[Link, Join] = {}
         self.problem: ValueError | None = None
+        self.misfit: Misfit | None = None
         self._all = layers
         self._tables = Tables(layers)
         self._watched: list[Layer] = []
-        # No links: they would keep alive what they join.
-        self._chosen: WeakKeyDictionary[
-            Table, WeakKeyDictionary[Layer, tuple[Region | None, str | None]]
-        ] = WeakKeyDictionary()
+        self._named: list[tuple[int, str]] = []
+        # What was compared with the positions of the cells last.
+        self._compared: Link | None = None
+        # The user wants the cells in no layer.
+        self._declined = False
+        # By table. No links: they would keep alive what they join.
+        self._chosen: WeakKeyDictionary[Table, _Known] = WeakKeyDictionary()
+        self._guessed: WeakKeyDictionary[Table, _Known] = WeakKeyDictionary()
+        self._ids: WeakKeyDictionary[Layer, LayerIds] = WeakKeyDictionary()
 
     @property
-    def joins(self) -> dict[Link, Join]:
-        """The links by which cells are shown, and what is which there; one of them today."""
-        return {} if self.link is None or self.join is None else {self.link: self.join}
+    def join(self) -> Join | None:
+        """Which row is which label or point in the layer that is chosen, if the link says it."""
+        return None if self.link is None else self.joins.get(self.link)
 
     @property
     def layer(self) -> Layer | None:
@@ -108,7 +127,7 @@ class Catalog:
         return table
 
     def open(self, path: Path) -> Table:
-        """Read a ``.h5ad`` and list it.
+        """Read a ``.h5ad`` or a ``.zarr`` and list it.
 
         Raises
         ------
@@ -123,6 +142,10 @@ class Catalog:
         """Look for tables and layers again; what is chosen stays, where it still exists."""
         self._watch(list(self._all))
         self.tables, self.layers = self._tables.find(), layers_of_cells(self._all)
+        named = [(id(layer), layer.name) for layer in self.layers]
+        others_may_fit, self._named = named != self._named, named
+        if others_may_fit:
+            self._guessed.clear()
         table = self.table
         if table is not None and table.path is not None and table not in self.tables:
             # Its layer was closed, not the file.
@@ -134,6 +157,8 @@ class Catalog:
             self.choose(table)
         elif self.layer not in self.layers:
             self._link_best()
+        elif others_may_fit and self.link is not None and self.link.region is not None:
+            self.join_again()
         self.listed.emit()
 
     def _successor(self) -> Table | None:
@@ -156,7 +181,7 @@ class Catalog:
         """
         layer = self.layer if table is self.table else None
         if table is not self.table:
-            self.table, self.link, self.join = table, None, None
+            self.table, self.link, self.joins = table, None, {}
             self.table_changed.emit()
         if layer in self.layers:
             self.choose_layer(layer)
@@ -166,44 +191,103 @@ class Catalog:
     def choose_layer(self, layer: Layer | None) -> None:
         """Choose the layer that shows the table, or that none does."""
         table = self.table
+        self._declined = layer is None
         self.link = None if table is None or layer is None else self._guess(table, layer)
         self.join_again()
 
     def choose_link(self, link: Link) -> None:
-        """Choose what joins the table to a layer, and remember it for that layer."""
+        """Choose what joins the table to a layer, and remember it.
+
+        Other layers are joined in the same way, where it fits them and nothing else was chosen.
+        """
         known = self._chosen.setdefault(link.table, WeakKeyDictionary())
-        known[link.layer] = link.region, link.id_column
+        known[link.layer] = _how(link)
+        self._guessed.pop(link.table, None)
         self.link = link
         self.join_again()
 
     def choose_ids(self, id_column: str) -> None:
         """Choose the column of ids; the region stays as it was guessed."""
         if self.link is not None:
-            self.choose_link(replace(self.link, id_column=id_column))
+            self.choose_link(replace(self.link, id_column=id_column, shift=0))
 
     def join_again(self) -> None:
-        """Make the link; `problem` says why if that cannot be."""
-        self.join = self.problem = None
-        try:
-            if self.link is not None:
-                self.join = self.link.make()
-        except ValueError as error:
-            self.problem = error
+        """Make the links; `problem` says why if that cannot be."""
+        self.joins, self.problem = {}, None
+        if self.misfit is not None or self.link != self._compared:
+            # Not for each stroke of who paints labels: it takes a while.
+            self.misfit, self._compared = None, None
+        if self.link is not None:
+            # Who changes an array in place tells nobody.
+            self._ids.pop(self.link.layer, None)
+            try:
+                self.joins[self.link] = self.link.make(self._read)
+                if self._compared is None:
+                    self.misfit, self._compared = check_positions(self.link, self._read), self.link
+            except ValueError as error:
+                self.problem = error
+            self._join_other_regions(self.link)
         self.link_changed.emit()
+
+    def _join_other_regions(self, chosen: Link) -> None:
+        """Join the layers that show other regions of the table, one layer a region."""
+        if chosen.region is None or chosen.region.value is None:
+            return
+        shown = {chosen.region}
+        for layer in alike(chosen.layer.name, self.layers):
+            link = chosen if layer is chosen.layer else self._guess(chosen.table, layer)
+            region = link.region
+            if region is None or region.value is None or region in shown:
+                continue
+            try:
+                join = link.make(self._read)
+            except ValueError:
+                continue
+            if region.column == chosen.region.column and join.n_joined:
+                self.joins[link] = join
+                shown.add(region)
+
+    def absence(self) -> str:
+        """Return why no layer shows the table, as sentences; empty if one does."""
+        table = self.table
+        if table is None or self.link is not None:
+            return ""
+        cells = f"{table.adata.n_obs:,} cells"
+        if self._declined:
+            return f"{cells}; shown in no layer."
+        reasons = []
+        for layer in self.layers[:FEW] if table.adata.n_obs else ():
+            link = self._guess(table, layer)
+            try:
+                link.make(self._read)
+                reasons.append(f"{layer.name}: {link.ids_name} holds none of its ids.")
+            except ValueError as error:
+                reasons.append(f"{layer.name}: {error}.")
+        return "\n".join([f"{cells}; no layer to show them in.", *reasons])
 
     def _link_best(self) -> None:
         table = self.table
-        self.link = None if table is None else guess_link(table, self.layers, self._guess)
+        self.link, self._declined = None, False
+        if table is not None:
+            self.link = guess_link(table, self.layers, self._guess, self._read)
         self.join_again()
+
+    def _read(self, layer: Layer) -> LayerIds:
+        """Ids of a layer, read once as long as it does not change."""
+        if layer not in self._ids:
+            self._ids[layer] = LayerIds.of(layer)
+        return self._ids[layer]
 
     def _guess(self, table: Table, layer: Layer) -> Link:
         """Return the link that was chosen for a layer, or a guess, which is kept as well."""
-        known = self._chosen.setdefault(table, WeakKeyDictionary())
+        chosen = self._chosen.setdefault(table, WeakKeyDictionary())
+        if layer in chosen:
+            return _link(table, layer, chosen[layer])
+        known = self._guessed.setdefault(table, WeakKeyDictionary())
         if layer not in known:
-            link = guess(table, layer)
-            known[layer] = link.region, link.id_column
-        region, id_column = known[layer]
-        return Link(table, region, layer, id_column)
+            like = next((_link(table, other, how) for other, how in chosen.items()), None)
+            known[layer] = _how(guess(table, layer, self._read, like))
+        return _link(table, layer, known[layer])
 
     # -- layers that change ----------------------------------------------------------------------
 
@@ -211,7 +295,8 @@ class Catalog:
         self.stirred.emit()
 
     def _on_ids(self, event: Any) -> None:
-        if event.source is self.layer:
+        self._ids.pop(event.source, None)
+        if any(link.layer is event.source for link in (*self.joins, self.link) if link):
             self.painted.emit()
 
     def _watch(self, layers: list[Layer]) -> None:
@@ -229,3 +314,12 @@ class Catalog:
             for name in names:
                 if name in layer.events:
                     getattr(layer.events[name], do)(slot)
+
+
+def _how(link: Link) -> _How:
+    return link.region, link.id_column, link.shift, link.undecided
+
+
+def _link(table: Table, layer: Layer, how: _How) -> Link:
+    region, id_column, shift, undecided = how
+    return Link(table, region, layer, id_column, shift, undecided)

@@ -10,14 +10,27 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.tl._stored import cv_key, keys_in, obs_key
-from centroid_encoder.viewer.data.ids import INSTANCE_KEYS, named
+from centroid_encoder.viewer.data.ids import INSTANCE_KEYS, are_ids, named
+from centroid_encoder.viewer.data.positions import axis
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 
+WITH_POSITIONS = "with positions"
+"""Key in ``obsm`` of all that can be learned from."""
+
+
 def measured(features: pd.DataFrame) -> list[Any]:
-    """Columns to learn from: numbers that are neither ids nor results of a training."""
+    """Columns to learn from: numbers that are neither ids nor results of a training.
+
+    Positions are none either, unless there is nothing else.
+    """
+    numbers = _numbers(features)
+    return [name for name in numbers if axis(name) is None] or numbers
+
+
+def _numbers(features: pd.DataFrame) -> list[Any]:
     ids = named(features, INSTANCE_KEYS)
     return [
         name
@@ -30,16 +43,17 @@ def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
     """Return a layer's features as cells.
 
     Measurements become ``X``; everything else, and whole numbers too, since they may be classes,
-    becomes ``obs``. What has labels but no feature ``"index"`` gets it by napari's rule: the first
-    row is label 0, the second label 1, and so on.
+    becomes ``obs``. Who wants to learn from positions as well finds all numbers in ``obsm``. What
+    has labels but no ids gets a column ``"index"`` by napari's rule: the first row is label 0, the
+    second label 1, and so on.
     """
-    names = measured(features)
+    names, numbers = measured(features), _numbers(features)
     obs = {
         str(name): _categorical(column)
         for name, column in features.items()
         if name not in names or column.dtype.kind in "iu"
     }
-    if "index" not in obs and of_labels:
+    if of_labels and "index" not in obs and not are_ids(features):
         obs["index"] = pd.Series(np.arange(len(features)), index=features.index)
     index = pd.RangeIndex(len(features)).astype(str)
     if "index" in obs and obs["index"].notna().all() and obs["index"].is_unique:
@@ -47,10 +61,17 @@ def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
     single = all(features[name].dtype == np.float32 for name in names)
     from anndata import AnnData
 
+    dtype = np.float32 if single else np.float64
+    obsm = {}
+    if names != numbers:
+        obsm[WITH_POSITIONS] = features[numbers].to_numpy(dtype, na_value=np.nan)
     return AnnData(
-        features[names].to_numpy(dtype=np.float32 if single else np.float64, na_value=np.nan),
+        features[names].to_numpy(dtype, na_value=np.nan),
         obs=pd.DataFrame(obs, index=features.index).set_axis(index),
         var=pd.DataFrame(index=[str(name) for name in names]),
+        obsm={}
+        if names == numbers
+        else {WITH_POSITIONS: features[numbers].to_numpy(dtype, na_value=np.nan)},
     )
 
 
@@ -86,11 +107,11 @@ def with_result(
     if embedding is None:
         return features.assign(**columns)
     missing = np.full((1, embedding.shape[1]), np.nan, dtype=embedding.dtype)
-    for i, axis in enumerate(np.concatenate([embedding, missing])[rows].T, start=1):
+    for i, values in enumerate(np.concatenate([embedding, missing])[rows].T, start=1):
         name = f"{_axis(key)}{i}"
         # Who measured something under this name keeps it.
         if name not in adata.var_names:
-            columns[name] = axis
+            columns[name] = values
     return features.assign(**columns)
 
 

@@ -14,10 +14,22 @@ import pandas as pd
 from napari.layers import Labels
 from numpy.typing import NDArray
 
-# As people and programs write them, without case and punctuation.
-INSTANCE_KEYS = (
-    "instanceid", "cellid", "label", "labelid", "objectid", "objectnumber", "segmentid",
-    "nucleusid", "id", "cell", "index",
+NUMBERED = ("id", "number", "nb", "nr", "no", "num", "index", "idx", "label")
+"""How columns of ids end."""
+# As people and programs write them, without case and punctuation; the likelier first.
+INSTANCE_KEYS = tuple(
+    dict.fromkeys(
+        [
+            "instanceid", "cellid", "label", "labelid", "objectid", "objectnumber", "segmentid",
+            "nucleusid", "id", "cell", "index", "object",
+        ]
+        + [
+            f"{thing}{ending}"
+            for thing in ("instance", "cell", "object", "obj", "label", "segment", "segmentation",
+                          "nucleus", "nuclei", "mask")
+            for ending in NUMBERED
+        ]
+    )
 )  # fmt: skip
 BLOCK = 2**24
 """Pixels of an image that are looked at together."""
@@ -29,6 +41,11 @@ def named(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
     return sorted(
         (key for key in plain if plain[key] in names), key=lambda k: names.index(plain[k])
     )
+
+
+def are_ids(table: pd.DataFrame) -> list[str]:
+    """Columns that are called like ids and are different for all rows: no classes."""
+    return [name for name in named(table, INSTANCE_KEYS) if table[name].dropna().is_unique]
 
 
 def may_be_ids(column: pd.Series) -> bool:
@@ -72,10 +89,29 @@ def _blocks(image: Any) -> Iterator[tuple[slice, ...]]:
     yield from product(*([slice(*ends) for ends in pairwise(axis)] for axis in edges))
 
 
-def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Values as integers, 0 where there is none, and where there is one."""
+def whole_numbers(
+    column: pd.Series, name: str, *, prefixed: bool = False
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Values as integers, 0 where there is none, and where there is one.
+
+    Parameters
+    ----------
+    column
+        The values.
+    name
+        What the error calls them.
+    prefixed
+        Whether to take ``"cell_12"`` for 12, if all values begin with the same ``"cell_"``.
+
+    Raises
+    ------
+    ValueError
+        If something is no whole number.
+    """
     if column.dtype.kind not in "iuf":
         codes, uniques = pd.factorize(column)
+        if prefixed:
+            uniques = _without_prefix(list(uniques))
         parsed = np.fromiter((_whole_number(value, name) for value in uniques), dtype=np.int64)
         return np.append(parsed, 0)[codes], codes >= 0
     there = column.notna().to_numpy(dtype=bool)
@@ -90,6 +126,16 @@ def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDAr
     whole_numbers = np.zeros(len(column), dtype=np.int64)
     whole_numbers[there] = values.astype(np.int64)
     return whole_numbers, there
+
+
+def _without_prefix(values: list[object]) -> list[object]:
+    """Numbers of values that are a number after the same text; other values as they are."""
+    found = [re.fullmatch(r"(.*?\D)(\d+(?:\.0*)?)", str(value), re.ASCII) for value in values]
+    # A letter or "_" tells a prefix from the digits before the point of a fraction.
+    prefixes = {match[1] if match and re.search(r"[^\W\d]", match[1]) else "" for match in found}
+    if len(prefixes) != 1 or "" in prefixes:
+        return values
+    return [match[2] for match in found if match]
 
 
 def _whole_number(value: object, name: str) -> int:

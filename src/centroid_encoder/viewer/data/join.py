@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from napari.layers import Labels, Layer, Points
 from numpy.typing import ArrayLike, NDArray
 
-from centroid_encoder.viewer.data.ids import INSTANCE_KEYS, label_ids, named, texts, whole_numbers
+from centroid_encoder.viewer.data.ids import label_ids, texts, whole_numbers
+from centroid_encoder.viewer.data.regions import Region
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -20,22 +21,6 @@ if TYPE_CHECKING:
 
 OBS_NAMES = "obs_names"
 """Id column that stands for the names of the cells, unless there is a column of that name."""
-
-REGION_KEYS = (
-    "region", "libraryid", "fov", "fovname", "imageid", "image", "imagename", "slideid", "slide",
-    "sampleid", "sample",
-)  # fmt: skip
-MANY = 1000
-"""Regions that no table has; what has more is no column of regions."""
-
-
-class Region(NamedTuple):
-    """A part of a table: the cells of one image."""
-
-    column: str
-    """Column of ``obs`` that says which region a cell is in."""
-    value: object = None
-    """Its value for these cells; None takes the cells of all regions."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +36,38 @@ class Link:
     layer: Layer
     id_column: str | None
     """Column of ``obs`` with the cell's id in the layer, or `OBS_NAMES`; None if it is unknown."""
+    shift: int = 0
+    """What is added to the ids of the column: 1 if they count from 0 and labels from 1."""
+    undecided: tuple[str | None, ...] = field(default=(), compare=False)
+    """Columns of ids that all fit, but differently, while none is chosen."""
 
-    def make(self) -> Join:
+    @property
+    def ids_name(self) -> str:
+        """What the ids are called in messages."""
+        name = OBS_NAMES if self.id_column == OBS_NAMES else f"obs[{self.id_column!r}]"
+        return f"{name} {self.shift:+}" if self.shift else name
+
+    def ids(self) -> pd.Series:
+        """Ids of all rows, as the table has them; a ValueError says what is wrong with them."""
+        adata, name = self.table.adata, self.id_column
+        if name is None and self.undecided:
+            names = " and ".join(f"obs[{name!r}]" for name in self.undecided)
+            raise ValueError(
+                f"{names} could all hold the ids of {self.layer.name}, but join it to different "
+                "cells; choose one of them"
+            )
+        if name is None:
+            raise ValueError(
+                f"no column of the table seems to hold the ids of {self.layer.name}; choose one, "
+                "or another layer"
+            )
+        if name in adata.obs:
+            return adata.obs[name]
+        if name == OBS_NAMES:
+            return pd.Series(adata.obs_names, index=adata.obs_names)
+        raise ValueError(f"obs has no column {name!r}; choose another one")
+
+    def make(self, read: Callable[[Layer], LayerIds] | None = None) -> Join:
         """Find out which row is which label or point.
 
         The ids of a Labels layer are the values in its image but 0, the background. Those of a
@@ -60,13 +75,18 @@ class Link:
         ``"index"``, or what napari-spatialdata keeps for it in ``metadata["indices"]``; the names
         of cells are compared with its feature ``"cell"``.
 
+        Parameters
+        ----------
+        read
+            What gives the ids of a layer, if they are known already.
+
         Raises
         ------
         ValueError
             If the link does not say which row is which: no column, one that is gone, that holds no
             ids, or the same id twice.
         """
-        return _join(self, _Ids.of(self.layer))
+        return _join(self, (read or LayerIds.of)(self.layer))
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,111 +132,38 @@ class Join:
         )
 
 
-def guess(table: Table, layer: Layer) -> Link:
-    """Guess what joins a table to a layer.
-
-    What SpatialData declares comes first, in ``uns["spatialdata_attrs"]`` or in the layer's
-    metadata; else columns of ids are known by their names and by their values, of which at least
-    half must be in the layer, or, for a table of more than the layer shows, the other way round.
-
-    Returns
-    -------
-    Link
-        Its ``id_column`` is None if no column fits.
-    """
-    adata, declared = table.adata, _declared(table.adata, layer)
-    region = _guess_region(adata, layer, declared.get("region_key"))
-    fallback = Link(table, region, layer, declared.get("instance_key"))
-    try:
-        ids = _Ids.of(layer)
-    except ValueError:
-        # It is said when the link is made.
-        return fallback
-    for column in _id_columns(adata, layer, fallback.id_column):
-        link = Link(table, region, layer, column)
-        try:
-            join = _join(link, ids)
-        except ValueError:
-            continue
-        # A single common value is no evidence where there could be more.
-        enough = max(min(2, join.n_rows), min(join.n_rows, len(ids.ids)) / 2)
-        if join.n_joined >= (1 if column == fallback.id_column else enough):
-            return link
-    return fallback
-
-
-def guess_link(
-    table: Table,
-    layers: Sequence[Layer],
-    guess: Callable[[Table, Layer], Link] = guess,
-) -> Link | None:
-    """Guess which layer shows a table: the one it was found on, else that with most of its cells.
-
-    Points that were made of the table itself come last: where the image is, there are labels.
-
-    Parameters
-    ----------
-    table
-        The table.
-    layers
-        Layers to choose from.
-    guess
-        What gives the link to a layer; default: the function `guess`.
-
-    Returns
-    -------
-    Link or None
-        None if none of the layers holds any of the cells.
-    """
-    own = next((guess(table, layer) for layer in layers if layer is table.layer), None)
-    if table.origin == "features" or (own is not None and isinstance(own.layer, Labels)):
-        return own
-    links = [guess(table, layer) for layer in layers if own is None or isinstance(layer, Labels)]
-    counts = [_n_joined(link) for link in links]
-    most = max(counts, default=0)
-    if own is not None and most <= table.adata.n_obs / 2:
-        return own
-    return links[counts.index(most)] if most else None
-
-
-def _n_joined(link: Link) -> int:
-    try:
-        return link.make().n_joined
-    except ValueError:
-        return 0
-
-
 @dataclass(frozen=True)
-class _Ids:
+class LayerIds:
     """The ids of a layer, read once for all columns that are tried on them."""
 
-    layer: Layer
     item: str
     ids: NDArray[np.int64]
     """Sorted: the labels, or the indices of the points."""
 
     @classmethod
-    def of(cls, layer: Layer) -> _Ids:
+    def of(cls, layer: Layer) -> LayerIds:
+        """Read them; a ValueError says that the layer has none."""
         if isinstance(layer, Labels):
-            return cls(layer, "label", label_ids(layer))
+            return cls("label", label_ids(layer))
         if isinstance(layer, Points):
-            return cls(layer, "point", np.arange(len(layer.data)))
+            return cls("point", np.arange(len(layer.data)))
         raise ValueError(f"{layer.name} holds neither labels nor points; choose another layer")
 
     def find(self, link: Link, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Index into `ids` of each of the rows; −1 for rows that are not in the layer."""
-        column, name = _column(link).iloc[rows], _name(link)
+        column, name = link.ids().iloc[rows], link.ids_name
         known: NDArray[Any]
         values: NDArray[Any]
-        if isinstance(self.layer, Points):
-            points = _point_ids(self.layer, link)
+        if isinstance(link.layer, Points):
+            points = _point_ids(link.layer, link)
             try:
                 values, there = whole_numbers(column, name)
                 known, has_id = whole_numbers(points, "features")
             except ValueError:
                 (values, there), (known, has_id) = texts(column), texts(points)
         else:
-            values, there = whole_numbers(column, name)
+            values, there = whole_numbers(column, name, prefixed=True)
+            values += link.shift
             there &= values != 0
             known, has_id = self.ids, np.ones(len(self.ids), dtype=bool)
         index = pd.Index(known[has_id])
@@ -233,7 +180,7 @@ class _Ids:
         return found
 
 
-def _join(link: Link, layer: _Ids) -> Join:
+def _join(link: Link, layer: LayerIds) -> Join:
     n_obs, rows = link.table.adata.n_obs, _rows_of_region(link)
     found = layer.find(link, rows)
     joined = np.zeros(n_obs, dtype=bool)
@@ -245,25 +192,6 @@ def _join(link: Link, layer: _Ids) -> Join:
     row[found] = np.flatnonzero(joined)
     n_unmatched_ids = int((row < 0).sum())
     return Join(ids, joined, len(rows), n_unmatched_ids, layer.item, layer.ids, row)
-
-
-def _name(link: Link) -> str:
-    return OBS_NAMES if link.id_column == OBS_NAMES else f"obs[{link.id_column!r}]"
-
-
-def _column(link: Link) -> pd.Series:
-    """Ids of all rows, as the table has them."""
-    adata, name = link.table.adata, link.id_column
-    if name is None:
-        raise ValueError(
-            f"no column of the table seems to hold the ids of {link.layer.name}; choose one, or "
-            "another layer"
-        )
-    if name in adata.obs:
-        return adata.obs[name]
-    if name == OBS_NAMES:
-        return pd.Series(adata.obs_names, index=adata.obs_names)
-    raise ValueError(f"obs has no column {name!r}; choose another one")
 
 
 def _rows_of_region(link: Link) -> NDArray[np.intp]:
@@ -283,7 +211,7 @@ def _repeated(values: NDArray[Any], link: Link, item: str) -> str:
     cure = "another column"
     if link.region is not None and link.region.value is None:
         cure += ", or the region that the layer shows"
-    return f"{_name(link)} gives several cells the same {item}: {names}{more}; choose {cure}"
+    return f"{link.ids_name} gives several cells the same {item}: {names}{more}; choose {cure}"
 
 
 # -- points --------------------------------------------------------------------------------------
@@ -304,7 +232,7 @@ def _point_ids(layer: Points, link: Link) -> pd.Series:
     if "index" in features:
         return features["index"]
     raise ValueError(
-        f"the points have no ids to compare {_name(link)} with; give the layer a feature "
+        f"the points have no ids to compare {link.ids_name} with; give the layer a feature "
         f"{link.id_column!r}, or choose another column"
     )
 
@@ -326,50 +254,3 @@ def _check_unmoved(features: pd.DataFrame, adata: AnnData) -> None:
             "the points or their features have changed since the table was made of them; choose "
             "the table that is made of them now"
         )
-
-
-# -- guesses -------------------------------------------------------------------------------------
-
-
-def _declared(adata: AnnData, layer: Layer) -> dict[str, str]:
-    """Columns that SpatialData's own metadata name, or napari's rule for features."""
-    attrs = adata.uns.get("spatialdata_attrs")
-    sources = [attrs if isinstance(attrs, Mapping) else {}, layer.metadata]
-    features = getattr(layer, "features", pd.DataFrame())
-    own = adata.n_vars and set(adata.var_names) <= set(map(str, features))
-    if own and len(features) == adata.n_obs:
-        sources.append({"instance_key": "index"})
-    declared: dict[str, str] = {}
-    for name in ("region_key", "instance_key"):
-        columns = [source[name] for source in sources if source.get(name) in adata.obs]
-        if columns:
-            declared[name] = str(columns[0])
-    return declared
-
-
-def _id_columns(adata: AnnData, layer: Layer, declared: str | None) -> list[str]:
-    """Columns that may hold the ids, the likelier first."""
-    columns = named(adata.obs, INSTANCE_KEYS)
-    # pandas, too, calls numbers of rows so, which are nobody's ids.
-    if "index" in columns and np.array_equal(adata.obs["index"], np.arange(adata.n_obs)):
-        columns.remove("index")
-    if isinstance(layer, Points):
-        # Without names of cells, points are compared with cells last: by all they have.
-        columns = [*[OBS_NAMES] * ("cell" in layer.features), *columns, OBS_NAMES]
-    return list(dict.fromkeys([declared, *columns] if declared is not None else columns))
-
-
-def _guess_region(adata: AnnData, layer: Layer, declared: str | None) -> Region | None:
-    """Column of regions, and which of them the layer shows: None of them if that is not clear."""
-    names = [str(name) for name in (layer.metadata.get("name"), layer.name) if name]
-    columns = named(adata.obs, REGION_KEYS) if declared is None else [declared]
-    regions = {column: list(pd.unique(adata.obs[column].dropna())) for column in columns}
-    regions = {column: values for column, values in regions.items() if 0 < len(values) < MANY}
-    for column, values in regions.items():
-        shown = [value for name in names for value in values if str(value) == name]
-        if shown:
-            return Region(column, shown[0])
-    for column, values in regions.items():
-        if len(values) > 1:
-            return Region(column)
-    return next((Region(column, values[0]) for column, values in regions.items()), None)

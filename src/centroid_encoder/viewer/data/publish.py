@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from centroid_encoder.tl._stored import Column, colors_key, cv_key, embedding_key, obs_key
 from centroid_encoder.viewer.data.features import with_result
-from centroid_encoder.viewer.data.ids import whole_numbers
-from centroid_encoder.viewer.data.join import guess
+from centroid_encoder.viewer.data.guesses import guess
+from centroid_encoder.viewer.data.ids import are_ids, whole_numbers
 from centroid_encoder.viewer.data.tables import Table, is_anndata, table_of_features
 
 if TYPE_CHECKING:
@@ -65,9 +65,10 @@ def _rows_of_features(table: Table, layer: Labels | Points) -> NDArray[np.intp] 
         if isinstance(layer, Points):
             return guess(table, layer).make().rows(np.arange(len(features)))
         ids, known = np.arange(len(features)), np.ones(len(features), dtype=bool)
-        if "index" in features:
-            ids, known = whole_numbers(features["index"], "features")
-        rows = pd.Index(whole_numbers(table.adata.obs["index"], "obs")[0]).get_indexer(ids)
+        name = next(iter([*are_ids(table.adata.obs), "index"]))
+        if name in features:
+            ids, known = whole_numbers(features[name], "features")
+        rows = pd.Index(whole_numbers(table.adata.obs[name], "obs")[0]).get_indexer(ids)
     except (ValueError, pd.errors.InvalidIndexError):
         return None
     return np.where(known, rows, -1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,12 +14,21 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from centroid_encoder.stores import check_store
+from centroid_encoder.viewer.data.positions import numbers
+
 if TYPE_CHECKING:
     from anndata import AnnData
     from npe2.types import FullLayerData
 
 COLOR = "#8f9aa8"
 """Shows on napari's dark canvas and on the light one."""
+PART = 2**24
+"""Bytes of a file that are read at once."""
+
+
+class RepeatedNames(UserWarning):
+    """Cells were given other names."""
 
 
 def get_reader(path: str | Sequence[str]) -> Callable[..., list[FullLayerData]] | None:
@@ -98,18 +108,30 @@ def _read_one(path: Path) -> FullLayerData:
     return points_layer(read_adata(path), path.stem, path)
 
 
-def read_adata(path: Path) -> AnnData:
-    """Read a ``.h5ad`` file into memory, with names of cells that tell them apart.
+def read_adata(path: Path, progress: Callable[[float], None] | None = None) -> AnnData:
+    """Read a ``.h5ad`` file or a ``.zarr`` store into memory, with names that tell cells apart.
+
+    Parameters
+    ----------
+    path
+        The file, or the folder of the store.
+    progress
+        Called often, with the share of a file that is read, or 0 where that is not known. An
+        `InterruptedError` that it raises ends the reading.
 
     Raises
     ------
     OSError
         If the file is damaged or of another kind.
     """
+    if path.is_dir():
+        check_store(path)
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Observation names are not unique")
-            adata = ad.read_h5ad(path)
+            adata = _read(path, progress or (lambda _: None))
+    except InterruptedError:
+        raise
     # Whatever a damaged file makes h5py and anndata stumble over, the user can only do one thing.
     except Exception as error:
         raise OSError(
@@ -120,39 +142,60 @@ def read_adata(path: Path) -> AnnData:
         warnings.warn(
             f'Cells of {path.name} share their names; to tell them apart, "-1", "-2", … was '
             f"appended to {repeated:,} of them",
+            RepeatedNames,
             stacklevel=2,
         )
         adata.obs_names_make_unique()
     return adata
 
 
+def _read(path: Path, progress: Callable[[float], None]) -> AnnData:
+    if not path.is_dir():
+        with _Watched(path, progress) as file:
+            return ad.read_h5ad(file)
+    from zarr.storage import LocalStore
+
+    class WatchedStore(LocalStore):
+        """A store that tells of each part that is read."""
+
+        async def get(self, *args: Any, **kwargs: Any) -> Any:
+            progress(0.0)
+            return await super().get(*args, **kwargs)
+
+    return ad.read_zarr(WatchedStore(path, read_only=True))
+
+
+class _Watched(io.FileIO):
+    """A file that tells how much of it is read, which HDF5 reads as it would any other."""
+
+    def __init__(self, path: Path, progress: Callable[[float], None]) -> None:
+        super().__init__(path)
+        self._progress = progress
+        self._size = max(1, path.stat().st_size)
+
+    def readinto(self, buffer: Any) -> int:
+        """Read in parts: a matrix is asked for at once."""
+        view, done = memoryview(buffer).cast("B"), 0
+        while done < len(view):
+            self._progress(self.tell() / self._size)
+            n = super().readinto(view[done : done + PART])
+            if not n:
+                break
+            done += n
+        return done
+
+
 def _coordinates(adata: AnnData) -> NDArray[np.floating] | None:
     """(n_obs, 2 or 3) in napari's order, the last axis first; None if there are none."""
-    spatial = _numbers(adata.obsm.get("spatial"))
+    spatial = numbers(adata.obsm.get("spatial"))
     if spatial is not None and spatial.shape[1] in (2, 3):
         return spatial[:, ::-1]
     for key in adata.obsm:
-        embedding = _numbers(adata.obsm[key])
+        embedding = numbers(adata.obsm[key])
         if embedding is not None and embedding.shape[1] == 2:
             # In a plot, the second axis points upwards; in napari, downwards.
             return embedding[:, ::-1] * [-1, 1]
     return None
-
-
-def _numbers(value: Any) -> NDArray[np.floating] | None:
-    """Dense table with at least one complete row, or None."""
-    if isinstance(value, pd.DataFrame):
-        named = {str(column).lower(): column for column in value}
-        # Columns that say which is which need not be in order.
-        if set(named) in ({"x", "y"}, {"x", "y", "z"}):
-            value = value[[named[axis] for axis in sorted(named)]]
-        if not all(map(pd.api.types.is_numeric_dtype, value.dtypes)):
-            return None
-        value = value.to_numpy(dtype=float, na_value=np.nan)
-    if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "iuf":
-        return None
-    numbers = value.astype(float)
-    return numbers if np.isfinite(numbers).all(axis=1).any() else None
 
 
 def _point_size(points: NDArray[np.floating]) -> float:

@@ -44,6 +44,7 @@ TOOLS: dict[Tool, tuple[str, str]] = {
     "zoom": ("zoom", "Drag a rectangle to zoom in. With any tool: turn the mouse wheel"),
 }
 """Icon and tip of each tool."""
+ICONS = {"home": "home", "window": "pop_out"}
 
 
 @dataclass
@@ -74,6 +75,8 @@ class MapCanvas(QWidget):
         What is drawn.
     tools
         Layout of the tool row, to which others may add.
+    buttons
+        Its buttons by name; ``"window"`` is for whoever owns the canvas.
     """
 
     selection_made = Signal(object, str)
@@ -97,7 +100,7 @@ class MapCanvas(QWidget):
         self.tools = QHBoxLayout()
         self.tools.setContentsMargins(0, 0, 0, 0)
         self.tools.setSpacing(2)
-        self._buttons: dict[str, QToolButton] = {}
+        self.buttons: dict[str, QToolButton] = {}
         self._group = QButtonGroup(self)
         for name, (_, tip) in TOOLS.items():
             button = self._add_button(name, tip)
@@ -105,6 +108,11 @@ class MapCanvas(QWidget):
             self._group.addButton(button)
         self._group.buttonClicked.connect(self._on_tool)
         self._add_button("home", "Show the whole map").clicked.connect(self._go_home)
+        names = self._add_button("names", "Write the names of the classes at their centers")
+        names.setCheckable(True)
+        names.setText("Abc")
+        names.clicked.connect(self._on_names)
+        self._add_button("window", "Show the map in a window of its own, or bring it back")
         self.set_tool("lasso")
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
@@ -125,14 +133,14 @@ class MapCanvas(QWidget):
     def set_style(self, style: Style, icon_color: str) -> None:
         """Follow a theme."""
         self.map.set_style(style)
-        icons = {name: icon for name, (icon, _) in TOOLS.items()} | {"home": "home"}
-        for name, button in self._buttons.items():
-            button.setIcon(themed_icon(icons[name], icon_color))
+        icons = {name: icon for name, (icon, _) in TOOLS.items()} | ICONS
+        for name, icon in icons.items():
+            self.buttons[name].setIcon(themed_icon(icon, icon_color))
 
     def set_tool(self, tool: Tool) -> None:
         """Choose what dragging the left mouse button does."""
         self._tool = tool
-        self._buttons[tool].setChecked(True)
+        self.buttons[tool].setChecked(True)
         self.canvas.setCursor(
             Qt.CursorShape.OpenHandCursor if tool == "pan" else Qt.CursorShape.CrossCursor
         )
@@ -153,12 +161,15 @@ class MapCanvas(QWidget):
         button.setIconSize(QSize(18, 18))
         button.setToolTip(tip)
         button.setAccessibleName(name)
-        self._buttons[name] = button
+        self.buttons[name] = button
         self.tools.addWidget(button)
         return button
 
     def _on_tool(self, button: QToolButton) -> None:
         self.set_tool(cast("Tool", button.accessibleName()))
+
+    def _on_names(self, on: bool) -> None:
+        self.map.set_named(on)
 
     def _go_home(self) -> None:
         self.map.home()
@@ -168,6 +179,7 @@ class MapCanvas(QWidget):
 
     def _on_resize(self, event: Any) -> None:
         self.map.arrange(event.width, event.height)
+        self.map.place_names()
 
     def _on_draw(self, event: Any) -> None:
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)
@@ -175,6 +187,7 @@ class MapCanvas(QWidget):
         self.drawn.emit()
 
     def _on_changed(self) -> None:
+        self.buttons["names"].setChecked(self.map.named)
         if self._drag is not None and self._drag.ax not in self.map.axes:
             self._drag, self.canvas.trace = None, []
         self.canvas.draw_idle()
@@ -195,6 +208,7 @@ class MapCanvas(QWidget):
     def _look_at(self, ax: Any, view: NDArray[np.floating]) -> None:
         """Show other limits, (2, 2) of x and y, with fewer points until the mouse rests."""
         ax.set(xlim=view[0], ylim=view[1])
+        self.map.place_names()
         if self.map.set_detailed(False) or self._settle.isActive():
             self._settle.start()
         self.canvas.draw_idle()
@@ -270,7 +284,7 @@ class _Canvas(FigureCanvasQTAgg):
         super().__init__(figure)
         self.trace: list[tuple[float, float]] = []
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
-        self.setMinimumSize(160, 260)
+        self.setMinimumSize(160, 200)
         self.setMouseTracking(True)
 
     def sizeHint(self) -> QSize:

@@ -6,18 +6,19 @@ A colouring is one function below: its decorator names it and says of which cell
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from centroid_encoder.pl._colors import class_colors, label_colors
 from centroid_encoder.tl._cells import obs_column
 from centroid_encoder.tl._stored import Column, StoredCrossValidation, cv_key, obs_key
-from centroid_encoder.viewer.map.plane_colors import plane_colors, spread_out
-from centroid_encoder.viewer.map.scale_colors import scale_colors
+from centroid_encoder.viewer.map.scales import plane_colors, scale_colors
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 LABEL = "label"
 PREDICTED = "predicted class"
 
+FEW = 12
+"""Categories that are explained in a line."""
 GREY = "#6f737c"
 WRONG = "#ff4d6d"
 RIGHT = "#4dc3ff"
@@ -145,10 +148,7 @@ def _is_checked(subject: Subject) -> bool:
 
 @_coloring(LABEL, lambda _: True)
 def _label(subject: Subject) -> Colors:
-    label_key = str(subject.label_key)
-    labels = obs_column(subject.adata, label_key).astype(object)
-    colors = label_colors(subject.adata, label_key)
-    return Colors(pd.Index(colors).get_indexer(labels), list(colors.values()), "")
+    return _categories(subject.adata, str(subject.label_key))
 
 
 @_coloring(PREDICTED, _is_mapped)
@@ -189,8 +189,7 @@ def _held_out(subject: Subject) -> Colors:
 
 @_coloring("position in the map", _is_mapped)
 def _position(subject: Subject) -> Colors:
-    unit = np.array([[0, 0], [1, 1]])
-    codes, colors = plane_colors(spread_out(subject.map.embedding), unit)
+    codes, colors = plane_colors(subject.map.embedding)
     return Colors(codes, colors, "cells that are near in the map look alike")
 
 
@@ -225,6 +224,51 @@ def _out_of_fold(subject: Subject) -> Colors:
         [GREY, RIGHT, WRONG],
         _key((WRONG, "out of fold, wrong class"), (RIGHT, "right class"), (GREY, "no label")),
     )
+
+
+def color_column(adata: AnnData, column: str) -> Colors:
+    """Colour all cells by a column of ``obs``: numbers by a scale, categories by their colours.
+
+    Raises
+    ------
+    KeyError
+        If there is no such column.
+    """
+    values = obs_column(adata, column)
+    if is_numeric_dtype(values) and not is_bool_dtype(values):
+        return _numbers(values.to_numpy(np.float64, na_value=np.nan))
+    colors = _categories(adata, column)
+    shown = list(label_colors(adata, column).items())[:FEW]
+    more = f" … and {len(colors.colors) - FEW} more" if len(colors.colors) > FEW else ""
+    meaning = _key(*((color, escape(str(name))) for name, color in shown)) + more
+    return replace(colors, meaning=meaning)
+
+
+def color_variable(adata: AnnData, i: int) -> Colors:
+    """Colour all cells by the variable at a position of ``var_names``, as it is in ``X``.
+
+    Raises
+    ------
+    IndexError
+        If there are not as many variables.
+    """
+    return _numbers(adata[:, [i]].to_df().to_numpy(np.float64)[:, 0])
+
+
+def _categories(adata: AnnData, column: str) -> Colors:
+    labels, colors = obs_column(adata, column).astype(object), label_colors(adata, column)
+    return Colors(pd.Index(colors).get_indexer(labels), list(colors.values()), "")
+
+
+def _numbers(values: NDArray[np.float64]) -> Colors:
+    """Colour numbers; a few that are far off do not take the colours of all others."""
+    there = values[np.isfinite(values)]
+    low, high = np.percentile(there, [1, 99]) if len(there) else (0.0, 0.0)
+    if low == high and len(there):
+        low, high = there.min(), there.max()
+    codes, steps = scale_colors((values - low) / ((high - low) or 1), colormap="viridis")
+    bar = "".join(f'<span style="color:{step}">█</span>' for step in steps)
+    return Colors(codes, steps, f"{low:.3g} {bar} {high:.3g}")
 
 
 def _key(*entries: tuple[str, str]) -> str:

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from matplotlib.colors import to_rgb
+from matplotlib.collections import PathCollection
+from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 from psygnal import Signal
 
-from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.regions import Region, voronoi_regions
+from centroid_encoder.core.regions import Region
 from centroid_encoder.pl._regions import REGION_ALPHA, region_path
+from centroid_encoder.viewer.map.names import MANY, explain_dots, write_names
 
 DRAFT = 50_000
 """Points that are drawn while something moves; at rest all are."""
@@ -52,6 +52,12 @@ class Scene:
     limits: NDArray[np.floating]
     """(2, 2) lower left and upper right corner of the panels."""
     n_classes: int
+    names: tuple[str, ...] = ()
+    """Names of the classes, to be written at their `centers`; empty for none."""
+    centers: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
+    """(n_classes, 2), or as many as there are names."""
+    reference: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
+    """(n, 2) cells of others to which those of the scene are compared, grey behind them."""
 
 
 NOTHING = Scene(np.empty((0, 2)), np.empty(0, dtype=np.intp), (), (), np.zeros((2, 2)), 0)
@@ -77,12 +83,14 @@ class _Artists:
     """One panel on the figure."""
 
     ax: Any
-    fills: list[PathPatch]
-    borders: list[PathPatch]
+    reference: Line2D
+    regions: PathCollection
+    """One for each class."""
     lines: list[Line2D]
     """One for each class and one for unlabeled cells: by far the fastest way to draw points."""
     selected: Line2D
     hovered: Line2D
+    names: list[Any] = field(default_factory=list)
 
     @property
     def overlays(self) -> tuple[Line2D, Line2D]:
@@ -107,6 +115,8 @@ class MapFigure:
         self._panels: list[_Artists] = []
         self._beside = True
         self._detailed = True
+        self._named: bool | None = None
+        self._values: tuple[NDArray[np.intp], list[str]] | None = None
 
     @property
     def scene(self) -> Scene | None:
@@ -123,10 +133,22 @@ class MapFigure:
         """(n_classes,) mask of the classes that are drawn."""
         return self._shown
 
+    @property
+    def named(self) -> bool:
+        """Whether the names of the classes are written on the map."""
+        few = self._scene.n_classes <= MANY
+        return few if self._named is None else self._named
+
+    def set_named(self, named: bool) -> None:
+        """Write the names of the classes or not, however many they are."""
+        self._named = named
+        self.place_names()
+        self.changed.emit()
+
     def clear(self) -> None:
         """Take everything off the figure."""
         self.figure.clear()
-        self._scene, self._panels, self._selected = NOTHING, [], None
+        self._scene, self._panels, self._selected, self._values = NOTHING, [], None, None
         self._colors, self._shown = [], np.empty(0, dtype=bool)
         self.changed.emit()
 
@@ -145,17 +167,14 @@ class MapFigure:
         if not same_classes:
             self._shown = np.ones(scene.n_classes, dtype=bool)
         if len(before.points) != len(scene.points):
-            self._selected = None
-        if len(self._panels) != len(scene.panels) or not same_classes:
+            self._selected = self._values = None
+        same_lines = all(len(p.lines) == len(self._groups[1]) + 1 for p in self._panels)
+        if len(self._panels) != len(scene.panels) or not same_classes or not same_lines:
             self._build()
-        paths = [region_path(region) for region in scene.outlines]
+        # A class that owns nothing keeps its place, and with it the others their colours.
+        paths = [region_path(region) or Path(np.empty((0, 2))) for region in scene.outlines]
         for panel in self._panels:
-            for code, (fill, border) in enumerate(zip(panel.fills, panel.borders, strict=True)):
-                path = paths[code] if code < len(paths) else None
-                for patch in (fill, border):
-                    patch.set_visible(path is not None)
-                    if path is not None:
-                        patch.set_path(path)
+            panel.regions.set_paths(paths)
         self.arrange(*self.figure.get_size_inches() * self.figure.dpi)
         self._set_points()
         # The cell under the mouse may be elsewhere now.
@@ -168,6 +187,7 @@ class MapFigure:
         (x_min, y_min), (x_max, y_max) = self._scene.limits.tolist()
         for ax in self.axes:
             ax.set(xlim=(x_min, x_max), ylim=(y_min, y_max))
+        self.place_names()
         self.changed.emit()
 
     def set_style(self, style: Style) -> None:
@@ -175,6 +195,8 @@ class MapFigure:
         self._style = style
         self.figure.set_facecolor(style.page)
         self._paint()
+        self._explain()
+        self.place_names()
         self.changed.emit()
 
     def set_colors(self, colors: Sequence[str]) -> None:
@@ -183,11 +205,24 @@ class MapFigure:
         self._paint()
         self.changed.emit()
 
+    def set_values(self, values: tuple[NDArray[np.intp], list[str]] | None) -> None:
+        """Colour the points by something else than their classes; None takes that back.
+
+        Values are an index (n_obs,) of each point's colour, −1 for grey, and the colours.
+        """
+        self._values = values
+        view = [(ax.get_xlim(), ax.get_ylim()) for ax in self.axes]
+        self.show(self._scene, self._colors)
+        for ax, (x, y) in zip(self.axes, view, strict=True):
+            ax.set(xlim=x, ylim=y)
+        self.place_names()
+
     def set_shown(self, shown: NDArray[np.bool_]) -> None:
         """Show the points of some classes only; all regions stay, as the ground they stand on."""
         self._shown = shown
+        self._set_points()
         self._paint()
-        self._mark()
+        self.place_names()
         self.changed.emit()
 
     def set_detailed(self, detailed: bool) -> bool:
@@ -260,6 +295,7 @@ class MapFigure:
         dpi = self.figure.dpi / 96
         # Where there is little room, a line of each title becomes two.
         n_lines = 2 + max(panel.title.count("\n") for panel in self._scene.panels)
+        n_lines += bool(len(self._scene.reference))
         title, gap = n_lines * LINE * dpi, GAP * dpi
 
         def side(columns: int, rows: int) -> float:
@@ -278,6 +314,18 @@ class MapFigure:
             ax.set_position((x / width, y / height, size / width, size / height))
         self._write_titles()
 
+    def place_names(self) -> None:
+        """Write the names of the classes that are shown where the panels have room for them."""
+        scene, style = self._scene, self._style
+        shown = self._shown & (self.named and bool(scene.names))
+        names = [name for name, on in zip(scene.names, shown, strict=False) if on]
+        for panel in self._panels:
+            for artist in panel.names:
+                artist.remove()
+            centers = scene.centers[shown] if names else scene.centers[:0]
+            colors = {"ink": style.ink, "halo": style.panel}
+            panel.names = write_names(panel.ax, names, centers, **colors)
+
     def _write_titles(self) -> None:
         """Write what is above the panels, in two lines where one would be too long."""
         lines = [line for panel in self._scene.panels for line in panel.title.split("\n")]
@@ -286,6 +334,12 @@ class MapFigure:
             width = ax.get_position().width * self.figure.bbox.width
             narrow = longest * LETTER * self.figure.dpi / 96 > width
             ax.title.set_text(panel.title.replace(" (n", "\n(n") if narrow else panel.title)
+        self._explain()
+
+    @property
+    def _groups(self) -> tuple[NDArray[np.intp], list[str]]:
+        """Which points have a colour in common, −1 for grey, and the colours."""
+        return self._values or (self._scene.codes, self._colors)
 
     def _build(self) -> None:
         self.figure.clear()
@@ -300,13 +354,14 @@ class MapFigure:
             ax.xaxis.set_visible(False)
             ax.yaxis.set_visible(False)
             ax.set_title("", y=1, fontsize=9, parse_math=False)
-            classes = range(self._scene.n_classes)
+            regions = PathCollection([], linewidths=1)
+            ax.add_collection(regions, autolim=False)
             self._panels.append(
                 _Artists(
                     ax,
-                    fills=[_region(ax, alpha=REGION_ALPHA, linewidth=0) for _ in classes],
-                    borders=[_region(ax, facecolor="none", linewidth=1) for _ in classes],
-                    lines=[_points(ax, zorder=2) for _ in (*classes, None)],
+                    _points(ax, zorder=1.5, alpha=0.35),
+                    regions,
+                    lines=[_points(ax, zorder=2) for _ in (*self._groups[1], None)],
                     selected=_points(ax, animated=True, markeredgewidth=1.2, zorder=3),
                     hovered=_points(
                         ax, animated=True, markeredgewidth=1.6, markersize=10, zorder=4
@@ -321,20 +376,25 @@ class MapFigure:
         return rows[:: -(-len(rows) // DRAFT)]
 
     def _set_points(self) -> None:
-        scene = self._scene
-        area = np.clip(8_000 / max(len(scene.points), 1), 2, 30)
+        scene, (codes_of, colors) = self._scene, self._groups
+        every = np.arange(len(scene.reference))
+        area = np.clip(8_000 / max(len(scene.points), len(every), 1), 2, 30)
         for panel, content in zip(self._panels, scene.panels, strict=True):
             rows = self._thinned(content.rows)
-            codes = scene.codes[rows]
-            counts = np.bincount(codes + 1, minlength=scene.n_classes + 1)
+            if self._values is not None:
+                rows = self._visible(rows)
+            codes = codes_of[rows]
+            counts = np.bincount(codes + 1, minlength=len(colors) + 1)
             for code, line in enumerate(panel.lines):
-                is_class = code < scene.n_classes
+                is_class = code < len(colors)
                 members = scene.points[rows[codes == (code if is_class else -1)]]
                 line.set_data(*members.T)
                 line.set_markersize(np.sqrt(area))
                 # The smallest class on top, unlabeled cells beneath all.
                 below = (counts[1:] > counts[code + 1]).sum() if is_class else -1
-                line.set_zorder(2 + below / (scene.n_classes + 1))
+                line.set_zorder(2 + below / (len(colors) + 1))
+            panel.reference.set_data(*scene.reference[self._thinned(every)].T)
+            panel.reference.set_markersize(np.sqrt(area))
             panel.selected.set_markersize(np.sqrt(area) + 2.5)
         self._mark()
 
@@ -362,53 +422,24 @@ class MapFigure:
             panel.ax.set_facecolor(style.panel)
             panel.ax.title.set_color(style.ink)
             panel.ax.spines[:].set_visible(False)
-            for fill, border, color in zip(panel.fills, panel.borders, self._colors, strict=True):
-                fill.set_facecolor(color)
-                fill.set_alpha(REGION_ALPHA + 0.1 * style.dark)
-                border.set_edgecolor(style.panel)
-            for line, color, shown in zip(
-                panel.lines,
-                [*self._colors, style.unlabeled],
-                [*self._shown, True],
-                strict=True,
-            ):
+            alpha = REGION_ALPHA + 0.1 * style.dark
+            panel.regions.set_facecolor([to_rgba(color, alpha) for color in self._colors])
+            panel.regions.set_edgecolor(style.panel)
+            for line, color in zip(panel.lines, [*self._groups[1], style.unlabeled], strict=True):
                 line.set_color(color)
-                line.set_visible(shown)
+            for line, shown in zip(panel.lines, self._shown, strict=False):
+                line.set_visible(shown or self._values is not None)
+            panel.reference.set_color(style.ink)
             for overlay in panel.overlays:
                 overlay.set(markerfacecolor="none", markeredgecolor=style.ink)
 
-
-def live_outlines(
-    embedding: NDArray[np.floating],
-    codes: NDArray[np.integer],
-    train: NDArray[np.bool_],
-    n_classes: int,
-    limits: NDArray[np.floating],
-) -> list[Region]:
-    """Voronoi cell of each class while a training goes on, before there is a result.
-
-    Parameters
-    ----------
-    embedding
-        (n, 2) embedding after an epoch.
-    codes
-        (n,) classes; −1 for none.
-    train
-        (n,) mask of the training cells, whose means are the centers.
-    n_classes
-        Number of classes. One without training cells owns nothing.
-    limits
-        (2, 2) what `panel_limits` gave for the points.
-    """
-    (x_min, y_min), (x_max, y_max) = limits.tolist()
-    centers = class_centers(embedding[train], codes[train], n_classes)
-    return voronoi_regions(centers, (x_min, y_min, x_max, y_max))
-
-
-def _region(ax: Any, **style: Any) -> PathPatch:
-    patch = PathPatch(Path([(0.0, 0.0)]), visible=False, **style)
-    ax.add_patch(patch)
-    return patch
+    def _explain(self) -> None:
+        """Say above the titles what is grey."""
+        n = len(self._scene.reference)
+        text = f"reference cells (n = {n:,})" if n else ""
+        for ax in self.axes:
+            place = LINE / 96 * (1 + ax.title.get_text().count("\n"))
+            explain_dots(ax, text, place, color=self._style.ink)
 
 
 def _points(ax: Any, **style: Any) -> Line2D:

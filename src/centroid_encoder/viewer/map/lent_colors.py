@@ -18,20 +18,25 @@ from numpy.typing import NDArray
 Give = Callable[[Any, Any], None]
 """Gives a layer its own colours in place of those that it was lent. It does not hold the layer."""
 
-_LENT: WeakKeyDictionary[Layer, tuple[Any, Give]] = WeakKeyDictionary()
-"""What each layer has been lent last, and how it gets its own back. Shared by all widgets: the
-colours that one of them finds may be those that another has lent."""
+CLEAR = 0.7
+"""Opacity of labels below which colours cannot be told apart over an image."""
+
+_LENT: WeakKeyDictionary[Layer, tuple[Any, Give, float]] = WeakKeyDictionary()
+"""What each layer has been lent last, how it gets its own back, and its own opacity. Shared by all
+widgets: the colours that one of them finds may be those that another has lent."""
 
 
 def lend(layer: Labels | Points, colors: Any) -> Any:
     """Give a layer other colours: a colour map for labels, (n, 4) face colours for points.
+
+    Labels that are too pale for colours to be told apart become clearer.
 
     Returns
     -------
     Any
         What `take_back` wants.
     """
-    lent, give = _LENT.get(layer, (None, None))
+    lent, give, opacity = _LENT.get(layer, (None, None, layer.opacity))
     # Colours that the user has chosen meanwhile are the layer's own now.
     if give is None or not _shows(layer, lent):
         give = _point_colors(layer) if isinstance(layer, Points) else _label_colors(layer)
@@ -40,16 +45,20 @@ def lend(layer: Labels | Points, colors: Any) -> Any:
         lent = layer.face_color.copy()
     else:
         layer.colormap = lent = colors
-    _LENT[layer] = lent, give
+        if layer not in _LENT:
+            layer.opacity = max(opacity, CLEAR)
+    _LENT[layer] = lent, give, opacity
     return lent
 
 
 def take_back(layer: Labels | Points, lent: Any) -> None:
-    """Give a layer its own colours, unless others have been lent or chosen since."""
-    latest, give = _LENT.get(layer, (None, None))
+    """Give a layer its own colours and opacity, unless others have been lent or chosen since."""
+    latest, give, opacity = _LENT.get(layer, (None, None, layer.opacity))
     if give is None or lent is None or lent is not latest:
         return
     del _LENT[layer]
+    if isinstance(layer, Labels) and layer.opacity == max(opacity, CLEAR):
+        layer.opacity = opacity
     if _shows(layer, lent):
         give(layer, lent)
 

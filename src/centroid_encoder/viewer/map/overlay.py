@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from importlib import import_module
 from itertools import product
 from typing import Any
 
@@ -11,7 +12,7 @@ from matplotlib.colors import to_rgba
 from napari.components import ViewerModel
 from napari.layers import Labels, Layer, Points
 from napari.utils.colormaps import DirectLabelColormap
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from psygnal import Signal
 
 from centroid_encoder.viewer.data.join import Join
@@ -113,9 +114,9 @@ class LayerLink:
     def _color_above(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         """Put an image of the classes above the labels, whose own colours would shine through."""
         colormap = _colormap({i + 1: to_rgba(color) for i, color in enumerate(colors)})
-        name, opacity = f"{self.layer.name} · {name}", self.layer.opacity
-        self._classes.show(self._painted(codes + 1), name, colormap, self.layer, opacity)
+        painted, name = self._painted(codes + 1), f"{self.layer.name} · {name}"
         self._lent = lend(self.layer, _colormap({}))
+        self._classes.show(painted, name, colormap, self.layer, self.layer.opacity)
 
     def _color_points(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         palette = np.array([*map(to_rgba, colors), TRANSPARENT])
@@ -219,18 +220,20 @@ class LayerLink:
 
     def _painted(self, values: NDArray[np.intp]) -> Any:
         """Image, or multiscale images, with the value of the cell in place of each label."""
-        joined = self.join.joined
-        ids, values = self.join.ids[joined], values[joined]
-        dtype = np.min_scalar_type(int(values.max(initial=0)))
-        order = np.argsort(ids)
-        ids, values = ids[order], values[order].astype(dtype)
+        skimage: Any = import_module("skimage.util")
+        ids, values = self.join.ids[self.join.joined], values[self.join.joined]
+        values = values.astype(np.min_scalar_type(int(values.max(initial=0))))
 
-        def paint(block: NDArray[np.integer]) -> NDArray[np.integer]:
-            return _looked_up(block, ids, values)
+        def paint(block: ArrayLike) -> Any:
+            # The ids are of this type, which holds all that images of labels do.
+            return skimage.map_array(np.asarray(block, dtype=np.int64), ids, values)
 
-        if not self.layer.multiscale:
-            return _mapped(paint, self.layer.data, dtype)
-        return [_mapped(paint, level, dtype) for level in self.layer.data]
+        def painted(data: Any) -> Any:
+            lazy = hasattr(data, "map_blocks")
+            return data.map_blocks(paint, dtype=values.dtype) if lazy else paint(data)
+
+        data = self.layer.data
+        return [painted(level) for level in data] if self.layer.multiscale else painted(data)
 
     def _marked(self, rows: NDArray[np.intp]) -> Any:
         """Image, or multiscale images, of these cells alone."""
@@ -259,8 +262,8 @@ class LayerLink:
         else:
             painted = self._marked(rows)
             image = np.asarray(painted[0] if self.layer.multiscale else painted)
-            axes = range(image.ndim)
-            found = [np.flatnonzero(image.any(axis=_others(image.ndim, i))) for i in axes]
+            axes = set(range(image.ndim))
+            found = [np.flatnonzero(image.any(axis=tuple(axes - {axis}))) for axis in axes]
             cell = float((np.count_nonzero(image) / max(len(rows), 1)) ** (1 / image.ndim))
         # Labels, too, may have been erased.
         if not len(found[0]):
@@ -325,31 +328,3 @@ def _place(event: Any) -> NDArray[np.floating]:
 def _colormap(colors: dict[int | None, Any]) -> DirectLabelColormap:
     """Colours of some labels; all others cannot be seen."""
     return DirectLabelColormap(color_dict=colors | {None: TRANSPARENT, 0: TRANSPARENT})
-
-
-def _others(ndim: int, axis: int) -> tuple[int, ...]:
-    return tuple(i for i in range(ndim) if i != axis)
-
-
-def _mapped(paint: Callable[..., Any], data: Any, dtype: np.dtype[Any]) -> Any:
-    if hasattr(data, "map_blocks"):
-        return data.map_blocks(paint, dtype=dtype)
-    return paint(np.asarray(data))
-
-
-def _looked_up(
-    block: NDArray[np.integer], ids: NDArray[np.integer], values: NDArray[np.integer]
-) -> NDArray[np.integer]:
-    """Value of each label; 0 for labels that are not among the sorted `ids`."""
-    if not len(ids):
-        return np.zeros(block.shape, dtype=values.dtype)
-    if ids[0] >= 0 and ids[-1] < 1 << 26:
-        # One look into a table a pixel.
-        table = np.zeros(int(ids[-1]) + 2, dtype=values.dtype)
-        table[ids] = values
-        painted: NDArray[np.integer] = table[np.clip(block, -1, len(table) - 1).astype(np.intp)]
-        return painted
-    # With uint64, NumPy would compare floats.
-    block = block.astype(np.int64)
-    at = np.minimum(np.searchsorted(ids, block), len(ids) - 1)
-    return np.where(ids[at] == block, values[at], 0).astype(values.dtype)

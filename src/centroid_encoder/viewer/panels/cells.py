@@ -6,18 +6,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtWidgets import QComboBox, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QComboBox, QLabel, QPushButton, QWidget
+from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
 
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.overlay import LayerLink
+from centroid_encoder.viewer.panels.fields import column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
+    from anndata import AnnData
     from napari.components import ViewerModel
 
 NO_COLORS = "as it was"
+ANY_VALUES = "column or variable …"
 
 
 class CellsPanel(QWidget):
@@ -32,34 +37,48 @@ class CellsPanel(QWidget):
         self._links: list[LayerLink] = []
         self._colored: colorings.Colors | None = None
         self._mode = NO_COLORS
+        self._values_shown = False
 
         self.color_box = QComboBox()
+        self.color_box.setAccessibleName("Colour layer by")
         self.color_box.setToolTip("What the colours of the layer's cells stand for")
+        self.value_box: QComboBox = QSearchableComboBox()
+        self.value_box.setToolTip("A column of obs, or a variable; type a part of its name")
+        self.value_box.setAccessibleName("Column or variable")
+        self.value_box.setSizeAdjustPolicy(
+            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        )
+        self.value_box.hide()
+        self._values: list[str] = []
+        """Names of the columns, then of the variables, of the table that is chosen."""
         self.color_text = Lines()
+        self.color_text.setTextFormat(Qt.TextFormat.RichText)
         self.selection_text = QLabel()
+        self.unseen_text = Lines()
+        self.unseen_text.hide()
         self.show_button = QPushButton("Zoom to")
         self.show_button.setToolTip("Move the camera to the selected cells")
         self.clear_button = QPushButton("Clear")
         self.clear_button.setToolTip("Select no cells")
-        coloring = QHBoxLayout()
-        coloring.addWidget(QLabel("Colour layer by"))
-        coloring.addWidget(self.color_box, stretch=1)
-        selection = QHBoxLayout()
-        selection.addWidget(self.selection_text, stretch=1)
-        selection.addWidget(self.show_button)
-        selection.addWidget(self.clear_button)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addLayout(coloring)
-        layout.addWidget(self.color_text)
-        layout.addLayout(selection)
-        self.color_box.currentIndexChanged.connect(self._recolor)
+        column(
+            self,
+            side_by_side(QLabel("Colour layer by"), (self.color_box, 1)),
+            self.value_box,
+            self.color_text,
+            side_by_side((self.selection_text, 1), self.show_button, self.clear_button),
+            self.unseen_text,
+        )
+        # What is chosen again as soon as a layer shows the cells.
+        self._suspended = ""
+        self.color_box.currentIndexChanged.connect(self._on_coloring)
+        self.value_box.currentIndexChanged.connect(self._recolor)
         self.show_button.clicked.connect(self.zoom)
         self.clear_button.clicked.connect(self.clear)
         session.table_changed.connect(self.unlink)
         session.links_changed.connect(self.link)
         session.result_changed.connect(self._offer_colorings)
         session.check_changed.connect(self._offer_colorings)
+        session.columns_changed.connect(self._offer_values)
         session.label_key_changed.connect(self._recolor)
         session.regions_changed.connect(self._recolor)
         session.colors_changed.connect(self._recolor)
@@ -79,9 +98,13 @@ class CellsPanel(QWidget):
         self._links = []
 
     def zoom(self) -> None:
-        """Move the camera to the selected cells."""
-        for link in self._links:
-            link.show(np.flatnonzero(self._session.selected))
+        """Move the camera to the selected cells, in the layer that is chosen if they are there."""
+        rows = np.flatnonzero(self._session.selected)
+        there = [link for link in self._links if link.join.joined[rows].any()]
+        there.sort(key=lambda link: link.layer is not self._session.catalog.layer)
+        for link in there[:1]:
+            link.layer.visible = True
+            link.show(rows)
 
     def clear(self) -> None:
         """Select no cells."""
@@ -90,9 +113,11 @@ class CellsPanel(QWidget):
     def link(self) -> None:
         """Show the cells in the layers of the session's links."""
         self.unlink()
-        self._links = [
-            LayerLink(self._viewer, link.layer, join) for link, join in self._session.links.items()
-        ]
+        # Where layers lie on each other, the last one answers a click: the uppermost.
+        joined = sorted(
+            self._session.links.items(), key=lambda item: self._viewer.layers.index(item[0].layer)
+        )
+        self._links = [LayerLink(self._viewer, link.layer, join) for link, join in joined]
         for link in self._links:
             link.picked.connect(self._on_picked)
         self._offer_colorings()
@@ -111,18 +136,39 @@ class CellsPanel(QWidget):
             f"{len(chosen):,} {unit} selected" if some else "No cell selected"
         )
         self.clear_button.setEnabled(some)
-        self.show_button.setEnabled(some and self.linked)
+        unseen = self._session.unseen()
+        self.unseen_text.setText(unseen)
+        self.unseen_text.setVisible(bool(unseen))
+        self.show_button.setEnabled(some and not unseen)
 
     def _offer_colorings(self) -> None:
         """Offer what the colours can stand for; keep what is chosen, where that is possible."""
-        before, subject = self.color_box.currentText(), self._subject
+        before, subject = self._suspended or self.color_box.currentText(), self._subject
         offered = [colorings.LABEL] if subject is None else colorings.offered(subject)
-        modes = [NO_COLORS, *offered]
+        modes = [NO_COLORS, *(offered if self.linked else []), ANY_VALUES]
+        self._suspended = before if before in offered and not self.linked else ""
         with signals_blocked(self.color_box):
             self.color_box.clear()
             self.color_box.addItems(modes)
             self.color_box.setCurrentText(before if before in modes else NO_COLORS)
-        self.color_box.setEnabled(self.linked)
+        # Without a layer, there is the map.
+        self.color_box.setEnabled(self.linked or self._session.result is not None)
+        self._offer_values()
+        self._recolor()
+
+    def _offer_values(self) -> None:
+        """Offer the columns and variables; keep what is chosen, where it is still there."""
+        adata, before = self._session.adata, self.value_box.currentText()
+        values = [] if adata is None else [*adata.obs.columns, *adata.var_names]
+        if values != self._values:
+            self._values = values
+            with signals_blocked(self.value_box):
+                self.value_box.clear()
+                self.value_box.addItems(list(map(str, values)))
+                self.value_box.setCurrentIndex(max(self.value_box.findText(before), 0))
+
+    def _on_coloring(self) -> None:
+        self._suspended = ""
         self._recolor()
 
     def _recolor(self) -> None:
@@ -130,8 +176,13 @@ class CellsPanel(QWidget):
         if self._session.reread():
             return
         colors, mode, subject = None, self.color_box.currentText(), self._subject
+        self.value_box.setVisible(mode == ANY_VALUES)
         try:
-            if self._links and mode != NO_COLORS and subject is not None and subject.label_key:
+            if subject is None:
+                pass
+            elif mode == ANY_VALUES:
+                mode, colors = self._colors_of_values(subject.adata)
+            elif self._links and mode != NO_COLORS and subject.label_key:
                 colors = colorings.color_cells(mode, subject)
         except KeyError as error:
             self._session.failed.emit(error)
@@ -141,9 +192,28 @@ class CellsPanel(QWidget):
         elif mode != self._mode or not colors.looks_like(self._colored):
             for link in self._links:
                 link.color(mode, colors.codes, colors.colors)
+        values = None
+        if colors is not None and self.color_box.currentText() == ANY_VALUES:
+            values = colors.codes, colors.colors
+        if values is not None or self._values_shown:
+            self._session.values_changed.emit(values)
+        self._values_shown = values is not None
         self._mode, self._colored = mode, colors
         self.color_text.setText("" if colors is None else colors.meaning)
         self.color_text.setVisible(bool(self.color_text.text()))
+
+    def _colors_of_values(self, adata: AnnData) -> tuple[str, colorings.Colors | None]:
+        """Return what the column or variable that is chosen is called, and its colours."""
+        i, n_columns = self.value_box.currentIndex(), len(adata.obs.columns)
+        if not 0 <= i < len(self._values) or len(self._values) != n_columns + adata.n_vars:
+            return ANY_VALUES, None
+        name = str(self._values[i])
+        if (line := self.value_box.lineEdit()) is not None:
+            # Of a long name, the beginning tells most.
+            line.setCursorPosition(0)
+        if i < n_columns:
+            return name, colorings.color_column(adata, self._values[i])
+        return name, colorings.color_variable(adata, i - n_columns)
 
     @property
     def _subject(self) -> colorings.Subject | None:

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
-from qtpy.QtWidgets import QVBoxLayout, QWidget
+from qtpy.QtWidgets import QWidget
 
 from centroid_encoder.tl._stored import StoredCrossValidation
 from centroid_encoder.tl._summary import fold_words, permutation_words
+from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message, sentence
 
 if TYPE_CHECKING:
@@ -37,10 +38,7 @@ class Verdict(QWidget):
         super().__init__()
         self._session, self._face = session, face
         self.found, self.doubts = Message(), Message()
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.found)
-        layout.addWidget(self.doubts)
+        column(self, self.found, self.doubts)
         for changed in (session.result_changed, session.check_changed):
             changed.connect(self.show_check)
         self.show_check()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from qtpy.QtWidgets import QComboBox, QWidget
+from qtpy.QtWidgets import QComboBox, QSizePolicy, QWidget
 from superqt.utils import signals_blocked
 
 
@@ -14,17 +14,19 @@ class Choice(QComboBox):
 
     Parameters
     ----------
-    tip
-        What is chosen here.
+    name, tip
+        What is chosen here, in a word and in a sentence.
     """
 
-    def __init__(self, tip: str, parent: QWidget | None = None) -> None:
+    def __init__(self, name: str, tip: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._values: list[object] = []
+        self.setAccessibleName(name)
         self.setToolTip(tip)
         # Long names must not make the widget wide.
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(5)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def offer(self, entries: Iterable[tuple[str, object]], chosen: object) -> None:
         """Replace the entries, a text and an object each, and what is chosen; nobody is told."""

@@ -8,19 +8,34 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 from qtpy.QtCore import Qt, QTimer
-from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtGui import QDragEnterEvent, QDropEvent
+from qtpy.QtWidgets import (
+    QFileDialog,
+    QLabel,
+    QMenu,
+    QPushButton,
+    QSizePolicy,
+    QWidget,
+)
 
 from centroid_encoder.viewer.data.ids import may_be_ids
+from centroid_encoder.viewer.data.join import OBS_NAMES
 from centroid_encoder.viewer.panels.choice import Choice
-from centroid_encoder.viewer.panels.fields import form_label, form_layout
+from centroid_encoder.viewer.panels.fields import column, form_label, form_layout, side_by_side
 from centroid_encoder.viewer.panels.message import Lines, Message, sentence
+from centroid_encoder.viewer.panels.opening import Opening
 
 if TYPE_CHECKING:
+    from anndata import AnnData
+
     from centroid_encoder.viewer.data.catalog import Catalog
     from centroid_encoder.viewer.data.join import Link
     from centroid_encoder.viewer.data.tables import Table
 
-EMPTY = "Open a .h5ad, or attach an AnnData to a layer (layer.metadata['adata'] = adata)."
+EMPTY = (
+    "Open a .h5ad or a .zarr, drop one here, or attach an AnnData to a layer "
+    "(layer.metadata['adata'] = adata)."
+)
 NO_LAYER = "none"
 ALL = "all"
 PAUSE = 300
@@ -38,46 +53,48 @@ class DataPanel(QWidget):
 
     def __init__(self, catalog: Catalog, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setAcceptDrops(True)
         self.catalog = catalog
         self._refresh = QTimer(self, interval=0, singleShot=True)
         self._refresh.timeout.connect(catalog.refresh)
         self._rejoin = QTimer(self, interval=PAUSE, singleShot=True)
         self._rejoin.timeout.connect(catalog.join_again)
 
-        self.table_box = Choice("Tables of cells that were found in napari")
+        self.table_box = Choice("Table", "Tables of cells that were found in napari")
         self.table_box.currentIndexChanged.connect(self._on_table)
         self.open_button = QPushButton("Open …")
-        self.open_button.setToolTip("Read a .h5ad")
-        self.open_button.clicked.connect(self._ask_file)
-        self.layer_box = Choice("Layer whose labels or points are the cells of the table")
+        self.open_button.setToolTip("Read a .h5ad or a .zarr; or drop it here")
+        menu = QMenu(self)
+        menu.addAction("AnnData file (.h5ad) …", self._ask_file)
+        menu.addAction("AnnData folder (.zarr) …", self._ask_folder)
+        self.open_button.setMenu(menu)
+        self.opening = Opening()
+        self.opening.opened.connect(self._on_opened)
+        self.opening.failed.connect(self._on_failed)
+        self.layer_box = Choice(
+            "Layer of the cells", "Layer whose labels or points are the cells of the table"
+        )
         self.layer_box.currentIndexChanged.connect(self._on_layer)
-        self.instance_box = Choice("Column of obs that holds each cell's id in the layer")
+        self.instance_box = Choice(
+            "Column of ids", "Column of obs that holds each cell's id in the layer"
+        )
         self.instance_box.currentIndexChanged.connect(self._on_keys)
-        self.region_box = Choice("Which part of the table the layer shows")
+        self.region_box = Choice("Region", "Which part of the table the layer shows")
         self.region_box.currentIndexChanged.connect(self._on_keys)
         self.joined_text = Lines()
         self.joined_text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.message = Message()
+        self.better_button = QPushButton()
+        self.better_button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.better_button.setToolTip("Join the table to the labels where its cells are")
+        self.better_button.clicked.connect(self._on_better)
 
-        self._by, self._in = QLabel("by"), QLabel("in")
+        self._by, self._in = form_label("joined by"), QLabel("in")
         form = form_layout()
-        form.addRow(form_label("Table"), _row((self.table_box, 1), (self.open_button, 0)))
-        form.addRow(
-            form_label("Cells in"),
-            _row(
-                (self.layer_box, 3),
-                (self._by, 0),
-                (self.instance_box, 2),
-                (self._in, 0),
-                (self.region_box, 2),
-            ),
-        )
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(4)
-        layout.addLayout(form)
-        layout.addWidget(self.joined_text)
-        layout.addWidget(self.message)
+        form.addRow(form_label("Table"), side_by_side(self.table_box, self.open_button))
+        form.addRow(form_label("Cells in"), self.layer_box)
+        form.addRow(self._by, side_by_side(self.instance_box, self._in, self.region_box))
+        column(self, form, self.opening, self.joined_text, self.message, self.better_button)
         catalog.listed.connect(self._show_lists)
         catalog.link_changed.connect(self._show_link)
         catalog.stirred.connect(self._on_stirred)
@@ -87,9 +104,10 @@ class DataPanel(QWidget):
         """Put nothing more off: the viewer is followed no longer."""
         self._refresh.stop()
         self._rejoin.stop()
+        self.opening.cancel()
 
     def open_file(self, path: Path) -> Table | None:
-        """Read a .h5ad and choose it; what goes wrong is said in the panel."""
+        """Read a .h5ad or a .zarr and choose it; what goes wrong is said in the panel."""
         self.message.say("")
         try:
             table = self.catalog.open(path)
@@ -99,12 +117,32 @@ class DataPanel(QWidget):
         self.catalog.choose(table)
         return table
 
+    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
+        """Take files of tables; napari takes all others."""
+        event.setAccepted(bool(_dropped(event)))
+
+    def dropEvent(self, event: QDropEvent) -> None:
+        """Open them."""
+        self.opening.begin(*_dropped(event))
+
     # -- what the user chooses -------------------------------------------------------------------
 
     def _ask_file(self) -> None:
         name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", "AnnData (*.h5ad)")
         if name:
-            self.open_file(Path(name))
+            self.opening.begin(Path(name))
+
+    def _ask_folder(self) -> None:
+        name = QFileDialog.getExistingDirectory(self, "Open a table: choose its .zarr folder")
+        if name:
+            self.opening.begin(Path(name))
+
+    def _on_opened(self, adata: AnnData, path: Path) -> None:
+        self.message.say("")
+        self.catalog.choose(self.catalog.add(adata, path.name, path=path))
+
+    def _on_failed(self, error: Exception) -> None:
+        self.message.say(sentence(error), "error")
 
     def _on_table(self, _: int) -> None:
         self.catalog.choose(self.table_box.value)
@@ -117,8 +155,13 @@ class DataPanel(QWidget):
         if link is None:
             return
         region = link.region and link.region._replace(value=self.region_box.value)
-        id_column = self.instance_box.value
-        self.catalog.choose_link(replace(link, region=region, id_column=id_column))
+        id_column, shift = self.instance_box.value
+        self.catalog.choose_link(replace(link, region=region, id_column=id_column, shift=shift))
+
+    def _on_better(self) -> None:
+        misfit = self.catalog.misfit
+        if misfit is not None and misfit.better is not None:
+            self.catalog.choose_link(misfit.better)
 
     def _on_stirred(self) -> None:
         self._refresh.start()
@@ -148,31 +191,43 @@ class DataPanel(QWidget):
         self._offer_keys(catalog.link)
         text = ""
         if catalog.join is not None:
-            text = str(catalog.join)
-        elif catalog.table is not None and catalog.link is None:
-            text = f"{catalog.table.adata.n_obs:,} cells; no layer to show them in."
+            text = "\n".join([str(catalog.join), *self._other_regions()])
+        elif catalog.link is None:
+            text = catalog.absence()
         self.joined_text.setText(text)
         self.joined_text.setVisible(bool(text))
-        if catalog.problem is None:
-            self.message.say("")
-        else:
+        misfit = catalog.misfit
+        if catalog.problem is not None:
             self.message.say(sentence(catalog.problem), "error")
+        else:
+            self.message.say("" if misfit is None else misfit.text, "warning")
+        better = None if misfit is None else misfit.better
+        self.better_button.setText("" if better is None else f"Join by {better.ids_name}")
+        self.better_button.setVisible(better is not None)
         self._show_lists()
+
+    def _other_regions(self) -> list[str]:
+        """Say which layers show the cells of other regions."""
+        catalog = self.catalog
+        others = [link.layer.name for link in catalog.joins if link != catalog.link]
+        return [f"Other regions are shown in {', '.join(others)}."] if others else []
 
     def _offer_keys(self, link: Link | None) -> None:
         """Offer the columns that may hold ids, and the regions that the layer may show."""
-        ids: dict[str, str | None] = {}
+        ids: dict[str, tuple[str | None, int]] = {}
         regions: dict[str, object] = {}
         if link is not None:
             obs, region = link.table.adata.obs, link.region
-            ids = {str(name): str(name) for name in obs if may_be_ids(obs[name])}
+            ids = {str(name): (str(name), 0) for name in obs if may_be_ids(obs[name])}
+            ids.setdefault(OBS_NAMES, (OBS_NAMES, 0))
             if link.id_column is None:
-                ids = {"choose …": None, **ids}
+                ids = {"choose …": (None, 0), **ids}
             else:
-                ids.setdefault(link.id_column, link.id_column)
+                shifted = f" {link.shift:+}" if link.shift else ""
+                ids.setdefault(f"{link.id_column}{shifted}", (link.id_column, link.shift))
             if region is not None and region.column in obs:
                 regions = {str(name): name for name in pd.unique(obs[region.column].dropna())}
-            self.instance_box.offer(ids.items(), link.id_column)
+            self.instance_box.offer(ids.items(), (link.id_column, link.shift))
             self.region_box.offer([(ALL, None), *regions.items()], region and region.value)
         for widget in (self._by, self.instance_box):
             widget.setVisible(link is not None)
@@ -180,10 +235,8 @@ class DataPanel(QWidget):
             widget.setVisible(len(regions) > 1)
 
 
-def _row(*widgets: tuple[QWidget, int]) -> QHBoxLayout:
-    row = QHBoxLayout()
-    row.setContentsMargins(0, 0, 0, 0)
-    row.setSpacing(4)
-    for widget, stretch in widgets:
-        row.addWidget(widget, stretch)
-    return row
+def _dropped(event: QDropEvent) -> list[Path]:
+    """The tables among what is dropped."""
+    data = event.mimeData()
+    paths = [Path(url.toLocalFile()) for url in data.urls()] if data is not None else []
+    return [path for path in paths if path.suffix.lower() in (".h5ad", ".zarr")]

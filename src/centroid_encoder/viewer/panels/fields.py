@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from magicgui.widgets import ComboBox, LineEdit, create_widget
+from magicgui.widgets import CheckBox, ComboBox, LineEdit, create_widget
 from magicgui.widgets.bases import ValueWidget
 from qtpy.QtCore import Qt, Signal
-from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QSizePolicy, QWidget
+from qtpy.QtWidgets import (
+    QFormLayout,
+    QHBoxLayout,
+    QLabel,
+    QLayout,
+    QSizePolicy,
+    QTableView,
+    QVBoxLayout,
+    QWidget,
+)
 
 from centroid_encoder._parameters import Parameter, parameters, plain
 from centroid_encoder.errors import UNSET, Advice, Call, Part
@@ -25,6 +34,12 @@ BUTTONS = {
     "tl.cross_validate": "Check labels",
     "tl.ingest": "Map new data",
 }
+ROW = 22
+"""Height of a row of a table in pixels."""
+PAGE = (6, 4, 6, 4)
+"""Margins of what lies in a tab."""
+NARROW = 70
+"""Least width of a field in pixels."""
 RANGES: dict[type, dict[str, Any]] = {
     int: {"min": -(2**31), "max": 2**31 - 1},
     float: {"min": -1e9, "max": 1e9, "step": 0.05},
@@ -50,7 +65,7 @@ class Form(QWidget):
 
     There is one for each parameter of a plain type: bool, int, float, str, a Literal, or one of
     these or None. Each is also an attribute of the form, under the name of the parameter. Where
-    the values are, `layer` and `use_rep`, is chosen in one field.
+    the values are, `layer`, `use_rep` and `use_raw`, is chosen in one field.
 
     Parameters
     ----------
@@ -66,7 +81,7 @@ class Form(QWidget):
     fields
         Fields by the name of the parameter.
     features
-        Where the values are: ``"X"``, ``"layers: …"`` or ``"obsm: …"``.
+        Where the values are: ``"X"``, ``"raw"``, ``"layers: …"`` or ``"obsm: …"``.
     """
 
     features: ComboBox
@@ -82,20 +97,23 @@ class Form(QWidget):
         self._special = special
         self._parameters = {function: parameters(function) for function in functions}
         self._defaults: dict[str, Any] = {}
-        skipped = {"adata", "layer", "progress", "copy", *left_out}
+        skipped = {"adata", "layer", "use_raw", "progress", "copy", *left_out}
         for taken in self._parameters.values():
             for name, parameter in taken.items():
                 if name not in self.fields and name not in skipped:
                     self.add(self._made(parameter))
                     self._defaults[name] = self._value(parameter)
         self.features = cast("ComboBox", self.fields["use_rep"])
-        self.fields["layer"] = self.features
+        self.fields["layer"] = self.fields["use_raw"] = self.features
 
     def add(self, widget: ValueWidget[Any]) -> None:
         """Take a field, under its name."""
         self.fields[widget.name] = widget
         setattr(self, widget.name, widget)
         widget.changed.connect(self._on_setting)
+        # Two of them find room beside each other.
+        widget.native.setMinimumWidth(NARROW)
+        widget.native.setAccessibleName(widget.label)
         widget.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         if isinstance(widget, ComboBox):
             # Long names of columns must not make the dock wide.
@@ -106,8 +124,13 @@ class Form(QWidget):
     def arguments(self, function: str) -> dict[str, Any]:
         """Return the keyword arguments of a function that differ from its defaults."""
         kind, _, name = str(self.features.value).partition(": ")
-        chosen = {"X": {"use_rep": "X"}, "layers": {"layer": name}, "obsm": {"use_rep": name}}
-        found: dict[str, Any] = dict(chosen.get(kind, {}))
+        chosen: dict[str, dict[str, Any]] = {
+            "X": {"use_rep": "X"},
+            "raw": {"use_raw": True},
+            "layers": {"layer": name},
+            "obsm": {"use_rep": name},
+        }
+        found = chosen.get(kind, {})
         for name, parameter in self._parameters[function].items():
             if name in self._defaults and name != "use_rep":
                 value = self._value(parameter)
@@ -167,6 +190,9 @@ class Form(QWidget):
             options = {**RANGES.get(type(first), {}), **special.options}
             options.pop("value", None)
             made = create_widget(first, type(first), name=name, label=label, options=options)
+        if isinstance(made, CheckBox):
+            # It stands beside its label.
+            made.text = ""
         made.tooltip = plain(parameter.doc, self._named)
         return cast("ValueWidget[Any]", made)
 
@@ -213,6 +239,7 @@ def sources(adata: AnnData) -> list[str]:
     """Return where the values of a table can be."""
     return [
         *(["X"] if adata.X is not None else []),
+        *(["raw"] if adata.raw is not None else []),
         *(f"layers: {name}" for name in adata.layers),
         *(f"obsm: {name}" for name in adata.obsm),
     ]
@@ -236,20 +263,43 @@ def form_label(text: str, tooltip: str = "") -> QLabel:
     return label
 
 
-def add_row(form: QFormLayout, widget: ValueWidget[Any], *beside: tuple[QWidget, int]) -> None:
-    """Put a field below the others, after its name, with widgets and their stretch beside it."""
+def add_row(
+    form: QFormLayout, widget: ValueWidget[Any], *beside: QWidget | tuple[QWidget, int]
+) -> None:
+    """Put a field below the others, after its name, with widgets beside it; its stretch is 3."""
     label = form_label(widget.label, widget.tooltip or "")
+    label.setBuddy(widget.native)
     if beside:
-        form.addRow(label, side_by_side((widget.native, 1), *beside))
+        form.addRow(label, side_by_side((widget.native, 3), *beside))
     else:
         form.addRow(label, widget.native)
 
 
-def side_by_side(*widgets: tuple[QWidget, int]) -> QHBoxLayout:
-    """Put widgets beside each other, with a stretch for each."""
+def column(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:
+    """Fill a widget with parts one below the other."""
+    layout = QVBoxLayout(widget)
+    layout.setContentsMargins(0, 0, 0, 0)
+    layout.setSpacing(4)
+    for part in parts:
+        layout.addLayout(part) if isinstance(part, QLayout) else layout.addWidget(part)
+    return layout
+
+
+def side_by_side(*widgets: QWidget | tuple[QWidget, int]) -> QHBoxLayout:
+    """Put widgets beside each other, with their stretch if they have any."""
     row = QHBoxLayout()
     row.setContentsMargins(0, 0, 0, 0)
     row.setSpacing(4)
-    for widget, stretch in widgets:
-        row.addWidget(widget, stretch)
+    for widget in widgets:
+        row.addWidget(*(widget if isinstance(widget, tuple) else (widget,)))
     return row
+
+
+def plain_table(view: QTableView) -> None:
+    """Draw a table without grid and numbers, in low rows."""
+    view.setShowGrid(False)
+    view.setWordWrap(False)
+    view.verticalHeader().hide()
+    view.verticalHeader().setDefaultSectionSize(ROW)
+    # In bold, the longer names would be cut off.
+    view.horizontalHeader().setHighlightSections(False)

@@ -6,17 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from magicgui.widgets import CheckBox, ComboBox, LineEdit, SpinBox
-from qtpy.QtCore import QSize, Signal
-from qtpy.QtWidgets import QLabel, QVBoxLayout, QWidget
-from superqt import QCollapsible
+from magicgui.widgets import ComboBox, LineEdit
+from qtpy.QtCore import Signal
+from qtpy.QtWidgets import QGridLayout, QLabel, QWidget
 
-from centroid_encoder.viewer._icons import themed_icon
+from centroid_encoder.viewer.data.ids import are_ids
+from centroid_encoder.viewer.data.positions import axis
 from centroid_encoder.viewer.panels.fields import (
     NONE,
+    PAGE,
     Form,
     Special,
     add_row,
+    column,
+    form_label,
     form_layout,
     offer,
     sources,
@@ -32,6 +35,7 @@ TRAIN, CHECK = "tl.centroid_encoder", "tl.cross_validate"
 SPECIAL = {
     "label_key": Special("Labels", choices=(), options={"nullable": True}),
     "use_rep": Special("Features", choices=()),
+    "n_components": Special("Dimensions"),
     "mask_var": Special("Variables", choices=(ALL,)),
     "unlabeled_category": Special("Unlabelled is", choices=(NONE,)),
     "missing": Special(
@@ -51,23 +55,24 @@ SPECIAL = {
     "n_repeats": Special("Repeats", options={"min": 1, "max": 100}),
     "n_permutations": Special("Permutations", options={"min": 0, "max": 9999}),
 }
-# The widget shows maps of two dimensions.
-LEFT_OUT = ("n_components", "model")
-VISIBLE = ("label_key", "use_rep", "layer")
-"""Parameters that are set by fields which are not folded."""
+LEFT_OUT = ("model",)
+VISIBLE = ("label_key", "use_rep", "layer", "use_raw")
+"""Parameters whose fields are not among the advanced ones."""
+WIDE = ("missing", "group_key", "mask_var")
+"""Those with a row of their own: what they offer is long."""
 # A clustering of the same data is no evidence, and thus no likely choice.
 LIKELY = ("cell_type", "celltype", "phenotype", "annotation", "label", "class")
 
 
 class TrainingForm(Form):
-    """Few visible knobs, the rest folded.
+    """Few visible knobs; the rest is for another place.
 
     Attributes
     ----------
     advanced
-        The folded part.
-    auto_epochs, max_epochs
-        Whether the number of cells says for how many epochs to train, and how many if not.
+        The other fields.
+    max_epochs
+        For how many epochs to train; empty if the number of cells says it.
     """
 
     label_key: ComboBox
@@ -76,44 +81,36 @@ class TrainingForm(Form):
     group_key: ComboBox
     key_added: LineEdit
     missing: ComboBox
-    max_epochs: SpinBox
+    max_epochs: LineEdit
 
     label_key_changed = Signal(object)
     """The label column, or None."""
+    advanced_wanted = Signal()
+    """One of the advanced fields is to be seen."""
 
     def __init__(self) -> None:
         super().__init__(TRAIN, CHECK, special=SPECIAL, left_out=LEFT_OUT)
         self._adata: AnnData | None = None
         self._filling = False
         train, check = self._parameters[TRAIN], self._parameters[CHECK]
-        self.auto_epochs = CheckBox(
-            label="",
-            text="Epochs by the number of cells",
-            value=True,
-            tooltip="Between 20 and 60: as many as show the network 300,000 cells; fewer of very "
-            "many cells",
+        epochs = LineEdit(
+            name="max_epochs",
+            label="Epochs",
+            tooltip="Passes over the training cells. By default as many as show the network "
+            "300,000 cells, between 20 and 60; fewer of very many cells",
         )
-        self.add(
-            SpinBox(
-                name="max_epochs",
-                label="Epochs",
-                value=60,
-                min=1,
-                max=100_000,
-                enabled=False,
-                tooltip="Passes over the training cells",
-            )
-        )
+        epochs.native.setPlaceholderText("auto")
+        self.add(epochs)
         folded: list[Any] = []
         for name in train:
             if name == "model":
-                folded += [self.auto_epochs, self.max_epochs]
+                folded.append(epochs)
             elif name in self.fields and name not in VISIBLE:
                 folded.append(self.fields[name])
         own = [self.fields[name] for name in check if name in self.fields and name not in train]
+        folded.sort(key=lambda field: field.name not in WIDE)
         self._lay_out([*folded, QLabel("For Check labels"), *own])
         self.label_key.changed.connect(self._on_label_key)
-        self.auto_epochs.changed.connect(self._on_auto_epochs)
 
     @property
     def key(self) -> str:
@@ -156,11 +153,13 @@ class TrainingForm(Form):
         if chosen.get("use_rep") == "X":
             del chosen["use_rep"]
         chosen |= self._mask()
-        if not self.auto_epochs.value:
+        if epochs := self.max_epochs.value.strip():
             # Not before it is needed: it brings PyTorch.
             from centroid_encoder.estimator import CentroidEncoder
 
-            chosen["model"] = CentroidEncoder(max_epochs=self.max_epochs.value)
+            # What is no number is for the function to complain of.
+            max_epochs: Any = int(epochs) if epochs.isdecimal() else epochs
+            chosen["model"] = CentroidEncoder(max_epochs=max_epochs)
         return chosen
 
     def place(self, name: str) -> str:
@@ -170,23 +169,14 @@ class TrainingForm(Form):
     def point_at(self, name: str) -> None:
         """Show the field of a parameter, if there is one."""
         if name in self.fields and name not in VISIBLE:
-            self.advanced.expand(animate=False)
+            self.advanced_wanted.emit()
         super().point_at(name)
-
-    def set_icon_color(self, color: str) -> None:
-        """Follow a theme."""
-        self.advanced.setCollapsedIcon(themed_icon("right_arrow", color))
-        self.advanced.setExpandedIcon(themed_icon("down_arrow", color))
-
-    def fold(self) -> None:
-        """Make room for the map."""
-        self.advanced.collapse(animate=False)
 
     def _mask(self) -> dict[str, Any]:
         """Return the argument that says which variables to learn from, if it is not the default."""
         adata, source = self._adata, str(self.features.value)
-        if adata is None or source.startswith("obsm: "):
-            # A representation has no variables.
+        if adata is None or source == "raw" or source.startswith("obsm: "):
+            # A representation has no variables, and `raw` has others.
             return {}
         mask = None if self.mask_var.value == ALL else self.mask_var.value
         if source == "X" and self._is_feature(adata):
@@ -218,38 +208,34 @@ class TrainingForm(Form):
         if not self._filling:
             super()._on_setting()
 
-    def _on_auto_epochs(self, auto: bool) -> None:
-        self.max_epochs.enabled = not auto
-
     def _lay_out(self, folded: list[Any]) -> None:
-        self.advanced = QCollapsible("Advanced")
-        self.advanced.setDuration(0)
-        button = self.advanced.toggleButton()
-        button.setFlat(True)
-        button.setIconSize(QSize(9, 9))
-        button.setStyleSheet(
-            "QPushButton { text-align: left; background: transparent; border: none; padding: 2px; }"
-        )
-        content = QWidget()
-        rows = form_layout()
-        for field in folded:
-            if isinstance(field, QLabel):
-                rows.addRow(field)
-            else:
-                add_row(rows, field)
-        content.setLayout(rows)
-        self.advanced.addWidget(content)
-        for part in (self.advanced, self.advanced.content()):
-            if (inner := part.layout()) is not None:
-                inner.setContentsMargins(0, 0, 0, 0)
+        """Put the likely fields below each other, and the others two in a row."""
         above = form_layout()
         add_row(above, self.label_key)
         add_row(above, self.features)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(4)
-        layout.addLayout(above)
-        layout.addWidget(self.advanced)
+        column(self, above)
+        grid = QGridLayout()
+        at = 0
+        for field in folded:
+            is_wide = isinstance(field, QLabel) or field.name in WIDE
+            at += at % 2 if is_wide else 0
+            row, half = divmod(at, 2)
+            if isinstance(field, QLabel):
+                grid.addWidget(field, row, 0, 1, 4)
+            else:
+                label = (QLabel if half else form_label)(field.label)
+                label.setBuddy(field.native)
+                label.setToolTip(field.tooltip or "")
+                grid.addWidget(label, row, 2 * half)
+                grid.addWidget(field.native, row, 2 * half + 1, 1, 3 if is_wide else 1)
+            at += 2 if is_wide else 1
+        grid.setVerticalSpacing(2)
+        for field_column in (1, 3):
+            grid.setColumnStretch(field_column, 1)
+        self.advanced = QWidget()
+        layout = column(self.advanced, grid)
+        layout.setContentsMargins(*PAGE)
+        layout.addStretch()
 
 
 def _label_columns(adata: AnnData) -> list[str]:
@@ -261,7 +247,12 @@ def _label_columns(adata: AnnData) -> list[str]:
         n = len(column.cat.categories) if categorical else 0
         return n > MAX_CLASSES, not categorical
 
-    names = [str(name) for name in adata.obs.columns if not _is_measurement(adata.obs[name])]
+    ids = are_ids(adata.obs)
+    names = [
+        str(name)
+        for name in adata.obs.columns
+        if not (_is_measurement(adata.obs[name]) or name in ids or axis(name) is not None)
+    ]
     return sorted(names, key=rank)
 
 

@@ -6,7 +6,6 @@ import logging
 from typing import TYPE_CHECKING, Any, cast
 
 from napari.utils.notifications import show_error
-from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QWidget
 
 from centroid_encoder import tl
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from centroid_encoder.viewer.session.provenance import MadeBy
     from centroid_encoder.viewer.session.session import Session
 
+TOO_EARLY = "Stopped before the first epoch was over; nothing has changed."
 logger = logging.getLogger("centroid_encoder")
 
 
@@ -47,11 +47,6 @@ class JobPanel(QWidget):
         The table of what runs, and the call that it stands for; None if nothing runs.
     """
 
-    framed = Signal(object, object)
-    """The job and its `Report` with an embedding."""
-    ended = Signal(bool)
-    """It is over, however; tells whether it was a check of labels."""
-
     def __init__(self, session: Session, form: Form) -> None:
         super().__init__()
         self.session = session
@@ -67,18 +62,25 @@ class JobPanel(QWidget):
         self.progress.stop_requested.connect(self.stop)
         self.progress.cancel_requested.connect(self.cancel)
         session.table_changed.connect(self.enable)
+        session.drawn.connect(self._on_drawn)
 
     def stop(self) -> None:
         """End the job and keep the best so far, if it is one of which a part can be kept."""
-        if self.worker is not None and self._is_stoppable:
+        if self.worker is None or not self._is_stoppable:
+            return
+        if self.progress.has_begun:
             self.worker.stop()
             self._stopped = True
+        else:
+            # The thread may still be reading, and would not hear of it for a while.
+            self.cancel()
+            self.message.say(TOO_EARLY)
 
     def cancel(self) -> None:
         """End the job and leave everything as it was."""
         if self.worker is not None:
             self.worker.cancel()
-            self._end()
+            self._give_up()
             self.message.say("Cancelled; nothing has changed.")
 
     def say_error(self, error: Exception) -> None:
@@ -132,7 +134,7 @@ class JobPanel(QWidget):
         """Let the user begin what can be begun now."""
 
     def written(self, table: Table, made_by: MadeBy) -> None:
-        """Tell of results that were written into their table."""
+        """Show results that were written into their table, if the session does not."""
 
     @property
     def _is_stoppable(self) -> bool:
@@ -154,26 +156,35 @@ class JobPanel(QWidget):
             self.message.say("")
 
     def _on_reported(self, step: Report | Progress) -> None:
-        worker = self.worker
-        if worker is None:
+        worker, table, made_by, session = self.worker, self.table, self.made_by, self.session
+        if worker is None or table is None or made_by is None:
             return
         self.progress.report(step)
         # napari's progress lets Qt go on, and with it those who cancel.
-        if worker is self.worker and getattr(step, "embedding", None) is not None:
-            self.framed.emit(worker.job, step)
+        if worker is not self.worker or getattr(step, "embedding", None) is None:
+            return
+        # Rows of a frame are those of the cells that were there when the training began.
+        if table is session.table and table.adata.obs_names.equals(worker.job.obs_names):
+            session.framed.emit(worker.job, step, made_by.label_key)
+        else:
+            worker.drawn()
+
+    def _on_drawn(self) -> None:
+        if self.worker is not None:
+            self.worker.drawn()
 
     def _on_finished(self) -> None:
         worker, table, made_by = self.worker, self.table, self.made_by
         if worker is None or table is None or made_by is None:
             return
-        job, stopped = worker.job, self._stopped
+        job = worker.job
+        self._end()
         try:
-            self.session.write(job, table, made_by, stopped=stopped)
+            self.session.write(job, table, made_by, stopped=self._stopped)
         except Exception as error:  # As above.
-            self._end()
+            self.session.read()
             self.say_error(error)
             return
-        self._end()
         if self.message.text() == self._warned:
             # Nothing else has been said since.
             self._warn(self._notices(job))
@@ -182,17 +193,23 @@ class JobPanel(QWidget):
     def _on_failed(self, error: Exception) -> None:
         from centroid_encoder.core.training import StoppedTooEarly
 
-        self._end()
+        self._give_up()
         if isinstance(error, StoppedTooEarly):
-            self.message.say("Stopped before the first epoch was over; nothing has changed.")
+            self.message.say(TOO_EARLY)
         else:
             self.say_error(error)
 
+    def _give_up(self) -> None:
+        may_be_drawn = self._is_stoppable
+        self._end()
+        if may_be_drawn:
+            # A live frame must not outlive its training.
+            self.session.read()
+
     def _end(self) -> None:
-        worker, made_by = self.worker, self.made_by
+        worker = self.worker
         self.worker = self.table = self.made_by = None
         if worker is not None:
             worker.deleteLater()
         self.progress.end()
         self.enable()
-        self.ended.emit(made_by is not None and made_by.function == "cross_validate")

@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QComboBox, QLabel, QStackedLayout, QVBoxLayout, QWidget
+from qtpy.QtCore import Qt, Signal
+from qtpy.QtGui import QCloseEvent
+from qtpy.QtWidgets import QComboBox, QLabel, QPushButton, QSplitter, QStackedWidget, QWidget
+from superqt.utils import signals_blocked
 
+from centroid_encoder.core.quality import class_centers
 from centroid_encoder.pl._axes import panel_title
-from centroid_encoder.pl._regions import panel_limits, region_outlines
+from centroid_encoder.pl._regions import (
+    panel_limits,
+    plane_centers,
+    plane_points,
+    region_outlines,
+    voronoi_outlines,
+)
 from centroid_encoder.tl._stored import QUERY, Regions, Result
 from centroid_encoder.viewer.map.canvas import MapCanvas
-from centroid_encoder.viewer.map.figure import Panel, Scene, live_outlines
+from centroid_encoder.viewer.map.colorings import GREY
+from centroid_encoder.viewer.map.figure import Panel, Scene
+from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.core.regions import Region
     from centroid_encoder.core.training import Report
     from centroid_encoder.tl._centroid_encoder import Training
 
+QWIDGETSIZE_MAX = (1 << 24) - 1
+"""Qt's own limit, which its bindings do not name alike."""
 PANELS = {"both": ("train", "test"), "training": ("train",), "held-out": ("test",)}
 REGIONS: dict[str, Regions | None] = {
     "Voronoi cells": "voronoi",
@@ -33,7 +46,10 @@ REGIONS: dict[str, Regions | None] = {
 
 
 class MapPanel(QWidget):
-    """Training and held-out cells over the regions of their classes."""
+    """Training and held-out cells over the regions of their classes.
+
+    It is a part of the widget, or, after `pop_out`, a window of its own.
+    """
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -41,10 +57,16 @@ class MapPanel(QWidget):
         self.canvas = MapCanvas()
         self.canvas.tools.addStretch()
         self.panels_box = self._add_box(
-            PANELS, "Training cells, held-out cells, or both side by side"
+            "Cells of the map", PANELS, "Training cells, held-out cells, or both side by side"
         )
         self.panels_box.currentIndexChanged.connect(self._redraw)
+        self.axes_box = self._add_box(
+            "Components of the map", (), "The two components of the map that are drawn"
+        )
+        self.axes_box.currentIndexChanged.connect(self._redraw)
+        self.axes_box.hide()
         self.regions_box = self._add_box(
+            "Regions of the map",
             REGIONS,
             "Voronoi cells: which class's center is nearest. Decoder regions: for which class the "
             "model itself decides",
@@ -54,57 +76,119 @@ class MapPanel(QWidget):
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
         self._empty.setWordWrap(True)
         self._empty.setMargin(24)
-        self._stack = QStackedLayout()
-        self._stack.addWidget(self._empty)
-        self._stack.addWidget(self.canvas)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addLayout(self._stack)
+        self._pages = QStackedWidget()
+        self._pages.addWidget(self._empty)
+        self._pages.addWidget(self.canvas)
+        self._back = QPushButton("The map has a window of its own. Bring it back")
+        self._back.clicked.connect(self.bring_back)
+        self._back.hide()
+        self._window: _MapWindow | None = None
+        self._sizes: list[int] = []
+        """Of the splitter that the map has left."""
+        self.canvas.buttons["window"].clicked.connect(self._on_window)
+        column(self, self._back, self._pages)
         self.class_names: list[str] = []
         """Classes that are drawn."""
         self._unfolds = False
         """Whether the map of a training that runs is drawn, in place of the session's."""
         self._limits: NDArray[np.floating] | None = None
+        self._frame_colors: list[str] | None = None
+        """Of the classes of that training, found once for all its frames."""
         self.canvas.selection_made.connect(session.select)
+        self.canvas.drawn.connect(session.drawn.emit)
         self.canvas.cell_hovered.connect(self._on_hovered)
         session.result_changed.connect(self._on_result)
         session.regions_changed.connect(self._redraw)
+        session.hidden_changed.connect(self._on_hidden)
+        session.framed.connect(self.show_report)
         session.colors_changed.connect(self._on_colors)
+        session.values_changed.connect(self._on_values)
         session.selection_changed.connect(self._on_selection)
 
-    def _add_box(self, items: Iterable[str], tip: str) -> QComboBox:
+    # -- its window ------------------------------------------------------------------------------
+
+    def pop_out(self) -> None:
+        """Show the map in a window of its own; closing that brings it back."""
+        if self._window is None:
+            self._window = _MapWindow(self)
+            column(self._window, self._pages)
+            self._window.closed.connect(self.bring_back)
+            self.setMaximumHeight(self._back.sizeHint().height())
+            self._back.show()
+            if (splitter := self._splitter) is not None:
+                self._sizes = splitter.sizes()
+                # What is beside it gets the room.
+                splitter.setSizes([sum(self._sizes), 0])
+            self._window.show()
+
+    def bring_back(self) -> None:
+        """Show the map here again."""
+        window, self._window = self._window, None
+        if window is not None:
+            self._back.hide()
+            layout = self.layout()
+            assert layout is not None
+            layout.addWidget(self._pages)
+            self._pages.show()
+            self.setMaximumHeight(QWIDGETSIZE_MAX)
+            if (splitter := self._splitter) is not None:
+                splitter.setSizes(self._sizes)
+            window.close()
+            window.deleteLater()
+
+    @property
+    def _splitter(self) -> QSplitter | None:
+        parent = self.parentWidget()
+        while parent is not None and not isinstance(parent, QSplitter):
+            parent = parent.parentWidget()
+        return parent
+
+    def _on_window(self) -> None:
+        if self._window is None:
+            self.pop_out()
+        else:
+            self.bring_back()
+
+    # -- what is drawn ---------------------------------------------------------------------------
+
+    def _add_box(self, name: str, items: Iterable[str], tip: str) -> QComboBox:
         box = QComboBox()
+        box.setAccessibleName(name)
         box.addItems(list(items))
         box.setToolTip(tip)
         self.canvas.tools.addWidget(box)
         return box
 
-    def show_report(self, run: Training, report: Report, colors: list[str]) -> None:
+    def show_report(self, run: Training, report: Report, label_key: str) -> None:
         """Draw a frame of a training that runs, until the session has another result."""
+        if self._frame_colors is None:
+            colors = self._session.colors_of(label_key)
+            self._frame_colors = [colors.get(name, GREY) for name in run.classes]
         assert report.embedding is not None
         self._unfolds = True
         self.panels_box.setEnabled(True)
         self.class_names = [str(name) for name in run.classes]
+        embedding = self._plane(report.embedding)
         points = np.full((len(run.kept), 2), np.nan, dtype=np.float32)
-        points[run.kept] = report.embedding
-        limits = self._steady(panel_limits(report.embedding))
-        names = {"train": "training cells", "test": "held-out cells"}
+        points[run.kept] = embedding
+        limits = self._steady(panel_limits(embedding))
+        titles = {"train": "training cells", "test": "held-out cells"}
         masks = {"train": run.train, "test": run.held_out}
         unlabeled = run.kept & (run.codes < 0)
         panels = tuple(
             Panel(
-                f"{names[which]} (n = {masks[which].sum():,})",
+                f"{titles[which]} (n = {masks[which].sum():,})",
                 np.flatnonzero(masks[which] | unlabeled),
             )
             for which in self._which(bool(run.held_out.any()))
         )
-        outlines: list[Region] = []
-        if self._session.regions is not None:
-            kept, n_classes = run.kept, len(run.classes)
-            embedding, codes, train = report.embedding, run.codes[kept], run.train[kept]
-            outlines = live_outlines(embedding, codes, train, n_classes, limits)
-        scene = Scene(points, run.codes, panels, outlines, limits, len(run.classes))
-        self._show(scene, colors, detailed=False)
+        codes, train, n_classes = run.codes[run.kept], run.train[run.kept], len(run.classes)
+        centers = class_centers(report.embedding[train], codes[train], n_classes)
+        flat = self._session.regions is not None and report.embedding.shape[1] <= 2
+        outlines = voronoi_outlines(centers, limits) if flat else []
+        names, places = tuple(self.class_names), self._plane(centers, centers=True)
+        scene = Scene(points, run.codes, panels, outlines, limits, n_classes, names, places)
+        self._show(scene, self._frame_colors, detailed=False)
 
     def _steady(self, limits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Keep the axes still: they move only when cells leave them or huddle in the middle."""
@@ -123,12 +207,12 @@ class MapPanel(QWidget):
 
     def _on_result(self) -> None:
         """Show the session's map, or a text that says what to do next."""
-        self._unfolds, self._limits = False, None
+        self._unfolds, self._limits, self._frame_colors = False, None, None
         if self._session.result is None:
             self.class_names = []
             self.canvas.map.clear()
             self._empty.setText(self._session.absence)
-            self._stack.setCurrentWidget(self._empty)
+            self._pages.setCurrentWidget(self._empty)
         self._redraw()
         self._on_selection()
 
@@ -136,12 +220,23 @@ class MapPanel(QWidget):
         self._session.choose_regions(REGIONS[self.regions_box.currentText()])
 
     def _on_colors(self) -> None:
+        self._frame_colors = None
         if self._session.result is not None and not self._unfolds:
             self.canvas.map.set_colors(list(self._session.class_colors.values()))
+
+    def _on_hidden(self) -> None:
+        hidden = self._session.hidden
+        shown = np.array([name not in hidden for name in self.class_names], dtype=bool)
+        if len(shown) and not np.array_equal(shown, self.canvas.map.shown):
+            self.canvas.map.set_shown(shown)
 
     def _on_selection(self) -> None:
         if self._session.result is not None and not self._unfolds:
             self.canvas.map.select(self._session.selected)
+
+    def _on_values(self, values: tuple[NDArray[np.intp], list[str]] | None) -> None:
+        if self._session.result is not None:
+            self.canvas.map.set_values(values)
 
     def _on_hovered(self, row: int) -> None:
         self.canvas.show_tip(self._session.describe(row, predictions=not self._unfolds))
@@ -155,20 +250,86 @@ class MapPanel(QWidget):
         """Draw what is stored in an AnnData."""
         self.class_names = [str(name) for name in result.classes]
         split = result.split.to_numpy()
-        limits = panel_limits(result.embedding[result.embedded])
+        points = self._plane(result.embedding)
+        centers = self._plane(result.centers, centers=True)
+        behind = self._behind(result)
+        limits = _limits(points[result.embedded], behind, centers, result)
         unlabeled = split == "unlabeled"
         self.panels_box.setEnabled(not result.is_query)
         shown = (QUERY,) if result.is_query else self._which(bool((split == "test").any()))
         panels = tuple(
-            Panel(panel_title(result, which), np.flatnonzero((split == which) | unlabeled))
+            Panel(
+                panel_title(result, which, self._session.regions),
+                np.flatnonzero((split == which) | unlabeled),
+            )
             for which in shown
         )
         outlines = region_outlines(adata, result, self._session.regions, limits)
         codes, n_classes = result.codes, len(result.classes)
-        scene = Scene(result.embedding, codes, panels, outlines, limits, n_classes)
+        names = tuple(self.class_names)
+        scene = Scene(points, codes, panels, outlines, limits, n_classes, names, centers, behind)
         self._show(scene, list(self._session.class_colors.values()), detailed=True)
 
+    def _behind(self, result: Result) -> NDArray[np.floating]:
+        """Cells that the map was trained on, to be drawn behind those that were sent through it."""
+        if not result.is_query:
+            return np.empty((0, 2))
+        others = result.embedded & (result.split != QUERY).to_numpy()
+        if not others.any() and (reference := self._session.reference) is not None:
+            result, others = reference, reference.embedded
+        return self._plane(result.embedding[others])
+
+    def _plane(
+        self, points: NDArray[np.floating], *, centers: bool = False
+    ) -> NDArray[np.floating]:
+        """Two coordinates of points, or of centers, of any number of components."""
+        n_components = points.shape[1]
+        pairs = [(0, 1)] if n_components < 3 else list(combinations(range(n_components), 2))
+        if self.axes_box.count() != len(pairs):
+            with signals_blocked(self.axes_box):
+                self.axes_box.clear()
+                self.axes_box.addItems([f"components {i + 1}, {j + 1}" for i, j in pairs])
+        # In space there are no regions.
+        self.axes_box.setVisible(len(pairs) > 1)
+        self.regions_box.setVisible(len(pairs) == 1)
+        if n_components == 1:
+            return plane_centers(points) if centers else plane_points(points)
+        return points[:, pairs[self.axes_box.currentIndex()]]
+
     def _show(self, scene: Scene, colors: list[str], *, detailed: bool) -> None:
-        self._stack.setCurrentWidget(self.canvas)
+        self._pages.setCurrentWidget(self.canvas)
         self.canvas.map.set_detailed(detailed)
         self.canvas.map.show(scene, colors)
+        self._on_hidden()
+
+
+def _limits(
+    points: NDArray[np.floating],
+    behind: NDArray[np.floating],
+    centers: NDArray[np.floating],
+    result: Result,
+) -> NDArray[np.floating]:
+    """Limits of the map: those of its training cells, or, without these, with all its centers."""
+    if not result.is_query:
+        return panel_limits(points)
+    if not len(behind):
+        return panel_limits(np.concatenate([points, centers[~np.isnan(centers[:, 0])]]))
+    limits = panel_limits(behind)
+    if ((points >= limits[0]) & (points <= limits[1])).all():
+        return limits
+    return panel_limits(np.concatenate([points, behind]))
+
+
+class _MapWindow(QWidget):
+    """Window for the map, which goes back when it is closed."""
+
+    closed = Signal()
+
+    def __init__(self, panel: QWidget) -> None:
+        super().__init__(panel, Qt.WindowType.Window)
+        self.setWindowTitle("Centroid-Encoder: map")
+        self.resize(900, 720)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self.closed.emit()
+        super().closeEvent(event)

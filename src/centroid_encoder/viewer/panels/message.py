@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QSize, Qt
 from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QLabel, QWidget
+from superqt import QElidingLabel
 
 from centroid_encoder import errors
 
@@ -15,15 +16,23 @@ Kind = Literal["info", "warning", "error"]
 
 
 class Lines(QLabel):
-    """Text that takes as many lines as it needs in the width that it gets."""
+    """Text in as many lines as there is room for, one at least; the tooltip has all of it.
+
+    Rich text has all its lines always.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setWordWrap(True)
+        self.setTextFormat(Qt.TextFormat.PlainText)
+        self._text = ""
+
+    def text(self) -> str:
+        """All of the text."""
+        return self._text
 
     def setText(self, text: str | None) -> None:
         """Show a text."""
-        super().setText(text or "")
+        self._text = text or ""
         self._take_room()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -31,11 +40,49 @@ class Lines(QLabel):
         super().resizeEvent(event)
         self._take_room()
 
+    def hasHeightForWidth(self) -> bool:
+        """Let layouts take lines away: with a height for its width it would insist on all."""
+        return False
+
+    def sizeHint(self) -> QSize:
+        """Room for all lines."""
+        return QSize(0, self._height(len(self._lines)))
+
+    def minimumSizeHint(self) -> QSize:
+        """Room for one line."""
+        return QSize(0, self._height(1))
+
+    @property
+    def _lines(self) -> list[str]:
+        parts = self._text.split("\n")
+        return [
+            line
+            for part in parts
+            for line in QElidingLabel.wrapText(part, self._width, self.font())
+        ]
+
+    @property
+    def _width(self) -> int:
+        # Style sheets may take some pixels of it.
+        return max(self.width() - 8, 40)
+
+    def _height(self, n_lines: int) -> int:
+        if self.wordWrap():
+            return self.heightForWidth(self.width())
+        return n_lines * self.fontMetrics().lineSpacing() + 2
+
     def _take_room(self) -> None:
-        # Left to itself, a label asks for the lines that it would need if it were wide.
-        self.setMinimumHeight(0)
-        if self.text():
-            self.setMinimumHeight(self.heightForWidth(self.width()))
+        is_rich = self.textFormat() == Qt.TextFormat.RichText
+        self.setWordWrap(is_rich)
+        lines, text = self._lines, self._text
+        n = max(1, self.height() // self.fontMetrics().lineSpacing())
+        if not is_rich:
+            rest = " ".join(line.strip() for line in lines[n - 1 :])
+            last = self.fontMetrics().elidedText(rest, Qt.TextElideMode.ElideRight, self._width)
+            text = "\n".join(lines if len(lines) <= n else [*lines[: n - 1], last])
+        super().setText(text)
+        self.setToolTip("" if is_rich or len(lines) <= n else self._text)
+        self.updateGeometry()
 
 
 class Message(Lines):
@@ -49,7 +96,6 @@ class Message(Lines):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self.setTextFormat(Qt.TextFormat.PlainText)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.kind: Kind = "info"
         self._colors: dict[str, str] = {}

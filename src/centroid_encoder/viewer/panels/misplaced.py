@@ -12,17 +12,17 @@ from qtpy.QtCore import QAbstractTableModel, Qt
 from qtpy.QtWidgets import (
     QAbstractItemView,
     QComboBox,
-    QHBoxLayout,
     QHeaderView,
     QLabel,
     QPushButton,
     QRadioButton,
+    QSizePolicy,
     QTableView,
-    QVBoxLayout,
     QWidget,
 )
 from superqt.utils import signals_blocked
 
+from centroid_encoder.viewer.panels.fields import PAGE, ROW, column, plain_table, side_by_side
 from centroid_encoder.viewer.panels.message import Lines, sentence
 from centroid_encoder.viewer.session.misplaced import (
     REGIONS,
@@ -32,9 +32,6 @@ from centroid_encoder.viewer.session.misplaced import (
     list_misplaced,
 )
 from centroid_encoder.viewer.session.session import Session
-
-ROW = 22
-"""Height in pixels."""
 
 
 class MisplacedTable(QWidget):
@@ -57,27 +54,23 @@ class MisplacedTable(QWidget):
         self.view.setModel(self.model)
         self.view.setSortingEnabled(True)
         self.view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.view.setShowGrid(False)
-        self.view.setWordWrap(False)
-        self.view.verticalHeader().hide()
-        self.view.verticalHeader().setDefaultSectionSize(ROW)
+        plain_table(self.view)
         # In fewer rows, cells cannot be compared.
-        self.view.setMinimumHeight(5 * ROW)
-        # In bold, the longer names would be cut off.
-        self.view.horizontalHeader().setHighlightSections(False)
+        header = self.view.horizontalHeader().sizeHint().height()
+        self.view.setMinimumHeight(header + 4 * ROW + 2)
+        self.view.setAccessibleName("Misplaced cells")
         self.view.selectionModel().selectionChanged.connect(self._on_row)
         self.source_buttons = {source: QRadioButton(source.name) for source in SOURCES}
-        sources = _row(QLabel("Found by"))
-        for source, choice in self.source_buttons.items():
-            choice.setToolTip(source.tip)
-            sources.addWidget(choice)
-            choice.clicked.connect(self._on_source)
-        sources.addStretch()
+        for source, button in self.source_buttons.items():
+            button.setToolTip(source.tip)
+            button.clicked.connect(self._on_source)
         self.summary = Lines()
 
         self.label_box = QComboBox()
         self.label_box.setEditable(True)
+        self.label_box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.label_box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
+        self.label_box.setAccessibleName("New label")
         self.label_box.setToolTip("A class, or the name of a new one")
         self.relabel_button = QPushButton("Relabel selection")
         self.relabel_button.setToolTip(
@@ -88,14 +81,14 @@ class MisplacedTable(QWidget):
         self.relabel_button.clicked.connect(self._on_relabel)
         self.undo_button.clicked.connect(self._on_undo)
         self.redo_button.clicked.connect(self._on_redo)
-        steps = _row(self.relabel_button, self.undo_button, self.redo_button)
-        steps.insertWidget(0, self.label_box, stretch=1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 2, 0, 0)
-        layout.addLayout(sources)
-        layout.addWidget(self.summary)
-        layout.addWidget(self.view, stretch=1)
-        layout.addLayout(steps)
+        sources = side_by_side(QLabel("Found by"), *self.source_buttons.values())
+        sources.addStretch()
+        steps = side_by_side(
+            self.label_box, self.relabel_button, self.undo_button, self.redo_button
+        )
+        layout = column(self, sources, self.summary, self.view, steps)
+        layout.setContentsMargins(*PAGE)
+        layout.setStretchFactor(self.view, 1)
 
         for event in (
             session.result_changed,
@@ -156,8 +149,8 @@ class MisplacedTable(QWidget):
         header = self.view.horizontalHeader()
         # Names get the room that numbers leave.
         modes = QHeaderView.ResizeMode
-        for section, column in enumerate(self.source.columns):
-            is_class = column in ("label", self.source.found)
+        for section, name in enumerate(self.source.columns):
+            is_class = name in ("label", self.source.found)
             header.setSectionResizeMode(
                 section, modes.Stretch if is_class else modes.ResizeToContents
             )
@@ -207,14 +200,6 @@ class MisplacedTable(QWidget):
 
     def _on_redo(self) -> None:
         self._session.redo()
-
-
-def _row(*widgets: QWidget) -> QHBoxLayout:
-    row = QHBoxLayout()
-    row.setContentsMargins(0, 0, 0, 0)
-    for widget in widgets:
-        row.addWidget(widget)
-    return row
 
 
 class _Model(QAbstractTableModel):

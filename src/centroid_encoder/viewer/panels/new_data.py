@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import pandas as pd
 from magicgui.widgets import ComboBox, FloatSpinBox, LineEdit
-from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QFileDialog, QLabel, QPushButton, QVBoxLayout
+from qtpy.QtWidgets import QFileDialog, QLabel, QPushButton
 
 from centroid_encoder.errors import InputError, Setting
 from centroid_encoder.tl._stored import StoredMap
 from centroid_encoder.viewer.panels.choice import Choice
 from centroid_encoder.viewer.panels.fields import (
+    PAGE,
     Form,
     Special,
     add_row,
+    column,
     form_label,
     form_layout,
     offer,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
     from centroid_encoder.tl._jobs import Job
-    from centroid_encoder.viewer._worker import Worker
     from centroid_encoder.viewer.data.tables import Table
     from centroid_encoder.viewer.session.session import Session
 
@@ -87,15 +87,12 @@ class NewDataPanel(JobPanel):
 
     form: NewDataForm
 
-    finished = Signal(object, object, str)
-    """Cells were mapped: the `Table` with the map, that of the cells, and the key."""
-
     def __init__(self, session: Session) -> None:
         super().__init__(session, NewDataForm())
         self._offered: tuple[Table | None, str] = None, ""
         self._used: Table | None = None
         """Table of the map that cells are sent through."""
-        self.table_box = Choice("Table of the new cells, of whatever tissue or sample")
+        self.table_box = Choice("New cells", "Table of the new cells, of whatever tissue or sample")
         self.table_box.setPlaceholderText("no other table found")
         self.table_box.currentIndexChanged.connect(self._on_table)
         self.open_button = QPushButton("Open …")
@@ -111,11 +108,6 @@ class NewDataPanel(JobPanel):
         session.result_changed.connect(self.offer)
         session.catalog.listed.connect(self.offer)
         self.offer()
-
-    @property
-    def ingestion(self) -> Worker | None:
-        """What runs, or None."""
-        return self.worker
 
     @property
     def chosen(self) -> Table | None:
@@ -196,8 +188,19 @@ class NewDataPanel(JobPanel):
         return cast("Job", job)
 
     def written(self, table: Table, made_by: MadeBy) -> None:
-        """Tell of results that were written into their table."""
-        self.finished.emit(self._used, table, made_by.key)
+        """Go to the cells that have been mapped, unless the user has gone elsewhere."""
+        session, reference, warning = self.session, self._used, self.message.text()
+        if reference is None or session.table not in (reference, table):
+            return
+        session.show_mapped(table, made_by.key)
+        if session.result is not None:
+            n = int((session.result.predicted < 0).sum())
+            unassigned = f"; {n:,} stay unassigned" if n else ""
+            session.say(
+                f"{table.adata.n_obs:,} cells were sent through the map of {reference.name}"
+                f"{unassigned}. {warning}".strip(),
+                "warning" if warning else "info",
+            )
 
     def _on_table(self, _: int = 0) -> None:
         self.form.set_adata(None if self.chosen is None else self.chosen.adata)
@@ -219,22 +222,19 @@ class NewDataPanel(JobPanel):
     def _lay_out(self) -> None:
         form = self.form
         rows = form_layout()
-        tables = side_by_side((self.table_box, 1), (self.open_button, 0))
+        tables = side_by_side(self.table_box, self.open_button)
         rows.addRow(form_label("New cells"), tables)
         add_row(rows, form.features)
-        add_row(rows, form.missing, (form.max_missing.native, 1))
+        add_row(rows, form.missing, (form.max_missing.native, 2))
         name = QLabel(form.max_novelty.label)
-        add_row(rows, form.min_confidence, (name, 0), (form.max_novelty.native, 1))
+        add_row(rows, form.min_confidence, name, (form.max_novelty.native, 2))
         for parameter, field in form.fields.items():
             if parameter not in SPECIAL and field is not form.features:
                 add_row(rows, field)
-        add_row(rows, form.key_added, (self.map_button, 1))
+        add_row(rows, form.key_added, self.map_button)
         form.setLayout(rows)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(2, 4, 2, 0)
-        layout.addWidget(form)
-        layout.addWidget(self.progress)
-        layout.addWidget(self.message)
+        layout = column(self, form, self.progress, self.message)
+        layout.setContentsMargins(*PAGE)
         layout.addStretch()
 
 

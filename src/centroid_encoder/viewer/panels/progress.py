@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from napari.utils import progress
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QHBoxLayout, QProgressBar, QPushButton, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QProgressBar, QPushButton, QWidget
 
+from centroid_encoder.viewer.panels.fields import column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines
 
 if TYPE_CHECKING:
@@ -35,19 +36,14 @@ class ProgressRow(QWidget):
         self._cancel.setToolTip("End it now and leave everything as it was")
         self._cancel.clicked.connect(self.cancel_requested)
         self._text = Lines()
-        row = QHBoxLayout()
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self._bar, stretch=1)
-        row.addWidget(self._stop)
-        row.addWidget(self._cancel)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addLayout(row)
-        layout.addWidget(self._text)
+        row = side_by_side(self._bar, self._stop, self._cancel)
+        column(self, row, self._text)
         self._activity: Any = None
         self._name = ""
         self._stoppable = True
         self._first: tuple[float, int] | None = None
+        self.has_begun = False
+        """Whether there is a part of it that could be kept: not before the first epoch."""
         self.hide()
 
     def begin(self, name: str, *, stoppable: bool = True) -> None:
@@ -65,7 +61,8 @@ class ProgressRow(QWidget):
         self._stoppable = stoppable
         self._stop.setVisible(stoppable)
         self._bar.setRange(0, 0)
-        self._stop.setEnabled(False)
+        self.has_begun = False
+        self._stop.setEnabled(stoppable)
         self._stop.setText("Stop")
         self._text.setText(f"{name}: reading")
         self._name = name
@@ -82,9 +79,7 @@ class ProgressRow(QWidget):
             cells = f"{step.n_done:,} of {step.n_total:,} cells"
             self._advance(step.n_done, step.n_total, cells)
             return
-        # Before the first epoch of training there is nothing that could be kept.
-        begun = not step.stage.startswith("pretrain") and self._stop.text() == "Stop"
-        self._stop.setEnabled(self._stoppable and begun)
+        self.has_begun = self._stoppable and not step.stage.startswith("pretrain")
         described = _described(step) if self._stoppable else _place(step)
         if step.step == step.n_steps:
             described = "counting errors"
@@ -110,7 +105,8 @@ class ProgressRow(QWidget):
     def _on_stop(self) -> None:
         self._stop.setText("Stopping …")
         self._stop.setEnabled(False)
-        self._text.setText(f"{self._name}: keeping the best map so far")
+        if self.has_begun:
+            self._text.setText(f"{self._name}: keeping the best map so far")
         self.stop_requested.emit()
 
     def _left(self, step: int, n_steps: int) -> str:

@@ -7,16 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.figure import Figure
 from napari.utils.notifications import show_error
 from qtpy.QtGui import QGuiApplication
-from qtpy.QtWidgets import (
-    QFileDialog,
-    QHBoxLayout,
-    QMenu,
-    QPushButton,
-    QVBoxLayout,
-    QWidget,
-)
+from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from centroid_encoder import pl
 from centroid_encoder.viewer.panels.message import Message, sentence
@@ -43,7 +37,7 @@ class SaveRow(QWidget):
         self.message = Message()
         menu = QMenu(self)
         self.save_table_action = menu.addAction("Table as .h5ad …", self._ask_table)
-        self.update_action = menu.addAction("Table into its SpatialData", self.update_spatialdata)
+        self.update_action = menu.addAction("", self.update_store)
         self.save_model_action = menu.addAction("Model as .safetensors …", self._ask_model)
         self.save_figure_action = menu.addAction("Figure as .png, .pdf or .svg …", self._ask_figure)
         self.save_reliability_action = menu.addAction(
@@ -88,16 +82,23 @@ class SaveRow(QWidget):
         # Of cells that were sent through a map, nothing tells which labels are right.
         trained = result is not None and not result.is_query
         self.save_reliability_action.setEnabled(trained or checked is not None)
-        self.update_action.setVisible(table is not None and table.origin == "spatialdata")
+        into = ""
+        if table is not None and table.origin == "spatialdata":
+            into = "its SpatialData"
+        elif table is not None and table.path is not None and table.path.suffix == ".zarr":
+            into = table.path.name
+        self.update_action.setText(f"Table into {into}")
+        self.update_action.setVisible(bool(into))
 
     def save_table(self, path: Path) -> None:
         """Write the table with its results."""
-        from centroid_encoder.viewer._save import save_h5ad
+        from centroid_encoder.viewer._save import save_h5ad, save_zarr
 
         def save(table: Table) -> None:
-            save_h5ad(table.adata, path)
+            (save_zarr if path.suffix.lower() == ".zarr" else save_h5ad)(table.adata, path)
             # The file that holds all there is now, and from which a script can go on.
             table.path = path
+            self._offer()
 
         self._do(save, f"Saved {path.name}.")
 
@@ -110,48 +111,54 @@ class SaveRow(QWidget):
 
     def save_figure(self, path: Path) -> None:
         """Draw the figure for a paper: `pl.voronoi`."""
-
-        def draw(table: Table) -> None:
-            axes = pl.voronoi(table.adata, show=False, **self._drawn)
-            _save_and_close(np.ravel(axes)[0].figure, path)  # type: ignore[arg-type]
-
-        self._do(draw, f"Saved {path.name}.")
+        self._draw(pl.voronoi, path)
 
     def save_reliability(self, path: Path) -> None:
         """Draw the page that says what may be believed: `pl.reliability`."""
+        self._draw(pl.reliability, path)
+
+    def _draw(self, plot: Callable[..., Any], path: Path) -> None:
+        """Save what a function of `pl` draws of what is shown."""
+        import matplotlib.pyplot as plt
+
+        from centroid_encoder.viewer._save import save_figure
+
+        shown = {"key": self._session.key, "regions": self._session.regions}
 
         def draw(table: Table) -> None:
-            _save_and_close(pl.reliability(table.adata, show=False, **self._drawn), path)
+            drawn = plot(table.adata, show=False, **shown)
+            figure = drawn if isinstance(drawn, Figure) else np.ravel(drawn)[0].figure
+            try:
+                save_figure(figure, path)
+            finally:
+                plt.close(figure)
 
         self._do(draw, f"Saved {path.name}.")
 
-    @property
-    def _drawn(self) -> dict[str, Any]:
-        """What is shown, as arguments of the figures."""
-        return {"key": self._session.key, "regions": self._session.regions}
-
-    def update_spatialdata(self) -> None:
-        """Write the table into the store it came from."""
+    def update_store(self) -> None:
+        """Write the table into the zarr store it came from."""
         from centroid_encoder.viewer._save import save_table
 
         table = self._session.table
-        self._do(save_table, f"Updated {'' if table is None else table.name}.")
+        if table is None or table.origin == "spatialdata" or table.path is None:
+            self._do(save_table, f"Updated {'' if table is None else table.name}.")
+        else:
+            self.save_table(table.path)
 
     def copy_script(self) -> None:
         """Put the script on the clipboard."""
         self._do(
-            lambda table: QGuiApplication.clipboard().setText(self._script(table)),
+            lambda _: QGuiApplication.clipboard().setText(self.script()),
             "Copied. Paste it into a file or a notebook.",
         )
 
     def script(self) -> str:
         """The script that makes the same map, and checks the same labels; empty without a table."""
-        return "" if self._session.table is None else self._script(self._session.table)
-
-    def _script(self, table: Table) -> str:
         from centroid_encoder.viewer._script import as_python
 
-        session = self._session
+        session, table = self._session, self._session.table
+        if table is None:
+            return ""
         made_by = check = None
         if session.result is not None:
             made_by = session.provenance.of_map(table, session.key)
@@ -174,7 +181,7 @@ class SaveRow(QWidget):
 
     def _ask_table(self) -> None:
         table = self._session.table
-        path = None if table is None else table.path
+        path = None if table is None or table.path is None else table.path.with_suffix(".h5ad")
         self._ask("Save the table", str(path or "cells.h5ad"), "AnnData (*.h5ad)", self.save_table)
 
     def _ask_model(self) -> None:
@@ -192,14 +199,3 @@ class SaveRow(QWidget):
         if name:
             path = Path(name)
             save(path if path.suffix else path.with_suffix(Path(default).suffix))
-
-
-def _save_and_close(figure: Any, path: Path) -> None:
-    import matplotlib.pyplot as plt
-
-    from centroid_encoder.viewer._save import save_figure
-
-    try:
-        save_figure(figure, path)
-    finally:
-        plt.close(figure)

@@ -4,39 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QHBoxLayout, QPushButton, QSizePolicy, QVBoxLayout
+from qtpy.QtWidgets import QPushButton
 
+from centroid_encoder.viewer.panels.fields import column, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.job import JobPanel
+from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.session.provenance import MadeBy
 
 if TYPE_CHECKING:
     from centroid_encoder.errors import Message as Notice
     from centroid_encoder.tl._jobs import Job
-    from centroid_encoder.viewer._worker import Worker
-    from centroid_encoder.viewer.data.tables import Table
     from centroid_encoder.viewer.session.provenance import Function
-    from centroid_encoder.viewer.session.session import Session
+    from centroid_encoder.viewer.session.session import Kind, Session
+
+OTHER_LABELS = "This is the map of"
 
 
 class TrainingPanel(JobPanel):
-    """Trains maps, and checks labels by cross-validation.
+    """Trains maps, checks labels by cross-validation, and says what is to be said of the table.
 
     Attributes
     ----------
     form, train_button, check_button
-        Its parts.
-    message
-        The line below them, for whatever else is to be said of the table, too.
+        Its parts. Whoever lays it out finds a place for its `progress`, its `message` and the
+        form's `advanced` fields, too.
     """
 
     form: TrainingForm
-
-    finished = Signal(object, str)
-    """A map was written: the `Table` and the key."""
-    checked = Signal(object, str)
-    """What a check found was written: the same."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session, TrainingForm())
@@ -48,35 +43,24 @@ class TrainingPanel(JobPanel):
             "such a map can be believed, and which labels look wrong. Takes as long as five "
             "trainings; the map stays as it is"
         )
-        buttons = QHBoxLayout()
-        buttons.addWidget(self.train_button, stretch=2)
-        buttons.addWidget(self.check_button, stretch=1)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.setSpacing(6)
-        layout.addWidget(self.form)
-        layout.addLayout(buttons)
-        layout.addWidget(self.progress)
-        layout.addWidget(self.message)
-        # Where there is little room, the widget scrolls; fields that are cut in half help nobody.
-        for widget in (self, self.form):
-            widget.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
+        buttons = side_by_side((self.train_button, 2), (self.check_button, 1))
+        column(self, self.form, buttons)
+        self.train_button.clicked.connect(self.train)
+        self.check_button.clicked.connect(self.check)
+        self.form.label_key_changed.connect(session.choose_labels)
+        self.form.key_added.changed.connect(self._on_key)
+        session.said.connect(self._on_said)
+        session.failed.connect(self.say_error)
+        session.table_changed.connect(self._on_table)
+        session.columns_changed.connect(self._on_columns)
+        session.label_key_changed.connect(self._on_labels)
+        session.result_changed.connect(self._on_result)
         self.enable()
-
-    @property
-    def training(self) -> Worker | None:
-        """The training that runs, of one map or of all those of a check, or None."""
-        return self.worker
 
     @property
     def checking(self) -> bool:
         """Whether what runs is a check."""
         return self.made_by is not None and self.made_by.function == "cross_validate"
-
-    @property
-    def label_key(self) -> str | None:
-        """Column whose classes the training that runs learns."""
-        return None if self.made_by is None else self.made_by.label_key
 
     def train(self) -> None:
         """Begin a training of the chosen table, with the settings of the form; one at a time."""
@@ -90,11 +74,6 @@ class TrainingPanel(JobPanel):
         """Let the user begin what can be begun now."""
         for button in (self.train_button, self.check_button):
             button.setEnabled(self.session.table is not None and self.worker is None)
-
-    def written(self, table: Table, made_by: MadeBy) -> None:
-        """Tell of results that were written into their table."""
-        checked = made_by.function == "cross_validate"
-        (self.checked if checked else self.finished).emit(table, made_by.key)
 
     def _begin(self, function: Function, without_table: str) -> None:
         if self.worker is not None:
@@ -110,8 +89,31 @@ class TrainingPanel(JobPanel):
         chosen = self.form.parameters(f"tl.{function}")
         made_by = MadeBy(function, label_key, chosen, relabeled=corrected)
         self.begin(table, made_by, label_key, f"{table.name}, {label_key}")
-        if self.worker is not None:
-            self.form.fold()
+
+    def _on_said(self, text: str | Exception, kind: Kind) -> None:
+        self.message.say(text if isinstance(text, str) else sentence(text, self.form.words), kind)
+
+    def _on_table(self) -> None:
+        self.form.set_adata(self.session.adata, self.session.trained_labels)
+
+    def _on_columns(self) -> None:
+        """Offer the label columns again, of which there may be new ones."""
+        self.form.set_adata(self.session.adata, self.form.label_key.value)
+
+    def _on_key(self) -> None:
+        self.session.choose_key(self.form.key)
+
+    def _on_result(self) -> None:
+        if self.form.key != self.session.key:
+            self.form.key_added.value = self.session.key
+
+    def _on_labels(self) -> None:
+        """Say whose map is shown if it is not that of the labels that are chosen."""
+        chosen, shown = self.session.label_key, self.session.shown_labels
+        if chosen not in (None, shown):
+            self.session.say(f"{OTHER_LABELS} {shown}; press Train for one of {chosen}.")
+        elif self.message.text().startswith(OTHER_LABELS):
+            self.session.say("")
 
     def _notices(self, job: Job) -> list[Notice]:
         """Return what is left to say; what is stored with a check is shown with it."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
-from psygnal import Signal
+from numpy.typing import ArrayLike
 
 from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.tl._cells import obs_column
@@ -53,8 +51,13 @@ class Relabeling:
         If `column` is the column of the labels itself.
     """
 
-    changed = Signal(int)
-    """The number of steps that are in force, after each step, undone ones too."""
+    _goes_on: bool
+    _states: list[pd.Series]
+    """The column before the first step and after each one; a byte a cell for most labels."""
+    _texts: list[str]
+    _n_done: int
+    _former_colors: Any
+    """What the key of the column's colours held before the first step."""
 
     def __init__(self, adata: AnnData, label_key: str, column: str | None = None) -> None:
         obs_column(adata, label_key)
@@ -67,22 +70,19 @@ class Relabeling:
         self.adata = adata
         self.label_key = label_key
         self.column = column or self._free_name()
-        self._steps: list[_Step] = []
-        self._n_done = 0
-        self._forget(goes_on=column is not None)
+        self._begin(goes_on=column is not None)
 
     @property
     def labels(self) -> pd.Categorical:
         """Labels as they are now, in row order."""
-        if self._there is not None:
-            return _categorical(self._there)
-        return _categorical(obs_column(self.adata, self.label_key))
+        there = self._there
+        return _categorical(obs_column(self.adata, self.label_key) if there is None else there)
 
     @property
     def steps(self) -> tuple[str, str]:
         """What can be undone and what can be done again, in words; empty for nothing."""
-        done, undone = self._steps[: self._n_done], self._steps[self._n_done :]
-        return done[-1].text if done else "", undone[0].text if undone else ""
+        done, undone = self._texts[: self._n_done], self._texts[self._n_done :]
+        return (done or [""])[-1], (undone or [""])[0]
 
     def relabel(self, cells: ArrayLike, label: Label) -> bool:
         """Give cells another label, as one step; return whether anything changed.
@@ -111,16 +111,22 @@ class Relabeling:
         """
         self._check(loses=self._n_done > 0)
         labels = self.labels
-        step = _step(labels, cells, label)
-        if not len(step.rows):
+        relabeled = _relabeled(labels, cells, label)
+        n = int((relabeled.codes != labels.codes).sum())
+        if n == 0:
             return False
         if self._n_done == 0:
-            self._base = self.adata.obs.get(self.label_key, pd.Series()).copy()
+            if not self._goes_on:
+                self._states = [self.adata.obs[self.label_key].copy()]
             self._former_colors = self.adata.uns.get(colors_key(self.column))
-        self._write(step.done(labels))
+        written = self._write(relabeled)
+        self._n_done += 1
         # What was undone cannot be done again after another step.
-        self._steps[self._n_done :] = [step]
-        self._count(self._n_done + 1)
+        self._states[self._n_done :] = [written]
+        whose = f"{n:,} {'cell' if n == 1 else 'cells'}"
+        self._texts[self._n_done - 1 :] = [
+            f"Take the label of {whose} away" if label is None else f"Relabel {whose} as {label}"
+        ]
         return True
 
     def undo(self) -> None:
@@ -134,11 +140,16 @@ class Relabeling:
         self._check(loses=self._n_done > 0)
         if self._n_done == 0:
             return
-        if self._n_done == 1 and not self._is_trained_on():
-            self._restore()
+        if self._n_done > 1:
+            self._write(_categorical(self._states[self._n_done - 1]))
+        elif self._is_trained_on():
+            # From now on, the column is one that was there before the first step.
+            self._states[0] = self._write(_categorical(self._states[0]))
+            self._former_colors = self.adata.uns[colors_key(self.column)]
+            self._goes_on = True
         else:
-            self._write(self._steps[self._n_done - 1].undone(self.labels))
-        self._count(self._n_done - 1)
+            self._restore()
+        self._n_done -= 1
 
     def redo(self) -> None:
         """Do again what was undone last.
@@ -148,14 +159,15 @@ class Relabeling:
         RuntimeError
             As in `relabel`.
         """
-        self._check(loses=self._n_done < len(self._steps))
-        if self._n_done < len(self._steps):
-            self._write(self._steps[self._n_done].done(self.labels))
-            self._count(self._n_done + 1)
+        self._check(loses=self._n_done < len(self._texts))
+        if self._n_done < len(self._texts):
+            self._write(_categorical(self._states[self._n_done + 1]))
+            self._n_done += 1
 
-    def _count(self, n_done: int) -> None:
-        self._n_done = n_done
-        self.changed.emit(n_done)
+    @property
+    def _there(self) -> pd.Series | None:
+        """The column as it was left; None where there should be none."""
+        return self._states[self._n_done] if self._n_done or self._goes_on else None
 
     def _check(self, *, loses: bool) -> None:
         """Begin anew where somebody else has changed something; an error if that loses steps."""
@@ -165,7 +177,7 @@ class Relabeling:
         goes_on = self._there is not None and self.column in self.adata.obs
         if not goes_on:
             self.column = self._free_name()
-        self._forget(goes_on=goes_on)
+        self._begin(goes_on=goes_on)
         if loses:
             raise RuntimeError(
                 f"{problem}, so that earlier relabelling can no longer be undone or redone. "
@@ -179,7 +191,7 @@ class Relabeling:
         if there is None:
             if self.column in obs:
                 return f"obs[{self.column!r}] has been made by something else"
-            if self._base is not None and not _equal(obs.get(self.label_key), self._base):
+            if self._states and not _equal(obs.get(self.label_key), self._states[0]):
                 return f"obs[{self.label_key!r}] has been changed"
             return None
         if self.column not in obs:
@@ -188,15 +200,13 @@ class Relabeling:
             return f"obs[{self.column!r}] has been changed by something else"
         return None
 
-    def _forget(self, *, goes_on: bool) -> None:
+    def _begin(self, *, goes_on: bool) -> None:
         """Begin from the column as it is now, or without one."""
-        obs = self.adata.obs
-        self._original = obs[self.column] if goes_on else None
-        self._there = self._original
-        # The labels that the first step began with, and what the colours' key held before it.
-        self._base = self._former_colors = None
-        self._steps.clear()
-        self._count(0)
+        self._goes_on = goes_on
+        self._states = [self.adata.obs[self.column]] if goes_on else []
+        self._texts = []
+        self._n_done = 0
+        self._former_colors = None
 
     def _free_name(self) -> str:
         name, n = f"{self.label_key}_relabeled", 2
@@ -204,7 +214,8 @@ class Relabeling:
             name, n = f"{self.label_key}_relabeled_{n}", n + 1
         return name
 
-    def _write(self, labels: pd.Categorical) -> None:
+    def _write(self, labels: pd.Categorical) -> pd.Series:
+        """Write the column and its colours; return it as it is now."""
         adata = self.adata
         if adata.is_view:
             if adata.isbacked:
@@ -216,8 +227,8 @@ class Relabeling:
             adata._init_as_actual(adata.copy())
         colors = self._colors(labels.categories)
         adata.obs[self.column] = labels
-        self._there = adata.obs[self.column].copy()
         adata.uns[colors_key(self.column)] = colors
+        return adata.obs[self.column].copy()
 
     def _is_trained_on(self) -> bool:
         """Whether a map or a check rests on the column, which has to stay then."""
@@ -227,16 +238,14 @@ class Relabeling:
 
     def _restore(self) -> None:
         """Leave the column and its colours as they were before the first step."""
-        obs, uns, name = self.adata.obs, self.adata.uns, colors_key(self.column)
-        if self._original is None:
-            del obs[self.column]
+        if self._goes_on:
+            self.adata.obs[self.column] = self._states[0]
         else:
-            obs[self.column] = self._original
-        self._there = self._original
+            del self.adata.obs[self.column]
         if self._former_colors is not None:
-            uns[name] = self._former_colors
+            self.adata.uns[colors_key(self.column)] = self._former_colors
         else:
-            uns.pop(name, None)
+            self.adata.uns.pop(colors_key(self.column), None)
 
     def _colors(self, categories: pd.Index) -> list[str]:
         """Colours of the labels, and others for new ones."""
@@ -251,71 +260,23 @@ class Relabeling:
         return [known[name] for name in categories]
 
 
-@dataclass(frozen=True)
-class _Step:
-    """Labels of some rows before and after."""
-
-    rows: NDArray[np.intp]
-    codes_before: NDArray[np.integer]
-    code: int
-    categories_before: pd.Index
-    categories: pd.Index
-    text: str
-    """What is done, as a menu would say it."""
-
-    def done(self, labels: pd.Categorical) -> pd.Categorical:
-        return self._changed(labels, self.code, self.categories)
-
-    def undone(self, labels: pd.Categorical) -> pd.Categorical:
-        return self._changed(labels, self.codes_before, self.categories_before)
-
-    def _changed(
-        self, labels: pd.Categorical, codes: int | NDArray[np.integer], categories: pd.Index
-    ) -> pd.Categorical:
-        new = labels.codes.copy()
-        new[self.rows] = codes
-        return pd.Categorical.from_codes(new, categories, ordered=labels.ordered)
-
-
-class Relabelings:
-    """All relabellings of a session, so that each goes on where it was left."""
-
-    def __init__(self) -> None:
-        # By identity: AnnData has no hash. Each relabelling keeps its own alive.
-        self._known: dict[tuple[int, str], Relabeling] = {}
-
-    def of(self, adata: AnnData, label_key: str) -> Relabeling:
-        """Return the relabelling of a column, or of the one that its labels were written to."""
-        for (adata_id, _), known in self._known.items():
-            if adata_id == id(adata) and label_key in (known.column, known.label_key):
-                return known
-        # Or go on with that of an earlier day.
-        column = f"{label_key}_relabeled"
-        return self._known.setdefault(
-            (id(adata), label_key),
-            Relabeling(adata, label_key, column if column in adata.obs else None),
-        )
-
-
-def _step(labels: pd.Categorical, cells: ArrayLike, label: Label) -> _Step:
-    """Step that gives `label` to those of the cells that do not have it."""
+def _relabeled(labels: pd.Categorical, cells: ArrayLike, label: Label) -> pd.Categorical:
+    """Labels of which those of some rows are another one, the last category if it is new."""
     rows = np.unique(cells)
     if len(rows) and rows.dtype.kind not in "iu":
         raise TypeError(f"cells must be rows of the table, not {rows.dtype} values")
     outside = rows[(rows < 0) | (rows >= len(labels))]
     if len(outside):
         raise IndexError(f"the table has {len(labels)} rows; there is no row {outside[0]}")
-    rows = rows.astype(np.intp)
     categories, code = labels.categories, -1
     if label is not None:
         name = _as_category(label, categories)
         if name not in categories:
             categories = categories.append(pd.Index([name], dtype=categories.dtype))
         code = int(categories.get_loc(name))
-    rows = rows[labels.codes[rows] != code]
-    n = f"{len(rows):,} {'cell' if len(rows) == 1 else 'cells'}"
-    text = f"Relabel {n} as {label}" if label is not None else f"Take the label of {n} away"
-    return _Step(rows, labels.codes[rows], code, labels.categories, categories, text)
+    codes = labels.codes.astype(np.intp)
+    codes[rows.astype(np.intp)] = code
+    return pd.Categorical.from_codes(codes, categories, ordered=labels.ordered)
 
 
 def _as_category(label: Label, categories: pd.Index) -> object:

@@ -16,11 +16,18 @@ from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
-from centroid_encoder.tl._stored import Column, Result, StoredCrossValidation, obs_key, read_result
+from centroid_encoder.tl._stored import (
+    Column,
+    Result,
+    StoredCrossValidation,
+    StoredMap,
+    obs_key,
+    read_result,
+)
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.publish import publish
 from centroid_encoder.viewer.session.provenance import MadeBy, Provenance
-from centroid_encoder.viewer.session.relabeling import Relabeling, Relabelings
+from centroid_encoder.viewer.session.relabeling import Relabeling
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -33,10 +40,10 @@ SelectionMode = Literal["replace", "add", "remove"]
 Kind = Literal["info", "warning", "error"]
 
 NO_TABLE = (
-    "No table yet.\n\nOpen a .h5ad above, or a sample:\nFile ▸ Open Sample ▸ Centroid-Encoder"
+    "No table yet.\n\nOpen a .h5ad or .zarr above, or a sample:\n"
+    "File ▸ Open Sample ▸ Centroid-Encoder"
 )
 NO_MAP = "No map yet.\n\nChoose the labels and press Train."
-NOT_A_PLANE = "This map does not have two dimensions.\n\nTrain one that has."
 
 
 class Session:
@@ -68,6 +75,8 @@ class Session:
         (n_obs,) mask of the selected cells.
     regions
         Kind of regions that the map shows, or None.
+    hidden
+        Names of the classes that the map does not show.
     provenance
         How each result was made.
     """
@@ -87,6 +96,8 @@ class Session:
     """The cross-validation alone was read."""
     labels_changed = Signal()
     """Cells were relabelled, or that was undone."""
+    values_changed = Signal(object)
+    """Codes and colours by which cells are coloured instead of by their class, or None."""
     colors_changed = Signal()
     """A class has another colour."""
     selection_changed = Signal()
@@ -94,6 +105,13 @@ class Session:
     zoom_requested = Signal()
     """The user wants to see the selected cells in their layers."""
     regions_changed = Signal()
+    hidden_changed = Signal()
+    mapped = Signal()
+    """The cells that are shown now were sent through the map of others."""
+    framed = Signal(object, object, str)
+    """A training of cells of the table, its `Report` with an embedding, and the label column."""
+    drawn = Signal()
+    """All of the map is on the screen."""
 
     def __init__(self, layers: LayerList | None = None) -> None:
         self.catalog = Catalog(LayerList() if layers is None else layers)
@@ -105,9 +123,10 @@ class Session:
         self.absence = NO_TABLE
         self.selected = np.zeros(0, dtype=bool)
         self.regions: Regions | None = "voronoi"
+        self.hidden: frozenset[str] = frozenset()
         self.provenance = Provenance()
         self._label_key: str | None = None
-        self._relabelings = Relabelings()
+        self._relabelings: list[Relabeling] = []
         # The cells as they were when they were read: anndata tells nobody when they change.
         self._obs_names = pd.Index([])
 
@@ -154,10 +173,18 @@ class Session:
 
     @property
     def relabeling(self) -> Relabeling | None:
-        """Relabelling of the labels that are chosen."""
-        if self.adata is None or self.label_key is None:
+        """Relabelling of the labels that are chosen, which goes on where it was left."""
+        adata, label_key = self.adata, self.label_key
+        if adata is None or label_key is None:
             return None
-        return self._relabelings.of(self.adata, self.label_key)
+        for known in self._relabelings:
+            if known.adata is adata and label_key in (known.column, known.label_key):
+                return known
+        # Or go on with that of an earlier day.
+        column = f"{label_key}_relabeled"
+        begun = Relabeling(adata, label_key, column if column in adata.obs else None)
+        self._relabelings.append(begun)
+        return begun
 
     def _on_table(self) -> None:
         """Read the table that is chosen; its links come afterwards."""
@@ -172,8 +199,9 @@ class Session:
 
     def choose_key(self, key: str) -> None:
         """Choose the name of the results."""
-        self.key = key
-        self.read()
+        if key != self.key:
+            self.key = key
+            self.read()
 
     def choose_labels(self, label_key: str | None) -> None:
         """Choose the label column."""
@@ -185,6 +213,11 @@ class Session:
         self.regions = regions
         if not self.reread():
             self.regions_changed.emit()
+
+    def hide_classes(self, names: frozenset[str]) -> None:
+        """Choose the classes that the map does not show."""
+        self.hidden = names
+        self.hidden_changed.emit()
 
     def say(self, text: str | Exception, kind: Kind = "info") -> None:
         """Tell the user something, or that there is nothing to tell any more."""
@@ -200,11 +233,17 @@ class Session:
         self.check = self._read_check()
         self.result_changed.emit()
 
-    def read_check(self) -> None:
-        """Read what a cross-validation has found; the map stays as it is."""
-        if not self.reread():
-            self.check = self._read_check()
-            self.check_changed.emit()
+    def show_mapped(self, table: Table, key: str) -> None:
+        """Go to cells that were sent through a map, and choose the name of the result."""
+        if table not in self.catalog.tables:
+            return
+        self.key = key
+        if table is self.table:
+            self.read()
+        else:
+            self.catalog.choose(table)
+        if self.result is not None:
+            self.mapped.emit()
 
     def _read_map(self) -> tuple[Result | None, str]:
         """Return the map, or why there is none."""
@@ -218,7 +257,29 @@ class Session:
             if self.key in adata.uns or not isinstance(error, KeyError):
                 self.say(error, "warning")
             return None, NO_MAP
-        return (result, "") if result.embedding.shape[1] == 2 else (None, NOT_A_PLANE)
+        return result, ""
+
+    @property
+    def reference(self) -> Result | None:
+        """The map that the cells were sent through, with its own cells; None if it is not open.
+
+        Tables do not know where they came from, but a map is known by its classes and centers.
+        """
+        if self.result is None or not self.result.is_query:
+            return None
+        own = self.result.stored
+        for table in self.catalog.tables:
+            for key in table.adata.uns:
+                try:
+                    stored = StoredMap.read(table.adata, key)
+                    same = stored is not None and stored.ingested_from is None
+                    if stored is None or not same or not stored.classes.equals(own.classes):
+                        continue
+                    if np.array_equal(stored.centers, own.centers):
+                        return read_result(table.adata, key)
+                except (KeyError, ValueError):  # damaged, or no result at all
+                    continue
+        return None
 
     def _read_check(self) -> StoredCrossValidation | None:
         return None if self.adata is None else StoredCrossValidation.read(self.adata, self.key)
@@ -233,7 +294,7 @@ class Session:
         return True
 
     def write(self, job: Any, table: Table, made_by: MadeBy, *, stopped: bool = False) -> None:
-        """Write what a job has computed into its table.
+        """Write what a job has computed into its table, and show it if that is the one shown.
 
         Parameters
         ----------
@@ -257,6 +318,15 @@ class Session:
             n_epochs = len(table.adata.uns[job.key]["history"])
             made_by = replace(made_by, stopped_after=n_epochs)
         self.provenance.remember(table, job.key, made_by)
+        if table is not self.table:
+            return
+        self.columns_changed.emit()
+        if made_by.function != "cross_validate":
+            self.read()
+        elif job.key == self.key and not self.reread():
+            # The map stays as it is.
+            self.check = self._read_check()
+            self.check_changed.emit()
 
     # -- cells -----------------------------------------------------------------------------------
 
@@ -274,6 +344,28 @@ class Session:
         """Select cells and look at them in their layers."""
         self.select(rows)
         self.zoom_requested.emit()
+
+    def unseen(self) -> str:
+        """Return why none of the selected cells is in a layer; empty if one is, or none selected.
+
+        Cells of another image can be selected in the map, while no layer of it is open.
+        """
+        rows, link = np.flatnonzero(self.selected), self.catalog.link
+        if self.adata is None or not len(rows):
+            return ""
+        if any(join.joined[rows].any() for join in self.links.values()):
+            return ""
+        if link is None:
+            return "No layer shows the cells of this table."
+        region, obs = link.region, self.adata.obs
+        shown = [other.region for other in self.links]
+        if region is not None and region.column in obs:
+            values = obs[region.column].iloc[rows].dropna().unique()
+            elsewhere = [str(v) for v in values if region._replace(value=v) not in shown]
+            if elsewhere and region.value is not None:
+                more = " …" if len(elsewhere) > 3 else ""
+                return f"In {', '.join(elsewhere[:3])}{more}: no layer of that image is joined."
+        return f"Not in the layer {link.layer.name}."
 
     def describe(self, row: int, *, predictions: bool = True) -> str:
         """Return what is known of a cell, a line each.

@@ -1,0 +1,105 @@
+"""Regions of a table: which images its cells are in, and which of them a layer shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import pandas as pd
+from napari.layers import Layer
+
+from centroid_encoder.viewer.data.ids import named
+
+# Without case and punctuation; the likelier first.
+REGION_KEYS = tuple(
+    dict.fromkeys(
+        [
+            "region", "libraryid", "fov", "fovname", "imageid", "image", "imagename", "slideid",
+            "slide", "sampleid", "sample",
+        ]
+        + [
+            f"{thing}{ending}"
+            for thing in ("region", "fov", "image", "img", "mask", "roi", "slide", "sample")
+            for ending in ("id", "name", "number", "nb", "nr", "no", "num", "index", "file")
+        ]
+    )
+)  # fmt: skip
+MANY = 1000
+"""Regions that no table has; what has more is no column of regions."""
+ENDINGS = re.compile(
+    r"\.(ome|tiff?|png|jpe?g|bmp|zarr|h5|hdf5|npy|qptiff|svs|czi|nd2|lif|ndpi|scn|mrxs|mcd)"
+    r"(?![^\W_])"
+)
+"""Of names of files with images, in lower case."""
+WHAT = {
+    "mask", "masks", "label", "labels", "seg", "segmentation", "segmentations", "segmented",
+    "cell", "cells", "nuclei", "nucleus", "nuclear", "image", "img", "cellpose", "stardist",
+    "mesmer",
+}  # fmt: skip
+"""Words that say what of an image a layer shows, not which image."""
+
+
+class Region(NamedTuple):
+    """A part of a table: the cells of one image."""
+
+    column: str
+    """Column of ``obs`` that says which region a cell is in."""
+    value: object = None
+    """Its value for these cells; None takes the cells of all regions."""
+
+
+def guess_region(obs: pd.DataFrame, layer: Layer, known: str | None = None) -> Region | None:
+    """Guess the column of regions, and which of them a layer shows.
+
+    A region is known by its name, which is that of the layer but for endings of files and words
+    such as "mask": ``A.tiff`` is shown by ``A_mask``.
+
+    Parameters
+    ----------
+    obs
+        Columns of the table.
+    layer
+        The layer.
+    known
+        Column of regions, if it is known.
+
+    Returns
+    -------
+    Region or None
+        Its value is None if it is not clear which one the layer shows. None without a column.
+    """
+    names = [str(name) for name in (layer.metadata.get("name"), layer.name) if name]
+    columns = named(obs, REGION_KEYS) if known is None else [known]
+    regions = {column: list(pd.unique(obs[column].dropna())) for column in columns}
+    regions = {column: values for column, values in regions.items() if 0 < len(values) < MANY}
+    for same in (str, plain):
+        for column, values in regions.items():
+            for name in names:
+                shown = [value for value in values if same(str(value)) == same(name)]
+                if len(shown) == 1:
+                    return Region(column, shown[0])
+    for column, values in regions.items():
+        if len(values) > 1:
+            return Region(column)
+    return next((Region(column, values[0]) for column, values in regions.items()), None)
+
+
+def plain(name: str) -> str:
+    """What of the name of an image or a layer says which image it is."""
+    words = _words(name)
+    rest = [word for word in words if word not in WHAT]
+    return " ".join(rest or words)
+
+
+def alike(name: str, others: Iterable[Layer]) -> Sequence[Layer]:
+    """Sort layers: those first that show the same of their image as one of this name."""
+    what = WHAT & set(_words(name))
+    return sorted(others, key=lambda layer: WHAT & set(_words(layer.name)) != what)
+
+
+def _words(name: str) -> list[str]:
+    # napari numbers layers of the same name.
+    name = re.sub(r" \[\d+\]$", "", re.split(r"[/\\]", name)[-1]).lower()
+    words = re.findall(r"\d+|[^\W\d_]+", ENDINGS.sub("", name))
+    return [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
