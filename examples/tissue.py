@@ -38,6 +38,7 @@ def main() -> None:
     viewer.layers["nuclei"].opacity = 0.7
     suspects = ce.tl.misplaced(adata).index[:20]
     widget.select(np.asarray(adata.obs_names.get_indexer(suspects)))
+    widget.tabs.setCurrentWidget(widget.classes)
     if path is None:
         napari.run()
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -20,6 +21,9 @@ from scipy import sparse
 import centroid_encoder as ce
 
 matplotlib.use("Agg")
+# A process has one Qt binding: `QT_API=pyqt6 make test ARGS=tests/viewer` takes the other one. Set
+# before anything imports qtpy, and for pytest-qt, which goes by a variable of its own.
+os.environ["PYTEST_QT_API"] = os.environ.setdefault("QT_API", "pyside6")
 # The workers of pytest-xdist share the cores; nets this small are fastest on one thread anyway.
 torch.set_num_threads(1)
 
@@ -103,6 +107,15 @@ def pbmc(_pbmc: ad.AnnData) -> ad.AnnData:
     return _pbmc.copy()
 
 
+@pytest.fixture
+def device() -> Iterator[Path]:
+    """Path of a device: a terminal, which not even an administrator can replace by a file."""
+    ends = os.openpty()
+    yield Path(os.ttyname(ends[1]))
+    for end in ends:
+        os.close(end)
+
+
 Unchanged = Callable[[ad.AnnData], AbstractContextManager[None]]
 
 
@@ -156,3 +169,12 @@ def frozen(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value), [frozen(item) for item in value]
     return type(value), repr(value)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Tell what the campaigns have counted; under pytest-xdist, too."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for name, value in getattr(report, "user_properties", []):
+                if name == "campaign":
+                    terminalreporter.write_line(f"{report.nodeid}: {value}")
