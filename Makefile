@@ -31,7 +31,7 @@ PYTEST := OMP_NUM_THREADS=1 LP_NUM_THREADS=0 $(BIN)/python -m pytest -n 2
 test: screen  ## Run the tests, some minutes; make test ARGS="-k voronoi" picks some
 	@$(PYTEST) -m "not slow" $(ARGS)
 
-test-all: screen  ## Run the long tests as well: walks, rivals' trainings, whole data sets, both Qt bindings
+test-all: screen  ## Run the long tests as well; CE_CASES=0.2 draws a fifth of the random cases
 	@$(PYTEST) $(ARGS)
 	@echo 'The same windows once more, with PyQt6 ...'
 	@QT_API=pyqt6 $(PYTEST) tests/viewer --ignore tests/viewer/test_pyqt6.py $(ARGS)

@@ -17,8 +17,9 @@ from click.testing import CliRunner
 import centroid_encoder as ce
 from centroid_encoder.cli import cli
 from tests.campaigns.outcomes import Outcomes
+from tests.cases import cases
 
-N_LINES, SHARE = 600, 100
+N_LINES, SHARE = cases(600), 100
 """How many there are, and how many one test takes."""
 VALUES = [
     "",
@@ -38,7 +39,7 @@ VALUES = [
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform == "win32", reason="has links, FIFOs and devices")
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("first", range(0, N_LINES, SHARE))
@@ -51,7 +52,7 @@ def test_command_lines(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     outcomes = Outcomes(record_property)
-    for seed in range(first, first + SHARE):
+    for seed in range(first, min(first + SHARE, N_LINES)):
         rng = np.random.default_rng(seed)
         folder = tmp_path / str(seed)
         paths = furnish(folder, cells, device)

@@ -1,6 +1,6 @@
 """Maps from strangers: whatever is in the file loads to something harmless, or says what is wrong.
 
-``python tests/core/test_hostile_maps.py N SEED FOLDER`` loads N mutants of a small map.
+``python -m tests.core.test_hostile_maps N SEED FOLDER`` loads N mutants of a small map.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from safetensors.numpy import save_file
 import centroid_encoder as ce
 from centroid_encoder.core import saved
 from centroid_encoder.core.saved import InvalidStateError
+from tests.cases import cases
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such limit of memory")
 Config, Arrays = dict[str, Any], dict[str, Any]
@@ -343,12 +344,17 @@ def load_mutants(n: int, seed: int, folder: Path) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize(("n", "seed"), [(300, 0), pytest.param(10_000, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("n", "seed"), [(300, 0), pytest.param(cases(10_000), 1, marks=pytest.mark.slow)]
+)
 def test_mutants_are_harmless_or_refused(n: int, seed: int, tmp_path: Path) -> None:
     if not Path("/proc/self/statm").exists():
         pytest.skip("the limit of memory is counted from /proc")
-    command = [sys.executable, "-W", "ignore", __file__, str(n), str(seed), str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    module = [sys.executable, "-W", "ignore", "-m", "tests.core.test_hostile_maps"]
+    command = [*module, str(n), str(seed), str(tmp_path)]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=280
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout)
     assert sum(found.values()) == n

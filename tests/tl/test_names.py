@@ -24,6 +24,7 @@ from centroid_encoder.tl._stored import (
     embedding_key,
     obs_key,
 )
+from tests.cases import cases
 
 REFUSED = [".", "..", "\0", "a\0", "/", "a/b", "\\", "a\\b", "\ud800", "", *RESERVED]
 REFUSED += ["a" * n for n in (242, 255, 256, 1000)] + ["é" * 121, "é" * 128]
@@ -91,7 +92,7 @@ def test_what_is_taken_comes_back():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 @given(names=NAMES)
-@settings(max_examples=50, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=cases(50), deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_any_name_that_is_taken_comes_back(names):
     round_trips(names)
 

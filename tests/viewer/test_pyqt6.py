@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.cases import cases
+
 START = """
 import faulthandler
 import gc
@@ -183,12 +185,5 @@ def test_pyqt6_trains_and_is_closed_while_it_trains() -> None:
 @both_bindings
 @pytest.mark.parametrize("cells", ["none", "cells"])
 @pytest.mark.timeout(900)
-def test_twenty_reopenings_leave_what_an_empty_dock_leaves(binding: str, cells: str) -> None:
-    run(binding, LEFT_BEHIND, 20, cells)
-
-
-@pytest.mark.slow
-@both_bindings
-@pytest.mark.timeout(900)
-def test_a_hundred_reopenings(binding: str) -> None:
-    run(binding, LEFT_BEHIND, 100, "cells")
+def test_a_hundred_reopenings_leave_what_an_empty_dock_leaves(binding: str, cells: str) -> None:
+    run(binding, LEFT_BEHIND, max(10, cases(100)), cells)

@@ -29,7 +29,11 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
     """
     import anndata as ad
 
-    from centroid_encoder.tl._h5ad import check_contained
+    from centroid_encoder.tl._containers import (
+        RESULTS,
+        check_contained,
+        check_store_contained,
+    )
 
     if path.is_dir():
         check_store(path)
@@ -38,12 +42,14 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
             import zarr
 
             # What its summary says is there may be gone, and would be read as zeros.
-            return ad.read_zarr(zarr.open_group(path, mode="r", use_consolidated=False))
+            store = zarr.open_group(path, mode="r", use_consolidated=False)
+            check_store_contained(store, path, RESULTS)
+            return ad.read_zarr(store)
         import h5py
 
         # What is read and written of results is in this file, not behind a link.
         with h5py.File(path) as file:
-            check_contained(file, ("obs", "obsm", "uns"))
+            check_contained(file, RESULTS)
         return ad.read_h5ad(path, backed=None if matrix else "r")
     except PermissionError as error:
         raise PermissionError(f"{path} may not be read") from error

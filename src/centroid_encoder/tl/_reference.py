@@ -14,8 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.errors import InputError, InputTypeError, Problem, Setting
 from centroid_encoder.estimator import CentroidEncoder, load
+from centroid_encoder.tl._containers import read_carrier, read_carrying_store
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._h5ad import read_carrier
 from centroid_encoder.tl._stored import colors_key, label_categories, read_map
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def read_reference(
         )
     path = Path(reference)
     if path.is_dir():
-        return _carried(_of_zarr(path), key, device, path.name)
+        return _carried(read_carrying_store(path), key, device, path.name)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
     if path.suffix.lower() != ".h5ad":
@@ -87,34 +87,6 @@ def read_reference(
         raise InputError(
             "{}: uns[{!r}] is damaged ({}: {})", path.name, key, type(error).__name__, error
         ) from error
-
-
-def _of_zarr(path: Path) -> AnnData:
-    """Read what is needed of a map's cells from a zarr store: no matrix.
-
-    Raises
-    ------
-    ValueError
-        If it is damaged, or no AnnData.
-    """
-    import zarr
-    from anndata import AnnData
-    from anndata.io import read_elem
-
-    try:
-        store: Any = zarr.open_group(path, mode="r")
-        tables = sorted(store["tables"]) if "tables" in store and "obs" not in store else []
-        if not tables:
-            return AnnData(obs=read_elem(store["obs"]), uns=read_elem(store["uns"]))
-    # zarr and anndata raise many kinds of errors for what they cannot read.
-    except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError("{} is not a readable zarr store: {}", path.name, reason) from error
-    raise InputError(
-        "{} is a SpatialData; name one of its tables, such as {}",
-        path.name,
-        path / "tables" / tables[0],
-    )
 
 
 def _carried(adata: AnnData, key: str, device: str | None, origin: str) -> Reference:

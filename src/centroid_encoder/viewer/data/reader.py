@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anndata as ad
+import h5py
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from centroid_encoder.stores import check_store
+from centroid_encoder.tl._containers import RESULTS, check_contained, check_store_contained
 from centroid_encoder.viewer.data.positions import numbers
 
 if TYPE_CHECKING:
@@ -151,8 +153,11 @@ def read_adata(path: Path, progress: Callable[[float], None] | None = None) -> A
 
 def _read(path: Path, progress: Callable[[float], None]) -> AnnData:
     if not path.is_dir():
-        with _Watched(path, progress) as file:
-            return ad.read_h5ad(file)
+        with h5py.File(path) as file:
+            check_contained(file, RESULTS)
+        with _Watched(path, progress) as watched:
+            return ad.read_h5ad(watched)
+    import zarr
     from zarr.storage import LocalStore
 
     class WatchedStore(LocalStore):
@@ -162,7 +167,10 @@ def _read(path: Path, progress: Callable[[float], None]) -> AnnData:
             progress(0.0)
             return await super().get(*args, **kwargs)
 
-    return ad.read_zarr(WatchedStore(path, read_only=True))
+    watched_store = WatchedStore(path, read_only=True)
+    store = zarr.open_group(watched_store, mode="r", use_consolidated=False)
+    check_store_contained(store, path, RESULTS)
+    return ad.read_zarr(store)
 
 
 class _Watched(io.FileIO):

@@ -1,7 +1,7 @@
-"""Reading maps and results out of ``.h5ad`` files that may be damaged, or from a stranger.
+"""Reading ``.h5ad`` files and zarr stores that may be damaged, or from a stranger.
 
-HDF5 follows links into other files, and makes whatever size of array a file declares. Both are
-found out before anything is read.
+HDF5 follows links into other files, and both it and zarr make whatever size of array is declared.
+That is found out before anything is read.
 """
 
 from __future__ import annotations
@@ -17,12 +17,15 @@ from centroid_encoder.tl._stored import colors_key
 
 if TYPE_CHECKING:
     import h5py
+    import zarr
     from anndata import AnnData
 
+RESULTS = ("obs", "obsm", "uns")
+"""Slots that results are read from and written to."""
 LARGE = 2**26
-"""Bytes that may be read of any file, however small it is."""
+"""Bytes that may be read of any file or store, however small it is."""
 COMPRESSED = 100
-"""Bytes that may be read for each byte of a file."""
+"""Bytes that may be read for each byte of a file or store."""
 SMALLEST = 16
 """Bytes that a group or an array takes at least in a file."""
 
@@ -71,6 +74,47 @@ def check_contained(parent: h5py.Group, names: Iterable[str]) -> None:
             raise InputError("{} is damaged: the file is too small for its size", where)
 
 
+def check_store_contained(store: zarr.Group, folder: Path, names: Iterable[str]) -> None:
+    """Check that parts of a zarr store are in its folder, and no larger than it can hold.
+
+    Parameters
+    ----------
+    store
+        The store, opened without consolidated metadata.
+    folder
+        Where it is.
+    names
+        Names of the parts; those that are not there are passed over.
+
+    Raises
+    ------
+    InputError
+        If one of them, or anything in it, is a link, or declared larger than the store tells of.
+        The message says where it is.
+    """
+    import zarr
+
+    for name in names:
+        if name not in store:
+            continue
+        files = [folder / name, *(folder / name).rglob("*")]
+        for file in files:
+            if file.is_symlink():
+                raise InputError(
+                    "{} is a link, and what it leads to is not read; put a copy in its place",
+                    file.relative_to(folder),
+                )
+        most = LARGE + COMPRESSED * sum(file.stat().st_size for file in files)
+        part: Any = store[name]
+        inner = part.members(max_depth=None) if isinstance(part, zarr.Group) else [("", part)]
+        for where, node in inner:
+            most -= node.nbytes if isinstance(node, zarr.Array) else 0
+            if most < 0:
+                raise InputError(
+                    "{}/{} is damaged: the store is too small for its size", name, where
+                )
+
+
 def _size(array: h5py.Dataset, file_size: int, most: int) -> int:
     """Bytes that an array takes in memory; more than `most` if it is larger than what is stored."""
     import h5py
@@ -92,7 +136,7 @@ def _size(array: h5py.Dataset, file_size: int, most: int) -> int:
 
 
 def read_carrier(path: Path, key: str) -> AnnData:
-    """Read of a file only what belongs to a map: itself, its labels and their colours.
+    """Read of a ``.h5ad`` file only what belongs to a map: itself, its labels and their colours.
 
     Raises
     ------
@@ -127,6 +171,36 @@ def read_carrier(path: Path, key: str) -> AnnData:
                 uns[colors_key(label_key)] = colors
     obs.index = obs.index.astype(str)
     return AnnData(obs=obs, uns=uns)
+
+
+def read_carrying_store(path: Path) -> AnnData:
+    """Read of a zarr store what tells of its cells and maps: no matrix.
+
+    Raises
+    ------
+    InputError
+        If it is damaged, no AnnData, or not all in its folder.
+    """
+    import zarr
+    from anndata import AnnData
+    from anndata.io import read_elem
+
+    try:
+        store: Any = zarr.open_group(path, mode="r", use_consolidated=False)
+        tables = sorted(store["tables"]) if "tables" in store and "obs" not in store else []
+        if not tables:
+            check_store_contained(store, path, ("obs", "uns"))
+            return AnnData(obs=read_elem(store["obs"]), uns=read_elem(store["uns"]))
+    # zarr and anndata raise many kinds of errors for what they cannot read.
+    except Exception as error:
+        raise InputError(
+            "{} is not a readable zarr store: {}", path.name, _first_line(error)
+        ) from error
+    raise InputError(
+        "{} is a SpatialData; name one of its tables, such as {}",
+        path.name,
+        path / "tables" / tables[0],
+    )
 
 
 def _read(file: h5py.File, slot: str, name: str) -> list[Any]:

@@ -1,6 +1,6 @@
-"""Maps in ``.h5ad`` files that are damaged, or from a stranger.
+"""Maps in ``.h5ad`` files and zarr stores that are damaged, or from a stranger.
 
-``python tests/tl/test_h5ad.py START N SEED FILE`` reads the map of mutants START to N of a file.
+``python -m tests.tl.test_containers START N SEED FILE`` reads the map of mutants START to N of a file.
 """
 
 from __future__ import annotations
@@ -19,11 +19,15 @@ import anndata as ad
 import h5py
 import numpy as np
 import pytest
+import zarr
 from click.testing import CliRunner
 
 import centroid_encoder as ce
 from centroid_encoder.cli import cli
+from centroid_encoder.cli._files import read_cells
 from centroid_encoder.tl._reference import read_reference
+from centroid_encoder.viewer.data.reader import read_adata
+from tests.cases import cases
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such limit of memory")
 MEAN = "uns/ce/model/arrays/mean"
@@ -187,6 +191,51 @@ def test_as_it_was_it_is_read(file: Path) -> None:
         read_reference(file, "other", "cpu")
 
 
+class TestStore:
+    @pytest.fixture
+    def store(self, original: Path, tmp_path: Path) -> Path:
+        path = tmp_path / "map.zarr"
+        ad.read_h5ad(original).write_zarr(path)
+        return path
+
+    def readers(self, store: Path) -> dict[str, Callable[[], object]]:
+        return {
+            "ingest": lambda: read_reference(store, "ce", "cpu"),
+            "command": lambda: read_cells(store),
+            "viewer": lambda: read_adata(store),
+        }
+
+    @pytest.mark.parametrize("reader", ["ingest", "command", "viewer"])
+    def test_as_it_was_it_is_read(self, reader: str, store: Path) -> None:
+        assert self.readers(store)[reader]() is not None
+
+    @pytest.mark.parametrize("reader", ["ingest", "command", "viewer"])
+    def test_a_size_that_is_not_stored(self, reader: str, store: Path) -> None:
+        group = zarr.open_group(store, mode="r+", use_consolidated=False)
+        attributes = dict(group[MEAN].attrs)
+        del group[MEAN]
+        made = group.create_array(MEAN, shape=(4 * 10**8,), dtype="f8", chunks=(10**6,))
+        made.attrs.update(attributes)
+
+        with pytest.raises((ValueError, OSError), match="arrays/mean is damaged: the store is too"):
+            self.readers(store)[reader]()
+
+    @pytest.mark.parametrize("reader", ["ingest", "command", "viewer"])
+    def test_a_link_to_another_folder(self, reader: str, store: Path, tmp_path: Path) -> None:
+        shutil.move(store / "uns" / "ce", tmp_path / "elsewhere")
+        (store / "uns" / "ce").symlink_to(tmp_path / "elsewhere")
+
+        with pytest.raises((ValueError, OSError), match="uns/ce is a link, and what it leads to"):
+            self.readers(store)[reader]()
+
+
+def test_the_viewer_reads_no_other_file(file: Path) -> None:
+    with h5py.File(file, "r+") as opened:
+        instead("uns/ce", external_link)(opened)
+    with pytest.raises(OSError, match="uns/ce is a link, and what it leads to is not read"):
+        read_adata(file)
+
+
 @pytest.mark.parametrize("where", ["obsm", "uns", "obs", "uns/ce", "obsm/X_ce"])
 def test_results_are_not_written_into_another_file(where: str, file: Path) -> None:
     with h5py.File(file, "r+") as opened:
@@ -244,15 +293,22 @@ def read_mutants(start: int, n: int, seed: int, path: Path) -> None:
             signal.alarm(0)
 
 
-@pytest.mark.parametrize(("n", "seed"), [(40, 0), pytest.param(2_000, 1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("n", "seed"), [(40, 0), pytest.param(cases(2_000), 1, marks=pytest.mark.slow)]
+)
 def test_mutants_are_harmless_or_refused(n: int, seed: int, file: Path) -> None:
     if not Path("/proc/self/statm").exists():
         pytest.skip("the limit of memory is counted from /proc")
     found: list[str] = []
+    module: list[Any] = [sys.executable, "-W", "ignore", "-m", "tests.tl.test_containers"]
     while len(found) < n:
-        command: list[Any] = [sys.executable, "-W", "ignore", __file__, len(found), n, seed]
+        command = [*module, len(found), n, seed, file.resolve()]
         done = subprocess.run(
-            [*map(str, command), str(file.resolve())], capture_output=True, text=True
+            [*map(str, command)],
+            capture_output=True,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            timeout=280,
         )
         found += done.stdout.split("\n")[:-1]
         if -done.returncode in (signal.SIGALRM, signal.SIGSEGV, signal.SIGABRT):
