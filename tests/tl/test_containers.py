@@ -1,6 +1,6 @@
 """Maps in ``.h5ad`` files and zarr stores that are damaged, or from a stranger.
 
-``python -m tests.tl.test_containers START N SEED FILE`` reads the map of mutants START to N of a file.
+``python -m tests.tl.test_containers START N SEED FILE`` reads the map of mutants START to N.
 """
 
 from __future__ import annotations
