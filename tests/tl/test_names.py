@@ -15,10 +15,8 @@ from numpy.testing import assert_array_equal
 
 import centroid_encoder as ce
 from centroid_encoder.tl._jobs import result_key
+from centroid_encoder.tl._names import RESERVED, check_text, folded
 from centroid_encoder.tl._stored import (
-    RESERVED,
-    _folded,
-    check_text,
     colors_key,
     cv_key,
     embedding_key,
@@ -31,7 +29,7 @@ REFUSED += ["a" * n for n in (242, 255, 256, 1000)] + ["é" * 121, "é" * 128]
 TAKEN = ["...", ".a", "a.", " ", "\n", "nan", "%2F", "~", "X", "0", "__proto__", "日本", "\u00e9"]
 TAKEN += ["a" * 241, "é" * 120, "index", "a:b*?"]
 NAMES = st.lists(
-    st.sampled_from(REFUSED + TAKEN) | st.text(max_size=8), min_size=9, unique_by=_folded
+    st.sampled_from(REFUSED + TAKEN) | st.text(max_size=8), min_size=9, unique_by=folded
 )
 
 

@@ -32,7 +32,7 @@ from centroid_encoder.tl._matrix import (
     is_lazy,
     not_finite,
 )
-from centroid_encoder.tl._stored import check_key, check_text
+from centroid_encoder.tl._names import check_key, check_text
 
 if TYPE_CHECKING:
     from anndata import AnnData

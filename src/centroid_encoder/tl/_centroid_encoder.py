@@ -38,6 +38,7 @@ from centroid_encoder.tl._jobs import (
     result_key,
 )
 from centroid_encoder.tl._matrix import fill_missing
+from centroid_encoder.tl._names import check_free
 from centroid_encoder.tl._stored import (
     CALIBRATION_ERRORS,
     RULES,
@@ -46,11 +47,10 @@ from centroid_encoder.tl._stored import (
     TRAIN,
     Column,
     StoredMap,
-    check_free,
     embedding_key,
-    missing_classes,
     obs_key,
 )
+from centroid_encoder.tl._summary import missing_classes
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -36,6 +36,7 @@ from centroid_encoder.tl._jobs import (
     result_key,
 )
 from centroid_encoder.tl._matrix import fill_missing
+from centroid_encoder.tl._settings import differing_settings, is_of_same_labels
 from centroid_encoder.tl._stored import (
     RULES,
     Column,
@@ -43,11 +44,9 @@ from centroid_encoder.tl._stored import (
     StoredCrossValidation,
     StoredMap,
     cv_key,
-    differing_settings,
-    is_of_same_labels,
-    missing_classes,
     obs_key,
 )
+from centroid_encoder.tl._summary import missing_classes
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import Call, InputError, Setting
+from centroid_encoder.tl._settings import differing_settings
 from centroid_encoder.tl._stored import (
     TEST,
     StoredCrossValidation,
@@ -17,7 +18,6 @@ from centroid_encoder.tl._stored import (
     check_classes,
     check_trained,
     cv_key,
-    differing_settings,
     obs_key,
     read_result,
     stored_column,

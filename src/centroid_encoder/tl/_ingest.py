@@ -22,6 +22,7 @@ from centroid_encoder.errors import Advice, Call, InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import read_matrix
 from centroid_encoder.tl._jobs import Job, Progress, Results, from_job, result_key
+from centroid_encoder.tl._names import check_free
 from centroid_encoder.tl._new_cells import (
     VALUES_AT_ONCE,
     MissingFeatures,
@@ -34,7 +35,6 @@ from centroid_encoder.tl._stored import (
     UNASSIGNED,
     Column,
     StoredMap,
-    check_free,
     colors_key,
     embedding_key,
     obs_key,

@@ -22,7 +22,7 @@ from centroid_encoder.errors import InputError, InputTypeError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._log import shown_as_scanpy
 from centroid_encoder.tl._matrix import Source
-from centroid_encoder.tl._stored import check_key
+from centroid_encoder.tl._names import check_key
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -1,6 +1,6 @@
 """What is stored in an AnnData: its names, its parts, and how it is read.
 
-Only this module spells the names and takes the parts apart:
+Only this module spells the names and takes the parts apart (`_names` says which may be chosen):
 
 - ``obsm``: `embedding_key`;
 - ``obs``: `obs_key`, of a result or of `cv_key`; `keys_in` finds results by their columns;
@@ -12,8 +12,6 @@ not write has a default; what is damaged is an error.
 
 from __future__ import annotations
 
-import json
-import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -24,8 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.core.saved import parse_config
-from centroid_encoder.errors import Call, InputError, Message, MissingKeyError, Setting
+from centroid_encoder.errors import Call, InputError, MissingKeyError, Setting
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -69,61 +66,6 @@ def keys_in(columns: Iterable[object]) -> list[str]:
     ending = obs_key("", "split")
     keys = (name.removesuffix(ending) for name in sorted(names) if name.endswith(ending))
     return [key for key in keys if obs_key(key, "label") in names]
-
-
-MAX_BYTES = 241
-"""Of a key: with the longest of our endings, it is a file name in a zarr store."""
-RESERVED = ("_index", "zarr.json", ".zarray", ".zattrs", ".zgroup", ".zmetadata")
-"""Names that the file formats use themselves."""
-
-
-def check_key(name: str, what: object) -> None:
-    """Refuse a name under which ``.h5ad`` or zarr would not store a result, or not find it again.
-
-    Parameters
-    ----------
-    name
-        The name of a result, or of a column by which parts of it are named.
-    what
-        What it is called in the message.
-
-    Raises
-    ------
-    ValueError
-        If it is such a name.
-    """
-    check_text(name, what)
-    n_bytes = len(name.encode())
-    if not name:
-        raise InputError("{} must not be empty", what)
-    for letter in ("/", "\\"):
-        if letter in name:
-            text = "{} must not hold {!r}, which means nesting on disk: {!r}"
-            raise InputError(text, what, letter, name)
-    if name in (".", "..", *RESERVED):
-        raise InputError("{} must not be {!r}, which has a meaning of its own on disk", what, name)
-    if n_bytes > MAX_BYTES:
-        raise InputError(
-            "{} is too long to be a name on disk: {} bytes; at most {}", what, n_bytes, MAX_BYTES
-        )
-
-
-def check_text(text: str, what: object) -> None:
-    """Refuse text that ``.h5ad`` or zarr cannot store: NUL, and halves of surrogate pairs.
-
-    Raises
-    ------
-    ValueError
-        If it holds such a letter.
-    """
-    if "\0" in text:
-        raise InputError(
-            "{} must not hold the letter NUL, which no file can store: {!r}", what, text
-        )
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise InputError("{} cannot be stored: {!r} is no valid text", what, text) from error
 
 
 class Errors(dict[str, Any]):
@@ -448,63 +390,6 @@ def no_result(key: str) -> MissingKeyError:
     return MissingKeyError("no result {!r}; run {} first", key, call)
 
 
-def missing_classes(per_class: pd.DataFrame, whose: str) -> list[Message]:
-    """Return what there is to say of classes that no cell is taken for, if that was counted."""
-    said = []
-    for column, text in (
-        (
-            "n_predicted",
-            "the decoder of {} takes no cell for {}: too few cells, or too alike others",
-        ),
-        ("n_in_cell", "in {} no cell lies in the Voronoi cell of {}"),
-    ):
-        if column in per_class and (missing := per_class[column] == 0).any():
-            names = per_class["class"][missing].tolist()
-            rest = f" and {len(names) - 10} more" if len(names) > 10 else ""
-            said.append(Message(text, whose, ", ".join(map(repr, names[:10])) + rest))
-    return said
-
-
-def is_of_same_labels(mapped: StoredMap, label_key: str) -> bool:
-    """Tell whether a map was trained on these cells, for these labels, and is complete."""
-    return (
-        mapped.ingested_from is None and mapped.model is not None and mapped.label_key == label_key
-    )
-
-
-SOURCES = ("use_rep", "layer", "use_raw", "unlabeled_category")
-"""Parameters that say what is learned from; one that is not stored was None."""
-NO_SETTINGS = ("random_state", "device")
-
-
-def differing_settings(mapped: StoredMap, params: Mapping[str, Any], model: str | None) -> str:
-    """Say in which settings a map and a cross-validation differ; empty if in none that is known.
-
-    Parameters
-    ----------
-    mapped
-        The map.
-    params, model
-        Of the cross-validation.
-    """
-    pairs: dict[str, tuple[Any, Any]] = {}
-    # A mask that is an array is not stored.
-    both = {"mask_var", "missing"} & set(mapped.params) & set(params)
-    for name in (*SOURCES, *sorted(both)):
-        pairs[name] = mapped.params.get(name), params.get(name)
-    if model is not None and mapped.model is not None and "config" in mapped.model:
-        of_map = parse_config(mapped.model["config"]).get("estimator", {}).get("params", {})
-        of_check = json.loads(model)
-        # What only one of them knows had its default in the other.
-        for name in sorted((set(of_map) & set(of_check)) - set(NO_SETTINGS)):
-            pairs[name] = of_map[name], of_check[name]
-    return ", ".join(
-        f"{name}={ours!r} against {theirs!r}"
-        for name, (ours, theirs) in pairs.items()
-        if ours != theirs
-    )
-
-
 def check_classes(
     labels: pd.Series, new: pd.Series | NDArray[np.bool_], label_key: str, function: str
 ) -> None:
@@ -518,34 +403,6 @@ def check_classes(
             "restore the labels"
         )
         raise InputError(text, label_key, since, unknown, call)
-
-
-def check_free(adata: AnnData, key: str) -> None:
-    """Refuse to write over what is no result of ours, such as ``obsm["X_pca"]``; "ce" is ours.
-
-    Raises
-    ------
-    ValueError
-        If something else has that name, or one that zarr takes for the same.
-    """
-    others = key != "ce" and StoredMap.read(adata, key) is None
-    for slot, name in (("uns", key), ("obsm", embedding_key(key))):
-        for there in map(str, getattr(adata, slot)):
-            if there != name and _folded(there) == _folded(name):
-                text = "{} {!r} differs from {}[{!r}] only in case, which zarr cannot tell apart"
-                raise InputError(text, Setting("key_added"), key, slot, there)
-        if others and name in getattr(adata, slot):
-            raise InputError(
-                "{}[{!r}] is there already, and no result of this kind; choose another {}, or "
-                "delete it first",
-                slot,
-                name,
-                Setting("key_added"),
-            )
-
-
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFKC", name).casefold()
 
 
 def check_trained(adata: AnnData, key: str) -> None:

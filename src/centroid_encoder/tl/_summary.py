@@ -6,15 +6,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
+from centroid_encoder.errors import Message
+from centroid_encoder.tl._settings import differing_settings
 from centroid_encoder.tl._stored import (
     PermutationTest,
     StoredCrossValidation,
     StoredMap,
     calibration_interval,
     cv_key,
-    differing_settings,
-    missing_classes,
 )
 
 if TYPE_CHECKING:
@@ -167,3 +168,20 @@ def _warnings(warnings: Sequence[str], key: str) -> Iterator[str]:
 
 def _percent(share: Any) -> str:
     return f"{100 * float(share):.1f} %"
+
+
+def missing_classes(per_class: pd.DataFrame, whose: str) -> list[Message]:
+    """Return what there is to say of classes that no cell is taken for, if that was counted."""
+    said = []
+    for column, text in (
+        (
+            "n_predicted",
+            "the decoder of {} takes no cell for {}: too few cells, or too alike others",
+        ),
+        ("n_in_cell", "in {} no cell lies in the Voronoi cell of {}"),
+    ):
+        if column in per_class and (missing := per_class[column] == 0).any():
+            names = per_class["class"][missing].tolist()
+            rest = f" and {len(names) - 10} more" if len(names) > 10 else ""
+            said.append(Message(text, whose, ", ".join(map(repr, names[:10])) + rest))
+    return said
