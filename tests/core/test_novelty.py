@@ -14,6 +14,7 @@ from sklearn.neighbors import NearestNeighbors
 from centroid_encoder.core import novelty
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.rows import Standardizer
+from centroid_encoder.core.splits import representatives
 
 MEANS = 2.0 * np.random.default_rng(7).normal(size=(5, 30))
 
@@ -245,9 +246,9 @@ def test_the_reference_is_small_and_has_every_class() -> None:
     assert 1900 < len(model.known) < 2100
     assert all(len(around.means) == 4 for around in model.surroundings)
     # Of the small ones twenty, or all there are.
-    assert_array_equal(np.bincount(codes[novelty._representatives(codes, rng)])[2:], [20, 5])
+    assert_array_equal(np.bincount(codes[representatives(codes, 2000, 20, rng)])[2:], [20, 5])
     many = np.arange(12_000) % 3000
-    assert len(novelty._representatives(many, rng)) == 3000
+    assert len(representatives(many, 2000, 20, rng)) == 3000
 
 
 @pytest.mark.parametrize(

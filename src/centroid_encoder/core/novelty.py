@@ -19,6 +19,7 @@ from scipy.sparse.linalg import eigsh
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core.rows import Matrix, Standardizer
+from centroid_encoder.core.splits import representatives
 from centroid_encoder.core.surroundings import SCALES, Surroundings, around, scales
 
 LEAST = 10
@@ -101,7 +102,7 @@ class Novelty:
             be what the known ones differ in.
         """
         rng = np.random.default_rng(0)
-        chosen = _representatives(codes, rng)
+        chosen = representatives(codes, N_REFERENCE, N_OF_CLASS, rng)
         X, codes = X[index[chosen]], codes[chosen]
         n, d = X.shape
         n_components = max(1, min(SCALES[-1], d, n // 3))
@@ -399,23 +400,6 @@ def _folds(
 def _affine(points: Floats) -> Floats:
     """(n, K + 1) points with a one at the end of each, for an intercept."""
     return np.column_stack([points, np.ones(len(points))])
-
-
-def _representatives(codes: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.intp]:
-    """Rows of a sample in which every class has its share, and small ones somewhat more."""
-    if len(codes) <= N_REFERENCE:
-        return np.arange(len(codes))
-    classes, counts = np.unique(codes, return_counts=True)
-    least = max(1, min(N_OF_CLASS, N_REFERENCE // len(classes)))
-    shares = np.maximum(least, np.round(N_REFERENCE * counts / len(codes)).astype(np.intp))
-    return np.sort(
-        np.concatenate(
-            [
-                rng.choice(np.flatnonzero(codes == code), min(share, count), replace=False)
-                for code, share, count in zip(classes, shares, counts, strict=True)
-            ]
-        )
-    )
 
 
 def _blocks(X: Matrix, standardizer: Standardizer) -> Iterator[tuple[slice, NDArray[np.float32]]]:

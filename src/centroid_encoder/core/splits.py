@@ -157,3 +157,38 @@ def shuffled_labels(
         inside = groups == group
         shuffled[inside] = rng.permutation(labels[inside])
     return shuffled
+
+
+def representatives(
+    labels: NDArray[np.integer], n: int, n_of_class: int, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Choose about `n` samples; every class has its share of them, and small ones somewhat more.
+
+    Parameters
+    ----------
+    labels
+        (n_samples,) class indices.
+    n
+        How many, about; all if there are not more.
+    n_of_class
+        Of each class at least that many, where there are as many and classes are few.
+    rng
+        Chooses them.
+
+    Returns
+    -------
+    (about n,) sorted indices.
+    """
+    if len(labels) <= n:
+        return np.arange(len(labels))
+    classes, counts = np.unique(labels, return_counts=True)
+    least = max(1, min(n_of_class, n // len(classes)))
+    shares = np.maximum(least, np.round(n * counts / len(labels)).astype(np.intp))
+    return np.sort(
+        np.concatenate(
+            [
+                rng.choice(np.flatnonzero(labels == label), min(share, count), replace=False)
+                for label, share, count in zip(classes, shares, counts, strict=True)
+            ]
+        )
+    )

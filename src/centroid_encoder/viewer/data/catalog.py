@@ -17,8 +17,10 @@ from centroid_encoder.viewer.data.regions import Region, alike
 from centroid_encoder.viewer.data.tables import Table, Tables, layers_of_cells
 
 if TYPE_CHECKING:
+    import numpy as np
     from anndata import AnnData
     from napari.components import LayerList
+    from numpy.typing import NDArray
 
 LAYERS = ("inserted", "removed", "reordered")
 """Events of the list of layers after which tables and layers are looked for again."""
@@ -264,6 +266,28 @@ class Catalog:
             except ValueError as error:
                 reasons.append(f"{layer.name}: {error}.")
         return "\n".join([f"{cells}; no layer to show them in.", *reasons])
+
+    def unseen(self, rows: NDArray[np.intp]) -> str:
+        """Return why none of these cells is in a layer; empty if one is, or if there are none.
+
+        Cells of another image can be selected in the map, while no layer of it is open.
+        """
+        table, link = self.table, self.link
+        if table is None or not len(rows):
+            return ""
+        if any(join.joined[rows].any() for join in self.joins.values()):
+            return ""
+        if link is None:
+            return "No layer shows the cells of this table."
+        region, obs = link.region, table.adata.obs
+        shown = [other.region for other in self.joins]
+        if region is not None and region.column in obs:
+            values = obs[region.column].iloc[rows].dropna().unique()
+            elsewhere = [str(v) for v in values if region._replace(value=v) not in shown]
+            if elsewhere and region.value is not None:
+                more = " …" if len(elsewhere) > 3 else ""
+                return f"In {', '.join(elsewhere[:3])}{more}: no layer of that image is joined."
+        return f"Not in the layer {link.layer.name}."
 
     def _link_best(self) -> None:
         table = self.table

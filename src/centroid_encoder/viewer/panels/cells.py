@@ -136,7 +136,7 @@ class CellsPanel(QWidget):
             f"{len(chosen):,} {unit} selected" if some else "No cell selected"
         )
         self.clear_button.setEnabled(some)
-        unseen = self._session.unseen()
+        unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.setText(unseen)
         self.unseen_text.setVisible(bool(unseen))
         self.show_button.setEnabled(some and not unseen)

@@ -251,13 +251,12 @@ class Session:
         if adata is None:
             return None, NO_TABLE
         try:
-            result = read_result(adata, self.key)
+            return read_result(adata, self.key), ""
         except (KeyError, ValueError) as error:
             # Without a map there is nothing wrong; with a part of one, the user should know.
             if self.key in adata.uns or not isinstance(error, KeyError):
                 self.say(error, "warning")
             return None, NO_MAP
-        return result, ""
 
     @property
     def reference(self) -> Result | None:
@@ -272,10 +271,10 @@ class Session:
             for key in table.adata.uns:
                 try:
                     stored = StoredMap.read(table.adata, key)
-                    same = stored is not None and stored.ingested_from is None
-                    if stored is None or not same or not stored.classes.equals(own.classes):
+                    if stored is None or stored.ingested_from is not None:
                         continue
-                    if np.array_equal(stored.centers, own.centers):
+                    same = stored.classes.equals(own.classes)
+                    if same and np.array_equal(stored.centers, own.centers):
                         return read_result(table.adata, key)
                 except (KeyError, ValueError):  # damaged, or no result at all
                     continue
@@ -344,28 +343,6 @@ class Session:
         """Select cells and look at them in their layers."""
         self.select(rows)
         self.zoom_requested.emit()
-
-    def unseen(self) -> str:
-        """Return why none of the selected cells is in a layer; empty if one is, or none selected.
-
-        Cells of another image can be selected in the map, while no layer of it is open.
-        """
-        rows, link = np.flatnonzero(self.selected), self.catalog.link
-        if self.adata is None or not len(rows):
-            return ""
-        if any(join.joined[rows].any() for join in self.links.values()):
-            return ""
-        if link is None:
-            return "No layer shows the cells of this table."
-        region, obs = link.region, self.adata.obs
-        shown = [other.region for other in self.links]
-        if region is not None and region.column in obs:
-            values = obs[region.column].iloc[rows].dropna().unique()
-            elsewhere = [str(v) for v in values if region._replace(value=v) not in shown]
-            if elsewhere and region.value is not None:
-                more = " …" if len(elsewhere) > 3 else ""
-                return f"In {', '.join(elsewhere[:3])}{more}: no layer of that image is joined."
-        return f"Not in the layer {link.layer.name}."
 
     def describe(self, row: int, *, predictions: bool = True) -> str:
         """Return what is known of a cell, a line each.
