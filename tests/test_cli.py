@@ -634,8 +634,12 @@ def test_a_command_that_is_wrong(options: list[str], said: str, folder: Path) ->
         (None, ["--device", "toaster"], "device 'toaster' is not available here"),
         (None, ["--key-added", "a/b"], "--key-added must not hold '/'"),
         ("nan", [], "pass --missing drop to leave these cells out or --missing mean to put"),
-        ("truncated", [], "in.h5ad cannot be read: it is damaged, incomplete, or no .h5ad file ("),
-        ("text", [], "in.h5ad cannot be read: it is damaged, incomplete, or no .h5ad file ("),
+        (
+            "truncated",
+            [],
+            "in.h5ad cannot be read: it is damaged, incomplete, or no AnnData file (",
+        ),
+        ("text", [], "in.h5ad cannot be read: it is damaged, incomplete, or no AnnData file ("),
     ],
 )
 def test_data_that_cannot_be_used(

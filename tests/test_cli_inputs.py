@@ -17,7 +17,7 @@ from centroid_encoder.cli import cli
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such files")
 
 NO_FILE = "is a device, a pipe or a socket, not a file"
-DAMAGED = "cannot be read: it is damaged, incomplete, or no "
+DAMAGED = "cannot be read: it is damaged, incomplete, or no AnnData file ("
 INPUTS = {
     "": (2, "does not exist"),
     "-": (2, "does not exist"),

@@ -17,6 +17,7 @@ def read(adata: ad.AnnData, **kwargs: Any) -> Cells:
     defaults: dict[str, Any] = {
         "use_rep": None,
         "layer": None,
+        "use_raw": False,
         "mask_var": "auto",
         "unlabeled_category": None,
         "missing": "error",

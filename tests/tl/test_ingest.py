@@ -108,7 +108,7 @@ class TestReferences:
         for reference, error, words in (
             (tmp_path / "nowhere.h5ad", FileNotFoundError, "there is no file"),
             (tmp_path / "broken.safetensors", InvalidStateError, "not a readable"),
-            (tmp_path / "broken.h5ad", ValueError, "broken.h5ad is not a readable .h5ad"),
+            (tmp_path / "broken.h5ad", ValueError, "broken.h5ad cannot be read: it is damaged"),
             (broken, InvalidStateError, "lacks 'config'"),
             (new, KeyError, "run ce.tl.centroid_encoder first"),
             (3, TypeError, "got int"),
@@ -685,7 +685,7 @@ class TestZarr:
 
     @pytest.mark.parametrize("content", ["nothing", "damaged", "spatialdata", "no map"])
     def test_what_is_none_is_said(self, make_cells, known, new, tmp_path, content):
-        path, error, words = tmp_path / "x.zarr", ValueError, "x.zarr is not a readable zarr store"
+        path, error, words = tmp_path / "x.zarr", ValueError, "x.zarr cannot be read: "
         path.mkdir()
         if content == "damaged":
             known.write_zarr(path)

@@ -9,7 +9,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from centroid_encoder.errors import InputError
 from centroid_encoder.files import flush, hdf5, readable, replacing
 from centroid_encoder.stores import check_store, check_store_target, replacing_folder
 
@@ -33,6 +32,7 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
         RESULTS,
         check_contained,
         check_store_contained,
+        unreadable,
     )
 
     if path.is_dir():
@@ -53,15 +53,9 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
         return ad.read_h5ad(path, backed=None if matrix else "r")
     except PermissionError as error:
         raise PermissionError(f"{path} may not be read") from error
-    except InputError as error:
-        raise OSError(f"{path}: {error}") from error
     # h5py, zarr and anndata raise many kinds of errors for damaged files.
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        kind = "zarr store" if path.is_dir() else ".h5ad file"
-        raise OSError(
-            f"{path} cannot be read: it is damaged, incomplete, or no {kind} ({reason})"
-        ) from error
+        raise OSError(unreadable(path, error)) from error
 
 
 def with_results(

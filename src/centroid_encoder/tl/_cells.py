@@ -100,12 +100,11 @@ def read_cells(
     label_key: str,
     use_rep: str | None,
     layer: str | None,
+    use_raw: bool,
     mask_var: MaskVar,
     unlabeled_category: str | None,
     missing: Missing,
     group_key: str | None,
-    *,
-    use_raw: bool = False,
 ) -> Cells:
     """Read the cells that `tl.centroid_encoder` documents; `adata` stays as it is.
 

@@ -198,15 +198,7 @@ def centroid_encoder(
     check_free(adata, key)
     check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
     cells = read_cells(
-        adata,
-        label_key,
-        use_rep,
-        layer,
-        mask_var,
-        unlabeled_category,
-        missing,
-        group_key,
-        use_raw=use_raw,
+        adata, label_key, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, group_key
     )
     estimator = configured(model, n_components, device)
     return Training(cells, estimator, key, test_size=test_size, random_state=random_state)

@@ -155,9 +155,7 @@ def read_carrier(path: Path, key: str) -> AnnData:
         raise
     # h5py raises many kinds of errors for files that are none of its own.
     except Exception as error:
-        raise InputError(
-            "{} is not a readable .h5ad file: {}", path.name, _first_line(error)
-        ) from error
+        raise InputError(unreadable(path.name, error)) from error
     uns: dict[str, Any] = {}
     obs = pd.DataFrame()
     with file:
@@ -193,9 +191,7 @@ def read_carrying_store(path: Path) -> AnnData:
             return AnnData(obs=read_elem(store["obs"]), uns=read_elem(store["uns"]))
     # zarr and anndata raise many kinds of errors for what they cannot read.
     except Exception as error:
-        raise InputError(
-            "{} is not a readable zarr store: {}", path.name, _first_line(error)
-        ) from error
+        raise InputError(unreadable(path.name, error)) from error
     raise InputError(
         "{} is a SpatialData; name one of its tables, such as {}",
         path.name,
@@ -220,8 +216,12 @@ def _read(file: h5py.File, slot: str, name: str) -> list[Any]:
         return [read_elem(file[slot][name])]
     # h5py and anndata raise many kinds of errors for damaged files.
     except Exception as error:
-        raise InputError("{} cannot be read: {}", where, _first_line(error)) from error
+        raise InputError(unreadable(where, error)) from error
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+def unreadable(what: str | Path, error: Exception) -> str:
+    """Say in one line why a file, a store or a part of one cannot be read."""
+    reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    if not isinstance(error, InputError):
+        reason = f"it is damaged, incomplete, or no AnnData file ({reason})"
+    return f"{what} cannot be read: {reason}"

@@ -185,15 +185,7 @@ def cross_validate(
     Number(1, integer=True).check("n_repeats", n_repeats)
     Number(0, integer=True).check("n_permutations", n_permutations)
     cells = read_cells(
-        adata,
-        label_key,
-        use_rep,
-        layer,
-        mask_var,
-        unlabeled_category,
-        missing,
-        group_key,
-        use_raw=use_raw,
+        adata, label_key, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, group_key
     )
     mapped = StoredMap.read(adata, key)
     if model is None and mapped is not None and is_of_same_labels(mapped, label_key):

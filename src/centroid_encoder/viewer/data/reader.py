@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from centroid_encoder.stores import check_store
-from centroid_encoder.tl._containers import RESULTS, check_contained, check_store_contained
+from centroid_encoder.tl._containers import (
+    RESULTS,
+    check_contained,
+    check_store_contained,
+    unreadable,
+)
 from centroid_encoder.viewer.data.positions import numbers
 
 if TYPE_CHECKING:
@@ -136,9 +141,7 @@ def read_adata(path: Path, progress: Callable[[float], None] | None = None) -> A
         raise
     # Whatever a damaged file makes h5py and anndata stumble over, the user can only do one thing.
     except Exception as error:
-        raise OSError(
-            f"{path.name} cannot be read: it is damaged, incomplete, or no AnnData file ({error})"
-        ) from error
+        raise OSError(unreadable(path.name, error)) from error
     repeated = int(adata.obs_names.duplicated().sum())
     if repeated:
         warnings.warn(
