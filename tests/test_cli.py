@@ -617,6 +617,7 @@ def test_from_cells_to_figure(folder: Path, pbmc: ad.AnnData) -> None:
         (["in.h5ad", "-o", "out.h5ad", "--model-out", "m.pt"], "must end in .safetensors"),
         (["in.h5ad", "-o", "out.h5ad", "--missing", "ignore"], "'ignore' is not one of"),
         (["in.h5ad", "-o", "out.h5ad", "--test-size", "1"], "is not in the range"),
+        (["in.h5ad", "-o", "out.h5ad", "--test-size", "nan"], "'--test-size': nan is not in the"),
     ],
 )
 def test_a_command_that_is_wrong(options: list[str], said: str, folder: Path) -> None:
@@ -631,7 +632,9 @@ def test_a_command_that_is_wrong(options: list[str], said: str, folder: Path) ->
     [
         (None, ["--label-key", "cel_type"], "no column 'cel_type'; did you mean 'cell_type'?"),
         (None, ["--layer", "counts"], "layers has no 'counts'; there are none"),
-        (None, ["--device", "toaster"], "device 'toaster' is not available here"),
+        (None, ["--device", "toaster"], "--device 'toaster' is not available here"),
+        (None, ["--device", "meta"], "--device 'meta' is not available here: Cannot copy out of"),
+        (None, ["--n-components", "9" * 20], "--n-components must be at least 1 and below 65536"),
         (None, ["--key-added", "a/b"], "--key-added must not hold '/'"),
         ("nan", [], "pass --missing drop to leave these cells out or --missing mean to put"),
         (
@@ -661,6 +664,18 @@ def test_data_that_cannot_be_used(
     assert "\n" not in line
     assert not line.startswith(('"', "'"))
     assert contents(folder) == before
+
+
+@pytest.mark.parametrize("dpi", ["1", "9" * 20])
+def test_dots_that_make_no_figure_are_refused(dpi: str, folder: Path) -> None:
+    said = failure("plot", "history", "in.h5ad", "-o", "figure.png", "--dpi", dpi, status=2)
+    assert said == f"Invalid value for '--dpi': {dpi} is not in the range 10<=x<=2400."
+
+
+def test_not_a_number_is_no_share(folder: Path) -> None:
+    command = ("cross-validate", "in.h5ad", *FIT, "-o", "out.h5ad")
+    said = failure(*command, "--max-own", "nan", status=2)
+    assert said == "Invalid value for '--max-own': nan is not in the range 0<=x<=1."
 
 
 def test_what_a_figure_lacks_is_said_as_a_command(folder: Path, results: Path) -> None:

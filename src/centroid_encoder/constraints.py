@@ -55,8 +55,10 @@ class Number:
             raise InputError("{}{} must be {}; got {}", parameter, place, bound, repr(value))
 
 
+WIDTH = Number(1, integer=True, below=2**16)
+"""Units of a layer: many more fit into no memory, and what torch then says names no parameter."""
 NUMBERS = {
-    "n_components": Number(1, integer=True),
+    "n_components": WIDTH,
     "max_features": Number(1, integer=True, instead=(None,)),
     "pretrain_epochs": Number(0, integer=True, instead=("auto",)),
     "max_epochs": Number(1, integer=True, instead=("auto",)),
@@ -97,7 +99,7 @@ def check_parameters(params: Mapping[str, Any]) -> None:
     if isinstance(hidden, str) or not isinstance(hidden, Sequence | np.ndarray):
         raise InputError("{} must be a sequence of widths; got {}", Setting("hidden"), repr(hidden))
     for i, width in enumerate(hidden):
-        Number(1, integer=True).check("hidden", width, f"[{i}]")
+        WIDTH.check("hidden", width, f"[{i}]")
     for name, number in NUMBERS.items():
         number.check(name, params[name])
     batch_norm = params["batch_norm"]
@@ -181,10 +183,13 @@ def resolve_device(device: str) -> torch.device:
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         resolved = torch.device(device)
-        torch.empty(0, device=resolved)
+        # There and back: the device "meta" takes values, but keeps none.
+        torch.zeros(1, device=resolved).cpu()
     except (RuntimeError, AssertionError) as error:
+        # The first sentence: torch goes on with a list of all that it knows.
+        reason = str(error).partition("\n")[0].partition(". ")[0]
         raise InputError(
-            "{} {} is not available here: {}", Setting("device"), repr(device), error
+            "{} {} is not available here: {}", Setting("device"), repr(device), reason
         ) from error
     return resolved
 

@@ -413,6 +413,26 @@ def test_csr_of_half_precision_works(cells, make_cells, fast):
     assert cells.X.dtype == np.float16
 
 
+@pytest.mark.parametrize("where", ["X", "layers['half']", "obsm['half']"])
+@pytest.mark.parametrize("how", ["copy", "view"])
+def test_half_precision_that_scipy_would_not_copy_is_refused(cells, fast, where, how):
+    half = sparse.csr_matrix(cells.X)
+    half.data = half.data.astype(np.float16)
+    slot = where.partition("[")[0]
+    if slot == "X":
+        cells.X = half
+    else:
+        getattr(cells, slot)["half"] = half
+    adata = cells[:90] if how == "view" else cells
+    source = ce.CentroidEncoder()
+    for name in ("centroid_encoder", "cross_validate", "ingest"):
+        given = {"model": fast} if name != "ingest" else {}
+        what = source if name == "ingest" else "cell_type"
+        with pytest.raises(ValueError, match="is sparse and of half precision") as caught:
+            getattr(ce.tl, name)(adata, what, progress=False, copy=how == "copy", **given)
+        assert str(caught.value).startswith(where)
+
+
 def test_a_view_itself_is_not_touched(cells, fast, unchanged):
     view = cells[:90, :6]
     with unchanged(view):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Callable, Mapping
@@ -35,9 +36,18 @@ class Input(click.Path):
         return path
 
 
+class Share(click.FloatRange):
+    """A number from 0 to 1, which NaN is not though it is neither below nor above."""
+
+    def convert(self, value: Any, *context: Any) -> Any:
+        number = super().convert(value, *context)
+        if math.isnan(number):
+            self.fail(f"{number} is not in the range {self._describe_range()}.", *context)
+        return number
+
+
 INPUT = Input(exists=True, path_type=Path)
 OUTPUT = click.Path(path_type=Path)
-SHARE = click.FloatRange(0, 1)
 
 LEFT_TO_PYTHON = {
     *("adata", "model", "progress", "copy"),
@@ -51,14 +61,15 @@ METAVARS = {
     "reference": "FILE",
 }
 TYPES: dict[str, Any] = {
-    **dict.fromkeys(("max_missing", "max_novelty", "max_own", "min_confidence"), SHARE),
+    **dict.fromkeys(("max_missing", "max_novelty", "max_own", "min_confidence"), Share(0, 1)),
     **dict.fromkeys(("n_bins", "n_components", "n_repeats"), click.IntRange(1)),
-    "dpi": click.IntRange(1),
+    # Letters smaller than a dot, and images larger than matplotlib makes, would fail.
+    "dpi": click.IntRange(10, 2400),
     "n_folds": click.IntRange(2),
     "n_permutations": click.IntRange(0),
     "random_state": click.IntRange(0, 2**32 - 1),
     "reference": INPUT,
-    "test_size": click.FloatRange(0, 1, max_open=True),
+    "test_size": Share(0, 1, max_open=True),
 }
 """Types that say more than the annotation."""
 HELP = {

@@ -21,7 +21,7 @@ from centroid_encoder.core.training import Report, never
 from centroid_encoder.errors import InputError, InputTypeError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._log import shown_as_scanpy
-from centroid_encoder.tl._matrix import Source
+from centroid_encoder.tl._matrix import Source, is_half
 from centroid_encoder.tl._names import check_key
 
 if TYPE_CHECKING:
@@ -256,6 +256,23 @@ def check_writable(adata: AnnData, *, copy: bool) -> None:
             "adata.to_memory(), or {} for a copy in memory",
             Setting("copy", True),
         )
+    if copy or adata.is_view:
+        _check_copied(adata)
+
+
+def _check_copied(adata: AnnData) -> None:
+    """Refuse what scipy will not copy, before any work."""
+    whole = adata._adata_ref if adata.is_view else adata
+    held = {"X": None if whole.isbacked else whole.X}
+    for slot in ("layers", "obsm"):
+        held |= {f"{slot}[{name!r}]": X for name, X in getattr(whole, slot).items()}
+    for where, X in held.items():
+        if is_half(X):
+            raise InputError(
+                "{} is sparse and of half precision, which scipy does not copy; first set it to "
+                "its own astype('float32')",
+                where,
+            )
 
 
 def write_results(adata: AnnData, results: Results) -> None:

@@ -47,10 +47,14 @@ def in_memory(X: Any) -> Matrix:
     return np.asarray(X)
 
 
+def is_half(X: Any) -> bool:
+    """Tell whether a matrix is sparse and of half precision: scipy takes no rows, nor copies it."""
+    return sparse.issparse(X) and cast(Any, X).dtype == np.float16
+
+
 def in_single(X: Any) -> Any:
-    """Return a sparse matrix of half precision, of which scipy takes no rows, in single."""
-    half = sparse.issparse(X) and cast(Any, X).dtype == np.float16
-    return cast(Any, X).astype(np.float32) if half else X
+    """Return a sparse matrix of half precision in single."""
+    return X.astype(np.float32) if is_half(X) else X
 
 
 def check_real(X: Matrix, where: str) -> None:
