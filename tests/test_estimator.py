@@ -483,7 +483,7 @@ def test_out_of_memory_halves_the_batch_and_says_so(
 @pytest.mark.parametrize(
     ("params", "words"),
     [
-        ({"n_components": 0}, "n_components must be at least 1; got 0"),
+        ({"n_components": 0}, "n_components must be at least 1 and below 65536; got 0"),
         ({"n_components": 2.5}, "n_components must be an integer"),
         ({"hidden": (10, 0)}, r"hidden\[1\] must be at least 1"),
         ({"hidden": "500"}, "hidden must be a sequence"),
