@@ -343,7 +343,7 @@ def test_all_else_in_the_file_is_copied(folder: Path, cells: ad.AnnData) -> None
     [
         ("in.zarr", "out.zarr", 3),
         ("in.zarr", "out.h5ad", 2),
-        ("in.h5ad", "out.zarr", 2),
+        pytest.param("in.h5ad", "out.zarr", 2, marks=pytest.mark.slow),
         pytest.param("in.zarr", "in.zarr", 2, marks=pytest.mark.slow),
         pytest.param("in.zarr", "in.zarr", 3, marks=pytest.mark.slow),
         pytest.param("in.zarr", "out.zarr", 2, marks=pytest.mark.slow),
@@ -376,6 +376,7 @@ def test_stores_are_read_and_written_where_files_are(
     assert "X_ce" not in found.obsm
 
 
+@pytest.mark.slow
 def test_every_command_takes_stores(folder: Path, results: Path, tmp_path: Path) -> None:
     adata = ad.read_h5ad(results)
     adata.write_zarr("map.zarr")
@@ -804,6 +805,7 @@ def test_the_script_is_declared() -> None:
     assert callable(getattr(import_module(module), name))
 
 
+@pytest.mark.slow
 def test_stdout_is_for_the_result_alone(folder: Path) -> None:
     options = ("-o", "out.h5ad", "--json", "--label-key", "cell_type", "--max-epochs", 3)
     working = process("fit", "in.h5ad", *options)

@@ -50,6 +50,7 @@ def test_scikit_learn_checks(estimator: ce.CentroidEncoder, check: object) -> No
         check(estimator)
 
 
+@pytest.mark.slow
 def test_default_learns_digits_it_has_not_seen() -> None:
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(

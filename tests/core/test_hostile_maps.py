@@ -212,7 +212,7 @@ def test_labels_come_back(labels: Any, tmp_path: Path) -> None:
         np.array([1, 2], dtype=np.longdouble),
         np.array([b"a", b"b"]),
         np.array([pd.Timestamp(0), pd.Timestamp(1)], dtype=object),
-        np.array(["a" * 2**22, "b"]),
+        pytest.param(np.array(["a" * 2**22, "b"]), marks=pytest.mark.slow),
     ],
     ids=["datetime64", "longdouble", "bytes", "Timestamp", "long"],
 )
@@ -344,9 +344,8 @@ def load_mutants(n: int, seed: int, folder: Path) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("n", "seed"), [(300, 0), pytest.param(cases(10_000), 1, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "seed"), [(300, 0), (cases(10_000), 1)])
 def test_mutants_are_harmless_or_refused(n: int, seed: int, tmp_path: Path) -> None:
     if not Path("/proc/self/statm").exists():
         pytest.skip("the limit of memory is counted from /proc")

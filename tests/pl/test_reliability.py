@@ -158,6 +158,7 @@ class TestPage:
         assert words(figure)[-1] == "ce.pl.voronoi names the 100 classes."
         assert_legible(figure)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("style", ["default", "dark_background", "scanpy"])
     def test_of_real_cells_is_legible(self, pbmc, validate, fast, style):
         ce.tl.centroid_encoder(pbmc, "bulk_labels", model=fast, progress=False)

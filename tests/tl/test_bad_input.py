@@ -448,6 +448,7 @@ def test_dask_arrays_are_loaded(cells, fast):
     assert isinstance(cells.X, dask.Array)
 
 
+@pytest.mark.slow
 def test_more_than_a_thousand_classes_work(make_cells):
     adata = make_cells(1200, 2400, names=[f"c{i}" for i in range(1200)])
     model = ce.CentroidEncoder(hidden=(8,), max_epochs=1)

@@ -84,6 +84,7 @@ class TestVoronoi:
         assert set(table["split"]) == {"train", "test"}
         check(table, reference(adata, "cell_type"))
 
+    @pytest.mark.slow
     def test_on_real_cells(self, pbmc):
         ce.tl.centroid_encoder(pbmc, "bulk_labels", progress=False)
         table = ce.tl.misplaced(pbmc)

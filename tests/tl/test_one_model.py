@@ -47,6 +47,7 @@ class TestMissingClasses:
         assert said.startswith("the decoder of the networks takes no cell for 'rare'")
         assert said in caplog.messages
 
+    @pytest.mark.slow
     def test_without_a_region_are_named_in_the_figure(self, rare):
         ce.tl.centroid_encoder(rare, "cell_type", progress=False)
         for regions, label in (("decoder", "rare (no region)"), ("voronoi", "rare")):

@@ -27,6 +27,7 @@ def fast() -> ce.CentroidEncoder:
     return ce.CentroidEncoder(hidden=(64,), max_epochs=10)
 
 
+@pytest.mark.slow
 # The layout on disk that anndata wrote before 0.8.
 @pytest.mark.filterwarnings("ignore::anndata.OldFormatWarning")
 @pytest.mark.filterwarnings("ignore:Moving element from .uns:FutureWarning")

@@ -160,7 +160,15 @@ def test_painting_labels_joins_anew(widget: CentroidEncoderWidget, viewer: Viewe
     check_linked(widget, layer)
 
 
-@pytest.mark.parametrize("kind", ["3-D", "multiscale", "dask", "scaled"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "3-D",
+        "multiscale",
+        pytest.param("dask", marks=pytest.mark.slow),
+        pytest.param("scaled", marks=pytest.mark.slow),
+    ],
+)
 def test_images_of_all_kinds(
     viewer: Viewer, cells: AnnData, image_of: Image, open_widget: Open, train: Train, kind: str
 ):
@@ -188,7 +196,15 @@ def test_images_of_all_kinds(
 # -- labels and palettes -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["text", "integer", "bool", "integer and missing"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param("text", marks=pytest.mark.slow),
+        pytest.param("integer", marks=pytest.mark.slow),
+        pytest.param("bool", marks=pytest.mark.slow),
+        "integer and missing",
+    ],
+)
 def test_classes_of_all_kinds(
     viewer: Viewer,
     cells: AnnData,

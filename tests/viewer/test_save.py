@@ -264,7 +264,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@pytest.mark.parametrize("into", ["file", "store"])
+@pytest.mark.parametrize("into", [pytest.param("file", marks=pytest.mark.slow), "store"])
 def test_a_full_disk_is_said_in_one_line_and_leaves_the_old_table(
     into: str, trained: ad.AnnData, tmp_path: Path
 ) -> None:
@@ -329,6 +329,7 @@ def test_an_error_while_saving_leaves_the_old_file_and_no_litter(
     assert contents(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_while_saving_leaves_the_old_file(
     trained: ad.AnnData, tmp_path: Path
 ) -> None:
@@ -351,7 +352,7 @@ save_h5ad(adata, sys.argv[1])
 # .zarr
 
 
-@pytest.mark.parametrize("zarr_format", [None, 2, 3])
+@pytest.mark.parametrize("zarr_format", [None, pytest.param(2, marks=pytest.mark.slow), 3])
 def test_a_zarr_comes_back_and_is_replaced(
     zarr_format: int | None, trained: ad.AnnData, unchanged: Unchanged, tmp_path: Path
 ) -> None:
@@ -520,6 +521,7 @@ def test_a_table_in_a_store_is_updated_and_nothing_else(
     assert changed <= {Path("zarr.json"), Path(".zmetadata")}
 
 
+@pytest.mark.slow
 def test_a_table_that_is_not_in_the_store_yet_is_added(trained: ad.AnnData, tmp_path: Path) -> None:
     del trained.obs["donor"]  # whose None AnnData alone would make "None"
     store = Store(tmp_path / "tissue.zarr", trained)
@@ -573,6 +575,7 @@ def test_an_error_while_a_table_is_updated_leaves_the_old_one_and_no_litter(
     save_table(store.table())
 
 
+@pytest.mark.slow
 def test_the_only_copy_is_never_deleted(
     trained: ad.AnnData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

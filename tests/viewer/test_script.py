@@ -75,18 +75,21 @@ def arguments_of(call: ast.Call) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "arguments",
     [
-        {
-            "missing": "mean",
-            "mask_var": "chosen",
-            "test_size": 0.3,
-            "unlabeled_category": "type 2",
-            "key_added": "map",
-            "random_state": 7,
-        },
+        pytest.param(
+            {
+                "missing": "mean",
+                "mask_var": "chosen",
+                "test_size": 0.3,
+                "unlabeled_category": "type 2",
+                "key_added": "map",
+                "random_state": 7,
+            },
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             {"layer": "scaled", "missing": "drop", "group_key": "donor"}, marks=pytest.mark.slow
         ),
-        pytest.param({"use_rep": "X_pca", "n_components": 3}, marks=pytest.mark.slow),
+        {"use_rep": "X_pca", "n_components": 3},
     ],
     ids=",".join,
 )

@@ -72,6 +72,7 @@ class TestTissue:
         pixels = np.bincount(grown.labels.ravel())[ids]
         np.testing.assert_allclose(seen[:, "nucleus area"].X.ravel(), pixels / 4, rtol=1e-6)
 
+    @pytest.mark.slow
     def test_ring_lies_around_the_nucleus(self, grown: Section, seen: Any):
         some = seen[seen.obs["true_type"] == "T cell"][:20]
         expected = []
@@ -140,6 +141,7 @@ def test_tissue_of_other_sizes(size: int):
     assert np.isfinite(small.adata.X).all()
 
 
+@pytest.mark.slow
 def test_global_random_state_is_untouched():
     def state() -> list[bytes | str]:
         return [repr(random.getstate()), repr(np.random.get_state()), repr(torch.get_rng_state())]  # noqa: NPY002
