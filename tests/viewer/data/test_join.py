@@ -220,7 +220,7 @@ def test_no_region_means_all() -> None:
 @pytest.mark.parametrize(
     ("id_column", "region", "message"),
     [
-        (None, None, "no column of the table seems to hold the ids of nuclei; choose one"),
+        (None, None, "no column of the table seems to hold the layer's ids; choose one"),
         ("gone", None, "obs has no column 'gone'"),
         ("cell_id", Region("gone", "a"), "obs has no column 'gone'"),
         ("area", None, r"obs\['area'\] holds 3.5, which is no label"),

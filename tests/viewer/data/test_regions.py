@@ -108,7 +108,7 @@ def test_what_is_joined_by_hand_serves_all_layers() -> None:
     assert catalog.link is None
     assert catalog.absence().splitlines()[:2] == [
         "95 cells; no layer to show them in.",
-        "A_mask: no column of the table seems to hold the ids of A_mask; choose one, or another "
+        "A_mask: no column of the table seems to hold the layer's ids; choose one, or another "
         "layer.",
     ]
     catalog.choose_layer(catalog.layers[1])
@@ -159,7 +159,7 @@ def test_columns_that_join_to_different_cells_are_for_the_user_to_choose_from() 
     catalog.choose(catalog.add(adata, "cells"))
     assert catalog.link is not None
     assert catalog.join is None
-    assert "obs['cell_id'] and obs['label'] could all hold the ids of A" in str(catalog.problem)
+    assert "obs['cell_id'] and obs['label'] could all hold the layer's ids" in str(catalog.problem)
     catalog.choose_ids("label")
     assert catalog.join is not None
     # What says the same is no rival.

@@ -283,6 +283,9 @@ def test_numbers_have_a_scale_with_its_ends(make_cells: MakeCells) -> None:
     assert len(set(made.codes[2:])) == len(made.colors) == 20
     assert "█" in made.meaning
     assert made.meaning.startswith("3.1")
+    # No powers of ten where there is room for the number.
+    adata.obs["size"] = np.linspace(0, 6121, 120)
+    assert color_column(adata, "size").meaning.endswith(" 6,060")
     for values in (np.full(120, 7.0), np.full(120, np.nan), np.arange(120) % 2):
         adata.obs["size"] = values
         codes = color_column(adata, "size").codes

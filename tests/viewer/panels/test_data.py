@@ -144,7 +144,7 @@ def test_a_table_without_ids_asks_for_them(
     layers.append(layer)
     panel.catalog.refresh()
     assert panel.instance_box.currentText() == "choose …"
-    assert "no column of the table seems to hold the ids of nuclei" in panel.message.text().lower()
+    assert "no column of the table seems to hold the layer's ids" in panel.message.text().lower()
     panel.instance_box.setCurrentText("number")
     assert panel.joined_text.text().startswith("120 cells; 0 without a label")
     assert "choose …" not in entries(panel.instance_box)

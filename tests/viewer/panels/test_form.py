@@ -51,6 +51,15 @@ def test_it_is_empty_without_a_table(form: TrainingForm):
     assert form.key == "ce"
 
 
+def test_labels_and_features_are_chosen_once_there_is_a_table(form: TrainingForm, table: AnnData):
+    boxes = form.label_key, form.features
+    assert not any(box.enabled for box in boxes)
+    form.set_adata(table)
+    assert all(box.enabled for box in boxes)
+    form.set_adata(None)
+    assert not any(box.enabled for box in boxes)
+
+
 def test_columns_that_may_be_labels_are_offered_the_likeliest_first(
     form: TrainingForm, table: AnnData
 ):

@@ -20,6 +20,8 @@ from centroid_encoder.viewer.session.session import Session
 
 LEFT = Qt.MouseButton.LeftButton
 NONE = Qt.KeyboardModifier.NoModifier
+ALIGNMENT = Qt.ItemDataRole.TextAlignmentRole
+LEFT_OF, RIGHT = Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignRight
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 
 
@@ -92,6 +94,11 @@ def test_cells_are_listed_worst_first(table: Table) -> None:
     assert table.column("region") == ["B", "NK", "NK", "T", "T"]
     assert table.column("split") == ["train", "test", "test", "train", "test"]
     assert table.column("depth") == ["0.90", "0.70", "0.50", "0.50", "0.04"]
+    is_right = [
+        bool((table.model.data(table.model.index(0, i), ALIGNMENT) or LEFT_OF) & RIGHT)
+        for i in range(table.model.columnCount())
+    ]
+    assert is_right == [False, False, False, False, True]
     horizontal = Qt.Orientation.Horizontal
     heads = [table.model.headerData(i, horizontal) for i in range(table.model.columnCount())]
     assert heads == ["cell", "label", "lies in", "split", "depth"]
@@ -287,3 +294,14 @@ def test_the_source_is_one_that_there_is(table: Table) -> None:
     widget.offer([REGIONS, OUT_OF_FOLD])
     assert widget.source is OUT_OF_FOLD
     assert [source for source, button in buttons.items() if button.isChecked()] == [OUT_OF_FOLD]
+
+
+def test_long_names_of_classes_do_not_make_it_wide(qtbot: Any) -> None:
+    widget = MisplacedTable(Session())
+    qtbot.addWidget(widget)
+    before = widget.minimumSizeHint().width()
+    # Before it is shown: a box takes its size then.
+    widget.offer_labels(["CD4+/CD45RA+/CD25- Naive T" * 3])
+    with qtbot.waitExposed(widget):
+        widget.show()
+    assert widget.minimumSizeHint().width() <= before

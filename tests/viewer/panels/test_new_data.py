@@ -302,7 +302,7 @@ def test_nothing_to_map(
     ("case", "text"),
     [
         ("genes", "X lacks 2 of the 8 features that the map looks at: 'gene6', 'gene7'; choose "
-         "“take the training mean” under Missing, and share that may be missing above 0.25."),
+         "“take the training mean” under Missing, and Allowed share above 0.25."),
         ("counts", "X looks like raw counts, but the map was trained on other values; do to it "
          "what was done to the training data (sc.pp.normalize_total, sc.pp.log1p), or choose the "
          "values to which that was done (Features)."),

@@ -53,13 +53,12 @@ class Link:
         if name is None and self.undecided:
             names = " and ".join(f"obs[{name!r}]" for name in self.undecided)
             raise ValueError(
-                f"{names} could all hold the ids of {self.layer.name}, but join it to different "
-                "cells; choose one of them"
+                f"{names} could all hold the layer's ids, but join it to different cells; choose "
+                "one of them"
             )
         if name is None:
             raise ValueError(
-                f"no column of the table seems to hold the ids of {self.layer.name}; choose one, "
-                "or another layer"
+                "no column of the table seems to hold the layer's ids; choose one, or another layer"
             )
         if name in adata.obs:
             return adata.obs[name]

@@ -268,7 +268,12 @@ def _numbers(values: NDArray[np.float64]) -> Colors:
         low, high = there.min(), there.max()
     codes, steps = scale_colors((values - low) / ((high - low) or 1), colormap="viridis")
     bar = "".join(f'<span style="color:{step}">█</span>' for step in steps)
-    return Colors(codes, steps, f"{low:.3g} {bar} {high:.3g}")
+    return Colors(codes, steps, f"{_short(low)} {bar} {_short(high)}")
+
+
+def _short(value: float) -> str:
+    """A number in a few digits; thousands are not worth a power of ten."""
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 def _key(*entries: tuple[str, str]) -> str:

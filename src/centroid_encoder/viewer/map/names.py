@@ -45,7 +45,7 @@ def write_names(
         return []
     page = ax.get_position().extents * np.tile(ax.figure.bbox.size, 2)
     # In a small panel, large letters would hide the cells.
-    size = float(np.clip((page[2] - page[0]) / ax.figure.dpi * 96 / 45, 5.5, 9))
+    size = float(np.clip((page[2] - page[0]) / ax.figure.dpi * 96 / 33, 6, 9))
     style: dict[str, Any] = {
         "ha": "center",
         "va": "center",

@@ -111,6 +111,7 @@ class TrainingForm(Form):
         folded.sort(key=lambda field: field.name not in WIDE)
         self._lay_out([*folded, QLabel("For Check labels"), *own])
         self.label_key.changed.connect(self._on_label_key)
+        self.set_adata(None)
 
     @property
     def key(self) -> str:
@@ -143,6 +144,8 @@ class TrainingForm(Form):
             offer(self.mask_var, [ALL, *masks], chosen if kept else auto)
         finally:
             self._filling = False
+        for field in (self.label_key, self.features):
+            field.enabled = adata is not None
         self._on_label_key(self.label_key.value)
 
     def parameters(self, function: str = TRAIN) -> dict[str, Any]:

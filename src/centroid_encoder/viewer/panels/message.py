@@ -66,16 +66,22 @@ class Lines(QLabel):
         # Style sheets may take some pixels of it.
         return max(self.width() - 8, 40)
 
+    @property
+    def _line(self) -> int:
+        """Height of a line as it is drawn: where fonts are fractional, more than their spacing."""
+        one, two = (self.fontMetrics().size(0, text).height() for text in ("A", "A\nA"))
+        return max(one, two - one)
+
     def _height(self, n_lines: int) -> int:
         if self.wordWrap():
             return self.heightForWidth(self.width())
-        return n_lines * self.fontMetrics().lineSpacing() + 2
+        return n_lines * self._line + 2
 
     def _take_room(self) -> None:
         is_rich = self.textFormat() == Qt.TextFormat.RichText
         self.setWordWrap(is_rich)
         lines, text = self._lines, self._text
-        n = max(1, self.height() // self.fontMetrics().lineSpacing())
+        n = max(1, self.height() // self._line)
         if not is_rich:
             rest = " ".join(line.strip() for line in lines[n - 1 :])
             last = self.fontMetrics().elidedText(rest, Qt.TextElideMode.ElideRight, self._width)

@@ -69,6 +69,10 @@ class MisplacedTable(QWidget):
         self.label_box = QComboBox()
         self.label_box.setEditable(True)
         self.label_box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        # Long names of classes must not make the dock wide.
+        self.label_box.setSizeAdjustPolicy(
+            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        )
         self.label_box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
         self.label_box.setAccessibleName("New label")
         self.label_box.setToolTip("A class, or the name of a new one")
@@ -252,4 +256,6 @@ class _Model(QAbstractTableModel):
             return f"{value:.2f}" if isinstance(value, float | np.floating) else str(value)
         if role == Qt.ItemDataRole.ToolTipRole:
             return str(value)
+        if role == Qt.ItemDataRole.TextAlignmentRole and isinstance(value, float | np.floating):
+            return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         return None

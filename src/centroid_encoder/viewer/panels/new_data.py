@@ -43,7 +43,7 @@ SPECIAL = {
     "missing": Special(
         "Missing", words={"error": "stop and say so", "mean": "take the training mean"}
     ),
-    "max_missing": Special("share that may be missing", options=SHARE),
+    "max_missing": Special("Allowed share", options=SHARE),
     "min_confidence": Special("Confidence ≥", options=SHARE),
     "max_novelty": Special("novelty ≤", options=SHARE | {"step": 0.01}),
     "key_added": Special("Store as", options={"value": "ce"}),
@@ -225,8 +225,11 @@ class NewDataPanel(JobPanel):
         tables = side_by_side(self.table_box, self.open_button)
         rows.addRow(form_label("New cells"), tables)
         add_row(rows, form.features)
-        add_row(rows, form.missing, (form.max_missing.native, 2))
+        add_row(rows, form.missing)
+        add_row(rows, form.max_missing)
         name = QLabel(form.max_novelty.label)
+        name.setToolTip(form.max_novelty.tooltip or "")
+        name.setBuddy(form.max_novelty.native)
         add_row(rows, form.min_confidence, name, (form.max_novelty.native, 2))
         for parameter, field in form.fields.items():
             if parameter not in SPECIAL and field is not form.features:
