@@ -24,6 +24,7 @@ from benchmarks.protocols import EXPERIMENTS
 from benchmarks.rivals import classical
 from benchmarks.rivals.selection import embed
 from centroid_encoder.core.quality import knn_predict
+from centroid_encoder.pl._colors import default_palette
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
 SOILS = {
@@ -80,8 +81,8 @@ def rivals() -> None:
     classes, codes = np.unique(y, return_inverse=True)
     codes_test = np.searchsorted(classes, y_test)
     # Colours go by the names in order, as in the figure of `landsat`.
-    names = [SOILS[code] for code in classes]
-    shades = np.argsort(np.argsort(names))
+    order = np.argsort(np.argsort([SOILS[code] for code in classes]))
+    shades = np.array(default_palette(len(classes)))[order]
     scaler = StandardScaler().fit(X)
     z, z_test = scaler.transform(X), scaler.transform(X_test)
     makers = classical.UNSUPERVISED | classical.SUPERVISED
@@ -91,13 +92,8 @@ def rivals() -> None:
     found |= {name: embed(makers[name](0), z, codes, z_test) for name in RIVALS}
     for ax, (name, (train, test)) in zip(axes.flat, found.items(), strict=True):
         error = (knn_predict(train, codes, test) != codes_test).mean()
-        ax.scatter(
-            *train.T, c=shades[codes], cmap="tab10", vmin=0, vmax=9, s=3, linewidth=0, alpha=0.5
-        )
-        ax.scatter(
-            *test.T, c=shades[codes_test], cmap="tab10", vmin=0, vmax=9, s=14,
-            linewidth=0.4, edgecolor="black",
-        )  # fmt: skip
+        ax.scatter(*train.T, c=shades[codes], s=3, linewidth=0, alpha=0.5)
+        ax.scatter(*test.T, c=shades[codes_test], s=14, linewidth=0.4, edgecolor="black")
         ax.set(xticks=[], yticks=[], title=f"{name}: {100 * error:.1f} %")
     figure.savefig(FOLDER / "rivals.png", dpi=100)
 
