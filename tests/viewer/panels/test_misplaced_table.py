@@ -297,11 +297,13 @@ def test_the_source_is_one_that_there_is(table: Table) -> None:
 
 
 def test_long_names_of_classes_do_not_make_it_wide(qtbot: Any) -> None:
-    widget = MisplacedTable(Session())
-    qtbot.addWidget(widget)
-    before = widget.minimumSizeHint().width()
-    # Before it is shown: a box takes its size then.
-    widget.offer_labels(["CD4+/CD45RA+/CD25- Naive T" * 3])
-    with qtbot.waitExposed(widget):
-        widget.show()
-    assert widget.minimumSizeHint().width() <= before
+    widths = []
+    for name in ("B", "CD4+/CD45RA+/CD25- Naive T" * 3):
+        # Another one for each: a box keeps the size of what it was shown with first.
+        widget = MisplacedTable(Session())
+        qtbot.addWidget(widget)
+        widget.offer_labels([name])
+        with qtbot.waitExposed(widget):
+            widget.show()
+        widths.append(widget.minimumSizeHint().width())
+    assert widths[0] == widths[1]
