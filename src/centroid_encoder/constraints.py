@@ -16,6 +16,7 @@ from sklearn.utils import check_array, column_or_1d
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.objective import Output
 from centroid_encoder.core.optimization import Optimizer, Schedule
+from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.rows import Matrix, Scale
 from centroid_encoder.errors import InputError, Setting
 
@@ -59,6 +60,7 @@ WIDTH = Number(1, integer=True, below=2**16)
 """Units of a layer: many more fit into no memory, and what torch then says names no parameter."""
 NUMBERS = {
     "n_components": WIDTH,
+    "n_networks": Number(1, integer=True, instead=("auto",)),
     "max_features": Number(1, integer=True, instead=(None,)),
     "pretrain_epochs": Number(0, integer=True, instead=("auto",)),
     "max_epochs": Number(1, integer=True, instead=("auto",)),
@@ -73,6 +75,7 @@ NUMBERS = {
     "clip": Number(0, above=True, instead=(None,)),
 }
 CHOICES = {
+    "placement": get_args(Placement),
     "activation": get_args(Activation),
     "output": get_args(Output),
     "scale": get_args(Scale),

@@ -40,6 +40,7 @@ from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import LEAST
 from centroid_encoder.core.objective import Output
 from centroid_encoder.core.optimization import Optimizer, Schedule
+from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.rows import Matrix, Scale, looks_whole, standardized
 from centroid_encoder.core.saved import Arrays, InvalidStateError
@@ -61,6 +62,19 @@ class CentroidEncoder(
     ----------
     n_components : int, default=2
         Dimension m of the embedding.
+    placement : {"bottleneck", "voronoi"}, default="bottleneck"
+        Where a sample's place comes from. ``"bottleneck"`` is the paper's: the network is squeezed
+        through `n_components` linear units, and what they say is the embedding. ``"voronoi"``
+        trains without the squeeze, which costs accuracy, and lays the embedding out afterwards:
+        classes have positions whose distances are as those of their centroids; a sample lies in the
+        Voronoi cell of its most probable class, arranged there by the leading components of the
+        class's own scatter, and the nearer to the border the less sure it is. Then `predict`,
+        `predict_voronoi` and the regions of the decoder are one and the same.
+    n_networks : int or "auto", default="auto"
+        With ``placement="voronoi"``, number of networks, each of which is trained on all but one
+        fold of the samples; a new sample is placed by all of them together. Probabilities then come
+        from samples that the network in question has not seen. 1 trains one on everything.
+        ``"auto"`` takes 5 of up to 5,000 training samples, 3 of up to 50,000, else 2.
     hidden : sequence of int, default=(500, 250, 125)
         Widths of the encoder's hidden layers; the decoder mirrors them.
     activation : {"relu", "leaky_relu", "tanh", "sigmoid"}, default="relu"
@@ -138,7 +152,8 @@ class CentroidEncoder(
         Targets of the training: class means in input space, in the units of X. Values beyond
         `clip` count as clipped; features left out have the mean of all classes.
     centers_ : ndarray of shape (n_classes, n_components), float64
-        Class means of the embedded training samples.
+        Class means of the embedded training samples; positions of the classes with
+        ``placement="voronoi"``.
     feature_weights_ : ndarray of shape (n_features,), float64
         What each feature's z-score is multiplied by: 1 on root mean square average, 0 for features
         left out.
@@ -183,6 +198,8 @@ class CentroidEncoder(
         self,
         n_components: int = 2,
         *,
+        placement: Placement = "bottleneck",
+        n_networks: int | Literal["auto"] = "auto",
         hidden: Sequence[int] = (500, 250, 125),
         activation: Activation = "relu",
         batch_norm: bool | Literal["auto"] = "auto",
@@ -207,6 +224,8 @@ class CentroidEncoder(
         random_state: RandomState = None,
     ) -> None:
         self.n_components = n_components
+        self.placement = placement
+        self.n_networks = n_networks
         self.hidden = hidden
         self.activation = activation
         self.batch_norm = batch_norm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,10 @@ FEW_SAMPLES = 25
 """``dropout="auto"`` is at least this over the number of training samples, as far as 0.15."""
 FEW_CLASSES = 15
 """More classes than these are pre-trained by default, and trained twice as long."""
+NETWORKS_BY_SAMPLES = 5_000, 50_000
+"""Training samples up to which ``n_networks="auto"`` is 5, and 3."""
+SHARE_WITHOUT_BOTTLENECK = 0.4
+"""Of the epochs that a network with a bottleneck takes."""
 STEPS_PER_EPOCH = 32
 """Optimiser steps that ``batch_size="auto"`` wants to make of one epoch."""
 
@@ -51,8 +56,23 @@ def resolved(
         if isinstance(params[name], str) and params[name] == "auto":
             settings[name] = value
 
+    placed = params["placement"] != "bottleneck"
+    if placed:
+        settings["compactness"] = 0.0
+        if params["batch_norm"] is True or params["pretrain_epochs"] not in ("auto", 0):
+            raise InputError(
+                "{} needs no {} and no {}; leave them at 'auto'",
+                Setting("placement", params["placement"]),
+                Setting("batch_norm"),
+                Setting("pretrain_epochs"),
+            )
+        few, many = NETWORKS_BY_SAMPLES
+        auto("n_networks", 5 if n_train <= few else 3 if n_train <= many else 2)
+        settings["batch_norm"] = False
+    else:
+        settings["n_networks"] = 1
     too_few = params["batch_size"] != "auto" and params["batch_size"] < MIN_NORMALIZED
-    auto("batch_norm", n_train >= MANY_SAMPLES and not too_few)
+    auto("batch_norm", n_train >= MANY_SAMPLES and not too_few and not placed)
     batch_norm = settings["batch_norm"] = bool(settings["batch_norm"])
     if batch_norm and too_few:
         raise InputError(
@@ -66,11 +86,14 @@ def resolved(
     auto("batch_size", min(max(n_train // STEPS_PER_EPOCH, 16), most))
     many_classes = n_classes > FEW_CLASSES
     of_few = min(max(SAMPLES_SEEN // n_train, 20), 60) * (2 if many_classes else 1)
+    if placed:
+        # Without the squeeze there is less to learn.
+        of_few = math.ceil(SHARE_WITHOUT_BOTTLENECK * of_few)
     auto("max_epochs", min(of_few, max(5, SAMPLES_SEEN_OF_MANY // n_train)))
-    auto("pretrain_epochs", settings["max_epochs"] // 2 if many_classes else 0)
+    auto("pretrain_epochs", settings["max_epochs"] // 2 if many_classes and not placed else 0)
     auto("dropout", input_dropout(n_inputs, n_train))
     auto("weight_decay", min(1.0, n_inputs / (2 * n_classes), DECAYED_SAMPLES / n_train))
-    auto("learning_rate", 6e-3 if batch_norm else 3e-3)
+    auto("learning_rate", 6e-3 if batch_norm or placed else 3e-3)
     # Normalised layers bear a fast start, and the time is worth more at the end.
     settings["warmup"] = 0.1 if batch_norm else 0.3
     return settings

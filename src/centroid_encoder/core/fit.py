@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -11,16 +11,23 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
+from torch import Tensor
 
+from centroid_encoder.core import placement
 from centroid_encoder.core.description import check_labels
 from centroid_encoder.core.map import Architecture, CodedMap, Codes, FittedMap, own_codes
+from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.optimization import TrainingConfig
+from centroid_encoder.core.placement import Layout, Placer, Scatter
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.rows import Matrix, Scale, Standardizer, class_means, standardized
-from centroid_encoder.core.splits import stratified_holdout
+from centroid_encoder.core.rows import CHUNK, Matrix, Scale, Standardizer, class_means, standardized
+from centroid_encoder.core.splits import cross_validation_folds, stratified_holdout
 from centroid_encoder.core.training import Outcome, Report, TrainingData, never, train
 from centroid_encoder.errors import InputError, Setting
+
+N_SHOWN = 2_000
+"""Rows that the odds are learned from while the training goes on."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,22 @@ class Problem:
         )
         return cls(X, codes, standardizer, data)
 
+    def divided(self, n_networks: int, seed: int) -> Self:
+        """Divide the rows that train among networks: each is trained on all but its own fold."""
+        index = self.data.train.cpu().numpy()
+        n_folds = min(n_networks, int(np.bincount(self.codes[index]).max()))
+        if n_folds < 2:
+            return self
+        folds = np.full(len(self.codes), -1)
+        folds[index] = cross_validation_folds(self.codes[index], n_folds, seed)
+        on_device = torch.from_numpy(folds).to(self.data.train.device)
+        return replace(self, data=replace(self.data, folds=on_device))
+
+    @property
+    def n_networks(self) -> int:
+        """Number of networks that are trained."""
+        return 1 if self.data.folds is None else int(self.data.folds.max()) + 1
+
     @property
     def n_train(self) -> int:
         """Number of rows that shape the weights."""
@@ -123,10 +146,14 @@ class Fit:
     outcome: Outcome
 
     def embed(self, index: NDArray[np.integer] | None = None) -> NDArray[np.float32]:
-        """(n, m) embedding of all rows, or of those at an index."""
-        rows = self.problem.data.rows
-        chosen = None if index is None else torch.from_numpy(index).to(rows.device)
-        return self.map.fitted.embed_rows(rows, chosen)
+        """(n, m) embedding of all rows, or of those at an index.
+
+        Of networks side by side, a row of the training is embedded by the one that is not trained
+        on it; `FittedMap.embed` does not know of the training, and asks all of them.
+        """
+        data = self.problem.data
+        chosen = None if index is None else torch.from_numpy(index).to(data.rows.device)
+        return self.map.fitted.embed_rows(data.rows, chosen, data.folds)
 
     def standardized(self, index: NDArray[np.integer]) -> NDArray[np.float32]:
         """(n, k) inputs of the network for the rows at an index."""
@@ -212,6 +239,7 @@ def fit(
         class_weight=_class_weights(params["class_weight"], labels, classes[known], absent),
     )
     settings = resolved(params, problem.n_train, problem.n_inputs, len(known))
+    problem = problem.divided(settings["n_networks"], seed)
     fitted, outcome = yield from _trained(problem, settings, seed, stop, snapshot)
     return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)
 
@@ -230,35 +258,98 @@ def _trained(
     if not np.isfinite(centroids).all():
         raise ValueError("X holds values too large to be trained on; rescale it")
     targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
+    placer, objective = None, targets
+    if settings["placement"] == "voronoi":
+        objective = CentroidTargets.spread_out(centroids, device)
+        placer = _placer(problem, centroids, objective, int(settings["n_components"]))
     architecture = Architecture(
         n_features=problem.X.shape[1],
         n_inputs=problem.n_inputs,
         hidden=tuple(int(width) for width in settings["hidden"]),
         n_components=int(settings["n_components"]),
-        n_outputs=targets.n_outputs,
+        n_outputs=objective.n_outputs,
         activation=settings["activation"],
         output=settings["output"],
+        placement=settings["placement"],
+        n_networks=problem.n_networks,
     )
     network = architecture.network(generator, batch_norm=settings["batch_norm"]).to(device)
     config = TrainingConfig(
         **{field.name: settings[field.name] for field in fields(TrainingConfig)}
     )
+    show = {} if placer is None else {"place": _Shown(problem, placer)}
     outcome = yield from train(
-        network, targets, data, config, generator, stop=stop, snapshot=snapshot
+        network, objective, data, config, generator, stop=stop, snapshot=snapshot, **show
     )
     network.fold_batch_norm()
 
     nowhere = np.full((n_classes, architecture.n_components), np.nan)
     fitted = FittedMap(architecture, problem.standardizer, network, targets, nowhere)
     index = np.flatnonzero(problem.codes >= 0)
-    embedding = fitted.embed_rows(data.rows, torch.from_numpy(index).to(device))
     codes = problem.codes[index]
-    fitted.centers = class_centers(embedding, codes, n_classes)
+    if placer is not None:
+        fitted.placer = _told(problem, placer, network)
+    embedding = fitted.embed_rows(data.rows, torch.from_numpy(index).to(device), data.folds)
+    if placer is None:
+        fitted.centers = class_centers(embedding, codes, n_classes)
+    else:
+        fitted.centers = placer.layout.positions
     unseen = np.isin(index, data.validation.cpu().numpy())
     if not unseen.any():
         unseen[:] = True
     fitted.calibrate(embedding[unseen], codes[unseen])
     return fitted, outcome
+
+
+def _placer(
+    problem: Problem, centroids: NDArray[np.float64], targets: CentroidTargets, n_components: int
+) -> Placer:
+    """Lay out the classes, and learn their scatter: all that is known before the training."""
+    some = _some(problem, placement.N_FITTED)
+    inputs = problem.data.rows.gather(some.to(problem.data.rows.device)).cpu().numpy()
+    scatter = Scatter.fit(inputs, problem.codes[some.numpy()], centroids, n_components)
+    layout = Layout.fit(centroids, n_components)
+    return Placer(targets.coordinates.cpu().numpy(), scatter, layout)
+
+
+@torch.no_grad()
+def _told(problem: Problem, placer: Placer, network: Network) -> Placer:
+    """Learn the odds from rows that train, each asked of the network that is not trained on it."""
+    data, some = problem.data, _some(problem, placement.N_FITTED).to(problem.data.rows.device)
+    outputs = [
+        network.outputs(inputs, None if data.folds is None else data.folds[part]).cpu().numpy()
+        for part, inputs in data.rows.batches(some)
+    ]
+    return placer.told(np.concatenate(outputs), problem.codes[some.cpu().numpy()])
+
+
+class _Shown:
+    """Places of all rows while the training goes on."""
+
+    def __init__(self, problem: Problem, placer: Placer) -> None:
+        self._placer, self._codes = placer, problem.codes
+        self._some = _some(problem, N_SHOWN).numpy()
+        batches = problem.data.rows.batches()
+        along = [placer.scatter.project(inputs.cpu().numpy()) for _, inputs in batches]
+        self._along = np.concatenate(along)
+
+    def __call__(self, outputs: Tensor) -> Tensor:
+        """(n_rows, m) places for (n_rows, r) outputs."""
+        said = outputs.cpu().numpy()
+        placer = self._placer.told(said[self._some], self._codes[self._some])
+        places = [
+            placer.place(said[start : start + CHUNK], self._along[start : start + CHUNK])
+            for start in range(0, len(said), CHUNK)
+        ]
+        return torch.from_numpy(np.concatenate(places))
+
+
+def _some(problem: Problem, n: int) -> Tensor:
+    """Return at most n of the rows that train, the same each time."""
+    train = problem.data.train.cpu()
+    if len(train) <= n:
+        return train
+    return train[torch.from_numpy(np.random.default_rng(0).permutation(len(train))[:n])]
 
 
 def _class_weights(

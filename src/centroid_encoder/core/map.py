@@ -14,6 +14,7 @@ from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.optimization import suitable_numerics
+from centroid_encoder.core.placement import Placement, Placer
 from centroid_encoder.core.quality import AT_ONCE
 from centroid_encoder.core.rows import CHUNK, Matrix, Rows, Standardizer, standardized
 
@@ -31,19 +32,23 @@ class Architecture:
     n_outputs: int
     activation: Activation
     output: Output
+    placement: Placement = "bottleneck"
+    n_networks: int = 1
 
     def network(
         self, generator: torch.Generator | None = None, *, batch_norm: bool = False
     ) -> Network:
         """Build the network; see `Network` for the arguments."""
+        squeezed = self.placement == "bottleneck"
         return Network(
             self.n_inputs,
             self.hidden,
-            self.n_components,
-            self.n_outputs,
+            self.n_components if squeezed else self.n_outputs,
+            self.n_outputs if squeezed else 0,
             self.activation,
             generator,
             batch_norm=batch_norm,
+            n_networks=self.n_networks,
         )
 
 
@@ -56,11 +61,13 @@ class FittedMap:
     network: Network
     targets: CentroidTargets
     centers: NDArray[np.float64]
-    """(M, m) class means of the embedded training rows."""
+    """(M, m) class means of the embedded training rows; positions of the classes if placed."""
     calibration: Calibration = UNCALIBRATED
     """How distances to the centroids become probabilities."""
     novelty: Novelty | None = None
     """How unlike the training rows others are, if that has been learned."""
+    placer: Placer | None = None
+    """Where samples lie, if the network has no bottleneck whose code says it."""
 
     @property
     def device(self) -> torch.device:
@@ -76,11 +83,25 @@ class FittedMap:
         return embedding
 
     @torch.no_grad()
-    def embed_rows(self, rows: Rows, index: Tensor | None = None) -> NDArray[np.float32]:
-        """Map standardised rows, all or those at the (n,) `index`, to the (n, m) embedding."""
+    def embed_rows(
+        self, rows: Rows, index: Tensor | None = None, folds: Tensor | None = None
+    ) -> NDArray[np.float32]:
+        """Map standardised rows, all or those at the (n,) `index`, to the (n, m) embedding.
+
+        Of networks side by side, (n_rows,) `folds` says which one a row is asked of; see
+        `Network.outputs`.
+        """
+        parts = [np.empty((0, self.architecture.n_components), np.float32)]
         with suitable_numerics(self.network, CHUNK):
-            parts = [self.network.encode(inputs) for _, inputs in rows.batches(index)]
-        return torch.cat(parts).cpu().numpy()
+            for part, inputs in rows.batches(index):
+                if self.placer is None:
+                    parts.append(self.network.encode(inputs).cpu().numpy())
+                else:
+                    asked = None if folds is None else folds[part]
+                    outputs = self.network.outputs(inputs, asked).cpu().numpy()
+                    along = self.placer.scatter.project(inputs.cpu().numpy())
+                    parts.append(self.placer.place(outputs, along))
+        return np.concatenate(parts)
 
     def calibrate(self, embedding: NDArray[np.floating], codes: NDArray[np.integer]) -> None:
         """Fit the probabilities to (n, m) embedded rows and their (n,) class indices."""
@@ -96,12 +117,21 @@ class FittedMap:
         """(n, M) distances of the decoder's output h(z) to each class's centroid.
 
         In units in which the centroids have unit mean square; their order and ratios are those of
-        ‖h(z) − c_j‖ in the standardised input space.
+        ‖h(z) − c_j‖ in the standardised input space. Of a map that places samples in Voronoi cells,
+        those that `Layout.distances` reads off the plane.
         """
+        if self.placer is not None:
+            parts = np.array_split(embedding, max(1, -(-len(embedding) // CHUNK)))
+            return np.concatenate([self.placer.layout.distances(part) for part in parts])
         return self._through_decoder(embedding, with_distances=True)
 
     def decode(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
         """Map (n, m) points of the embedding to (n, d) data, in the units of the data."""
+        if self.placer is not None:
+            components, codes = self.placer.layout.components(embedding)
+            centroids = self.targets.to_input(self.targets.coordinates.cpu().numpy())
+            inputs = centroids[codes] + self.placer.scatter.inverse(components, codes)
+            return self.standardizer.inverse(inputs)
         outputs = self._through_decoder(embedding, with_distances=False)
         return self.standardizer.inverse(self.targets.to_input(outputs))
 

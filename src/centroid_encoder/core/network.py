@@ -48,6 +48,11 @@ class Network(nn.Module):
     batch_norm
         Whether the encoder's hidden layers are batch-normalised (Ioffe & Szegedy 2015) before the
         non-linearity while the network is trained. `fold_batch_norm` makes them plain layers.
+    n_networks
+        Number K of such networks side by side, each with weights of its own. With more than one,
+        each takes its own (b, n_inputs) slice of (K, b, n_inputs) inputs, or all take the same
+        (b, n_inputs), and codes and outputs are (K, b, …); there is neither a decoder nor batch
+        normalisation.
     generator
         CPU generator that draws the initial weights. The weights are the same whatever the device
         and the global random state stays as it is. Without it the weights are uninitialised, to be
@@ -64,12 +69,14 @@ class Network(nn.Module):
         generator: torch.Generator | None = None,
         *,
         batch_norm: bool = False,
+        n_networks: int = 1,
     ) -> None:
         super().__init__()
         widths = [n_inputs, *hidden, n_components]
         mirrored = [n_components, *reversed(hidden), n_outputs]
         self.activation = ACTIVATIONS[activation]
-        self.encoder = _linear_layers(widths)
+        self.n_networks = n_networks
+        self.encoder = _linear_layers(widths, n_networks)
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in hidden if batch_norm)
         self.decoder = _linear_layers(mirrored) if n_outputs else nn.ModuleList()
         if generator is not None:
@@ -91,10 +98,12 @@ class Network(nn.Module):
                     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
                     nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
                     continue
-                if activation in ("tanh", "sigmoid"):
-                    nn.init.xavier_uniform_(layer.weight, generator=generator)
-                else:
-                    nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu", generator=generator)
+                # Of networks side by side, each is initialised by itself.
+                for weight in layer.weight if layer.weight.dim() == 3 else [layer.weight]:
+                    if activation in ("tanh", "sigmoid"):
+                        nn.init.xavier_uniform_(weight, generator=generator)
+                    else:
+                        nn.init.kaiming_uniform_(weight, nonlinearity="relu", generator=generator)
                 nn.init.zeros_(layer.bias)
 
     def encode(self, x: Tensor, *, first: int = 0, depth: int | None = None) -> Tensor:
@@ -117,6 +126,21 @@ class Network(nn.Module):
             if i < last:
                 code = self.activation(code)
         return code
+
+    def outputs(self, x: Tensor, folds: Tensor | None = None) -> Tensor:
+        """(b, r) outputs of the whole network for (b, n_inputs) inputs; of several, their mean.
+
+        Of several networks, (b,) `folds` says for each row which one is asked alone; where it is
+        −1, all are.
+        """
+        output = self.decode(self.encode(x))
+        if self.n_networks == 1:
+            return output
+        mean = output.mean(dim=0)
+        if folds is None:
+            return mean
+        own = output[folds.clamp_min(0), torch.arange(len(x), device=x.device)]
+        return torch.where(folds[:, None] < 0, mean, own)
 
     def stage_parameters(self, depth: int) -> list[nn.Parameter]:
         """Parameters that layer-freeze stage `depth` adds: one encoder and one decoder layer."""
@@ -144,7 +168,26 @@ class Network(nn.Module):
         self.norms = nn.ModuleList()
 
 
-def _linear_layers(widths: Sequence[int]) -> nn.ModuleList:
+class Linears(nn.Module):
+    """Linear layers of one shape, side by side."""
+
+    def __init__(self, n_networks: int, in_features: int, out_features: int) -> None:
+        super().__init__()
+        self.in_features, device = in_features, torch.get_default_device()
+        self.weight = nn.Parameter(
+            torch.empty(n_networks, out_features, in_features, device=device)
+        )
+        self.bias = nn.Parameter(torch.empty(n_networks, out_features, device=device))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (K, b, n_in) inputs, or (b, n_in) that are the same for all, to (K, b, n_out)."""
+        x = x if x.dim() == 3 else x.expand(len(self.weight), *x.shape)
+        return torch.baddbmm(self.bias[:, None], x, self.weight.transpose(1, 2))
+
+
+def _linear_layers(widths: Sequence[int], n_networks: int = 1) -> nn.ModuleList:
+    if n_networks > 1:
+        return nn.ModuleList(Linears(n_networks, *shape) for shape in pairwise(widths))
     # skip_init: nn.Linear's own initialisation would draw from the global random state.
     device = torch.get_default_device()
     return nn.ModuleList(

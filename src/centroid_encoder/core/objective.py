@@ -118,9 +118,29 @@ class CentroidTargets:
         coordinates = (centroids - origin) @ directions.T / scale
         return cls(coordinates, origin, directions * scale, device, compactness)
 
+    @classmethod
+    def spread_out(cls, centroids: NDArray[np.floating], device: torch.device) -> CentroidTargets:
+        """Make targets whose squared distances are as the distances of the (M, k) centroids.
+
+        Without a bottleneck, nothing keeps the targets in the span of the centroids. Near ones are
+        then further apart, next to far ones, and there is a direction for each pair: by classical
+        scaling there always are such targets, in M − 1 dimensions, whatever the centroids.
+        """
+        centroids = centroids.astype(np.float64)
+        distances = np.sqrt(np.square(centroids[:, None] - centroids[None]).sum(axis=2))
+        centering = np.eye(len(centroids)) - 1 / len(centroids)
+        values, vectors = np.linalg.eigh(-0.5 * centering @ distances @ centering)
+        epsilon = np.finfo(np.float32).eps
+        kept = values > max(values[-1], 0) * len(centroids) * epsilon
+        # Coincident centroids have no distance: one output keeps the network well formed.
+        kept[-1] = True
+        coordinates = vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0))
+        scale = np.sqrt(np.square(coordinates).mean()) or 1.0
+        return cls(coordinates / scale, None, None, device)
+
     def loss(self, batch: Batch) -> Tensor:
         """Mean squared distance to the class's target, and what `compactness` adds."""
-        error = (batch.output - self.coordinates[batch.labels]).square().mean(dim=1)
+        error = (batch.output - self.coordinates[batch.labels]).square().mean(dim=-1)
         loss = (error if batch.weights is None else error * batch.weights).mean()
         if self.compactness:
             share = within_share(batch.code, batch.labels, batch.weights, len(self.coordinates))

@@ -28,6 +28,7 @@ from centroid_encoder.core.map import Architecture, FittedMap
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
+from centroid_encoder.core.placement import Layout, Odds, Placement, Placer, Scatter
 from centroid_encoder.core.rows import Standardizer
 from centroid_encoder.files import replacing
 
@@ -41,6 +42,16 @@ LARGEST_WEIGHT = 1e12
 """Weights of a network are within it: no training comes near, and more would make no numbers."""
 CENTROIDS_PER_BYTE = 16
 """Numbers that all centroids may have for each byte of the map they come from."""
+
+SINGLE = (
+    "targets",
+    "placement_targets",
+    "placement_axes",
+    "novelty_axes",
+    "novelty_reference",
+    "novelty_held_out",
+)
+"""Arrays of single precision, beside those of the network."""
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -75,6 +86,17 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     }
     if targets.origin is not None and targets.basis is not None:
         arrays |= {"origin": targets.origin, "basis": targets.basis}
+    if fitted.placer is not None:
+        scatter, odds = fitted.placer.scatter, fitted.placer.odds
+        offsets = np.zeros(len(fitted.centers)) if odds.offsets is None else odds.offsets
+        config["sharpness"] = odds.sharpness
+        arrays |= {
+            "placement_targets": fitted.placer.targets,
+            "placement_axes": scatter.axes,
+            "placement_means": scatter.means,
+            "placement_directions": scatter.directions,
+            "placement_offsets": offsets,
+        }
     if fitted.novelty is not None:
         arrays |= {f"novelty_{name}": array for name, array in fitted.novelty.to_arrays().items()}
     for name, value in fitted.network.state_dict().items():
@@ -116,7 +138,8 @@ def from_arrays(
     # On the device without memory: widths that are not trusted must not allocate anything.
     with torch.device("meta"):
         network = architecture.network()
-    shapes = _shapes(architecture, n_classes)
+    placed = architecture.placement != "bottleneck"
+    shapes = _shapes(architecture, n_classes, arrays)
     shapes |= {_plain(name): tuple(value.shape) for name, value in network.state_dict().items()}
     knows_novelty = any(name.startswith("novelty_") for name in arrays)
     if knows_novelty:
@@ -156,6 +179,7 @@ def from_arrays(
         own["centers"],
         calibration,
         _novelty(own, n_classes) if knows_novelty else None,
+        _placer(config, own) if placed else None,
     )
     if not _says_numbers(fitted):
         raise InvalidStateError("the network makes no finite numbers of its own classes")
@@ -201,7 +225,7 @@ def _says_numbers(fitted: FittedMap) -> bool:
     with np.errstate(all="ignore"):
         inputs = fitted.targets.to_input(fitted.targets.coordinates[:4].cpu().numpy())
         with torch.no_grad():
-            embedding = fitted.network.encode(torch.from_numpy(inputs).to(device)).cpu().numpy()
+            embedding = fitted.network.outputs(torch.from_numpy(inputs).to(device)).cpu().numpy()
         said = (inputs, embedding, fitted.decode(centers), fitted.distances(centers))
     return all(bool(np.isfinite(numbers).all()) for numbers in said)
 
@@ -304,12 +328,26 @@ def _plain(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _shapes(architecture: Architecture, n_classes: int) -> dict[str, tuple[int, ...]]:
+def _shapes(
+    architecture: Architecture, n_classes: int, arrays: Mapping[str, NDArray[Any]]
+) -> dict[str, tuple[int, ...]]:
     """Shapes of the arrays of a map, but for those of its network."""
     features, k = (architecture.n_features,), architecture.n_inputs
     m, r = architecture.n_components, architecture.n_outputs
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("mean", "scale", "weight"), features)
-    shapes |= {"centers": (n_classes, m), "targets": (n_classes, r)}
+    shapes["centers"] = (n_classes, m)
+    if architecture.placement == "voronoi":
+        # The networks give other outputs than the coordinates of centroids.
+        n_axes = len(np.atleast_1d(arrays.get("placement_axes", 0)))
+        shapes |= {
+            "placement_targets": (n_classes, r),
+            "placement_axes": (n_axes, k),
+            "placement_means": (n_classes, n_axes),
+            "placement_directions": (n_classes, m, n_axes),
+            "placement_offsets": (n_classes,),
+        }
+        r = len(np.atleast_1d(arrays.get("basis", 0))) if architecture.output == "span" else k
+    shapes["targets"] = (n_classes, r)
     return shapes | ({"origin": (k,), "basis": (r, k)} if architecture.output == "span" else {})
 
 
@@ -328,9 +366,33 @@ def _architecture(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]])
     for name, choices in (("activation", get_args(Activation)), ("output", get_args(Output))):
         if stored[name] not in choices:
             raise InvalidStateError(f"unknown {name} {stored[name]!r}")
-    if stored["output"] == "full" and stored["n_outputs"] != stored["n_inputs"]:
+    placement, n_networks = stored.get("placement", "bottleneck"), stored.get("n_networks", 1)
+    if placement not in get_args(Placement):
+        raise newer(config, f"placement {placement!r}")
+    # Networks side by side are the first axis of each array of theirs.
+    if type(n_networks) is not int or not 1 <= n_networks <= (
+        1 if placement == "bottleneck" else max(map(len, map(np.atleast_1d, arrays.values())))
+    ):
+        raise InvalidStateError(f"the map cannot be of {n_networks!r} networks")
+    squeezed = placement == "bottleneck"
+    if squeezed and stored["output"] == "full" and stored["n_outputs"] != stored["n_inputs"]:
         raise InvalidStateError("'n_outputs' of a full output must be 'n_inputs'")
     return Architecture(**{**stored, "hidden": tuple(hidden)})
+
+
+def _placer(config: Mapping[str, Any], own: Arrays) -> Placer:
+    """Rebuild what places samples from arrays of the right shapes."""
+    if not _is_positive(config.get("sharpness")):
+        raise InvalidStateError(f"sharpness must be a positive number: {config.get('sharpness')!r}")
+    positions = own["centers"]
+    if len(np.unique(positions, axis=0)) < len(positions):
+        raise InvalidStateError("two classes have the same position")
+    return Placer(
+        own["placement_targets"],
+        Scatter(own["placement_axes"], own["placement_means"], own["placement_directions"]),
+        Layout(positions),
+        Odds(float(config["sharpness"]), own["placement_offsets"]),
+    )
 
 
 def _calibration(config: Mapping[str, Any]) -> Calibration:
@@ -378,7 +440,7 @@ def _checked(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ..
 
 
 def _dtype(name: str) -> type[np.floating]:
-    single = name in ("targets", "novelty_axes", "novelty_reference", "novelty_held_out")
+    single = name in SINGLE
     return np.float32 if single or name.startswith(("encoder", "decoder")) else np.float64
 
 

@@ -43,6 +43,8 @@ class TrainingData:
     """Indices of the rows that only say when to stop, until they are merged back."""
     weights: Tensor | None = None
     """(n_classes,) weight of a class's samples, mean 1 over the training rows."""
+    folds: Tensor | None = None
+    """(n_rows,) for networks side by side, which of them is not trained on a row; −1 for none."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ class Report:
     batch_size: int
     """Rows per step; smaller than asked for after the device ran out of memory."""
     embedding: NDArray[np.float32] | None = None
-    """(n_rows, m) embedding of all rows after the epoch, if asked for."""
+    """(n_rows, m) embedding of all rows after the epoch, if asked for. Of networks side by side,
+    a row of the training is embedded by the one that is not trained on it."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,10 @@ def never() -> bool:
     return False
 
 
+def _as_it_is(codes: Tensor) -> Tensor:
+    return codes
+
+
 def drained(reports: Generator[Report, None, Ended]) -> Ended:
     """Run a training to its end, and return what it returns."""
     while True:
@@ -129,6 +136,7 @@ def train(
     *,
     stop: Callable[[], bool] = never,
     snapshot: Callable[[], bool] = never,
+    place: Callable[[Tensor], Tensor] = _as_it_is,
 ) -> Generator[Report, None, Outcome]:
     """Train `network` in place, yielding one report per epoch.
 
@@ -152,6 +160,8 @@ def train(
     snapshot
         Asked after every epoch in which there is an embedding: of training, merge and the last
         stage of pre-training. True puts it into the report.
+    place
+        Makes the embedding of what the encoder says of all rows; by default, it is the embedding.
 
     Returns
     -------
@@ -167,7 +177,7 @@ def train(
     DivergedError
         If the loss is not finite: training diverged.
     """
-    loop = _Loop(network, objective, data, config, generator, stop, snapshot)
+    loop = _Loop(network, objective, data, config, generator, stop, snapshot, place)
     if config.pretrain_epochs:
         for depth in range(network.n_stages):
             yield from loop.pretrain(depth)
@@ -188,6 +198,7 @@ class _Loop:
     generator: torch.Generator
     stop: Callable[[], bool]
     snapshot: Callable[[], bool]
+    place: Callable[[Tensor], Tensor]
     stopped: bool = False
     interrupted: bool = False
     reports: list[Report] = field(default_factory=list)
@@ -296,7 +307,7 @@ class _Loop:
                         Setting("learning_rate"),
                     )
                 embed = depth == self.network.n_stages - 1 and self.snapshot()
-                embedding = self._codes(depth).cpu().numpy() if embed else None
+                embedding = self.place(self._codes(depth)).cpu().numpy() if embed else None
             report = Report(
                 stage=name,
                 epoch=epoch + 1,
@@ -323,40 +334,58 @@ class _Loop:
         """One pass over the rows `train` in random order; return the mean loss."""
         total = torch.zeros((), device=train.device)
         done = 0
-        for batch in self._draw(train):
+        order = self._order(train)
+        for batch in self._draw(order):
             if self.stop():
                 self.stopped = True
                 break
-            share = learning_rate_share(progress + done / len(train) / n_epochs, self.config)
+            share = learning_rate_share(progress + done / order.shape[-1] / n_epochs, self.config)
             for group in optimizer.param_groups:
                 group["lr"] = self.config.learning_rate * share
             try:
                 loss = self._gradients(optimizer, batch, depth, codes)
             except torch.OutOfMemoryError:
-                if len(batch) < 2 * (MIN_NORMALIZED if self.network.norms else 1):
+                size = batch.shape[-1]
+                if size < 2 * (MIN_NORMALIZED if self.network.norms else 1):
                     raise
-                self.batch_size = len(batch) // 2
+                self.batch_size = size // 2
                 continue
             optimizer.step()
-            total += loss * len(batch)
-            done += len(batch)
+            total += loss * batch.shape[-1]
+            done += batch.shape[-1]
         return float(total) / max(done, 1)
 
-    def _draw(self, train: Tensor) -> Iterator[Tensor]:
-        """Draw the batches of an epoch: the rows `train` in random order.
+    def _order(self, train: Tensor) -> Tensor:
+        """(n,) rows `train` in random order.
+
+        For K networks side by side (K, n): each has an order of its own of the rows that it is
+        trained on, and as many of them as there are for all.
+        """
+
+        def shuffled(rows: Tensor) -> Tensor:
+            return rows[torch.randperm(len(rows), generator=self.generator).to(rows.device)]
+
+        if self.data.folds is None:
+            return shuffled(train)
+        folds = self.data.folds[train]
+        orders = [shuffled(train[folds != k]) for k in range(self.network.n_networks)]
+        least = min(map(len, orders))
+        return torch.stack([order[:least] for order in orders])
+
+    def _draw(self, order: Tensor) -> Iterator[Tensor]:
+        """Draw the batches of an epoch in the (n,) or (K, n) order of its rows.
 
         A batch after which `batch_size` is smaller did not fit, and is drawn again in parts.
         """
-        order = train[torch.randperm(len(train), generator=self.generator).to(train.device)]
-        done = 0
-        while done < len(order):
+        n, done = order.shape[-1], 0
+        while done < n:
             asked = self.batch_size
             # Batches of nearly equal size: a last batch of one row would shake the weights.
-            n_left = len(order) - done
-            batch = order[done : done + math.ceil(n_left / math.ceil(n_left / asked))]
+            n_left = n - done
+            batch = order[..., done : done + math.ceil(n_left / math.ceil(n_left / asked))]
             yield batch
             if self.batch_size == asked:
-                done += len(batch)
+                done += batch.shape[-1]
 
     def _gradients(
         self, optimizer: torch.optim.Optimizer, rows: Tensor, depth: int, codes: Tensor | None
@@ -367,7 +396,8 @@ class _Loop:
         """
         optimizer.zero_grad()
         if codes is None:
-            code = self.network.encode(self._drop(self.data.rows.gather(rows)), depth=depth)
+            inputs = self.data.rows.gather(rows.reshape(-1)).reshape(*rows.shape, -1)
+            code = self.network.encode(self._drop(inputs), depth=depth)
         else:
             code = self.network.encode(codes[rows], first=depth, depth=depth)
         loss = self.objective.loss(self._batch(rows, code, depth))
@@ -404,7 +434,7 @@ class _Loop:
             return math.nan, math.nan
         loss, wrong, decided = 0.0, 0, True
         for part, inputs in self.data.rows.batches(rows):
-            code = self.network.encode(inputs, depth=depth)
+            code = self._code(inputs, depth)
             batch = self._batch(part, code, depth)
             loss += float(self.objective.loss(batch)) * len(part)
             distances = self.objective.distances(batch.output)
@@ -417,8 +447,18 @@ class _Loop:
     @torch.no_grad()
     def _codes(self, depth: int) -> Tensor:
         """Encoder output at `depth` for all rows, without input noise."""
-        batches = self.data.rows.batches()
-        return torch.cat([self.network.encode(inputs, depth=depth) for _, inputs in batches])
+        folds = self.data.folds
+        return torch.cat(
+            [
+                self._code(inputs, depth, None if folds is None else folds[part])
+                for part, inputs in self.data.rows.batches()
+            ]
+        )
+
+    def _code(self, inputs: Tensor, depth: int, folds: Tensor | None = None) -> Tensor:
+        if self.network.n_networks > 1:
+            return self.network.outputs(inputs, folds)
+        return self.network.encode(inputs, depth=depth)
 
 
 def _copied(tensors: list[Tensor]) -> list[Tensor]:

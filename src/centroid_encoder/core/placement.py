@@ -1,0 +1,326 @@
+"""Places in the plane: every sample in the Voronoi cell of the class that its network tells.
+
+A network without a bottleneck says how far a sample is from each class, in as many dimensions as
+the classes span. What the plane shows of it is laid out afterwards:
+
+- Classes have positions whose distances are as those of their centroids as they can be.
+- A sample lies in the cell of its most probable class, always. Where in the cell, the two leading
+  components of the class's own scatter say.
+- The nearer it lies to the border, the less sure it is: it is moved towards the class that it may
+  be instead, until the odds that `Layout.distances` reads off the plane are those of the network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import log_softmax, logsumexp
+from scipy.stats import rankdata
+from sklearn.utils.extmath import randomized_svd
+
+Placement = Literal["bottleneck", "voronoi"]
+Floats = NDArray[np.floating]
+Codes = NDArray[np.intp]
+
+SURE = 0.5
+"""How far towards the border a class's own scatter reaches: 0 is at its position, 1 the border."""
+DOUBTFUL = 0.75
+"""How far those lie that may as well be of another class; beyond it, nothing lies."""
+SIZE = 0.35
+"""What one standard deviation of a class's scatter is on that scale, near its position."""
+ODDS = 14.0
+"""Logarithm of the odds that one unit of that scale stands for."""
+BORDER = 1e-3
+"""The same between `DOUBTFUL` and the border, where nothing lies but something may be asked of."""
+N_AXES = 20
+"""Principal components of the scatter within classes that those of each class are made of."""
+PRIOR = 10.0
+"""Samples of the common scatter that are added to the scatter of each class."""
+N_FITTED = 20_000
+"""Samples that the scatter and the odds are learned from, at most."""
+TOLERANCE = 1e-6
+N_ITERATIONS = 500
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """The two (or m) leading components of each class's scatter in the standardised inputs."""
+
+    axes: NDArray[np.float32]
+    """(a, k) orthonormal directions of the inputs."""
+    means: NDArray[np.float64]
+    """(M, a) coordinates of the centroids along them."""
+    directions: NDArray[np.float64]
+    """(M, m, a) of each class, divided by the standard deviation along the first of them."""
+
+    @classmethod
+    def fit(
+        cls, inputs: Floats, codes: Codes, centroids: NDArray[np.float64], n_components: int
+    ) -> Self:
+        """Learn from (n, k) standardised inputs of the classes `codes`, with (M, k) centroids."""
+        n_classes = len(centroids)
+        residuals = (inputs - centroids[codes]).astype(np.float32)
+        n_axes = min(N_AXES, *residuals.shape)
+        _, _, axes = randomized_svd(residuals, n_axes, random_state=0)
+        along = residuals @ axes.T
+        common = (along.T @ along).astype(np.float64) / len(along)
+        directions = np.zeros((n_classes, n_components, n_axes))
+        n_shown = min(n_components, n_axes)
+        for j in range(n_classes):
+            own = along[codes == j].astype(np.float64)
+            values, vectors = np.linalg.eigh(own.T @ own + PRIOR * common)
+            leading = vectors[:, ::-1][:, :n_shown].T
+            # A vector is as good as its opposite. One of the two, whatever the machine.
+            largest = leading[np.arange(n_shown), np.abs(leading).argmax(axis=1)]
+            deviation = np.sqrt(values[-1] / (len(own) + PRIOR))
+            if deviation > 0:
+                directions[j, :n_shown] = leading * np.sign(largest)[:, None] / deviation
+        return cls(axes.astype(np.float32), centroids @ axes.T, directions)
+
+    def project(self, inputs: Floats) -> NDArray[np.float32]:
+        """(n, a) coordinates of (n, k) inputs along the axes."""
+        return np.asarray(inputs @ self.axes.T, dtype=np.float32)
+
+    def components(self, along: Floats, codes: Codes) -> NDArray[np.float64]:
+        """(n, m) what samples are within classes, in standard deviations of their first component.
+
+        `along` is what `project` returns; `codes` holds the (n,) classes.
+        """
+        residuals = along - self.means[codes]
+        return np.asarray(np.einsum("nma,na->nm", self.directions[codes], residuals))
+
+    def inverse(self, components: Floats, codes: Codes) -> NDArray[np.float64]:
+        """(n, k) differences of inputs from the centroids; the inverse of `components`."""
+        directions = self.directions[codes]
+        squared = np.square(directions).sum(axis=2)
+        weights = components / np.where(squared > 0, squared, 1)
+        return np.asarray(np.einsum("nma,nm->na", directions, weights) @ self.axes)
+
+
+@dataclass(frozen=True)
+class Odds:
+    """How distances of a network's outputs to the targets become logits of the classes."""
+
+    sharpness: float = 1.0
+    """By how much the logit falls with the mean squared distance."""
+    offsets: NDArray[np.float64] | None = None
+    """(M,) what is added; None for zeros."""
+
+    @classmethod
+    def fit(cls, outputs: Floats, targets: Floats, codes: Codes) -> Self:
+        """Find the most likely ones for (n, r) outputs that the training of no network has seen.
+
+        `targets` holds the (M, r) targets of the classes, `codes` the (n,) classes.
+        """
+        if len(codes) > N_FITTED:
+            some = np.random.default_rng(0).choice(len(codes), N_FITTED, replace=False)
+            outputs, codes = outputs[some], codes[some]
+        squared = squared_distances(outputs, targets)
+        n, n_classes = squared.shape
+        wanted = np.zeros((n, n_classes))
+        wanted[np.arange(n), codes] = 1
+
+        def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            sharpness, offsets = np.exp(parameters[0]), parameters[1:]
+            log_probabilities = log_softmax(offsets - sharpness * squared, axis=1)
+            excess = (np.exp(log_probabilities) - wanted) / n
+            # A weak prior keeps classes of few samples where they are.
+            value = -(wanted * log_probabilities).sum() / n + np.square(offsets).sum() / 200
+            slope = -sharpness * (excess * squared).sum()
+            return float(value), np.append(slope, excess.sum(axis=0) + offsets / 100)
+
+        bounds = [(-7.0, 7.0)] + [(-5.0, 5.0)] * n_classes
+        best = minimize(loss, np.zeros(n_classes + 1), jac=True, method="L-BFGS-B", bounds=bounds)
+        return cls(float(np.exp(best.x[0])), np.asarray(best.x[1:]))
+
+    def logits(self, outputs: Floats, targets: Floats) -> NDArray[np.float64]:
+        """(n, M) logits for (n, r) outputs."""
+        logits = -self.sharpness * squared_distances(outputs, targets)
+        return logits if self.offsets is None else logits + self.offsets
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Positions of the classes, and what lies where in their Voronoi cells.
+
+    On the way from a position w_j to the border with w_k, the *gauge* of a displacement y grows
+    from 0 to 1: 2 ⟨y, w_k − w_j⟩ / ‖w_k − w_j‖².
+    """
+
+    positions: NDArray[np.float64]
+    """(M, m) positions of the classes; no two are the same."""
+
+    @classmethod
+    def fit(cls, centroids: NDArray[np.float64], n_components: int) -> Self:
+        """Find positions for (M, k) centroids whose distances are in the order of theirs.
+
+        In the order alone: of distances as they are, one class far off leaves no room to the
+        others, and two that are alike have none. The nearest pair shall be 1 apart, and the
+        farthest as much more as a disc that holds all classes is wide.
+        """
+        n_classes = len(centroids)
+        pairs = np.triu_indices(n_classes, 1)
+        order = rankdata(squared_distances(centroids, centroids)[pairs].round(9))
+        wanted = np.zeros((n_classes, n_classes))
+        wanted[pairs] = 1 + np.sqrt(n_classes) * order / len(order)
+        positions = _scaled_down(wanted + wanted.T, n_components)
+        return cls(positions / np.median(_distances(positions).min(axis=1)))
+
+    def place(self, logits: Floats, components: Floats) -> NDArray[np.float32]:
+        """(n, m) places of samples.
+
+        Parameters
+        ----------
+        logits
+            (n, M) logits of the classes.
+        components
+            (n, m) what the samples are within their most probable class; see `Scatter.components`.
+        """
+        own = logits.argmax(axis=1)
+        rows, cell = np.arange(len(own)), _Cells(self.positions, own)
+        within = cell.scaled(components)
+        others = np.array(logits, dtype=np.float64)
+        others[rows, own] = -np.inf
+        odds = np.maximum(logits[rows, own] - logsumexp(others, axis=1), 0)
+        # Towards the class that it may be instead, as far as the odds say.
+        doubt = DOUBTFUL - odds / ODDS
+        towards = self.positions[others.argmax(axis=1)] - self.positions[own]
+        gauges, growth = cell.gauges(within), cell.gauges(towards)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            steps = np.where(growth > 1e-12, (doubt[:, None] - gauges) / growth, np.inf)
+        step = np.where(doubt > gauges.max(axis=1), np.clip(steps.min(axis=1), 0, 1), 0)
+        places = self.positions[own] + within + step[:, None] * towards
+        return np.asarray(places, dtype=np.float32)
+
+    def nearest(self, places: Floats) -> Codes:
+        """(n,) classes in whose cells (n, m) places lie."""
+        return np.asarray(squared_distances(places, self.positions).argmin(axis=1))
+
+    def distances(self, places: Floats) -> NDArray[np.float32]:
+        """(n, M) distances of places to the classes, whose squares are logarithms of odds.
+
+        0 for the class in whose cell a place lies. Its odds against another one are
+        exp(distance²), as far as the network that placed it has said: what lies safely within a
+        cell may be surer than that.
+        """
+        own = self.nearest(places)
+        gauges = _Cells(self.positions, own).gauges(places - self.positions[own])
+        left = 1 - np.minimum(gauges, 1)
+        squared = ODDS * np.maximum(left - (1 - DOUBTFUL), 0) + BORDER * left
+        squared[np.arange(len(own)), own] = 0
+        return np.asarray(np.sqrt(squared), dtype=np.float32)
+
+    def components(self, places: Floats) -> tuple[NDArray[np.float64], Codes]:
+        """Return what places say of samples within classes, and the classes.
+
+        The inverse of `place` for samples that are sure of their class.
+        """
+        own = self.nearest(places)
+        return _Cells(self.positions, own).unscaled(places - self.positions[own]), own
+
+
+@dataclass(frozen=True)
+class Placer:
+    """From what networks say of samples to places in the plane, and back."""
+
+    targets: NDArray[np.float32]
+    """(M, r) outputs that the networks were trained to give for each class."""
+    scatter: Scatter
+    layout: Layout
+    odds: Odds = Odds()
+
+    def place(self, outputs: Floats, along: Floats) -> NDArray[np.float32]:
+        """(n, m) places for (n, r) outputs, and (n, a) inputs along the axes of the scatter."""
+        logits = self.odds.logits(outputs, self.targets)
+        return self.layout.place(logits, self.scatter.components(along, logits.argmax(axis=1)))
+
+    def told(self, outputs: Floats, codes: Codes) -> Self:
+        """Return it with the odds that (n, r) outputs for samples of (n,) classes tell of."""
+        return replace(self, odds=Odds.fit(outputs, self.targets, codes))
+
+
+class _Cells:
+    """The Voronoi cell of the class of each sample, seen from the class's position."""
+
+    def __init__(self, positions: NDArray[np.float64], codes: Codes) -> None:
+        self._rows, self._codes = np.arange(len(codes)), codes
+        self._to_others = positions[None] - positions[codes][:, None]
+        squared = np.square(self._to_others).sum(axis=2)
+        squared[self._rows, codes] = 1
+        self._normals = 2 * self._to_others / squared[:, :, None]
+        apart = _distances(positions).min(axis=1)
+        # Cells at the rim have no border outwards: they end where that of others would be.
+        self._open = (np.maximum(apart, np.median(apart)) / 2)[codes]
+
+    def gauges(self, displacements: Floats) -> NDArray[np.float64]:
+        """(n, M) how far (n, m) displacements lead towards the border with each other class."""
+        gauges = np.asarray(np.einsum("nkm,nm->nk", self._normals, displacements))
+        gauges[self._rows, self._codes] = -np.inf
+        return gauges
+
+    def scaled(self, components: Floats) -> NDArray[np.float64]:
+        """Displacements for (n, m) components: within `SURE`, whatever they are."""
+        length = np.linalg.norm(components, axis=1, keepdims=True)
+        direction = components / np.maximum(length, 1e-12)
+        share = SURE * np.tanh(SIZE / SURE * length)
+        return np.asarray(direction * share / self._gauge(direction))
+
+    def unscaled(self, displacements: Floats) -> NDArray[np.float64]:
+        """Components for (n, m) displacements: the inverse of `scaled`."""
+        length = np.linalg.norm(displacements, axis=1, keepdims=True)
+        direction = displacements / np.maximum(length, 1e-12)
+        share = np.minimum(length * self._gauge(direction) / SURE, 0.999)
+        return np.asarray(direction * np.arctanh(share) * SURE / SIZE)
+
+    def _gauge(self, direction: Floats) -> NDArray[np.float64]:
+        steepest = np.maximum(self.gauges(direction).max(axis=1), 1 / self._open)
+        return np.asarray(steepest[:, None])
+
+
+def squared_distances(points: Floats, others: Floats) -> NDArray[np.float64]:
+    """(n, M) mean squared differences of coordinates between (n, r) points and (M, r) others."""
+    a, b = np.asarray(points, dtype=np.float64), np.asarray(others, dtype=np.float64)
+    squared = np.square(a).sum(axis=1)[:, None] - 2 * a @ b.T + np.square(b).sum(axis=1)
+    return np.asarray(np.maximum(squared, 0) / a.shape[1])
+
+
+def _distances(positions: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(M, M) distances; inf from each to itself."""
+    differences = positions[:, None] - positions[None]
+    distances = np.sqrt(np.square(differences).sum(axis=2))
+    np.fill_diagonal(distances, np.inf)
+    return np.asarray(distances)
+
+
+def _scaled_down(wanted: NDArray[np.float64], n_components: int) -> NDArray[np.float64]:
+    """(M, m) points whose distances are as those wanted as they can be.
+
+    SMACOF (de Leeuw 1977) from classical scaling: the same points each time, since nothing is drawn
+    at random. scikit-learn's starts from random points.
+    """
+    n = len(wanted)
+    centering = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(-0.5 * centering @ np.square(wanted) @ centering)
+    n_own = min(n_components, n - 1)
+    leading = vectors[:, ::-1][:, :n_own] * np.sqrt(np.maximum(values[::-1][:n_own], 0))
+    largest = leading[np.abs(leading).argmax(axis=0), np.arange(n_own)]
+    points = np.zeros((n, n_components))
+    points[:, :n_own] = leading * np.where(largest < 0, -1, 1)
+    stress = np.inf
+    for _ in range(N_ITERATIONS):
+        apart = _distances(points)
+        before, stress = (
+            stress,
+            float(np.square(np.where(np.isinf(apart), 0, apart) - wanted).sum()),
+        )
+        if before - stress <= TOLERANCE * stress:
+            break
+        ratio = -wanted / np.maximum(apart, 1e-12)
+        np.fill_diagonal(ratio, 0)
+        np.fill_diagonal(ratio, -ratio.sum(axis=1))
+        points = ratio @ points / n
+    return points
