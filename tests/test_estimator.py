@@ -42,7 +42,12 @@ def iris() -> tuple[np.ndarray, np.ndarray]:
     return X, np.array(["setosa", "versicolor", "virginica"])[y]
 
 
-@parametrize_with_checks([ce.CentroidEncoder(hidden=(32,), max_epochs=25)])
+@parametrize_with_checks(
+    [
+        ce.CentroidEncoder(hidden=(32,), max_epochs=25),
+        ce.CentroidEncoder(hidden=(32,), max_epochs=25, placement="voronoi"),
+    ]
+)
 def test_scikit_learn_checks(estimator: ce.CentroidEncoder, check: object) -> None:
     with warnings.catch_warnings():
         # Some checks pass column vectors, single features or unseen names, and expect a warning.

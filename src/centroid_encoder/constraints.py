@@ -60,7 +60,7 @@ WIDTH = Number(1, integer=True, below=2**16)
 """Units of a layer: many more fit into no memory, and what torch then says names no parameter."""
 NUMBERS = {
     "n_components": WIDTH,
-    "n_networks": Number(1, integer=True, instead=("auto",)),
+    "n_networks": Number(1, integer=True, below=101, instead=("auto",)),
     "max_features": Number(1, integer=True, instead=(None,)),
     "pretrain_epochs": Number(0, integer=True, instead=("auto",)),
     "max_epochs": Number(1, integer=True, instead=("auto",)),

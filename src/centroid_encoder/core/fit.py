@@ -119,6 +119,11 @@ class Problem:
         return replace(self, data=replace(self.data, folds=on_device))
 
     @property
+    def class_weights(self) -> NDArray[np.floating] | None:
+        """(M,) weight of the samples of each class; None for all the same."""
+        return None if self.data.weights is None else self.data.weights.cpu().numpy()
+
+    @property
     def n_networks(self) -> int:
         """Number of networks that are trained."""
         return 1 if self.data.folds is None else int(self.data.folds.max()) + 1
@@ -320,14 +325,15 @@ def _told(problem: Problem, placer: Placer, network: Network) -> Placer:
         network.outputs(inputs, None if data.folds is None else data.folds[part]).cpu().numpy()
         for part, inputs in data.rows.batches(some)
     ]
-    return placer.told(np.concatenate(outputs), problem.codes[some.cpu().numpy()])
+    codes = problem.codes[some.cpu().numpy()]
+    return placer.told(np.concatenate(outputs), codes, problem.class_weights)
 
 
 class _Shown:
     """Places of all rows while the training goes on."""
 
     def __init__(self, problem: Problem, placer: Placer) -> None:
-        self._placer, self._codes = placer, problem.codes
+        self._placer, self._codes, self._weights = placer, problem.codes, problem.class_weights
         self._some = _some(problem, N_SHOWN).numpy()
         batches = problem.data.rows.batches()
         along = [placer.scatter.project(inputs.cpu().numpy()) for _, inputs in batches]
@@ -336,7 +342,7 @@ class _Shown:
     def __call__(self, outputs: Tensor) -> Tensor:
         """(n_rows, m) places for (n_rows, r) outputs."""
         said = outputs.cpu().numpy()
-        placer = self._placer.told(said[self._some], self._codes[self._some])
+        placer = self._placer.told(said[self._some], self._codes[self._some], self._weights)
         places = [
             placer.place(said[start : start + CHUNK], self._along[start : start + CHUNK])
             for start in range(0, len(said), CHUNK)

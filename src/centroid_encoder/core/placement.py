@@ -111,25 +111,39 @@ class Odds:
     """(M,) what is added; None for zeros."""
 
     @classmethod
-    def fit(cls, outputs: Floats, targets: Floats, codes: Codes) -> Self:
-        """Find the most likely ones for (n, r) outputs that the training of no network has seen.
+    def fit(
+        cls,
+        outputs: Floats,
+        targets: Floats,
+        codes: Codes,
+        class_weights: NDArray[np.floating] | None = None,
+    ) -> Self:
+        """Find the most likely ones, given what networks say of samples that they have not seen.
 
-        `targets` holds the (M, r) targets of the classes, `codes` the (n,) classes.
+        Parameters
+        ----------
+        outputs
+            (n, r) what they say.
+        targets
+            (M, r) targets of the classes.
+        codes
+            (n,) classes of the samples.
+        class_weights
+            (M,) weight of the samples of each class; None for all the same.
         """
-        if len(codes) > N_FITTED:
-            some = np.random.default_rng(0).choice(len(codes), N_FITTED, replace=False)
-            outputs, codes = outputs[some], codes[some]
         squared = squared_distances(outputs, targets)
         n, n_classes = squared.shape
+        weights = np.ones(n) if class_weights is None else class_weights[codes]
+        weights = weights[:, None] / weights.sum()
         wanted = np.zeros((n, n_classes))
         wanted[np.arange(n), codes] = 1
 
         def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             sharpness, offsets = np.exp(parameters[0]), parameters[1:]
             log_probabilities = log_softmax(offsets - sharpness * squared, axis=1)
-            excess = (np.exp(log_probabilities) - wanted) / n
+            excess = (np.exp(log_probabilities) - wanted) * weights
             # A weak prior keeps classes of few samples where they are.
-            value = -(wanted * log_probabilities).sum() / n + np.square(offsets).sum() / 200
+            value = np.square(offsets).sum() / 200 - (weights * wanted * log_probabilities).sum()
             slope = -sharpness * (excess * squared).sum()
             return float(value), np.append(slope, excess.sum(axis=0) + offsets / 100)
 
@@ -238,9 +252,11 @@ class Placer:
         logits = self.odds.logits(outputs, self.targets)
         return self.layout.place(logits, self.scatter.components(along, logits.argmax(axis=1)))
 
-    def told(self, outputs: Floats, codes: Codes) -> Self:
-        """Return it with the odds that (n, r) outputs for samples of (n,) classes tell of."""
-        return replace(self, odds=Odds.fit(outputs, self.targets, codes))
+    def told(
+        self, outputs: Floats, codes: Codes, class_weights: NDArray[np.floating] | None
+    ) -> Self:
+        """Return it with the odds that outputs for samples tell of; see `Odds.fit`."""
+        return replace(self, odds=Odds.fit(outputs, self.targets, codes, class_weights))
 
 
 class _Cells:

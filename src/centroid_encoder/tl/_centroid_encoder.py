@@ -21,6 +21,7 @@ from centroid_encoder.core.confidence import (
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.map import CodedMap
 from centroid_encoder.core.novelty import LEAST
+from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.core.training import Report
@@ -67,6 +68,7 @@ def centroid_encoder(
     label_key: str,
     *,
     n_components: int | None = None,
+    placement: Placement | None = None,
     use_rep: str | None = None,
     layer: str | None = None,
     use_raw: bool = False,
@@ -97,6 +99,12 @@ def centroid_encoder(
         without a label are embedded but not trained on.
     n_components
         Dimension of the embedding. Default: 2; with a `model`, what that says.
+    placement
+        Where a cell's place comes from: ``"bottleneck"``, two units in the middle of the network,
+        as in the paper; or ``"voronoi"``, several networks without one, after which each cell is
+        laid into the Voronoi cell of the class that those take it for which have not seen it. Then
+        the picture of the training cells is as honest as that of the held-out ones. Default:
+        ``"bottleneck"``; with a `model`, what that says.
     use_rep
         Key of ``adata.obsm`` to learn from instead of the expression matrix. Of a DataFrame, the
         columns are told by their names: `ingest` finds them in any order.
@@ -200,7 +208,7 @@ def centroid_encoder(
     cells = read_cells(
         adata, label_key, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, group_key
     )
-    estimator = configured(model, n_components, device)
+    estimator = configured(model, n_components=n_components, placement=placement, device=device)
     return Training(cells, estimator, key, test_size=test_size, random_state=random_state)
 
 

@@ -17,6 +17,7 @@ from centroid_encoder.constraints import Number, draw_seed
 from centroid_encoder.core.description import params_to
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.map import Codes
+from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import permutation_p_value
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
 from centroid_encoder.core.training import Report, StoppedTooEarly
@@ -68,6 +69,7 @@ def cross_validate(
     group_key: str | None = None,
     n_permutations: int = 0,
     n_components: int | None = None,
+    placement: Placement | None = None,
     use_rep: str | None = None,
     layer: str | None = None,
     use_raw: bool = False,
@@ -106,7 +108,7 @@ def cross_validate(
         How many times to shuffle the labels and train anew, to see which error chance gives: 19
         for a smallest p value of 0.05, 99 for 0.01. With `group_key`, labels are shuffled within
         groups, or, where each group has one class, between them.
-    n_components, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, device
+    n_components, placement, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, device
         As in `centroid_encoder`.
     model
         As in `centroid_encoder`. Its own ``random_state`` has no effect. Default: the settings of
@@ -194,7 +196,7 @@ def cross_validate(
         logger.info("    with the settings of the map %r", key)
     job = CrossValidation(
         cells,
-        configured(model, n_components, device),
+        configured(model, n_components=n_components, placement=placement, device=device),
         key,
         n_folds=n_folds,
         n_repeats=int(n_repeats),

@@ -300,17 +300,14 @@ def write_results(adata: AnnData, results: Results) -> None:
         raise
 
 
-def configured(
-    model: CentroidEncoder | None, n_components: int | None, device: str | None
-) -> CentroidEncoder:
-    """Return an unfitted copy of the estimator with what was asked for besides."""
+def configured(model: CentroidEncoder | None, **asked: Any) -> CentroidEncoder:
+    """Return an unfitted copy of the estimator with what was asked for besides; None is nothing."""
     if not isinstance(model, CentroidEncoder | None):
         raise InputTypeError(
             "{} must be a CentroidEncoder; got {}", Setting("model"), type(model).__name__
         )
-    given = {"n_components": n_components, "device": device}
     estimator: CentroidEncoder = CentroidEncoder() if model is None else clone(model)
-    estimator.set_params(**{name: value for name, value in given.items() if value is not None})
+    estimator.set_params(**{name: value for name, value in asked.items() if value is not None})
     return estimator
 
 

@@ -36,6 +36,10 @@ SPECIAL = {
     "label_key": Special("Labels", choices=(), options={"nullable": True}),
     "use_rep": Special("Features", choices=()),
     "n_components": Special("Dimensions"),
+    "placement": Special(
+        "Placement",
+        words={"bottleneck": "bottleneck, as in the paper", "voronoi": "in cells, unseen"},
+    ),
     "mask_var": Special("Variables", choices=(ALL,)),
     "unlabeled_category": Special("Unlabelled is", choices=(NONE,)),
     "missing": Special(
