@@ -32,6 +32,8 @@ DOUBTFUL = 0.75
 """How far those lie that may as well be of another class; beyond it, nothing lies."""
 SIZE = 0.35
 """What one standard deviation of a class's scatter is on that scale, near its position."""
+USUAL = 2.5
+"""Standard deviations that a place stands for at most: what lies farther out is in doubt."""
 ODDS = 14.0
 """Logarithm of the odds that one unit of that scale stands for."""
 BORDER = 1e-3
@@ -286,10 +288,11 @@ class _Cells:
         return np.asarray(direction * share / self._gauge(direction))
 
     def unscaled(self, displacements: Floats) -> NDArray[np.float64]:
-        """Components for (n, m) displacements: the inverse of `scaled`."""
+        """Components for (n, m) displacements: the inverse of `scaled`, as far as `USUAL`."""
         length = np.linalg.norm(displacements, axis=1, keepdims=True)
         direction = displacements / np.maximum(length, 1e-12)
-        share = np.minimum(length * self._gauge(direction) / SURE, 0.999)
+        usual = np.tanh(SIZE / SURE * USUAL)
+        share = np.minimum(length * self._gauge(direction) / SURE, usual)
         return np.asarray(direction * np.arctanh(share) * SURE / SIZE)
 
     def _gauge(self, direction: Floats) -> NDArray[np.float64]:
