@@ -352,6 +352,7 @@ class CentroidEncoder(
         classes: NDArray[Any],
         *,
         feature_names: ArrayLike | None = None,
+        groups: NDArray[np.intp] | None = None,
         stop: Callable[[], bool] = never,
         snapshot: Callable[[], bool] = never,
     ) -> Generator[Report, None, Fit]:
@@ -371,6 +372,9 @@ class CentroidEncoder(
             (n_classes,) labels, all different, in any order.
         feature_names
             (n_features,) names of the features, if X has none; they become `feature_names_in_`.
+        groups
+            (n_samples,) indices of donors or batches. With ``placement="voronoi"`` a sample is then
+            placed by networks that have seen nothing of its group.
         stop, snapshot
             As in `fit_reports`.
 
@@ -383,7 +387,11 @@ class CentroidEncoder(
             X = self._checked(X, reset=True)
             if feature_names is not None:
                 self.feature_names_in_ = np.asarray(feature_names, dtype=object)
-            return (yield from self._trained(X, codes, classes, stop=stop, snapshot=snapshot))
+            return (
+                yield from self._trained(
+                    X, codes, classes, groups=groups, stop=stop, snapshot=snapshot
+                )
+            )
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
@@ -396,11 +404,11 @@ class CentroidEncoder(
             raise
 
     def _trained(
-        self, X: Matrix, codes: Codes, classes: NDArray[Any], **ask: Callable[[], bool]
+        self, X: Matrix, codes: Codes, classes: NDArray[Any], **options: Any
     ) -> Generator[Report, None, Fit]:
         params, device = self.get_params(deep=False), resolve_device(self.device)
         seed = draw_seed(self.random_state)
-        done = yield from fit(X, codes, classes, params, resolved, device, seed, **ask)
+        done = yield from fit(X, codes, classes, params, resolved, device, seed, **options)
         names, history = getattr(self, "feature_names_in_", None), history_of(done.outcome.reports)
         trained = classes[done.map.known]
         described = Description(params, trained, names, looks_whole(X), history)

@@ -419,6 +419,24 @@ class TestCells:
         assert errors["bottleneck"] < 0.45
         assert errors["voronoi"] > 0.55
 
+    def test_of_a_donor_are_placed_by_networks_that_have_seen_none_of_it(
+        self, cells: ad.AnnData
+    ) -> None:
+        """A donor whose labels are all turned round is told as what the others say it is."""
+        cells.obs["donor"] = [f"donor {i // 3 % 8}" for i in range(cells.n_obs)]
+        turned = (cells.obs["donor"] == "donor 3").to_numpy()
+        names = list(cells.obs["cell_type"].cat.categories)
+        true = cells.obs["cell_type"].astype(str).to_numpy()
+        given = [
+            names[(names.index(t) + 1) % 3] if bad else t
+            for t, bad in zip(true, turned, strict=True)
+        ]
+        cells.obs["cell_type"] = given
+        ce.tl.centroid_encoder(
+            cells, "cell_type", group_key="donor", test_size=0, placement="voronoi", progress=False
+        )
+        assert (cells.obs["ce_label"][turned].astype(str) == true[turned]).mean() > 0.8
+
     def test_that_are_new_are_placed_by_all(self, cells: ad.AnnData) -> None:
         ce.tl.centroid_encoder(cells, "cell_type", placement="voronoi", progress=False)
         held_out = cells[cells.obs["ce_split"] == "test"].copy()

@@ -107,14 +107,19 @@ class Problem:
         )
         return cls(X, codes, standardizer, data)
 
-    def divided(self, n_networks: int, seed: int) -> Self:
-        """Divide the rows that train among networks: each is trained on all but its own fold."""
+    def divided(self, n_networks: int, seed: int, groups: Codes | None) -> Self:
+        """Divide the rows that train among networks: each is trained on all but its own fold.
+
+        With (n,) `groups`, the rows of one group are in one fold.
+        """
         index = self.data.train.cpu().numpy()
-        n_folds = min(n_networks, int(np.bincount(self.codes[index]).max()))
+        codes, groups = self.codes[index], None if groups is None else groups[index]
+        most = np.bincount(codes).max() if groups is None else len(np.unique(groups))
+        n_folds = min(n_networks, int(most))
         if n_folds < 2:
             return self
         folds = np.full(len(self.codes), -1)
-        folds[index] = cross_validation_folds(self.codes[index], n_folds, seed)
+        folds[index] = cross_validation_folds(codes, n_folds, seed, groups)
         on_device = torch.from_numpy(folds).to(self.data.train.device)
         return replace(self, data=replace(self.data, folds=on_device))
 
@@ -191,6 +196,7 @@ def fit(
     device: torch.device,
     seed: int,
     *,
+    groups: Codes | None = None,
     stop: Callable[[], bool] = never,
     snapshot: Callable[[], bool] = never,
 ) -> Generator[Report, None, Fit]:
@@ -214,6 +220,9 @@ def fit(
         and of classes (see `recipes.resolved`).
     device, seed
         Where to train, and the source of all randomness.
+    groups
+        (n,) index of a group for each row: where several networks are trained on a part of the rows
+        each, a group is seen whole or not at all.
     stop, snapshot
         As for `core.training.train`, which says what else is raised.
 
@@ -244,7 +253,7 @@ def fit(
         class_weight=_class_weights(params["class_weight"], labels, classes[known], absent),
     )
     settings = resolved(params, problem.n_train, problem.n_inputs, len(known))
-    problem = problem.divided(settings["n_networks"], seed)
+    problem = problem.divided(settings["n_networks"], seed, groups)
     fitted, outcome = yield from _trained(problem, settings, seed, stop, snapshot)
     return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)
 

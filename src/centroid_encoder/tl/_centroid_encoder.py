@@ -296,6 +296,7 @@ class Training(Job):
             np.where(self.train, self.codes, -1)[self.kept],
             cells.class_labels,
             feature_names=None if cells.names is None else cells.names.astype(str),
+            groups=None if cells.groups is None else cells.groups[self.kept],
             stop=stop,
             snapshot=snapshot,
         )

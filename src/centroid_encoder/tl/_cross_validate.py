@@ -375,10 +375,12 @@ class CrossValidation(Job):
         estimator: CentroidEncoder = clone(self._estimator)
         estimator.set_params(random_state=self._seed_of(*place), class_weight=self._class_weight)
         n_trainings = self.n_repeats * self.n_folds + self.n_permutations * self._n_counted
+        groups = self._cells.groups
         reports = estimator.fit_codes(
             fill_missing(self._cells.X, train),
             np.where(train, codes, -1),
             np.arange(len(self._cells.classes)),
+            groups=None if groups is None else groups[self._cells.kept],
             stop=stop,
         )
         while True:
