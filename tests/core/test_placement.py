@@ -26,7 +26,7 @@ import centroid_encoder as ce
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.placement import (
-    BORDER,
+    CERTAIN,
     DOUBTFUL,
     SURE,
     Layout,
@@ -101,15 +101,16 @@ class TestLayout:
 
     def test_odds_can_be_read_off_the_plane(self) -> None:
         layout = Layout.fit(np.array([[0.0, 0.0], [1.0, 0.0]]), 2)
-        odds = np.linspace(0.01, 3, 20)
+        odds = np.linspace(0.01, 4, 20)
         places = layout.place(np.column_stack([odds, np.zeros(20)]), np.zeros((20, 2)))
-        read = np.square(layout.distances(places)[:, 1].astype(float))
-        left = 1 - gauges(layout, places, np.zeros(20, int))
-        assert_allclose(read - BORDER * left, odds, atol=1e-4)
-        # Softmax of the squares is what the network has said.
+        # Softmax of the squares is what the network has said; a plane is never quite sure.
         said = softmax(np.column_stack([odds, np.zeros(20)]), axis=1)
-        probabilities = softmax(-np.square(layout.distances(places)), axis=1)
-        assert_allclose(probabilities, said, atol=0.001)
+        squares = np.square(layout.distances(places).astype(float))
+        assert_allclose(softmax(-squares, axis=1), said, atol=0.01)
+        sure = layout.distances(layout.positions.astype(np.float32))
+        assert_allclose(
+            softmax(-np.square(sure.astype(float)), axis=1)[0, 1], np.exp(-CERTAIN), rtol=0.05
+        )
 
     def test_the_surer_the_farther_from_the_border(self) -> None:
         layout = Layout.fit(np.random.default_rng(3).normal(size=(6, 4)), 2)

@@ -105,7 +105,9 @@ class FittedMap:
 
     def calibrate(self, embedding: NDArray[np.floating], codes: NDArray[np.integer]) -> None:
         """Fit the probabilities to (n, m) embedded rows and their (n,) class indices."""
-        self.calibration = Calibration.fit(self.distances(embedding), codes)
+        self.calibration = Calibration.fit(
+            self.distances(embedding), codes, decision_only=self.placer is not None
+        )
 
     def learn_novelty(
         self, X: Matrix, index: NDArray[np.integer], codes: NDArray[np.integer]

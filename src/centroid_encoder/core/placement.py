@@ -34,8 +34,13 @@ SIZE = 0.35
 """What one standard deviation of a class's scatter is on that scale, near its position."""
 USUAL = 2.5
 """Standard deviations that a place stands for at most: what lies farther out is in doubt."""
-ODDS = 14.0
+ODDS = 20.0
 """Logarithm of the odds that one unit of that scale stands for."""
+CERTAIN = 5.0
+"""Logarithm of the odds of the most certain place against all other classes together: a plane does
+not tell which of them it would be instead."""
+DECIMALS = 5
+"""Of a place; classes are about 1 apart."""
 BORDER = 1e-3
 """The same between `DOUBTFUL` and the border, where nothing lies but something may be asked of."""
 N_AXES = 20
@@ -210,7 +215,8 @@ class Layout:
             steps = np.where(growth > 1e-12, (doubt[:, None] - gauges) / growth, np.inf)
         step = np.where(doubt > gauges.max(axis=1), np.clip(steps.min(axis=1), 0, 1), 0)
         places = self.positions[own] + within + step[:, None] * towards
-        return np.asarray(places, dtype=np.float32)
+        # What a network says differs in its last digits with the rows that are asked with it.
+        return np.asarray(places.round(DECIMALS), dtype=np.float32)
 
     def nearest(self, places: Floats) -> Codes:
         """(n,) classes in whose cells (n, m) places lie."""
@@ -227,8 +233,11 @@ class Layout:
         gauges = _Cells(self.positions, own).gauges(places - self.positions[own])
         left = 1 - np.minimum(gauges, 1)
         squared = ODDS * np.maximum(left - (1 - DOUBTFUL), 0) + BORDER * left
+        squared = -np.logaddexp(-squared, -CERTAIN - np.log(max(len(self.positions) - 1, 1)))
+        # The smallest ones can be below 0 by the logarithm of one and a little.
+        squared += np.log1p(np.exp(-CERTAIN) / max(len(self.positions) - 1, 1))
         squared[np.arange(len(own)), own] = 0
-        return np.asarray(np.sqrt(squared), dtype=np.float32)
+        return np.asarray(np.sqrt(np.maximum(squared, 0)), dtype=np.float32)
 
     def components(self, places: Floats) -> tuple[NDArray[np.float64], Codes]:
         """Return what places say of samples within classes, and the classes.

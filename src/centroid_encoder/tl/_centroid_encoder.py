@@ -383,6 +383,7 @@ def _calibration_errors(
     distances = np.asfortranarray(map_.distances(embedding))
     parts = np.random.default_rng(0).permutation(len(codes)) % N_PARTS
     right = distances.argmin(axis=1) == codes
-    probabilities = cross_fitted_probabilities(distances, codes, parts)
+    decision_only = map_.fitted.placer is not None
+    probabilities = cross_fitted_probabilities(distances, codes, parts, decision_only=decision_only)
     before = UNCALIBRATED.probabilities(distances)
     return calibration_errors(probabilities.max(axis=1), before.max(axis=1), right)

@@ -126,8 +126,18 @@ class Pooled:
     """(n_kept,) what the largest one would be without calibration; 0 for unlabeled cells."""
 
     @classmethod
-    def of(cls, repeats: Sequence[Sequence[Fold]], codes: Codes, n_classes: int) -> Pooled:
-        """Pool the folds of all repeats; `codes` are the (n_kept,) classes."""
+    def of(
+        cls,
+        repeats: Sequence[Sequence[Fold]],
+        codes: Codes,
+        n_classes: int,
+        *,
+        decision_only: bool = False,
+    ) -> Pooled:
+        """Pool the folds of all repeats; `codes` are the (n_kept,) classes.
+
+        `decision_only` is that of `Calibration.fit`.
+        """
         rows: list[dict[str, Any]] = []
         class_errors = {rule: np.zeros(n_classes) for rule in RULES}
         probabilities, uncalibrated = np.zeros((len(codes), n_classes)), np.zeros(len(codes))
@@ -144,10 +154,12 @@ class Pooled:
             cells = np.concatenate([fold.cells for fold in folds])
             distances = np.concatenate([fold.distances for fold in folds])
             parts = np.repeat(np.arange(len(folds)), [len(fold.cells) for fold in folds])
-            probabilities[cells] += cross_fitted_probabilities(distances, codes[cells], parts)
+            probabilities[cells] += cross_fitted_probabilities(
+                distances, codes[cells], parts, decision_only=decision_only
+            )
             uncalibrated[cells] += UNCALIBRATED.probabilities(distances).max(axis=1)
             if unlabeled.any():
-                calibration = Calibration.fit(distances, codes[cells])
+                calibration = Calibration.fit(distances, codes[cells], decision_only=decision_only)
                 probabilities[unlabeled] += sum(
                     calibration.probabilities(fold.unlabeled) for fold in folds
                 ) / len(folds)
