@@ -55,7 +55,7 @@ SETS: dict[str, tuple[Callable[[], Data], int, int]] = {
     "digits": (lambda: load_digits(return_X_y=True), 400, 1300),
     "sonar": (datasets.sonar, 145, 63),
     "paul15": (lambda: cells(*PAUL, 240, counts=True), 1500, 800),
-    "blood": (lambda: cells(*TECH, 1000), 1500, 1500),
+    "blood": (lambda: cells(*TECH, 1000), 700, 600),
     "lung": (lambda: cells("vectra_6plex/cells.h5ad", "phenotype", 8, 184), 1500, 3000),
     "tumour": (
         lambda: cells("scimap_example/example_data.h5ad", "phenotype", 12, 33),
