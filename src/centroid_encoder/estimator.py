@@ -68,7 +68,9 @@ class CentroidEncoder(
         trains without the squeeze, which costs accuracy, and lays the embedding out afterwards:
         classes have positions whose distances are as those of their centroids; a sample lies in the
         Voronoi cell of its most probable class, arranged there by the leading components of the
-        class's own scatter, and the nearer to the border the less sure it is. Then `predict`,
+        class's own scatter, and the nearer to the border the less sure it is. Of more than a
+        hundred features it learns from as many principal axes, with the noise of `dropout` made of
+        the features. Then `predict`,
         `predict_voronoi` and the regions of the decoder are one and the same.
     n_networks : int or "auto", default="auto"
         With ``placement="voronoi"``, number of networks, each of which is trained on all but one

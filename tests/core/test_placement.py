@@ -34,6 +34,7 @@ from centroid_encoder.core.placement import (
     Scatter,
     _scaled_down,
 )
+from centroid_encoder.core.rows import ProjectedRows, Standardizer, standardized
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.core.training import Report
 
@@ -203,6 +204,28 @@ class TestNetworks:
         assert_array_equal(asked[1].detach(), outputs[1, 1].detach())
         assert_allclose(asked[3].detach(), outputs[:, 3].mean(dim=0).detach(), atol=1e-6)
 
+    @pytest.mark.parametrize("n_networks", [1, 3])
+    def test_of_axes_become_networks_of_features(self, n_networks: int) -> None:
+        generator = torch.Generator().manual_seed(0)
+        axes = torch.linalg.qr(torch.randn(9, 4, generator=generator))[0].T
+        network = Network(4, (5,), 3, 0, "relu", generator, n_networks=n_networks)
+        x = torch.randn(7, 9, generator=generator)
+        expected = network.outputs(x @ axes.T).detach()
+        network.unproject(axes)
+        assert_allclose(network.outputs(x).detach(), expected, atol=1e-6)
+
+    def test_learn_from_axes_with_noise_of_the_features(self) -> None:
+        X = np.random.default_rng(0).normal(size=(50, 20)).astype(np.float32)
+        ones = np.ones(20)
+        rows = standardized(X, Standardizer(0 * ones, ones, ones, np.inf), torch.device("cpu"))
+        projected = ProjectedRows(rows, torch.arange(40), 6)
+        index = torch.tensor([3, 41])
+        assert_allclose(projected.axes @ projected.axes.T, np.eye(6), atol=1e-5)
+        assert_allclose(projected.gather(index), X[[3, 41]] @ projected.axes.numpy().T, atol=1e-5)
+        projected.renew(lambda inputs: 2 * inputs)
+        noisy = projected.noisy(index, lambda inputs: inputs)
+        assert_allclose(noisy, 2 * projected.gather(index), atol=1e-5)
+
     def test_none_learns_from_its_own_fold(self) -> None:
         """Other values in a fold change the networks of the other folds alone."""
         X, y = load_iris(return_X_y=True)
@@ -331,6 +354,21 @@ class TestEstimator:
         assert np.isfinite(model.transform(X)).all()
         for few in (slice(49, 51), slice(0, 51)):
             assert np.isfinite(ce.CentroidEncoder(**QUICK).fit(X[few], y[few]).transform(X)).all()
+
+    def test_many_features(self, tmp_path: Path) -> None:
+        """Of more features than axes are learned from, dense or sparse, nothing is different."""
+        rng = np.random.default_rng(0)
+        y = np.arange(400) % 4
+        X = np.maximum(rng.normal(size=(4, 300))[y] + rng.normal(size=(400, 300)), 0)
+        X = X.astype(np.float32)
+        X, X_test, y, y_test = X[:300], X[300:], y[:300], y[300:]
+        model = ce.CentroidEncoder(**QUICK).fit(X, y)
+        assert model.score(X_test, y_test) > 0.95
+        model.save(tmp_path / "map.safetensors")
+        again = ce.load(tmp_path / "map.safetensors", device="cpu")
+        assert_array_equal(again.transform(X_test), model.transform(X_test))
+        of_sparse = ce.CentroidEncoder(**QUICK).fit(sparse.csr_matrix(X), y)
+        assert (of_sparse.predict(X_test) == model.predict(X_test)).mean() > 0.97
 
     def test_three_hundred_classes(self) -> None:
         rng = np.random.default_rng(0)

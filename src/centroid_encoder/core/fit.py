@@ -21,11 +21,21 @@ from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.placement import Layout, Placer, Scatter
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.rows import CHUNK, Matrix, Scale, Standardizer, class_means, standardized
+from centroid_encoder.core.rows import (
+    CHUNK,
+    Matrix,
+    ProjectedRows,
+    Scale,
+    Standardizer,
+    class_means,
+    standardized,
+)
 from centroid_encoder.core.splits import cross_validation_folds, stratified_holdout
 from centroid_encoder.core.training import Outcome, Report, TrainingData, never, train
 from centroid_encoder.errors import InputError, Setting
 
+N_AXES = 100
+"""Principal axes of the inputs that networks without a bottleneck learn from, of more features."""
 N_SHOWN = 2_000
 """Rows that the odds are learned from while the training goes on."""
 
@@ -287,7 +297,11 @@ def _trained(
         placement=settings["placement"],
         n_networks=problem.n_networks,
     )
-    network = architecture.network(generator, batch_norm=settings["batch_norm"]).to(device)
+    learned, projected = architecture, None
+    if placer is not None and problem.n_inputs > N_AXES < len(data.train):
+        projected = ProjectedRows(data.rows, data.train, N_AXES)
+        data, learned = replace(data, rows=projected), replace(architecture, n_inputs=N_AXES)
+    network = learned.network(generator, batch_norm=settings["batch_norm"]).to(device)
     config = TrainingConfig(
         **{field.name: settings[field.name] for field in fields(TrainingConfig)}
     )
@@ -296,6 +310,9 @@ def _trained(
         network, objective, data, config, generator, stop=stop, snapshot=snapshot, **show
     )
     network.fold_batch_norm()
+    if projected is not None:
+        network.unproject(projected.axes)
+        data = problem.data
 
     nowhere = np.full((n_classes, architecture.n_components), np.nan)
     fitted = FittedMap(architecture, problem.standardizer, network, targets, nowhere)

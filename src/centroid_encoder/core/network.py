@@ -152,6 +152,16 @@ class Network(nn.Module):
         return [parameter for layer in layers for parameter in layer.parameters()]
 
     @torch.no_grad()
+    def unproject(self, axes: Tensor) -> None:
+        """Take the features themselves, where the inputs were those along (r, k) `axes` of them."""
+        layer = cast(nn.Linear, self.encoder[0])
+        weight = layer.weight @ axes
+        unprojected = cast(nn.Linear, _layer(self.n_networks, axes.shape[1], weight.shape[-2]))
+        unprojected.weight = nn.Parameter(weight)
+        unprojected.bias = layer.bias
+        self.encoder[0] = unprojected
+
+    @torch.no_grad()
     def fold_batch_norm(self) -> None:
         """Make the running statistics of batch normalisation part of the layers before it.
 
@@ -166,6 +176,14 @@ class Network(nn.Module):
             layer.weight.mul_(factor[:, None])
             layer.bias.sub_(mean).mul_(factor).add_(norm.bias)
         self.norms = nn.ModuleList()
+
+
+def _layer(n_networks: int, in_features: int, out_features: int) -> nn.Module:
+    if n_networks > 1:
+        return Linears(n_networks, in_features, out_features)
+    # skip_init: nn.Linear's own initialisation would draw from the global random state.
+    device = torch.get_default_device()
+    return cast(nn.Module, nn.utils.skip_init(nn.Linear, in_features, out_features, device=device))
 
 
 class Linears(nn.Module):
@@ -186,11 +204,4 @@ class Linears(nn.Module):
 
 
 def _linear_layers(widths: Sequence[int], n_networks: int = 1) -> nn.ModuleList:
-    if n_networks > 1:
-        return nn.ModuleList(Linears(n_networks, *shape) for shape in pairwise(widths))
-    # skip_init: nn.Linear's own initialisation would draw from the global random state.
-    device = torch.get_default_device()
-    return nn.ModuleList(
-        nn.utils.skip_init(nn.Linear, n_in, n_out, device=device)
-        for n_in, n_out in pairwise(widths)
-    )
+    return nn.ModuleList(_layer(n_networks, *shape) for shape in pairwise(widths))

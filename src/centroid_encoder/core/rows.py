@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias, cast
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
+from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 
 Scale = Literal["supervised", "feature", "global", "none"]
@@ -23,6 +24,8 @@ COPY_LIMIT = 2**28
 """Bytes of CSR data up to which a copy without the features left out is made."""
 CHUNK = 4096
 """Rows that pass through the network at once when no gradient is needed."""
+N_PROJECTED = 10_000
+"""Rows whose principal axes are found, at most."""
 CACHED = 512
 """Rows of dense data whose moments are taken at once: of 784 features, 3 MB."""
 
@@ -201,6 +204,14 @@ class Rows(Protocol):
         for part in index.split(CHUNK):
             yield part, self.gather(part)
 
+    def renew(self, drop: Callable[[Tensor], Tensor]) -> None:
+        """Prepare for an epoch in which `drop` makes noise of rows."""
+        return
+
+    def noisy(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Tensor:
+        """(b, n_inputs) rows at (b,) indices, with the noise of `drop`."""
+        return drop(self.gather(index))
+
 
 def standardized(X: Matrix, standardizer: Standardizer, device: torch.device) -> Rows:
     """Return the standardised rows of dense or CSR data; on the CPU and CUDA, to the same bits."""
@@ -273,6 +284,46 @@ class CSRRows(Rows):
         z.clamp_(-self._clip, self._clip).mul_(self._weight[columns])
         dense = self._zero.repeat(len(index), 1)
         return dense.view(-1).scatter_(0, cells, z.float()).view_as(dense)
+
+
+class ProjectedRows(Rows):
+    """Rows along the principal axes of others, in fewer numbers.
+
+    Noise is made of the rows themselves, once an epoch for each of them, and projected: a network
+    then takes a fraction of the arithmetic, and what it learns of the axes is a network of the
+    features again; see `Network.unproject`.
+    """
+
+    def __init__(self, rows: Rows, index: Tensor, n_axes: int) -> None:
+        """Find the axes of the rows at (n,) `index`, `N_PROJECTED` of them at most."""
+        some = index
+        if len(index) > N_PROJECTED:
+            order = np.random.default_rng(0).permutation(len(index))[:N_PROJECTED]
+            some = index[torch.from_numpy(order).to(index.device)]
+        _, _, axes = randomized_svd(rows.gather(some).cpu().numpy(), n_axes, random_state=0)
+        self.n_rows, self.n_inputs, self.device = rows.n_rows, n_axes, rows.device
+        self.axes = torch.from_numpy(np.ascontiguousarray(axes, dtype=np.float32)).to(rows.device)
+        self._rows = rows
+        self._clean = self._noisy = self._projected(_as_they_are)
+
+    def gather(self, index: Tensor) -> Tensor:
+        """(b, n_axes) rows at (b,) int64 indices on the same device."""
+        return self._clean[index]
+
+    def renew(self, drop: Callable[[Tensor], Tensor]) -> None:
+        """Make the noise of an epoch."""
+        self._noisy = self._projected(drop)
+
+    def noisy(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Tensor:
+        """(b, n_axes) rows at (b,) indices, with the noise of the epoch."""
+        return self._noisy[index]
+
+    def _projected(self, drop: Callable[[Tensor], Tensor]) -> Tensor:
+        return torch.cat([drop(inputs) @ self.axes.T for _, inputs in self._rows.batches()])
+
+
+def _as_they_are(inputs: Tensor) -> Tensor:
+    return inputs
 
 
 def _without_duplicates(X: Matrix) -> Any:

@@ -334,6 +334,7 @@ class _Loop:
         """One pass over the rows `train` in random order; return the mean loss."""
         total = torch.zeros((), device=train.device)
         done = 0
+        self.data.rows.renew(self._drop)
         order = self._order(train)
         for batch in self._draw(order):
             if self.stop():
@@ -396,8 +397,8 @@ class _Loop:
         """
         optimizer.zero_grad()
         if codes is None:
-            inputs = self.data.rows.gather(rows.reshape(-1)).reshape(*rows.shape, -1)
-            code = self.network.encode(self._drop(inputs), depth=depth)
+            inputs = self.data.rows.noisy(rows.reshape(-1), self._drop)
+            code = self.network.encode(inputs.reshape(*rows.shape, -1), depth=depth)
         else:
             code = self.network.encode(codes[rows], first=depth, depth=depth)
         loss = self.objective.loss(self._batch(rows, code, depth))
