@@ -68,10 +68,10 @@ class CentroidEncoder(
         trains without the squeeze, which costs accuracy, and lays the embedding out afterwards:
         classes have positions whose distances are as those of their centroids; a sample lies in the
         Voronoi cell of its most probable class, arranged there by the leading components of the
-        class's own scatter, and the nearer to the border the less sure it is. Of more than a
-        hundred features it learns from as many principal axes, with the noise of `dropout` made of
-        the features. Then `predict`,
-        `predict_voronoi` and the regions of the decoder are one and the same.
+        class's own scatter, and the nearer to the border the less sure it is. `predict`,
+        `predict_voronoi` and `decoder_distances`, read off the plane, then decide the same. Of more
+        than a hundred features it learns from as many principal axes, with the noise of `dropout`
+        made of the features.
     n_networks : int or "auto", default="auto"
         With ``placement="voronoi"``, number of networks, each of which is trained on all but one
         fold of the samples; a new sample is placed by all of them together. Probabilities then come
@@ -465,7 +465,10 @@ class CentroidEncoder(
         return cast(NDArray[np.float32], rows.gather(torch.arange(rows.n_rows)).numpy())
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Map (n_samples, n_components) points of the embedding through the decoder.
+        """Map (n_samples, n_components) points of the embedding back to the features.
+
+        Through the decoder; with ``placement="voronoi"``, along the leading components of the class
+        in whose cell a point lies.
 
         Returns
         -------
@@ -474,20 +477,24 @@ class CentroidEncoder(
         return self._fitted.decode(embedding_of(X, self._n_features_out))
 
     def decoder_distances(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Distances of the decoder's output to the centroids.
+        """Distances of points of the embedding to the classes, by which the model decides.
 
         `X` holds (n_samples, n_components) points of the embedding.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes), float32
-            Proportional to ‖h(z) − c_j‖ in the standardised input space. The smallest is the
-            model's decision; over the plane, it draws the decoder regions.
+            Of the decoder's output to the centroids, proportional to ‖h(z) − c_j‖ in the
+            standardised input space; with ``placement="voronoi"``, as doubtful as the place: 0 for
+            the class in whose cell it lies. The smallest is the model's decision; over the plane,
+            it draws the decoder regions.
         """
         return self._fitted.distances(embedding_of(X, self._n_features_out))
 
     def predict(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class whose centroid is nearest to the decoder's output; `X` is as in `fit`.
+
+        With ``placement="voronoi"``, the class in whose cell a sample lies.
 
         Returns
         -------
@@ -497,11 +504,11 @@ class CentroidEncoder(
         return cast(NDArray[Any], self.classes_[nearest])
 
     def predict_proba(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
-        """Probability of each class: the softmax of −(‖h(g(x)) − c_j‖ / T)^a.
+        """Probability of each class: the softmax of −(d_j / T)^a.
 
-        Temperature T and exponent a are those of `calibration_`. The probabilities tell doubt
-        between the classes of the map; of samples unlike anything seen in training they know
-        nothing. `X` is as in `fit`.
+        The distances d_j are those of `decoder_distances` for the embedded samples, temperature T
+        and exponent a those of `calibration_`. The probabilities tell doubt between the classes of
+        the map; of samples unlike anything seen in training they know nothing. `X` is as in `fit`.
 
         Returns
         -------

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import anndata as ad
@@ -130,6 +132,21 @@ class TestLayout:
         back, codes = layout.components(layout.place(logits, components))
         assert_array_equal(codes, own)
         assert_allclose(back, components, rtol=1e-3, atol=1e-3)
+
+    def test_of_many_classes_is_read_in_the_memory_of_few(self) -> None:
+        """A small file has positions for more classes than their pairs fit in memory."""
+        layout = Layout(np.random.default_rng(0).normal(size=(20_000, 2)))
+        assert peak(lambda: layout.distances(layout.positions[:4])) < 50e6
+
+
+def peak(do: Callable[[], object]) -> int:
+    """Bytes that it takes at most."""
+    tracemalloc.start()
+    try:
+        do()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 class TestScatter:
@@ -273,6 +290,10 @@ class TestTargets:
         assert_allclose(ratio, ratio[0], rtol=1e-4)
         assert_allclose(np.square(targets).mean(), 1, rtol=1e-5)
 
+    def test_of_many_classes_and_features_take_little_memory(self) -> None:
+        centroids = np.random.default_rng(0).normal(size=(300, 500))
+        assert peak(lambda: CentroidTargets.spread_out(centroids, torch.device("cpu"))) < 50e6
+
     def test_of_one_place_are_finite(self) -> None:
         targets = CentroidTargets.spread_out(np.ones((4, 3)), torch.device("cpu"))
         assert targets.coordinates.shape == (4, 1)
@@ -329,6 +350,11 @@ class TestEstimator:
         assert_allclose(model.inverse_transform(model.centers_), model.centroids_, atol=1e-3)
         back = model.inverse_transform(model.transform(digits[1]))
         assert (model.predict(back) == model.predict(digits[1])).mean() > 0.9
+
+    def test_the_way_back_takes_the_memory_of_its_result(self, model: ce.CentroidEncoder) -> None:
+        places = np.repeat(model.centers_, 10_000, axis=0)
+        n_bytes = 4 * len(places) * model.n_features_in_
+        assert peak(lambda: model.inverse_transform(places)) < 2 * n_bytes
 
     def test_sparse_is_as_dense(self, digits: tuple[np.ndarray, ...]) -> None:
         X, X_test, y, _ = digits

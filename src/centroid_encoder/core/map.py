@@ -130,10 +130,14 @@ class FittedMap:
     def decode(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
         """Map (n, m) points of the embedding to (n, d) data, in the units of the data."""
         if self.placer is not None:
-            components, codes = self.placer.layout.components(embedding)
             centroids = self.targets.to_input(self.targets.coordinates.cpu().numpy())
-            inputs = centroids[codes] + self.placer.scatter.inverse(components, codes)
-            return self.standardizer.inverse(inputs)
+            data = np.empty((len(embedding), self.architecture.n_features), np.float32)
+            for start in range(0, len(embedding), CHUNK):
+                part = slice(start, start + CHUNK)
+                components, codes = self.placer.layout.components(embedding[part])
+                inputs = centroids[codes] + self.placer.scatter.inverse(components, codes)
+                data[part] = self.standardizer.inverse(inputs)
+            return data
         outputs = self._through_decoder(embedding, with_distances=False)
         return self.standardizer.inverse(self.targets.to_input(outputs))
 

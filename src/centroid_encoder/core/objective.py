@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.spatial.distance import pdist, squareform
 from torch import Tensor
 
 Output = Literal["span", "full"]
@@ -127,7 +128,7 @@ class CentroidTargets:
         scaling there always are such targets, in M − 1 dimensions, whatever the centroids.
         """
         centroids = centroids.astype(np.float64)
-        distances = np.sqrt(np.square(centroids[:, None] - centroids[None]).sum(axis=2))
+        distances = squareform(pdist(centroids))
         centering = np.eye(len(centroids)) - 1 / len(centroids)
         values, vectors = np.linalg.eigh(-0.5 * centering @ distances @ centering)
         epsilon = np.finfo(np.float32).eps

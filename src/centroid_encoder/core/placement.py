@@ -13,11 +13,13 @@ the classes span. What the plane shows of it is laid out afterwards:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.spatial import KDTree
 from scipy.special import log_softmax, logsumexp
 from scipy.stats import rankdata
 from sklearn.utils.extmath import randomized_svd
@@ -189,7 +191,14 @@ class Layout:
         wanted = np.zeros((n_classes, n_classes))
         wanted[pairs] = 1 + np.sqrt(n_classes) * order / len(order)
         positions = _scaled_down(wanted + wanted.T, n_components)
-        return cls(positions / np.median(_distances(positions).min(axis=1)))
+        return cls(positions / np.median(cls(positions).apart))
+
+    @cached_property
+    def apart(self) -> NDArray[np.float64]:
+        """(M,) distance of each position to the nearest other one."""
+        # Not from all pairs: a file of a few MB has positions for more classes than those fit.
+        distances, _ = KDTree(self.positions).query(self.positions, k=2)
+        return np.asarray(distances)[:, 1]
 
     def place(self, logits: Floats, components: Floats) -> NDArray[np.float32]:
         """(n, m) places of samples.
@@ -202,7 +211,7 @@ class Layout:
             (n, m) what the samples are within their most probable class; see `Scatter.components`.
         """
         own = logits.argmax(axis=1)
-        rows, cell = np.arange(len(own)), _Cells(self.positions, own)
+        rows, cell = np.arange(len(own)), _Cells(self, own)
         within = cell.scaled(components)
         others = np.array(logits, dtype=np.float64)
         others[rows, own] = -np.inf
@@ -230,7 +239,7 @@ class Layout:
         cell may be surer than that.
         """
         own = self.nearest(places)
-        gauges = _Cells(self.positions, own).gauges(places - self.positions[own])
+        gauges = _Cells(self, own).gauges(places - self.positions[own])
         left = 1 - np.minimum(gauges, 1)
         squared = ODDS * np.maximum(left - (1 - DOUBTFUL), 0) + BORDER * left
         squared = -np.logaddexp(-squared, -CERTAIN - np.log(max(len(self.positions) - 1, 1)))
@@ -245,7 +254,7 @@ class Layout:
         The inverse of `place` for samples that are sure of their class.
         """
         own = self.nearest(places)
-        return _Cells(self.positions, own).unscaled(places - self.positions[own]), own
+        return _Cells(self, own).unscaled(places - self.positions[own]), own
 
 
 @dataclass(frozen=True)
@@ -273,15 +282,15 @@ class Placer:
 class _Cells:
     """The Voronoi cell of the class of each sample, seen from the class's position."""
 
-    def __init__(self, positions: NDArray[np.float64], codes: Codes) -> None:
+    def __init__(self, layout: Layout, codes: Codes) -> None:
+        positions = layout.positions
         self._rows, self._codes = np.arange(len(codes)), codes
         self._to_others = positions[None] - positions[codes][:, None]
         squared = np.square(self._to_others).sum(axis=2)
         squared[self._rows, codes] = 1
         self._normals = 2 * self._to_others / squared[:, :, None]
-        apart = _distances(positions).min(axis=1)
         # Cells at the rim have no border outwards: they end where that of others would be.
-        self._open = (np.maximum(apart, np.median(apart)) / 2)[codes]
+        self._open = (np.maximum(layout.apart, np.median(layout.apart)) / 2)[codes]
 
     def gauges(self, displacements: Floats) -> NDArray[np.float64]:
         """(n, M) how far (n, m) displacements lead towards the border with each other class."""

@@ -225,8 +225,10 @@ def _says_numbers(fitted: FittedMap) -> bool:
     with np.errstate(all="ignore"):
         inputs = fitted.targets.to_input(fitted.targets.coordinates[:4].cpu().numpy())
         with torch.no_grad():
-            embedding = fitted.network.outputs(torch.from_numpy(inputs).to(device)).cpu().numpy()
-        said = (inputs, embedding, fitted.decode(centers), fitted.distances(centers))
+            outputs = fitted.network.outputs(torch.from_numpy(inputs).to(device)).cpu().numpy()
+        said = [inputs, outputs, fitted.decode(centers), fitted.distances(centers)]
+        if fitted.placer is not None:
+            said.append(fitted.placer.place(outputs, fitted.placer.scatter.project(inputs)))
     return all(bool(np.isfinite(numbers).all()) for numbers in said)
 
 
@@ -387,6 +389,9 @@ def _placer(config: Mapping[str, Any], own: Arrays) -> Placer:
     positions = own["centers"]
     if len(np.unique(positions, axis=0)) < len(positions):
         raise InvalidStateError("two classes have the same position")
+    # Beyond it by rounding alone.
+    if np.abs(own["placement_axes"]).max() > 1.01:
+        raise InvalidStateError("'placement_axes' must be of length 1")
     return Placer(
         own["placement_targets"],
         Scatter(own["placement_axes"], own["placement_means"], own["placement_directions"]),
