@@ -1,6 +1,6 @@
 """Maps from strangers: whatever is in the file loads to something harmless, or says what is wrong.
 
-``python -m tests.core.test_hostile_maps N SEED FOLDER`` loads N mutants of a small map.
+``python -m tests.core.test_hostile_maps N SEED PLACEMENT FOLDER`` loads N mutants of a small map.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ MEMORY = 2**28
 """Bytes beyond those of the libraries that loading a mutant may take; the file has 6,000."""
 
 
-def small_map() -> tuple[Config, Arrays]:
+def small_map(placement: str = "bottleneck") -> tuple[Config, Arrays]:
     rng = np.random.default_rng(0)
     y = np.array(["b", "c", "a"])[np.arange(60) % 3]
     X = 3 * rng.normal(size=(3, 5))[np.arange(60) % 3] + rng.normal(size=(60, 5))
     model = ce.CentroidEncoder(
-        hidden=(4,), max_epochs=2, random_state=0, device="cpu", class_weight={"a": 2.0}
-    )
+        placement=placement, n_networks=3, hidden=(4,), max_epochs=2, random_state=0,
+        device="cpu", class_weight={"a": 2.0},
+    )  # fmt: skip
     frame = pd.DataFrame(X, columns=list("vwxyz"))
     return model.fit(frame, y).fit_novelty(frame, y).to_state()
 
@@ -128,9 +129,41 @@ HOSTILE: dict[str, tuple[Callable[[Config, Arrays], None], str]] = {
 }
 
 
+def described_as(sharpness: float) -> Callable[[Config, Arrays], None]:
+    return lambda config, arrays: config.update(sharpness=sharpness)
+
+
+def moved(by: float) -> Callable[[Config, Arrays], None]:
+    return lambda config, arrays: arrays.update(centers=arrays["centers"] * by)
+
+
+PLACED: dict[str, tuple[Callable[[Config, Arrays], None], str]] = {
+    "fewer networks": (architecture(n_networks=2), "encoder_0_weight"),
+    "one network": (architecture(n_networks=1), "encoder_0_weight"),
+    "no network": (architecture(n_networks=0), "cannot be of 0 networks"),
+    "true networks": (architecture(n_networks=True), "cannot be of True networks"),
+    "long axes": (weight("placement_axes", 1e30), "must be of length 1"),
+    "the longest axes": (weight("placement_axes", 3e38), "must be of length 1"),
+    "no axes": (weight("placement_axes", float("nan")), "not finite"),
+    "not sharp": (described_as(0), "sharpness must be a positive number"),
+    "less than not sharp": (described_as(-1), "sharpness must be a positive number"),
+    "sharp as nothing": (described_as(float("nan")), "sharpness must be a positive number"),
+    "far positions": (moved(1e40), "no finite numbers"),
+    "positions in one place": (moved(1e-200), "no finite numbers"),
+}
+
+
 @pytest.fixture(scope="module")
 def state() -> tuple[Config, Arrays]:
     return small_map()
+
+
+@pytest.fixture(scope="module")
+def placed_state() -> tuple[Config, Arrays]:
+    config, arrays = small_map("voronoi")
+    # It shall not be the checksum that finds what is wrong.
+    del config["checksum"]
+    return config, arrays
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -149,6 +182,17 @@ def test_is_refused_with_a_sentence(
 
     assert words in str(caught.value)
     assert len(str(caught.value)) <= 500
+
+
+@pytest.mark.parametrize("name", PLACED)
+def test_of_a_placed_map_is_refused_with_a_sentence(
+    name: str, placed_state: tuple[Config, Arrays]
+) -> None:
+    config, arrays = copy.deepcopy(placed_state)
+    change, words = PLACED[name]
+    change(config, arrays)
+    with pytest.raises(InvalidStateError, match=words):
+        ce.CentroidEncoder.from_state(config, arrays, device="cpu")
 
 
 def test_every_flipped_bit_is_found(state: tuple[Config, Arrays], tmp_path: Path) -> None:
@@ -320,9 +364,9 @@ def mutant(state: tuple[Config, Arrays], path: Path, rng: np.random.Generator) -
     write(path, config, arrays)
 
 
-def load_mutants(n: int, seed: int, folder: Path) -> Counter[str]:
+def load_mutants(n: int, seed: int, placement: str, folder: Path) -> Counter[str]:
     """Load mutants within a limit of memory; count what came of them."""
-    state, rng = small_map(), np.random.default_rng(seed)
+    state, rng = small_map(placement), np.random.default_rng(seed)
     X = pd.DataFrame(rng.normal(size=(4, 5)), columns=list("vwxyz"))
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, size + MEMORY))
@@ -345,12 +389,13 @@ def load_mutants(n: int, seed: int, folder: Path) -> Counter[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "seed"), [(300, 0), (cases(10_000), 1)])
-def test_mutants_are_harmless_or_refused(n: int, seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
+@pytest.mark.parametrize(("n", "seed"), [(150, 0), (cases(5_000), 1)])
+def test_mutants_are_harmless_or_refused(n: int, seed: int, placement: str, tmp_path: Path) -> None:
     if not Path("/proc/self/statm").exists():
         pytest.skip("the limit of memory is counted from /proc")
     module = [sys.executable, "-W", "ignore", "-m", "tests.core.test_hostile_maps"]
-    command = [*module, str(n), str(seed), str(tmp_path)]
+    command = [*module, str(n), str(seed), placement, str(tmp_path)]
     done = subprocess.run(
         command, capture_output=True, text=True, cwd=Path(__file__).parents[2], timeout=280
     )
@@ -363,4 +408,5 @@ def test_mutants_are_harmless_or_refused(n: int, seed: int, tmp_path: Path) -> N
 
 
 if __name__ == "__main__":
-    print(json.dumps(load_mutants(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))))
+    n_mutants, own_seed, of = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    print(json.dumps(load_mutants(n_mutants, own_seed, of, Path(sys.argv[4]))))
