@@ -38,7 +38,7 @@ SPECIAL = {
     "n_components": Special("Dimensions"),
     "placement": Special(
         "Placement",
-        words={"bottleneck": "by a bottleneck", "voronoi": "in Voronoi cells"},
+        words={"bottleneck": "bottleneck", "voronoi": "Voronoi"},
     ),
     "mask_var": Special("Variables", choices=(ALL,)),
     "unlabeled_category": Special("Unlabelled is", choices=(NONE,)),
