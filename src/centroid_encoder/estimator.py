@@ -117,7 +117,7 @@ class CentroidEncoder(
     max_epochs : int or "auto", default="auto"
         Epochs of training. ``"auto"`` takes as many as make 300,000 samples seen, between 20 and
         60, and twice as many with more than 15 classes; but never more than make 1,200,000 samples
-        seen, or 5.
+        seen, or 5. With ``placement="voronoi"`` at most 60, and 30 of more than 100 features.
     validation_fraction : float, default=0.0
         Share of each class's samples that only watches, in [0, 1); the weights with the smallest
         loss on it are kept. 0 trains on everything for `max_epochs`.

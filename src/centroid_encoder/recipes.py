@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,8 +21,8 @@ FEW_CLASSES = 15
 """More classes than these are pre-trained by default, and trained twice as long."""
 NETWORKS_BY_SAMPLES = 5_000, 50_000
 """Training samples up to which ``n_networks="auto"`` is 5, and 3."""
-SHARE_WITHOUT_BOTTLENECK = 0.4
-"""Of the epochs that a network with a bottleneck takes."""
+FEW_FEATURES = 100
+"""Of more features than these, networks without a bottleneck need half of the epochs."""
 STEPS_PER_EPOCH = 32
 """Optimiser steps that ``batch_size="auto"`` wants to make of one epoch."""
 
@@ -82,13 +81,12 @@ def resolved(
             MIN_NORMALIZED,
             params["batch_size"],
         )
-    most = 512 if batch_norm else 256
-    auto("batch_size", min(max(n_train // STEPS_PER_EPOCH, 16), most))
+    largest = 512 if batch_norm else 256
+    auto("batch_size", min(max(n_train // STEPS_PER_EPOCH, 16), largest))
     many_classes = n_classes > FEW_CLASSES
-    of_few = min(max(SAMPLES_SEEN // n_train, 20), 60) * (2 if many_classes else 1)
-    if placed:
-        # Without the squeeze there is less to learn.
-        of_few = math.ceil(SHARE_WITHOUT_BOTTLENECK * of_few)
+    most = 30 if placed and n_inputs > FEW_FEATURES else 60
+    # Without the squeeze, many classes are no harder than few.
+    of_few = min(max(SAMPLES_SEEN // n_train, 20), most) * (2 if many_classes and not placed else 1)
     auto("max_epochs", min(of_few, max(5, SAMPLES_SEEN_OF_MANY // n_train)))
     auto("pretrain_epochs", settings["max_epochs"] // 2 if many_classes and not placed else 0)
     auto("dropout", input_dropout(n_inputs, n_train))

@@ -100,7 +100,7 @@ class TestLayout:
         own = logits.argmax(axis=1)
         assert_array_equal(cdist(places, layout.positions).argmin(axis=1), own)
         assert_array_equal(layout.distances(places).argmin(axis=1), own)
-        assert (gauges(layout, places, own) < max(SURE, DOUBTFUL) + 1e-4).all()
+        assert (gauges(layout, places, own) < max(SURE, DOUBTFUL) + 1e-3).all()
 
     def test_odds_can_be_read_off_the_plane(self) -> None:
         layout = Layout.fit(np.array([[0.0, 0.0], [1.0, 0.0]]), 2)
@@ -476,7 +476,10 @@ class TestCells:
         cells: ad.AnnData = make_cells(distance=0.0, n_obs=300, n_vars=60)  # type: ignore[operator]
         errors = {}
         for placement in ("bottleneck", "voronoi"):
-            model = ce.CentroidEncoder(hidden=(64, 32), dropout=0.0, random_state=0)
+            # Weights of features that know all labels would say more than chance.
+            model = ce.CentroidEncoder(
+                hidden=(64, 32), dropout=0.0, random_state=0, scale="feature"
+            )
             ce.tl.centroid_encoder(
                 cells, "cell_type", placement=placement, model=model, progress=False
             )

@@ -191,6 +191,9 @@ class Layout:
         wanted = np.zeros((n_classes, n_classes))
         wanted[pairs] = 1 + np.sqrt(n_classes) * order / len(order)
         positions = _scaled_down(wanted + wanted.T, n_components)
+        if n_components == 1:
+            # On a line there are too many near solutions for distances to mean more than an order.
+            positions = positions.argsort(axis=0, kind="stable").argsort(axis=0).astype(np.float64)
         return cls(positions / np.median(cls(positions).apart))
 
     @cached_property

@@ -102,9 +102,8 @@ def centroid_encoder(
     placement
         Where a cell's place comes from: ``"bottleneck"``, two units in the middle of the network,
         as in the paper; or ``"voronoi"``, several networks without one, after which each cell is
-        laid into the Voronoi cell of the class that those take it for which have not seen it. Then
-        the picture of the training cells is as honest as that of the held-out ones. Default:
-        ``"bottleneck"``; with a `model`, what that says.
+        laid into the Voronoi cell of the class that those take it for which have not seen it.
+        Default: ``"bottleneck"``; with a `model`, what that says.
     use_rep
         Key of ``adata.obsm`` to learn from instead of the expression matrix. Of a DataFrame, the
         columns are told by their names: `ingest` finds them in any order.
