@@ -6,8 +6,9 @@
     python -m benchmarks.honesty permutation    # how often shuffled labels are found significant
     python -m benchmarks.honesty mislabels      # planted in pbmc3k, looked for out of fold
     python -m benchmarks.honesty throughput     # a million cells on disk through a map
+    python -m benchmarks.honesty noise          # what placement="voronoi" shows of noise
 
-Several may be named at once. All of it needs the data folder but the last.
+Several may be named at once. All of it needs the data folder but the last two.
 """
 
 from __future__ import annotations
@@ -282,6 +283,30 @@ def errors(adata: AnnData) -> str:
     )
 
 
+def noise() -> None:
+    """Voronoi errors of training and held-out cells that are noise, of three classes."""
+    for n, d in ((300, 60), (300, 3000), (1000, 200), (1000, 3000)):
+        for scale in ("supervised", "feature"):
+            rows = []
+            for seed in range(3):
+                rng = np.random.default_rng(seed)
+                cells = AnnData(rng.normal(size=(n, d)).astype(np.float32))
+                cells.obs["class"] = rng.integers(0, 3, n).astype(str)
+                model = ce.CentroidEncoder(placement="voronoi", scale=scale)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    ce.tl.centroid_encoder(cells, "class", model=model, progress=False)
+                quality = cells.uns["ce"]["quality"]
+                rows.append([quality[part]["voronoi_error"] for part in ("train", "test")])
+                chance = quality["test"]["chance_error"]
+            train, test = np.mean(rows, axis=0)
+            print(
+                f"{n} cells, {d} features, scale={scale!r}: Voronoi error of training cells "
+                f"{train:.3f}, of held-out ones {test:.3f}; chance {chance:.3f}",
+                flush=True,
+            )
+
+
 def spread(values: NDArray[np.floating]) -> str:
     """Mean and standard deviation."""
     return f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
@@ -293,4 +318,4 @@ def memory() -> float:
 
 
 if __name__ == "__main__":
-    run_named(__doc__, transfer, novelty, calibration, permutation, mislabels, throughput)
+    run_named(__doc__, transfer, novelty, calibration, permutation, mislabels, throughput, noise)
