@@ -514,17 +514,20 @@ class TestCells:
         assert_array_equal(query.obs["ce_confidence"], held_out.obs["ce_confidence"])
 
     def test_unfold_where_they_will_be(self, cells: ad.AnnData) -> None:
+        # In another order than that of their names, in which a map has them.
+        cells.obs["cell_type"] = cells.obs["cell_type"].cat.reorder_categories(
+            ["type 2", "type 0", "type 1"]
+        )
         job = ce.tl.centroid_encoder.job(cells, "cell_type", placement="voronoi")
-        shown = [
-            report.embedding
-            for report in job.steps(snapshot=lambda: True)
-            if isinstance(report, Report) and report.embedding is not None
-        ]
+        reports = [one for one in job.steps(snapshot=lambda: True) if isinstance(one, Report)]
+        shown = [report.embedding for report in reports if report.embedding is not None]
         assert all(np.isfinite(one).all() and one.shape == (120, 2) for one in shown)
         assert len(shown) > 3
         # The classes have their positions from the start: the last picture is that of the map.
         job.write(cells)
         assert_allclose(shown[-1], cells.obsm["X_ce"], atol=0.05)
+        for report in reports:
+            assert_array_equal(report.centers, cells.uns["ce"]["centers"])
 
     def test_labels_are_checked_with_it(self, cells: ad.AnnData) -> None:
         model = ce.CentroidEncoder(hidden=(16,), max_epochs=8)

@@ -31,7 +31,7 @@ from centroid_encoder.core.rows import (
     standardized,
 )
 from centroid_encoder.core.splits import cross_validation_folds, stratified_holdout
-from centroid_encoder.core.training import Outcome, Report, TrainingData, never, train
+from centroid_encoder.core.training import Outcome, Report, Shown, TrainingData, never, train
 from centroid_encoder.errors import InputError, Setting
 
 N_AXES = 100
@@ -264,7 +264,8 @@ def fit(
     )
     settings = resolved(params, problem.n_train, problem.n_inputs, len(known))
     problem = problem.divided(settings["n_networks"], seed, groups)
-    fitted, outcome = yield from _trained(problem, settings, seed, stop, snapshot)
+    order = own_codes(np.arange(len(classes)), known, len(classes))
+    fitted, outcome = yield from _trained(problem, settings, seed, order, stop, snapshot)
     return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)
 
 
@@ -272,9 +273,11 @@ def _trained(
     problem: Problem,
     settings: Mapping[str, Any],
     seed: int,
+    order: Codes,
     stop: Callable[[], bool],
     snapshot: Callable[[], bool],
 ) -> Generator[Report, None, tuple[FittedMap, Outcome]]:
+    """Train; `order` holds the map's code of each class of the caller, −1 for absent ones."""
     data, n_classes = problem.data, int(problem.codes.max()) + 1
     device = data.rows.device
     generator = torch.Generator().manual_seed(seed)
@@ -305,7 +308,7 @@ def _trained(
     config = TrainingConfig(
         **{field.name: settings[field.name] for field in fields(TrainingConfig)}
     )
-    show = {} if placer is None else {"place": _Shown(problem, placer)}
+    show = {} if placer is None else {"place": _Shown(problem, placer, order)}
     outcome = yield from train(
         network, objective, data, config, generator, stop=stop, snapshot=snapshot, **show
     )
@@ -358,22 +361,25 @@ def _told(problem: Problem, placer: Placer, network: Network) -> Placer:
 class _Shown:
     """Places of all rows while the training goes on."""
 
-    def __init__(self, problem: Problem, placer: Placer) -> None:
+    def __init__(self, problem: Problem, placer: Placer, order: Codes) -> None:
+        positions = placer.layout.positions
+        nowhere = np.full((1, positions.shape[1]), np.nan)
+        self._centers = np.concatenate([positions, nowhere])[order]
         self._placer, self._codes, self._weights = placer, problem.codes, problem.class_weights
         self._some = _some(problem, N_SHOWN).numpy()
         batches = problem.data.rows.batches()
         along = [placer.scatter.project(inputs.cpu().numpy()) for _, inputs in batches]
         self._along = np.concatenate(along)
 
-    def __call__(self, outputs: Tensor) -> Tensor:
-        """(n_rows, m) places for (n_rows, r) outputs."""
+    def __call__(self, outputs: Tensor) -> Shown:
+        """(n_rows, m) places for (n_rows, r) outputs, and the positions of the classes."""
         said = outputs.cpu().numpy()
         placer = self._placer.told(said[self._some], self._codes[self._some], self._weights)
         places = [
             placer.place(said[start : start + CHUNK], self._along[start : start + CHUNK])
             for start in range(0, len(said), CHUNK)
         ]
-        return torch.from_numpy(np.concatenate(places))
+        return np.concatenate(places), self._centers
 
 
 def _some(problem: Problem, n: int) -> Tensor:

@@ -72,6 +72,9 @@ class Report:
     embedding: NDArray[np.float32] | None = None
     """(n_rows, m) embedding of all rows after the epoch, if asked for. Of networks side by side,
     a row of the training is embedded by the one that is not trained on it."""
+    centers: NDArray[np.float64] | None = None
+    """(M, m) positions that the classes have in it from the start, in the order of the caller; NaN
+    for those that are not trained on. None where they are the means of what is embedded."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,12 @@ def never() -> bool:
     return False
 
 
-def _as_it_is(codes: Tensor) -> Tensor:
-    return codes
+Shown = tuple[NDArray[np.float32], NDArray[np.float64] | None]
+"""Embedding and centers of a `Report`."""
+
+
+def _as_it_is(codes: Tensor) -> Shown:
+    return codes.cpu().numpy(), None
 
 
 def drained(reports: Generator[Report, None, Ended]) -> Ended:
@@ -136,7 +143,7 @@ def train(
     *,
     stop: Callable[[], bool] = never,
     snapshot: Callable[[], bool] = never,
-    place: Callable[[Tensor], Tensor] = _as_it_is,
+    place: Callable[[Tensor], Shown] = _as_it_is,
 ) -> Generator[Report, None, Outcome]:
     """Train `network` in place, yielding one report per epoch.
 
@@ -161,7 +168,7 @@ def train(
         Asked after every epoch in which there is an embedding: of training, merge and the last
         stage of pre-training. True puts it into the report.
     place
-        Makes the embedding of what the encoder says of all rows; by default, it is the embedding.
+        Makes what is shown of what the encoder says of all rows; by default, that is the embedding.
 
     Returns
     -------
@@ -198,7 +205,7 @@ class _Loop:
     generator: torch.Generator
     stop: Callable[[], bool]
     snapshot: Callable[[], bool]
-    place: Callable[[Tensor], Tensor]
+    place: Callable[[Tensor], Shown]
     stopped: bool = False
     interrupted: bool = False
     reports: list[Report] = field(default_factory=list)
@@ -307,7 +314,7 @@ class _Loop:
                         Setting("learning_rate"),
                     )
                 embed = depth == self.network.n_stages - 1 and self.snapshot()
-                embedding = self.place(self._codes(depth)).cpu().numpy() if embed else None
+                shown = self.place(self._codes(depth)) if embed else None
             report = Report(
                 stage=name,
                 epoch=epoch + 1,
@@ -320,7 +327,7 @@ class _Loop:
                 batch_size=self.batch_size,
             )
             self.reports.append(report)
-            yield replace(report, embedding=embedding) if embed else report
+            yield report if shown is None else replace(report, embedding=shown[0], centers=shown[1])
 
     def _epoch(
         self,

@@ -183,7 +183,9 @@ class MapPanel(QWidget):
             for which in self._which(bool(run.held_out.any()))
         )
         codes, train, n_classes = run.codes[run.kept], run.train[run.kept], len(run.classes)
-        centers = class_centers(report.embedding[train], codes[train], n_classes)
+        centers = report.centers
+        if centers is None:
+            centers = class_centers(report.embedding[train], codes[train], n_classes)
         flat = self._session.regions is not None and report.embedding.shape[1] <= 2
         outlines = voronoi_outlines(centers, limits) if flat else []
         names, places = tuple(self.class_names), self._plane(centers, centers=True)
