@@ -3,7 +3,8 @@
 A network without a bottleneck says how far a sample is from each class, in as many dimensions as
 the classes span. What the plane shows of it is laid out afterwards:
 
-- Classes have positions whose distances are as those of their centroids as they can be.
+- Classes have positions whose distances are in the order of those of their centroids, as far as
+  they can be.
 - A sample lies in the cell of its most probable class, always. Where in the cell, the two leading
   components of the class's own scatter say.
 - The nearer it lies to the border, the less sure it is: it is moved towards the class that it may
@@ -38,13 +39,13 @@ USUAL = 2.5
 """Standard deviations that a place stands for at most: what lies farther out is in doubt."""
 ODDS = 20.0
 """Logarithm of the odds that one unit of that scale stands for."""
+BORDER = 1e-3
+"""The same between `DOUBTFUL` and the border, where nothing lies but something may be asked of."""
 CERTAIN = 5.0
 """Logarithm of the odds of the most certain place against all other classes together: a plane does
 not tell which of them it would be instead."""
 DECIMALS = 5
 """Of a place; classes are about 1 apart."""
-BORDER = 1e-3
-"""The same between `DOUBTFUL` and the border, where nothing lies but something may be asked of."""
 N_AXES = 20
 """Principal components of the scatter within classes that those of each class are made of."""
 PRIOR = 10.0
