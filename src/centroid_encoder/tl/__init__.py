@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._cross_validate import cross_validate
     from centroid_encoder.tl._fitted_model import fitted_model
     from centroid_encoder.tl._ingest import ingest
+    from centroid_encoder.tl._measure import measure
     from centroid_encoder.tl._mislabeled import mislabeled
     from centroid_encoder.tl._misplaced import misplaced
 
@@ -19,6 +20,7 @@ __all__ = [
     "cross_validate",
     "fitted_model",
     "ingest",
+    "measure",
     "mislabeled",
     "misplaced",
 ]

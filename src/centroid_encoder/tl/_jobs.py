@@ -185,7 +185,18 @@ def log(notice: Message) -> None:
     logger.warning("%s", notice)
 
 
-def drain(job: Job, *, progress: bool, tell: Callable[[Message], None] = log) -> None:
+class Steps(Protocol):
+    """What can be run to its end: a job, or what makes a table."""
+
+    notices: list[Message]
+
+    def steps(
+        self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
+    ) -> Generator[Report | Progress, None, None]:
+        """Compute everything, step by step."""
+
+
+def drain(job: Steps, *, progress: bool, tell: Callable[[Message], None] = log) -> None:
     """Run a job to its end, with a progress bar if that is wanted.
 
     `tell` is given the job's notices: those that are there before it runs, and the others after
@@ -201,7 +212,7 @@ def drain(job: Job, *, progress: bool, tell: Callable[[Message], None] = log) ->
             tell(notice)
 
 
-def _drain(job: Job, *, progress: bool) -> None:
+def _drain(job: Steps, *, progress: bool) -> None:
     steps = job.steps()
     with tqdm(disable=not progress) as bar:
         try:
