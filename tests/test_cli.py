@@ -25,6 +25,7 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+import tifffile
 import torch
 from click.testing import CliRunner, Result
 from scipy import sparse
@@ -144,7 +145,7 @@ def test_help_needs_nothing_heavy() -> None:
 import sys
 from click.testing import CliRunner
 from centroid_encoder.cli import cli, main
-for command in ("fit", "cross-validate", "ingest", "plot"):
+for command in ("measure", "fit", "cross-validate", "ingest", "plot"):
     assert CliRunner().invoke(cli, [command, "--help"]).exit_code == 0
 print(*{"torch", "scanpy", "anndata", "matplotlib", "sklearn", "numpy", "tqdm"} & set(sys.modules))
 """
@@ -158,6 +159,7 @@ print(*{"torch", "scanpy", "anndata", "matplotlib", "sklearn", "numpy", "tqdm"} 
         (["fit"], ce.tl.centroid_encoder, {"model_out"}),
         (["cross-validate"], ce.tl.cross_validate, {"mislabeled", "max_own"}),
         (["ingest"], ce.tl.ingest, {"query"}),
+        (["measure"], ce.tl.measure, {"labels", "images", "channels"}),
         *((["plot", name.replace("_", "-")], getattr(ce.pl, name), {"dpi"}) for name in FIGURES),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -600,6 +602,113 @@ def test_from_cells_to_figure(folder: Path, pbmc: ad.AnnData) -> None:
     assert sorted(contents(folder)) == [
         *("in.h5ad", "map.h5ad", "page.pdf", "placed.h5ad", "placed.png"),
     ]
+
+
+# measure
+
+
+@pytest.fixture
+def images(folder: Path) -> Path:
+    """Working directory with a label image, an image of two channels, and one of other pixels."""
+    labels = np.kron(np.arange(6).reshape(2, 3), np.ones((4, 4), dtype=int)).astype(np.uint16)
+    several = np.random.default_rng(0).integers(0, 999, (2, *labels.shape), dtype=np.uint16)
+    tifffile.imwrite(folder / "nuclei.tif", labels)
+    tifffile.imwrite(folder / "frames.tif", np.stack([labels] * 2), metadata={"axes": "TYX"})
+    tifffile.imwrite(folder / "markers.tif", several, metadata={"axes": "CYX"})
+    np.save(folder / "dapi.npy", several[0] / 2)
+    np.save(folder / "small.npy", several[0, 1:])
+    np.save(folder / "objects.npy", np.array([{}]))
+    (folder / "damaged.tif").write_bytes((folder / "markers.tif").read_bytes()[:90])
+    return folder
+
+
+@pytest.mark.parametrize("output", ["cells.h5ad", "cells.zarr"])
+def test_measure_writes_what_the_tool_returns(output: str, images: Path) -> None:
+    labels, several = (tifffile.imread(images / f"{name}.tif") for name in ("nuclei", "markers"))
+
+    said = run(
+        *("measure", "nuclei.tif", "dapi.npy", "markers.tif", "-o", output),
+        *(
+            "--spacing",
+            "2,0.5",
+            "--unit",
+            "um",
+            "--quantiles",
+            "0.5",
+            "--channels",
+            "DAPI,CD3, CD20",
+        ),
+    )
+
+    channels = {"DAPI": several[0] / 2, "CD3": several[0], "CD20": several[1]}
+    expected = ce.tl.measure(
+        {"nuclei": labels}, channels, spacing=(2, 0.5), unit="um", quantiles=[0.5], progress=False
+    )
+    written = (ad.read_zarr if output.endswith("zarr") else ad.read_h5ad)(images / output)
+    np.testing.assert_array_equal(written.X, expected.X)
+    pd.testing.assert_frame_equal(written.obs, expected.obs)
+    pd.testing.assert_frame_equal(written.var, expected.var)
+    assert written.uns["spatialdata_attrs"]["region"] == "nuclei"
+    assert said.stdout.startswith("5 cells, 14 variables: area_um2, axis_major")
+    assert said.stdout.endswith(f"Wrote {output}\n")
+
+
+def test_measure_as_json(images: Path) -> None:
+    line = run("measure", "frames.tif", "-o", "cells.h5ad", "--time-series", "--json").stdout
+
+    document = json.loads(line)
+    assert document["n_obs"] == 10
+    assert document["variables"][0]["name"] == "area_px2"
+    assert document["variables"][0]["channel"] is None
+    assert (document["spacing"], document["warnings"]) == ([1, 1], [])
+
+
+def test_an_axis_that_may_be_time_is_told(images: Path) -> None:
+    with tifffile.TiffFile(images / "frames.tif") as file:
+        assert file.series[0].axes == "TYX"
+
+    said = run("measure", "frames.tif", "-o", "cells.h5ad")
+
+    assert "Warning: the axes of frames.tif are T, Y, X" in said.stderr
+    assert "pass --time-series" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (
+            ["nuclei.tif", "small.npy"],
+            1,
+            "'small' has the shape (7, 12) and labels 'nuclei' (8, 12",
+        ),
+        (["in.h5ad"], 1, "its name must end in .tif or .npy"),
+        (["objects.npy"], 1, "objects.npy cannot be read: "),
+        (["damaged.tif"], 1, "damaged.tif cannot be read: "),
+        (["dapi.npy"], 1, "labels 'dapi' are of dtype float64"),
+        (["nuclei.tif", "--spacing", "2"], 1, "--spacing has no unit; pass --unit um"),
+        (["nuclei.tif", "--spacing", "a"], 2, "'a' is no number"),
+        (["nuclei.tif", "dapi.npy", "--channels", "a,b"], 1, "there are 1 channels, 'dapi'"),
+        (["nuclei.tif", "nowhere.tif"], 2, "'nowhere.tif' does not exist"),
+    ],
+)
+def test_what_cannot_be_measured(
+    arguments: list[str], status: int, said: str, images: Path
+) -> None:
+    before = contents(images)
+
+    assert said in failure("measure", *arguments, "-o", "cells.h5ad", status=status)
+
+    assert contents(images) == before
+
+
+def test_an_image_is_never_replaced(images: Path) -> None:
+    (images / "cells.h5ad").symlink_to("dapi.npy")
+    before = contents(images)
+
+    said = failure("measure", "nuclei.tif", "dapi.npy", "-o", "cells.h5ad", status=2)
+
+    assert "cells.h5ad is an input; name another file" in said
+    assert contents(images) == before
 
 
 # What is wrong

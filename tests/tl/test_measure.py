@@ -25,7 +25,7 @@ def measure(labels: Any, images: Any = None, **kwargs: Any) -> ad.AnnData:
 
 
 def test_table_says_what_is_what() -> None:
-    adata = measure(LABELS, {"DAPI": IMAGE}, scale=0.5, unit="um", quantiles=(0.05, 0.5, 0.999))
+    adata = measure(LABELS, {"DAPI": IMAGE}, spacing=0.5, unit="um", quantiles=(0.05, 0.5, 0.999))
 
     shapes = [
         *("area_um2", "perimeter_um", "axis_major_length_um", "axis_minor_length_um"),
@@ -83,7 +83,7 @@ def test_regions_have_images_of_their_own_or_share_them() -> None:
     own = measure(
         {"A": LABELS, "B": LABELS[:2]},
         {"B": {"CD3": IMAGE[:2]}, "A": {"CD3": IMAGE}},
-        scale={"A": 1, "B": 2},
+        spacing={"A": 1, "B": 2},
         unit="um",
     )
 
@@ -93,7 +93,7 @@ def test_regions_have_images_of_their_own_or_share_them() -> None:
     assert own.obs_names.tolist() == ["A_3", "A_7", "A_9", "B_3", "B_7"]
     assert own[:, "area_um2"].X.ravel().tolist() == [2, 4, 1, 4, 16]
     assert own[:, "CD3_mean"].X.ravel().tolist() == [9, 3.5, 8, 7, 3.5]
-    np.testing.assert_array_equal(own.uns["measure"]["scale"], [[1, 1], [2, 2]])
+    np.testing.assert_array_equal(own.uns["measure"]["spacing"], [[1, 1], [2, 2]])
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1])
@@ -128,7 +128,7 @@ def test_each_frame_is_measured_by_itself(axis: int) -> None:
 def test_space_has_three_axes() -> None:
     labels = np.stack([LABELS, LABELS, 0 * LABELS])
 
-    adata = measure(labels, scale=(3, 1, 1), unit="um")
+    adata = measure(labels, spacing=(3, 1, 1), unit="um")
 
     assert adata.var_names[0] == "volume_um3"
     assert adata[:, "volume_um3"].X.ravel().tolist() == [12, 24, 6]
@@ -182,9 +182,9 @@ MASK = LABELS > 0
         ),
         ({"A": LABELS, "B": LABELS[None]}, None, {}, ValueError, "2 axes of space.*'B' 3"),
         (LABELS, {"c_0": IMAGE, "c": IMAGE[..., None]}, {}, ValueError, "called 'c_0'"),
-        (LABELS, None, {"scale": 2}, ValueError, "pass unit='um'"),
-        (LABELS, None, {"scale": (1, 0), "unit": "um"}, ValueError, r"got \(1, 0\)"),
-        (LABELS, None, {"scale": (1, 1, 1), "unit": "um"}, ValueError, "or 2 of them"),
+        (LABELS, None, {"spacing": 2}, ValueError, "pass unit='um'"),
+        (LABELS, None, {"spacing": (1, 0), "unit": "um"}, ValueError, r"got \(1, 0\)"),
+        (LABELS, None, {"spacing": (1, 1, 1), "unit": "um"}, ValueError, "or 2 of them"),
         (LABELS, IMAGE, {"quantiles": (0.5, 50)}, ValueError, r"shares in \[0, 1\]"),
     ],
 )

@@ -19,6 +19,7 @@ from centroid_encoder import __version__
 from centroid_encoder.cli._cross_validate import cross_validate
 from centroid_encoder.cli._fit import fit
 from centroid_encoder.cli._ingest import ingest
+from centroid_encoder.cli._measure import measure
 from centroid_encoder.cli._plot import figures
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def cli() -> None:
     """
 
 
-for command in (fit, cross_validate, ingest, figures):
+for command in (measure, fit, cross_validate, ingest, figures):
     cli.add_command(command)
 
 

@@ -14,6 +14,7 @@ COMMANDS = {
     "tl.centroid_encoder": "fit",
     "tl.cross_validate": "cross-validate",
     "tl.ingest": "ingest",
+    "tl.measure": "measure",
     **{f"pl.{name}": f"plot {name.replace('_', '-')}" for name in pl.__all__},
 }
 

@@ -99,6 +99,27 @@ def with_results(
     return write
 
 
+def whole(adata: AnnData, output: Path) -> Write:
+    """Return what writes an AnnData that is in no file yet; `output` is as for `with_results`."""
+
+    def write(beside: Path) -> None:
+        from anndata.io import write_elem
+
+        if not is_store(output):
+            with hdf5(beside, "w") as file:
+                write_elem(file, "/", adata)
+            return
+        import zarr
+
+        _, version = check_store_target(output)
+        with _zarr_quiet():
+            group = zarr.open_group(beside / "new", mode="w", zarr_format=version)
+            write_elem(group, "/", adata)
+            zarr.consolidate_metadata(group.store)
+
+    return write
+
+
 def is_store(path: Path) -> bool:
     """Whether a name is that of a zarr store."""
     return path.suffix.lower() == ".zarr"
@@ -123,11 +144,7 @@ def _zarr_copy(source: Path, beside: Path, output: Path) -> Iterator[Any]:
     import h5py
     import zarr
 
-    with warnings.catch_warnings():
-        # zarr and AnnData to their developers.
-        warnings.filterwarnings(
-            "ignore", "Consolidated metadata|zarr v3 auto|Writing zarr v2", Warning
-        )
+    with _zarr_quiet():
         if source.is_dir():
             shutil.copytree(source, beside / "new")
             group = zarr.open_group(beside / "new", mode="r+", use_consolidated=False)
@@ -138,6 +155,16 @@ def _zarr_copy(source: Path, beside: Path, output: Path) -> Iterator[Any]:
                 _copy_parts(file, group)
         yield group
         zarr.consolidate_metadata(group.store)
+
+
+@contextmanager
+def _zarr_quiet() -> Iterator[None]:
+    """Without what zarr and AnnData say to their developers."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", "Consolidated metadata|zarr v3 auto|Writing zarr v2", Warning
+        )
+        yield
 
 
 def _copy_parts(source: Any, target: Any) -> None:

@@ -46,17 +46,29 @@ class Share(click.FloatRange):
         return number
 
 
+def several(value: Any) -> Any:
+    """Read numbers between commas; a single one stays a number."""
+    if not isinstance(value, str):
+        return value
+    try:
+        found = tuple(map(float, value.split(",")))
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is no number, nor are they between commas") from error
+    return found if len(found) > 1 else found[0]
+
+
 INPUT = Input(exists=True, path_type=Path)
 OUTPUT = click.Path(path_type=Path)
 
 LEFT_TO_PYTHON = {
-    *("adata", "model", "progress", "copy"),
+    *("adata", "images", "labels", "model", "progress", "copy"),
     *("palette", "legend_loc", "size", "title", "ax", "show", "save"),
 }
 """Parameters that are no options: arrays, objects, and how to show things."""
 METAVARS = {
     **dict.fromkeys(("group_key", "label_key", "layer", "mask_var", "use_rep"), "KEY"),
-    **dict.fromkeys(("key_added", "unlabeled_category"), "NAME"),
+    **dict.fromkeys(("key_added", "unit", "unlabeled_category"), "NAME"),
+    **dict.fromkeys(("quantiles", "spacing"), "NUMBER,…"),
     "random_state": "SEED",
     "reference": "FILE",
 }
@@ -67,8 +79,10 @@ TYPES: dict[str, Any] = {
     "dpi": click.IntRange(10, 2400),
     "n_folds": click.IntRange(2),
     "n_permutations": click.IntRange(0),
+    "quantiles": several,
     "random_state": click.IntRange(0, 2**32 - 1),
     "reference": INPUT,
+    "spacing": several,
     "test_size": Share(0, 1, max_open=True),
 }
 """Types that say more than the annotation."""
@@ -115,7 +129,12 @@ def check_outputs(given: Mapping[str, Any], *, overwrite: bool) -> None:
     """Refuse to write two files into one, or over what is read, unless that is meant."""
     parameters = click.get_current_context().command.params
     inputs, others = (
-        [given[one.name] for one in parameters if one.type is kind and given.get(one.name or "")]
+        [
+            path
+            for one in parameters
+            if one.type is kind and (found := given.get(one.name or ""))
+            for path in (found if one.nargs == -1 else [found])
+        ]
         for kind in (INPUT, OUTPUT)
     )
     output = given["output"]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
     from centroid_encoder.tl._jobs import Job
+    from centroid_encoder.tl._measure import Measurement
 
 EXPECTED = (KeyError, TypeError, ValueError, ArithmeticError, OSError, RuntimeError, MemoryError)
 """What `tl`, `pl` and the writing of files raise about data; all else is a bug and keeps its
@@ -118,6 +119,13 @@ class Session:
 
         drain(job, progress=not self._quiet, tell=self.warn)
         job.write(adata)
+
+    def measured(self, job: Measurement) -> AnnData:
+        """Measure cells and return their table."""
+        from centroid_encoder.tl._jobs import drain
+
+        drain(job, progress=not self._quiet, tell=self.warn)
+        return job.table()
 
 
 def as_line(document: Mapping[str, Any]) -> str:

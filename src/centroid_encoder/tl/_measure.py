@@ -6,8 +6,8 @@ import logging
 import math
 import numbers
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,18 +30,18 @@ REGION, LABEL, FRAME = "region", "label", "frame"
 SPATIAL = "spatialdata_attrs"
 """Key in ``uns`` of what joins the table to label images, as SpatialData has it."""
 PIXEL = "px"
-"""Unit of length where no scale is given."""
+"""Unit of length where no spacing is given."""
 
 
 def measure(
     labels: Any,
     images: Any = None,
     *,
-    scale: Any = None,
+    spacing: Any = None,
     unit: str | None = None,
     channel_axis: int | None = None,
     time_series: bool = False,
-    quantiles: Sequence[float] = (0.1, 0.5, 0.9),
+    quantiles: float | Sequence[float] = (0.1, 0.5, 0.9),
     progress: bool = True,
 ) -> AnnData:
     """Measure the cells of label images: a table of their shapes, places and intensities.
@@ -59,11 +59,11 @@ def measure(
         Intensities in the same pixels: an image of the same shape or with one axis more, that of
         the channels; or a mapping from names of channels to images. Where regions have
         images of their own, a mapping from the names of the regions to such mappings.
-    scale
-        Size of a pixel, one number or one for each axis of space, in the order of the axes.
+    spacing
+        Distance of two pixels, one number or one for each axis of space, in the order of the axes.
         Where regions differ, a mapping from their names. Default: 1.
     unit
-        Unit of `scale`, such as ``"um"``; it becomes part of the names. Default: px.
+        Unit of `spacing`, such as ``"um"``; it becomes part of the names. Default: px.
     channel_axis
         Axis of the images that holds the channels. Default: the one that the labels do not have.
     time_series
@@ -96,7 +96,7 @@ def measure(
         ``uns["spatialdata_attrs"]``
             The columns above, as SpatialData and the napari plugin look for them.
         ``uns["measure"]``
-            `unit`, and `scale` of each region as an array.
+            `unit`, and `spacing` of each region as an array.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def measure(
         job = Measurement(
             labels,
             images,
-            scale=scale,
+            spacing=spacing,
             unit=unit,
             channel_axis=channel_axis,
             time_series=time_series,
@@ -149,18 +149,18 @@ class Measurement:
         labels: Any,
         images: Any = None,
         *,
-        scale: Any = None,
+        spacing: Any = None,
         unit: str | None = None,
         channel_axis: int | None = None,
         time_series: bool = False,
-        quantiles: Sequence[float] = (0.1, 0.5, 0.9),
+        quantiles: float | Sequence[float] = (0.1, 0.5, 0.9),
     ) -> None:
         self._started = time.perf_counter()
         self.notices: list[Message] = []
         self._time_series = time_series
         self._quantiles = _checked_quantiles(quantiles)
-        if unit is None and scale is not None:
-            raise InputError("{} has no unit; {}", Setting("scale"), Advice("unit", "um"))
+        if unit is None and spacing is not None:
+            raise InputError("{} has no unit; {}", Setting("spacing"), Advice("unit", "um"))
         self._unit = unit or PIXEL
         check_text(self._unit, Setting("unit"))
         named = labels if isinstance(labels, Mapping) else {"labels": labels}
@@ -171,14 +171,36 @@ class Measurement:
                 str(name),
                 one,
                 _of_region(name, images, named),
-                scale=scale.get(name) if isinstance(scale, Mapping) else scale,
+                spacing=spacing.get(name) if isinstance(spacing, Mapping) else spacing,
                 channel_axis=channel_axis,
                 time_series=time_series,
             )
             for name, one in named.items()
         ]
         self._check_alike()
+        logger.info("measuring cells of %s", _listed(region.name for region in self._regions))
         self._parts: list[_Part] = []
+
+    def rename_channels(self, names: Sequence[str]) -> None:
+        """Give all channels other names, in their order.
+
+        Raises
+        ------
+        ValueError
+            If these are not as many different names as there are channels.
+        """
+        channels = self._regions[0].channels
+        if len(set(names)) != len(names) or len(names) != len(channels):
+            raise InputError(
+                "there are {} channels, {}; these are not as many different names: {}",
+                *(len(channels), _listed(channels), _listed(names)),
+            )
+        for name in names:
+            check_text(name, "the name of a channel")
+        self._regions = [
+            replace(region, channels=dict(zip(names, region.channels.values(), strict=True)))
+            for region in self._regions
+        ]
 
     def detach(self) -> None:
         """Nothing of an AnnData is read."""
@@ -230,7 +252,7 @@ class Measurement:
                 frame.labels,
                 found,
                 frame.channels,
-                spacing=region.scale,
+                spacing=region.spacing,
                 quantiles=self._quantiles,
             )
             while True:
@@ -264,7 +286,7 @@ class Measurement:
         from anndata import AnnData
 
         parts = [part for part in self._parts if len(part.measured.labels)] or self._parts
-        shapes = measurement.shape_properties(parts[0].region.scale)
+        shapes = measurement.shape_properties(parts[0].region.spacing)
         X = np.concatenate(
             [
                 np.column_stack(
@@ -290,8 +312,8 @@ class Measurement:
                 },
                 "measure": {
                     "unit": self._unit,
-                    "scale": np.array(
-                        [region.scale for region in self._regions if region.name in regions]
+                    "spacing": np.array(
+                        [region.spacing for region in self._regions if region.name in regions]
                     ),
                 },
             },
@@ -356,10 +378,10 @@ class Measurement:
         """Check that what is measured of one region is measured of all others."""
         first = self._regions[0]
         for other in self._regions[1:]:
-            if len(other.scale) != len(first.scale):
+            if len(other.spacing) != len(first.spacing):
                 raise InputError(
                     "labels {!r} have {} axes of space and labels {!r} {}: measure one at a time",
-                    *(first.name, len(first.scale), other.name, len(other.scale)),
+                    *(first.name, len(first.spacing), other.name, len(other.spacing)),
                 )
             if list(other.channels) != list(first.channels):
                 raise InputError(
@@ -368,7 +390,7 @@ class Measurement:
                     *(first.name, _listed(first.channels)),
                     *(other.name, _listed(other.channels)),
                 )
-            shapes = [measurement.shape_properties(one.scale) for one in (first, other)]
+            shapes = [measurement.shape_properties(one.spacing) for one in (first, other)]
             if shapes[0] != shapes[1]:
                 raise InputError(
                     "the pixels of labels {!r} are square and those of labels {!r} are not, or the "
@@ -409,7 +431,7 @@ class _Region:
 
     name: str
     labels: Any
-    scale: tuple[float, ...]
+    spacing: tuple[float, ...]
     channels: dict[str, _Channel] = field(default_factory=dict)
 
     def frames(self, time_series: bool) -> Iterator[_Frame]:
@@ -435,7 +457,7 @@ def _region(
     labels: Any,
     images: Mapping[str, Any],
     *,
-    scale: Any,
+    spacing: Any,
     channel_axis: int | None,
     time_series: bool,
 ) -> _Region:
@@ -468,7 +490,7 @@ def _region(
         if twice := channels.keys() & new.keys():
             raise InputError("two channels would be called {!r}; give them other names", min(twice))
         channels |= new
-    return _Region(name, labels, _checked_scale(scale, name, ndim), channels)
+    return _Region(name, labels, _checked_spacing(spacing, name, ndim), channels)
 
 
 def _channels(
@@ -526,22 +548,22 @@ def _array(what: str, value: Any) -> Any:
     return value
 
 
-def _checked_scale(scale: Any, name: str, ndim: int) -> tuple[float, ...]:
-    if scale is None:
-        scale = 1.0
-    one_for_all = isinstance(scale, numbers.Real)
-    values = [scale] * ndim if one_for_all else list(np.ravel(scale))
+def _checked_spacing(spacing: Any, name: str, ndim: int) -> tuple[float, ...]:
+    if spacing is None:
+        spacing = 1.0
+    one_for_all = isinstance(spacing, numbers.Real)
+    values = [spacing] * ndim if one_for_all else list(np.ravel(spacing))
     numeric = all(isinstance(one, numbers.Real) for one in values)
     if len(values) != ndim or not numeric or not all(0 < one < math.inf for one in values):
         raise InputError(
             "{} must be a positive number, or {} of them for labels {!r}; got {!r}",
-            *(Setting("scale"), ndim, name, scale),
+            *(Setting("spacing"), ndim, name, spacing),
         )
     return tuple(map(float, values))
 
 
-def _checked_quantiles(quantiles: Sequence[float]) -> tuple[float, ...]:
-    values = tuple(quantiles)
+def _checked_quantiles(quantiles: float | Sequence[float]) -> tuple[float, ...]:
+    values = tuple(quantiles) if isinstance(quantiles, Iterable) else (quantiles,)
     if not all(isinstance(one, numbers.Real) and 0 <= one <= 1 for one in values):
         raise InputError("{} must be shares in [0, 1]; got {!r}", Setting("quantiles"), values)
     return tuple(dict.fromkeys(map(float, values)))
