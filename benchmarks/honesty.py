@@ -286,25 +286,23 @@ def errors(adata: AnnData) -> str:
 def noise() -> None:
     """Voronoi errors of training and held-out cells that are noise, of three classes."""
     for n, d in ((300, 60), (300, 3000), (1000, 200), (1000, 3000)):
-        for scale in ("supervised", "feature"):
-            rows = []
-            for seed in range(3):
-                rng = np.random.default_rng(seed)
-                cells = AnnData(rng.normal(size=(n, d)).astype(np.float32))
-                cells.obs["class"] = rng.integers(0, 3, n).astype(str)
-                model = ce.CentroidEncoder(placement="voronoi", scale=scale)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")
-                    ce.tl.centroid_encoder(cells, "class", model=model, progress=False)
-                quality = cells.uns["ce"]["quality"]
-                rows.append([quality[part]["voronoi_error"] for part in ("train", "test")])
-                chance = quality["test"]["chance_error"]
-            train, test = np.mean(rows, axis=0)
-            print(
-                f"{n} cells, {d} features, scale={scale!r}: Voronoi error of training cells "
-                f"{train:.3f}, of held-out ones {test:.3f}; chance {chance:.3f}",
-                flush=True,
-            )
+        rows = []
+        for seed in range(N_SEEDS):
+            rng = np.random.default_rng(seed)
+            cells = AnnData(rng.normal(size=(n, d)).astype(np.float32))
+            cells.obs["class"] = rng.integers(0, 3, n).astype(str)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ce.tl.centroid_encoder(cells, "class", placement="voronoi", progress=False)
+            quality = cells.uns["ce"]["quality"]
+            errors = [quality[part]["voronoi_error"] for part in ("train", "test")]
+            rows.append([*errors, quality["test"]["chance_error"]])
+        train, test, chance = map(spread, np.transpose(rows))
+        print(
+            f"{n} cells, {d} features: Voronoi error of training cells {train}, of held-out ones "
+            f"{test}; chance {chance}",
+            flush=True,
+        )
 
 
 def spread(values: NDArray[np.floating]) -> str:

@@ -75,8 +75,8 @@ class CentroidEncoder(
     n_networks : int or "auto", default="auto"
         With ``placement="voronoi"``, number of networks, each of which is trained on all but one
         fold of the samples; a new sample is placed by all of them together. Probabilities then come
-        from samples that the network in question has not seen, though with ``scale="supervised"``
-        the weights of the features know the labels of all. 1 trains one on everything.
+        from samples of which the network in question knows nothing: it weighs and chooses features
+        by its own samples. 1 trains one on everything.
         ``"auto"`` takes 5 of up to 5,000 training samples, 3 of up to 50,000, else 2.
     hidden : sequence of int, default=(500, 250, 125)
         Widths of the encoder's hidden layers; the decoder mirrors them.

@@ -224,24 +224,89 @@ class TestNetworks:
     @pytest.mark.parametrize("n_networks", [1, 3])
     def test_of_axes_become_networks_of_features(self, n_networks: int) -> None:
         generator = torch.Generator().manual_seed(0)
-        axes = torch.linalg.qr(torch.randn(9, 4, generator=generator))[0].T
+        axes = torch.randn(n_networks, 4, 9, generator=generator)
+        axes = axes if n_networks > 1 else axes[0]
         network = Network(4, (5,), 3, 0, "relu", generator, n_networks=n_networks)
         x = torch.randn(7, 9, generator=generator)
-        expected = network.outputs(x @ axes.T).detach()
+        folds = torch.arange(7) % 4 - 1
+        asked = None if n_networks == 1 else folds
+        expected = network.outputs(x @ axes.mT, asked).detach()
         network.unproject(axes)
-        assert_allclose(network.outputs(x).detach(), expected, atol=1e-6)
+        assert_allclose(network.outputs(x, asked).detach(), expected, atol=1e-5)
 
-    def test_learn_from_axes_with_noise_of_the_features(self) -> None:
+    @pytest.mark.parametrize("n_axes", [6, 30])
+    @pytest.mark.parametrize("n_networks", [1, 3])
+    def test_learn_from_axes_with_noise_of_the_features(self, n_networks: int, n_axes: int) -> None:
         X = np.random.default_rng(0).normal(size=(50, 20)).astype(np.float32)
         ones = np.ones(20)
         rows = standardized(X, Standardizer(0 * ones, ones, ones, np.inf), torch.device("cpu"))
-        projected = ProjectedRows(rows, torch.arange(40), 6)
+        train, shares, folds = torch.arange(40), None, None
         index = torch.tensor([3, 41])
-        assert_allclose(projected.axes @ projected.axes.T, np.eye(6), atol=1e-5)
-        assert_allclose(projected.gather(index), X[[3, 41]] @ projected.axes.numpy().T, atol=1e-5)
-        projected.renew(lambda inputs: 2 * inputs)
+        if n_networks > 1:
+            shares = np.random.default_rng(1).uniform(size=(3, 20))
+            folds = torch.where(torch.arange(50) < 40, torch.arange(50) % 3, -1)
+        projected = ProjectedRows(rows, train, folds, shares, n_axes)
+        axes = projected.axes.numpy()
+        assert projected.n_inputs == axes.shape[-2] == min(n_axes, 20)
+        for k in range(n_networks):
+            of_network = (axes[k] / shares[k] if shares is not None else axes).reshape(-1, 20)
+            assert_allclose(of_network @ of_network.T, np.eye(len(of_network)), atol=1e-5)
+        assert_allclose(projected.gather(index), X[[3, 41]] @ np.swapaxes(axes, -1, -2), atol=1e-5)
+        projected.renew(train, lambda inputs: 2 * inputs)
+        if n_networks == 1:
+            noisy = projected.noisy(index[:1], lambda inputs: inputs)
+            assert_allclose(noisy, 2 * projected.gather(index[:1]), atol=1e-5)
+            return
+        # Rows that these networks are trained on.
+        index = torch.tensor([[1, 2], [3, 5], [4, 9]])
         noisy = projected.noisy(index, lambda inputs: inputs)
-        assert_allclose(noisy, 2 * projected.gather(index), atol=1e-5)
+        for k in range(3):
+            assert_allclose(noisy[k], 2 * X[index[k]] @ axes[k].T, atol=1e-5)
+
+    def test_weigh_features_and_find_axes_without_their_own_folds(self) -> None:
+        rng = np.random.default_rng(0)
+        codes, folds = rng.integers(0, 3, 900), rng.permutation(np.arange(900) % 3)
+        X = rng.normal(size=(900, 40)).astype(np.float32)
+        X[:, :4] += codes[:, None]
+        index, one = np.arange(900), folds == 1
+
+        def learned(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            standardizer = Standardizer.fit(X, index, codes, "supervised", np.inf, 10, folds)
+            weights = standardizer.of_networks
+            assert weights is not None
+            kept = standardizer.kept
+            shares = weights[:, kept] / standardizer.weight[kept]
+            rows = standardized(X, standardizer, torch.device("cpu"))
+            projected = ProjectedRows(
+                rows, torch.from_numpy(index), torch.from_numpy(folds), shares, 5
+            )
+            axes = np.zeros((3, 5, 40))
+            axes[:, :, kept] = projected.axes.numpy() * standardizer.weight[kept]
+            return weights, axes
+
+        weights, axes = learned(codes)
+        # As of the others alone, but for means and variances that know no classes.
+        alone = Standardizer.fit(X, index[~one], codes[~one], "supervised", np.inf, 10).weight
+        assert_allclose(weights[1, :4], alone[:4], rtol=0.05)
+        assert ((weights > 0).sum(axis=1) == 10).all()
+        shuffled = codes.copy()
+        shuffled[one] = rng.permutation(codes[one])
+        weights_after, axes_after = learned(shuffled)
+        assert_allclose(weights_after[1], weights[1], rtol=1e-9)
+        assert_allclose(axes_after[1], axes[1], atol=0.01)
+        assert np.abs(weights_after[0] - weights[0]).max() > 1e-3
+
+    def test_make_no_classes_where_there_are_none(self) -> None:
+        """Of 3,000 features of noise, some tell the classes of the cells they are chosen by."""
+        errors = []
+        for seed in range(3):
+            rng = np.random.default_rng(seed)
+            X, y = rng.normal(size=(150, 3000)), rng.integers(0, 3, 150)
+            settings = QUICK | {"max_epochs": 10, "random_state": seed}
+            model = ce.CentroidEncoder(**settings)
+            places = run(model, X.astype(np.float32), y).embed()
+            errors.append((cdist(places, model.centers_).argmin(axis=1) != y).mean())
+        assert np.mean(errors) > 0.55
 
     def test_none_learns_from_its_own_fold(self) -> None:
         """Other values in a fold change the networks of the other folds alone."""

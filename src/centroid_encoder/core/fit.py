@@ -64,6 +64,8 @@ class Problem:
         validation_fraction: float = 0.0,
         seed: int = 0,
         class_weight: NDArray[np.floating] | None = None,
+        n_networks: Callable[[int], int] = lambda n_train: 1,
+        groups: Codes | None = None,
     ) -> Self:
         """Standardise the data by the rows that train.
 
@@ -82,6 +84,11 @@ class Problem:
             Makes the choice of the rows that validate repeatable.
         class_weight
             (M,) weight of the samples of each class, in any unit.
+        n_networks
+            How many networks share the rows that train, by how many of these there are. Each is
+            trained on all but its own fold.
+        groups
+            (n,) group indices; rows of one group are in one fold.
 
         Raises
         ------
@@ -99,8 +106,15 @@ class Problem:
                     Setting("validation_fraction", validation_fraction),
                 )
         index, validation = labeled[~validates], labeled[validates]
+        folds = _folds(codes, index, n_networks(len(index)), seed, groups)
         standardizer = Standardizer.fit(
-            X, index, codes[index], scale, np.inf if clip is None else clip, max_features
+            X,
+            index,
+            codes[index],
+            scale,
+            np.inf if clip is None else clip,
+            max_features,
+            None if folds is None else folds[index],
         )
         if not np.isfinite(standardizer.scale).all():
             raise ValueError("X holds values too large to be standardised; rescale it")
@@ -114,29 +128,23 @@ class Problem:
             torch.from_numpy(index).to(device),
             torch.from_numpy(validation).to(device),
             weights,
+            None if folds is None else torch.from_numpy(folds).to(device),
         )
         return cls(X, codes, standardizer, data)
-
-    def divided(self, n_networks: int, seed: int, groups: Codes | None) -> Self:
-        """Divide the rows that train among networks: each is trained on all but its own fold.
-
-        With (n,) `groups`, the rows of one group are in one fold.
-        """
-        index = self.data.train.cpu().numpy()
-        codes, groups = self.codes[index], None if groups is None else groups[index]
-        most = np.bincount(codes).max() if groups is None else len(np.unique(groups))
-        n_folds = min(n_networks, int(most))
-        if n_folds < 2:
-            return self
-        folds = np.full(len(self.codes), -1)
-        folds[index] = cross_validation_folds(codes, n_folds, seed, groups)
-        on_device = torch.from_numpy(folds).to(self.data.train.device)
-        return replace(self, data=replace(self.data, folds=on_device))
 
     @property
     def class_weights(self) -> NDArray[np.floating] | None:
         """(M,) weight of the samples of each class; None for all the same."""
         return None if self.data.weights is None else self.data.weights.cpu().numpy()
+
+    @property
+    def shares(self) -> NDArray[np.floating] | None:
+        """(K, k) by how much more each network weighs each input than all do; None for no more."""
+        standardizer = self.standardizer
+        if standardizer.of_networks is None:
+            return None
+        kept = standardizer.kept
+        return np.asarray(standardizer.of_networks[:, kept] / standardizer.weight[kept])
 
     @property
     def n_networks(self) -> int:
@@ -152,6 +160,20 @@ class Problem:
     def n_inputs(self) -> int:
         """Number of features that the network sees."""
         return self.data.rows.n_inputs
+
+
+def _folds(
+    codes: Codes, train: NDArray[np.integer], n_networks: int, seed: int, groups: Codes | None
+) -> Codes | None:
+    """(n,) which network is not trained on each row, −1 for rows that none is trained on."""
+    of_train, groups = codes[train], None if groups is None else groups[train]
+    most = np.bincount(of_train).max() if groups is None else len(np.unique(groups))
+    n_folds = min(n_networks, int(most))
+    if n_folds < 2:
+        return None
+    folds = np.full(len(codes), -1)
+    folds[train] = cross_validation_folds(of_train, n_folds, seed, groups)
+    return folds
 
 
 @dataclass(frozen=True)
@@ -261,9 +283,11 @@ def fit(
         validation_fraction=params["validation_fraction"],
         seed=seed,
         class_weight=_class_weights(params["class_weight"], labels, classes[known], absent),
+        # How many there are says which features each of them sees.
+        n_networks=lambda n: int(resolved(params, n, X.shape[1], len(known))["n_networks"]),
+        groups=groups,
     )
     settings = resolved(params, problem.n_train, problem.n_inputs, len(known))
-    problem = problem.divided(settings["n_networks"], seed, groups)
     order = own_codes(np.arange(len(classes)), known, len(classes))
     fitted, outcome = yield from _trained(problem, settings, seed, order, stop, snapshot)
     return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)
@@ -301,9 +325,10 @@ def _trained(
         n_networks=problem.n_networks,
     )
     learned, projected = architecture, None
-    if placer is not None and problem.n_inputs > N_AXES < len(data.train):
-        projected = ProjectedRows(data.rows, data.train, N_AXES)
-        data, learned = replace(data, rows=projected), replace(architecture, n_inputs=N_AXES)
+    if placer is not None:
+        projected = ProjectedRows(data.rows, data.train, data.folds, problem.shares, N_AXES)
+        data = replace(data, rows=projected)
+        learned = replace(architecture, n_inputs=projected.n_inputs)
     network = learned.network(generator, batch_norm=settings["batch_norm"]).to(device)
     config = TrainingConfig(
         **{field.name: settings[field.name] for field in fields(TrainingConfig)}

@@ -130,8 +130,8 @@ class Network(nn.Module):
     def outputs(self, x: Tensor, folds: Tensor | None = None) -> Tensor:
         """(b, r) outputs of the whole network for (b, n_inputs) inputs; of several, their mean.
 
-        Of several networks, (b,) `folds` says for each row which one is asked alone; where it is
-        −1, all are.
+        Of several networks, inputs may be (K, b, n_inputs), each network's own, and (b,) `folds`
+        says for each row which one is asked alone; where it is −1, all are.
         """
         output = self.decode(self.encode(x))
         if self.n_networks == 1:
@@ -139,7 +139,7 @@ class Network(nn.Module):
         mean = output.mean(dim=0)
         if folds is None:
             return mean
-        own = output[folds.clamp_min(0), torch.arange(len(x), device=x.device)]
+        own = output[folds.clamp_min(0), torch.arange(len(mean), device=x.device)]
         return torch.where(folds[:, None] < 0, mean, own)
 
     def stage_parameters(self, depth: int) -> list[nn.Parameter]:
@@ -153,10 +153,13 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def unproject(self, axes: Tensor) -> None:
-        """Take the features themselves, where the inputs were those along (r, k) `axes` of them."""
+        """Take the features themselves, where the inputs were those along (r, k) `axes` of them.
+
+        Of networks side by side, along (K, r, k) axes: each has its own.
+        """
         layer = cast(nn.Linear, self.encoder[0])
         weight = layer.weight @ axes
-        unprojected = cast(nn.Linear, _layer(self.n_networks, axes.shape[1], weight.shape[-2]))
+        unprojected = cast(nn.Linear, _layer(self.n_networks, *weight.mT.shape[-2:]))
         unprojected.weight = nn.Parameter(weight)
         unprojected.bias = layer.bias
         self.encoder[0] = unprojected

@@ -26,6 +26,8 @@ CHUNK = 4096
 """Rows that pass through the network at once when no gradient is needed."""
 N_PROJECTED = 10_000
 """Rows whose principal axes are found, at most."""
+N_ITERATIONS = 2
+"""Of the search for them: what is last among a hundred may be another direction."""
 CACHED = 512
 """Rows of dense data whose moments are taken at once: of 784 features, 3 MB."""
 
@@ -46,6 +48,9 @@ class Standardizer:
     """(d,) what the z-score is multiplied by; 0 leaves the feature out altogether."""
     clip: float
     """Largest absolute z-score; inf for none."""
+    of_networks: NDArray[np.float64] | None = None
+    """(K, d) the weights by which each of K networks learns, of which `weight` is the mean; None if
+    all learn by that. Trained networks take inputs by `weight`; see `ProjectedRows`."""
 
     @cached_property
     def kept(self) -> NDArray[np.intp]:
@@ -61,6 +66,7 @@ class Standardizer:
         scale: Scale,
         clip: float,
         max_features: int | None,
+        folds: NDArray[np.integer] | None = None,
     ) -> Standardizer:
         """Learn from the rows `index` of (n, d) data.
 
@@ -81,6 +87,9 @@ class Standardizer:
             Largest absolute z-score.
         max_features
             With ``"supervised"``, how many features of largest weight to keep; None keeps all.
+        folds
+            (n_train,) with ``"supervised"``, which of the networks side by side is not trained on
+            each of these rows. Its weights and its choice of features know nothing of them either.
         """
         ones = np.ones(X.shape[1])
         if scale == "none":
@@ -94,19 +103,16 @@ class Standardizer:
                 # Of CSR it takes the precision as it is, and each entry for a cell of its own.
                 rows = _without_duplicates(rows.astype(np.float64))
             scaler.partial_fit(rows)
-        deviation, weight = scaler.scale_, ones
+        deviation, weight, weights = scaler.scale_, ones, None
         if scale == "global":
             rms = float(np.sqrt(scaler.var_.mean()))
             deviation = np.full(X.shape[1], rms if rms > 0 else 1.0)
         if scale == "supervised":
-            ratio = _correlation_ratio(X, index, codes, scaler.mean_, np.square(deviation))
-            # Where nothing is related to the classes, all features count the same.
-            weight = ratio if ratio.any() else ones
-            if max_features is not None and max_features < len(weight):
-                weight[np.argsort(-weight, kind="stable")[max_features:]] = 0
-            # Unit mean square over the features kept, as z-scores have.
-            weight = weight / np.sqrt(np.square(weight).sum() / np.count_nonzero(weight))
-        return cls(scaler.mean_, deviation, weight, clip)
+            weights = _supervised_weights(
+                X, index, codes, np.square(deviation), max_features, folds
+            )
+            weight = weights[0] if folds is None else _normalized(weights.mean(axis=0))
+        return cls(scaler.mean_, deviation, weight, clip, None if folds is None else weights)
 
     def __call__(self, X: NDArray[Any]) -> NDArray[np.float32]:
         """Standardise dense (n, d) data to (n, k) inputs; differences are taken in float64."""
@@ -128,30 +134,66 @@ class Standardizer:
         return X
 
 
-def _correlation_ratio(
+def _supervised_weights(
     X: Matrix,
     index: NDArray[np.integer],
     codes: NDArray[np.integer],
-    mean: NDArray[np.float64],
     variance: NDArray[np.float64],
+    max_features: int | None,
+    folds: NDArray[np.integer] | None,
 ) -> NDArray[np.float64]:
-    """(d,) correlation ratio of each feature with the classes, adjusted for chance.
+    """(K, d) weights of features: correlation ratios with the classes, the largest ones of them.
+
+    Of each of the K parts of the rows that leave one of the `folds` out; of all rows if there are
+    no folds.
+    """
+    n_folds, n_classes = 1 if folds is None else int(folds.max()) + 1, int(codes.max()) + 1
+    groups = codes if folds is None else folds * n_classes + codes
+    counts = np.bincount(groups, minlength=n_folds * n_classes).reshape(n_folds, n_classes)
+    sums = _sums(X, index, groups, counts.size).reshape(n_folds, n_classes, -1)
+    if folds is not None:
+        counts, sums = counts.sum(axis=0) - counts, sums.sum(axis=0) - sums
+    weights = np.empty((n_folds, X.shape[1]))
+    for k in range(n_folds):
+        ratio = _correlation_ratio(counts[k], sums[k], variance)
+        # Where nothing is related to the classes, all features count the same.
+        weights[k] = ratio if ratio.any() else 1
+        if max_features is not None and max_features < len(ratio):
+            weights[k, np.argsort(-weights[k], kind="stable")[max_features:]] = 0
+        weights[k] = _normalized(weights[k])
+    return weights
+
+
+def _normalized(weight: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Weights of unit mean square over the features kept, as z-scores have."""
+    return np.asarray(weight / np.sqrt(np.square(weight).sum() / np.count_nonzero(weight)))
+
+
+def _sums(
+    X: Matrix, index: NDArray[np.integer], groups: NDArray[np.integer], n_groups: int
+) -> NDArray[np.float64]:
+    """(n_groups, d) sums of the rows `index` by their (n,) groups."""
+    sums = np.zeros((n_groups, X.shape[1]))
+    for chunk, of_chunk in zip(_chunks(index), _chunks(groups), strict=True):
+        n = len(chunk)
+        one_hot = sparse.csr_array((np.ones(n), of_chunk, np.arange(n + 1)), shape=(n, n_groups))
+        part: Any = one_hot.T @ X[chunk]
+        sums += part if isinstance(part, np.ndarray) else part.toarray()
+    return sums
+
+
+def _correlation_ratio(
+    counts: NDArray[np.integer], sums: NDArray[np.float64], variance: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(d,) correlation ratio of features with the classes, adjusted for chance.
 
     The square root of Kelley's (1935) ε², the share of a feature's variance that lies between the
     classes, less what as many random classes would be expected to show; 0 where that is negative.
+    From (M,) numbers of samples and (M, d) sums of classes, and (d,) variances of features.
     """
-    n_classes = int(codes.max()) + 1
-    counts = np.bincount(codes)
-    sums = np.zeros((n_classes, X.shape[1]))
-    for chunk, chunk_codes in zip(_chunks(index), _chunks(codes), strict=True):
-        n = len(chunk)
-        one_hot = sparse.csr_array(
-            (np.ones(n), chunk_codes, np.arange(n + 1)), shape=(n, n_classes)
-        )
-        part: Any = one_hot.T @ X[chunk]
-        sums += part if isinstance(part, np.ndarray) else part.toarray()
-    n = len(index)
-    between = counts @ np.square(sums / counts[:, None] - mean) / n
+    counts, sums = counts[counts > 0], sums[counts > 0]
+    n, n_classes = int(counts.sum()), len(counts)
+    between = counts @ np.square(sums / counts[:, None] - sums.sum(axis=0) / n) / n
     within = np.maximum(variance - between, 0) / max(n - n_classes, 1)
     share = np.minimum((between - (n_classes - 1) * within) / variance, 1)
     # Rounding errors are no relation.
@@ -204,13 +246,13 @@ class Rows(Protocol):
         for part in index.split(CHUNK):
             yield part, self.gather(part)
 
-    def renew(self, drop: Callable[[Tensor], Tensor]) -> None:
-        """Prepare for an epoch in which `drop` makes noise of rows."""
+    def renew(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> None:
+        """Prepare for an epoch of the rows at (n,) `index`, in which `drop` makes noise of them."""
         return
 
     def noisy(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Tensor:
-        """(b, n_inputs) rows at (b,) indices, with the noise of `drop`."""
-        return drop(self.gather(index))
+        """(…, n_inputs) rows at (…,) indices, with the noise of `drop`."""
+        return drop(self.gather(index.reshape(-1))).reshape(*index.shape, -1)
 
 
 def standardized(X: Matrix, standardizer: Standardizer, device: torch.device) -> Rows:
@@ -287,43 +329,91 @@ class CSRRows(Rows):
 
 
 class ProjectedRows(Rows):
-    """Rows along the principal axes of others, in fewer numbers.
+    """Rows as each of K networks side by side learns from them.
 
-    Noise is made of the rows themselves, once an epoch for each of them, and projected: a network
-    then takes a fraction of the arithmetic, and what it learns of the axes is a network of the
-    features again; see `Network.unproject`.
+    By weights of its own and, of many features, along their principal axes alone. A network does
+    not know of the rows of its fold: weights and axes are those of the others. Noise is made of the
+    rows themselves, once an epoch for each of them, and projected: a network then takes a fraction
+    of the arithmetic, and what it learns of the axes is a network of the features again; see
+    `Network.unproject`.
     """
 
-    def __init__(self, rows: Rows, index: Tensor, n_axes: int) -> None:
-        """Find the axes of the rows at (n,) `index`, `N_PROJECTED` of them at most."""
-        some = index
-        if len(index) > N_PROJECTED:
-            order = np.random.default_rng(0).permutation(len(index))[:N_PROJECTED]
-            some = index[torch.from_numpy(order).to(index.device)]
-        _, _, axes = randomized_svd(rows.gather(some).cpu().numpy(), n_axes, random_state=0)
-        self.n_rows, self.n_inputs, self.device = rows.n_rows, n_axes, rows.device
-        self.axes = torch.from_numpy(np.ascontiguousarray(axes, dtype=np.float32)).to(rows.device)
-        self._rows = rows
-        self._clean = self._noisy = self._projected(_as_they_are)
+    def __init__(
+        self,
+        rows: Rows,
+        train: Tensor,
+        folds: Tensor | None,
+        shares: NDArray[np.floating] | None,
+        n_axes: int,
+    ) -> None:
+        """Find the axes.
+
+        Parameters
+        ----------
+        rows
+            The (n_rows, k) data.
+        train
+            (n,) indices of the rows that train.
+        folds
+            (n_rows,) which network is not trained on a row; None for one network, of all rows.
+        shares
+            (K, k) by how much more each network weighs each feature; None for no more.
+        n_axes
+            How many axes there are, of more features than these and of as many rows.
+        """
+        self.n_rows, self.device, self._rows = rows.n_rows, rows.device, rows
+        self._folds = folds
+        of_networks = [train]
+        if folds is not None:
+            of_networks = [train[folds[train] != k] for k in range(int(folds.max()) + 1)]
+        n_networks = len(of_networks)
+        if shares is None:
+            shares = np.ones((n_networks, rows.n_inputs))
+        self.n_inputs = rows.n_inputs
+        if n_axes < rows.n_inputs:
+            self.n_inputs = max(1, min(n_axes, *map(len, of_networks)))
+        axes = np.empty((n_networks, self.n_inputs, rows.n_inputs), dtype=np.float32)
+        for k, some in enumerate(of_networks):
+            if self.n_inputs == rows.n_inputs:
+                axes[k] = np.diag(shares[k])
+                continue
+            if len(some) > N_PROJECTED:
+                order = np.random.default_rng(0).permutation(len(some))[:N_PROJECTED]
+                some = some[torch.from_numpy(order).to(some.device)]
+            inputs = rows.gather(some).cpu().numpy() * shares[k].astype(np.float32)
+            found = randomized_svd(inputs, self.n_inputs, n_iter=N_ITERATIONS, random_state=0)[2]
+            axes[k] = found * shares[k]
+        self.axes = torch.from_numpy(axes if folds is not None else axes[0]).to(rows.device)
+        self._clean: Tensor | None = None
+        self._noisy: Tensor | None = None
 
     def gather(self, index: Tensor) -> Tensor:
-        """(b, n_axes) rows at (b,) int64 indices on the same device."""
-        return self._clean[index]
+        """(K, b, n_inputs) rows at (b,) int64 indices on the same device; of one, (b, n_inputs)."""
+        if self._clean is None:
+            parts = [inputs @ self.axes.mT for _, inputs in self._rows.batches()]
+            self._clean = torch.cat(parts, dim=-2)
+        return self._clean[..., index, :]
 
-    def renew(self, drop: Callable[[Tensor], Tensor]) -> None:
-        """Make the noise of an epoch."""
-        self._noisy = self._projected(drop)
+    def renew(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> None:
+        """Make the noise of an epoch of the rows at (n,) `index`."""
+        if self._noisy is None:
+            shape = (*self.axes.shape[:-2], self.n_rows, self.n_inputs)
+            self._noisy = torch.empty(shape, device=self.device)
+        for part, inputs in self._rows.batches(index):
+            noisy = drop(inputs)
+            if self._folds is None:
+                self._noisy[part] = noisy @ self.axes.T
+                continue
+            for k, axes in enumerate(self.axes):
+                learns = self._folds[part] != k
+                self._noisy[k, part[learns]] = noisy[learns] @ axes.T
 
     def noisy(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Tensor:
-        """(b, n_axes) rows at (b,) indices, with the noise of the epoch."""
-        return self._noisy[index]
-
-    def _projected(self, drop: Callable[[Tensor], Tensor]) -> Tensor:
-        return torch.cat([drop(inputs) @ self.axes.T for _, inputs in self._rows.batches()])
-
-
-def _as_they_are(inputs: Tensor) -> Tensor:
-    return inputs
+        """(K, b, n_inputs) rows at (K, b) indices, with the noise of the epoch."""
+        assert self._noisy is not None
+        if index.dim() == 1:
+            return self._noisy[index]
+        return self._noisy[torch.arange(len(index), device=self.device)[:, None], index]
 
 
 def _without_duplicates(X: Matrix) -> Any:

@@ -341,7 +341,7 @@ class _Loop:
         """One pass over the rows `train` in random order; return the mean loss."""
         total = torch.zeros((), device=train.device)
         done = 0
-        self.data.rows.renew(self._drop)
+        self.data.rows.renew(train, self._drop)
         order = self._order(train)
         for batch in self._draw(order):
             if self.stop():
@@ -404,8 +404,7 @@ class _Loop:
         """
         optimizer.zero_grad()
         if codes is None:
-            inputs = self.data.rows.noisy(rows.reshape(-1), self._drop)
-            code = self.network.encode(inputs.reshape(*rows.shape, -1), depth=depth)
+            code = self.network.encode(self.data.rows.noisy(rows, self._drop), depth=depth)
         else:
             code = self.network.encode(codes[rows], first=depth, depth=depth)
         loss = self.objective.loss(self._batch(rows, code, depth))
