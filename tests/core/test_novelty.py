@@ -15,6 +15,7 @@ from centroid_encoder.core import novelty
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.rows import Standardizer
 from centroid_encoder.core.splits import representatives
+from centroid_encoder.core.surroundings import Neighbors
 
 MEANS = 2.0 * np.random.default_rng(7).normal(size=(5, 30))
 
@@ -152,6 +153,42 @@ def test_axes_are_those_of_a_pca() -> None:
     )
 
 
+@pytest.mark.parametrize(("n", "d"), [(700, 400), (400, 900), (150, 1000)])
+def test_of_many_features_the_axes_that_matter_are_those_of_a_pca(n: int, d: int) -> None:
+    """Whatever way they are found: nearly all of few, of all at once, of features in blocks."""
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(n, 6)) @ rng.normal(size=(6, d)) + rng.normal(size=(n, d))).astype("f4")
+    model, standardizer = fitted(X, np.arange(n) % 3)
+    z = np.clip((X - standardizer.mean) / standardizer.scale, -10, 10)
+    pca = PCA(50, svd_solver="full").fit(z)
+    # The angles between both sets of six axes, and how far apart samples are along all.
+    cosines = np.linalg.svd(pca.components_[:6] @ model.axes[:, :6], compute_uv=False)
+    assert_allclose(cosines, 1, atol=1e-4)
+    assert_allclose(np.abs(model.axes.T @ model.axes - np.eye(50)).max(), 0, atol=2e-3)
+    told = model.reference.var(axis=0).sum() / pca.explained_variance_.sum()
+    assert 0.96 < told < 1.01
+
+
+@pytest.mark.parametrize("rank", [1, 7, 15])
+def test_features_that_follow_from_a_few_others(rank: int) -> None:
+    rng = np.random.default_rng(0)
+    codes = np.arange(300) % 3
+    base = rng.normal(size=(300, rank)) + 3 * codes[:, None]
+    mixing = rng.normal(size=(rank, 60))
+    model, standardizer = fitted(base @ mixing, codes)
+    assert model.axes.shape == (60, rank)
+    found = model.quantiles((rng.normal(size=(300, rank)) + 3) @ mixing, standardizer)
+    assert (found > 0.95).mean() < 0.12
+
+
+def test_neighbours_in_a_part_are_those_that_a_search_in_it_finds() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(300, 5)).astype(np.float32)
+    part = np.flatnonzero(rng.random(300) < 0.8)
+    distance, _ = NearestNeighbors(n_neighbors=10).fit(points[part]).kneighbors()
+    assert_allclose(Neighbors.of(points).distance_in(part), distance.mean(axis=1), rtol=1e-5)
+
+
 def test_the_two_numbers_are_those_of_the_formulas() -> None:
     X, codes = drawn(300, range(3), 0)
     model, _ = fitted(X, codes)
@@ -236,6 +273,10 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(novelty, "CELLS_AT_ONCE", 2900)
     found, _ = fitted(X, codes)
     assert_allclose(found.quantiles(query, standardizer), expected, atol=2 / 400)
+    # Nor does it matter whether the z-scores are held.
+    monkeypatch.setattr(novelty, "WIDE", 0)
+    found, _ = fitted(X, codes)
+    assert_allclose(found.quantiles(query, standardizer), expected, atol=8 / 400)
 
 
 def test_the_reference_is_small_and_has_every_class() -> None:

@@ -6,7 +6,7 @@ as about one of a known type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
-from scipy.sparse.linalg import eigsh
 from sklearn.utils import gen_batches
+from sklearn.utils.extmath import randomized_svd
 
 from centroid_encoder.core.rows import Matrix, Standardizer
 from centroid_encoder.core.splits import representatives
-from centroid_encoder.core.surroundings import SCALES, Surroundings, around, scales
+from centroid_encoder.core.surroundings import SCALES, Neighbors, Surroundings, around, scales
 
 LEAST = 10
 """Samples below which nothing can be said."""
@@ -44,7 +44,18 @@ CELLS_AT_ONCE = 2**23
 ROWS_AT_ONCE = 2**14
 """Samples whose neighbours are looked for at once."""
 
+EXACT = 300
+"""Samples or dimensions up to which all principal axes are as quickly found as some."""
+N_ITERATIONS = 4
+"""Of the search for principal axes otherwise: those of noise need not be the very largest."""
+WIDE = 2
+"""Features for each sample up to which the z-scores of all are held at once."""
+SLACK = 1e-4
+"""What is added to cosines so that rounding leaves them cosines; a sample to itself has 1."""
+
 Floats = NDArray[np.float64]
+Part = tuple[slice, NDArray[np.float32]]
+"""Some columns of a matrix, and what is in them."""
 
 
 @dataclass(frozen=True)
@@ -106,48 +117,52 @@ class Novelty:
         X, codes = X[index[chosen]], codes[chosen]
         n, d = X.shape
         n_components = max(1, min(SCALES[-1], d, n // 3))
-        gram = np.zeros((n, n))
-        for _, z in _blocks(X, standardizer):
-            gram += z @ z.T
-
-        vectors, values = _principal(_centered(gram), n_components)
-        on_axes = vectors * values
+        if d <= WIDE * n:
+            places = np.concatenate([z for _, z in _blocks(X, standardizer)], axis=1)
+        else:
+            places = _condensed(_blocks(X, standardizer), n)
+        center = places.mean(axis=0)
+        points = places - center
+        coefficients, vectors = _principal(points, n_components)
+        on_axes = points @ vectors
+        n_components = on_axes.shape[1]
+        neighbors = [Neighbors.of(on_axes[:, :k]) for k in scales(n_components)]
 
         # Samples would find themselves in the reference, and axes and covariances fit them too
-        # well, so what is usual comes from samples left out. The Gram matrix is enough for it.
-        numbers = np.empty((n, len(scales(n_components)), 2))
+        # well, so what is usual comes from samples that were left out.
+        numbers = np.empty((n, len(neighbors), 2))
         held_out = np.empty(on_axes.shape)
         for rest, out in _folds(codes, rng):
-            among = gram[np.ix_(rest, rest)]
-            column_mean = among.mean(axis=0)
-            own_vectors, own_values = _principal(_centered(among), n_components)
-            across = gram[np.ix_(out, rest)]
-            across = across - across.mean(axis=1, keepdims=True) - column_mean + column_mean.mean()
-            reference, points = own_vectors * own_values, across @ (own_vectors / own_values)
-            numbers[out] = around(
-                reference.astype(np.float32), codes[rest], points.astype(np.float32)
-            )
-            # The rest lies on both sets of axes, which tells how to go from one to the other.
-            to_axes, *_ = np.linalg.lstsq(_affine(reference), on_axes[rest], rcond=None)
-            held_out[out] = _affine(points) @ to_axes
+            inside = places[rest]
+            mean = inside.mean(axis=0)
+            inside -= mean
+            _, own_vectors = _principal(inside, n_components)
+            reference, asked = inside @ own_vectors, (places[out] - mean) @ own_vectors
+            for i, (k, known) in enumerate(zip(scales(n_components), neighbors, strict=True)):
+                own = Surroundings.fit(reference[:, :k], codes[rest], known.distance_in(rest))
+                numbers[out, i] = own.around(asked[:, :k])
+            # From one set of axes to the other by a turn: it leaves lengths as they are.
+            turn, _, back = np.linalg.svd(own_vectors.T @ vectors, full_matrices=False)
+            held_out[out] = asked @ turn @ back + (mean - center) @ vectors
 
-        beyond = np.diag(_centered(gram)) - np.square(held_out).sum(axis=1)
-        beyond = np.maximum(beyond, 0)
-        numbers = numbers[:, : len(scales(len(values)))]
+        beyond = np.square(points).sum(axis=1, dtype=np.float64)
+        beyond = np.maximum(beyond - np.square(held_out).sum(axis=1), 0)
         location, spread = numbers.mean(axis=0), numbers.std(axis=0)
         spread = np.maximum(spread, LEAST_SPREAD)
-        axes, offset = np.empty((d, len(values)), dtype=np.float32), np.zeros(len(values))
-        residual = np.empty(d)
-        for columns, z in _blocks(X, standardizer):
-            mean = z.mean(axis=0, dtype=np.float64)
-            axes[columns] = (z - mean).astype(np.float32).T @ (vectors / values).astype(np.float32)
-            offset += mean @ axes[columns].astype(np.float64)
-            told = np.square(axes[columns].astype(np.float64)) @ held_out.var(axis=0)
-            residual[columns] = np.maximum(z.var(axis=0, dtype=np.float64) - told, 0)
+        axes, offset = np.empty((d, n_components), dtype=np.float32), np.zeros(n_components)
+        residual, scatter = np.empty(d), held_out.var(axis=0)
+        blocks = [(slice(None), places)] if d <= WIDE * n else _blocks(X, standardizer)
+        for columns, z in blocks:
+            mean = z.mean(axis=0)
+            axes[columns] = (z - mean).T @ coefficients
+            along = axes[columns].astype(np.float64)
+            offset += mean @ along
+            variance = np.square(z - mean).mean(axis=0, dtype=np.float64)
+            residual[columns] = np.maximum(variance - np.square(along) @ scatter, 0)
         return cls(
             axes=axes,
             offset=offset,
-            reference=on_axes.astype(np.float32),
+            reference=on_axes,
             codes=codes.astype(np.intp),
             location=location,
             spread=spread,
@@ -397,12 +412,7 @@ def _folds(
         yield np.flatnonzero(fold != i), np.flatnonzero(fold == i)
 
 
-def _affine(points: Floats) -> Floats:
-    """(n, K + 1) points with a one at the end of each, for an intercept."""
-    return np.column_stack([points, np.ones(len(points))])
-
-
-def _blocks(X: Matrix, standardizer: Standardizer) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+def _blocks(X: Matrix, standardizer: Standardizer) -> Iterator[Part]:
     """Columns and their z-scores without weights, dense, some columns at a time."""
     n, d = X.shape
     mean, scale, clip = standardizer.mean, standardizer.scale, standardizer.clip
@@ -416,25 +426,44 @@ def _blocks(X: Matrix, standardizer: Standardizer) -> Iterator[tuple[slice, NDAr
         yield columns, z.astype(np.float32)
 
 
-def _centered(gram: Floats) -> Floats:
-    mean = gram.mean(axis=0)
-    centered: Floats = gram - mean - mean[:, None] + mean.mean()
-    return centered
+def _condensed(blocks: Iterable[Part], n: int) -> NDArray[np.float32]:
+    """(n, n) points as far from each other as n samples of more features, given in blocks."""
+    gram = np.zeros((n, n))
+    for _, z in blocks:
+        centered = z - z.mean(axis=0)
+        gram += centered @ centered.T
+    length = np.sqrt(np.maximum(np.diag(gram), 1e-12))[:, None]
+    gram /= length * length.T
+    gram[np.diag_indices(n)] += SLACK
+    return np.asarray(length * np.linalg.cholesky(gram), dtype=np.float32)
 
 
-def _principal(gram: Floats, n_components: int) -> tuple[Floats, Floats]:
-    """Eigenvectors of largest eigenvalue of a centred Gram matrix, and singular values."""
-    n = len(gram)
-    if np.trace(gram) < 1e-12:
+def _principal(
+    points: NDArray[np.float32], n_components: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Find the K principal axes of (n, k) centred points, `n_components` or as many as there are.
+
+    Returns
+    -------
+    (n, K) coefficients by which the points add up to the axes, and (k, K) the axes.
+    """
+    n, k = points.shape
+    if np.vdot(points, points) < 1e-12:
         # All samples are the same: one axis, on which they lie in one point.
-        return np.zeros((n, 1)), np.ones(1)
-    if n <= 300:
-        values, vectors = eigh(gram)
+        return np.zeros((n, 1), dtype=np.float32), np.zeros((k, 1), dtype=np.float32)
+    if min(n, k) > EXACT:
+        left, values, axes = randomized_svd(
+            points, n_components, n_iter=N_ITERATIONS, random_state=0
+        )
+        axes = axes.T
     else:
-        # A start of its own, or the result would differ from call to call.
-        values, vectors = eigsh(gram, n_components, v0=np.ones(n) + np.arange(n) % 7)
-    order = np.argsort(-values)[:n_components]
-    values, vectors = values[order], vectors[:, order]
+        tall = points if k <= n else points.T
+        squared, axes = eigh((tall.T @ tall).astype(np.float64))
+        order = np.flatnonzero(squared[::-1] > 0)[:n_components]
+        values, axes = np.sqrt(squared[::-1][order]), axes[:, ::-1][:, order]
+        left = tall @ axes / values
+        left, axes = (left, axes) if k <= n else (axes, left)
     # Products are of single precision.
-    told = values > 1e-6 * values[0]
-    return vectors[:, told], np.sqrt(values[told])
+    told = values > 1e-3 * values[0]
+    coefficients = left[:, told] / values[told]
+    return coefficients.astype(np.float32), axes[:, told].astype(np.float32)

@@ -23,6 +23,33 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Neighbors:
+    """Which points are nearest to each of some, the nearest first."""
+
+    distance: Floats
+    """(n, m)"""
+    neighbor: NDArray[np.intp]
+    """(n, m) rows of the points."""
+
+    @classmethod
+    def of(cls, points: NDArray[np.float32], n_neighbors: int = 2 * N_NEIGHBORS) -> Self:
+        """Find them for (n, K) points, as many as there are at most; n is above 1."""
+        # Without points, scikit-learn leaves each sample out of its own neighbours.
+        return cls(*_neighbors(points, min(n_neighbors, len(points) - 1)).kneighbors())
+
+    def distance_in(self, part: NDArray[np.integer]) -> Floats:
+        """(p,) mean distances of the points at (p,) rows to the nearest ones among these.
+
+        Of a part that is most of the whole, so that enough of the neighbours are in it.
+        """
+        inside = np.zeros(len(self.distance), dtype=bool)
+        inside[part] = True
+        counts = inside[self.neighbor[part]]
+        counts &= counts.cumsum(axis=1) <= _n_neighbors(len(part))
+        return np.asarray(np.average(self.distance[part], axis=1, weights=counts))
+
+
+@dataclass(frozen=True)
 class Surroundings:
     """Training samples in some principal components: what there is around a point.
 
@@ -42,14 +69,22 @@ class Surroundings:
     floor: float
 
     @classmethod
-    def fit(cls, reference: NDArray[np.float32], codes: NDArray[np.integer]) -> Self:
-        """Learn from (n, K) points of the classes `codes`."""
+    def fit(
+        cls,
+        reference: NDArray[np.float32],
+        codes: NDArray[np.integer],
+        distance: Floats | None = None,
+    ) -> Self:
+        """Learn from (n, K) points of the classes `codes`.
+
+        With (n,) mean distances of each to its neighbours, these are not looked for.
+        """
         points = reference.astype(np.float64)
         n, K = points.shape
-        n_neighbors = max(1, min(N_NEIGHBORS, n // 5))
+        n_neighbors = _n_neighbors(n)
         floor = FLOOR * (float(np.sqrt(np.square(points).sum(axis=1).mean())) or 1.0)
-        # Without points, scikit-learn leaves each sample out of its own neighbours.
-        distance, _ = _neighbors(reference, n_neighbors).kneighbors()
+        if distance is None:
+            distance = Neighbors.of(reference, n_neighbors).distance.mean(axis=1)
         classes, index = np.unique(codes, return_inverse=True)
         means = np.array([points[index == i].mean(axis=0) for i in range(len(classes))])
         inside = points - means[index]
@@ -63,7 +98,7 @@ class Surroundings:
             mean_variance = np.trace(covariance) / K or 1.0
             covariance = (1 - RIDGE) * covariance + RIDGE * mean_variance * np.eye(K)
             whitening[i] = np.linalg.cholesky(np.linalg.inv(covariance))
-        usual = np.log(distance.mean(axis=1) + floor)
+        usual = np.log(distance + floor)
         return cls(reference, usual, means, whitening, n_neighbors, floor)
 
     def around(self, points: NDArray[np.float32]) -> Floats:
@@ -93,6 +128,11 @@ def around(
         for k in scales(points.shape[1])
     ]
     return np.stack(found, axis=1)
+
+
+def _n_neighbors(n: int) -> int:
+    """How many neighbours count among n points."""
+    return max(1, min(N_NEIGHBORS, n // 5))
 
 
 def _neighbors(reference: NDArray[np.float32], n_neighbors: int) -> NearestNeighbors:
