@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-BAND = 2**21
-"""Pixels that are looked at together."""
+BAND = 2**19
+"""Pixels that are looked at together: as many as a cache holds, and few enough that other threads
+have their turn."""
 
 # By what a pixel of the border and its eight neighbours on the border add up to, where a neighbour
 # across an edge counts 2, one across a corner 10, and the pixel itself 1: the length of the border
@@ -157,9 +158,11 @@ def measure(
         there, codes = _coded(inside, found.labels)
         values = [image[start:stop].ravel()[there] for image in images]
         pixels = kept.and_also(_Pixels(there + start * width, codes, values))
-        if "perimeter" in powers:
-            steps = _steps(around, n_before, stop - start)
-            perimeter += np.bincount(codes, steps.ravel()[there], minlength=n)
+        if "perimeter" in powers and len(codes):
+            steps = _steps(around, n_before, stop - start).ravel()[there]
+            # Neighbours mostly have numbers near each other.
+            sums = np.bincount(codes - codes.min(), steps)
+            perimeter[codes.min() :][: len(sums)] += sums
         complete = found.last[pixels.codes] <= band
         kept, pixels = pixels.where(~complete), pixels.where(complete)
         if len(pixels.codes):

@@ -190,6 +190,9 @@ class Steps(Protocol):
 
     notices: list[Message]
 
+    def detach(self) -> None:
+        """Compute on a copy of what may be changed meanwhile."""
+
     def steps(
         self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
     ) -> Generator[Report | Progress, None, None]:

@@ -377,13 +377,19 @@ class Measurement:
     def _check_alike(self) -> None:
         """Check that what is measured of one region is measured of all others."""
         first = self._regions[0]
+        self._regions = [
+            replace(region, channels={name: region.channels[name] for name in first.channels})
+            if region.channels.keys() == first.channels.keys()
+            else region
+            for region in self._regions
+        ]
         for other in self._regions[1:]:
             if len(other.spacing) != len(first.spacing):
                 raise InputError(
                     "labels {!r} have {} axes of space and labels {!r} {}: measure one at a time",
                     *(first.name, len(first.spacing), other.name, len(other.spacing)),
                 )
-            if list(other.channels) != list(first.channels):
+            if set(other.channels) != set(first.channels):
                 raise InputError(
                     "labels {!r} have the channels {} and labels {!r} {}: give all the same, or "
                     "measure one at a time",

@@ -11,7 +11,7 @@ from qtpy.QtCore import QObject, Signal
 from superqt.utils import create_worker
 
 from centroid_encoder.core.training import Report
-from centroid_encoder.tl._jobs import Job, Progress
+from centroid_encoder.tl._jobs import Progress, Steps
 
 SNAPSHOT_INTERVAL = 0.2
 """Seconds between two embeddings to be drawn: drawing, not training, is what holds the GUI up."""
@@ -35,7 +35,7 @@ class Worker(QObject):
     failed = Signal(object)
     """The exception that ended it; `StoppedTooEarly` if `stop` left nothing to keep."""
 
-    def __init__(self, job: Job, parent: QObject | None = None) -> None:
+    def __init__(self, job: Steps, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.job = job
         self._stop = Event()
@@ -89,7 +89,7 @@ class Worker(QObject):
 
 
 def _work(
-    job: Job, stop: Callable[[], bool], drawn: Event
+    job: Steps, stop: Callable[[], bool], drawn: Event
 ) -> Generator[Step | Exception, None, bool]:
     """Do the job; runs in the thread. Returns True when it is complete.
 

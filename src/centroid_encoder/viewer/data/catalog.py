@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from napari.layers import Labels, Layer, Points
+from napari.layers import Image, Labels, Layer, Points
 from psygnal import Signal
 
 from centroid_encoder.viewer.data.guesses import guess, guess_link
 from centroid_encoder.viewer.data.join import Join, LayerIds, Link
+from centroid_encoder.viewer.data.measuring import measurable
 from centroid_encoder.viewer.data.positions import Misfit, check_positions
 from centroid_encoder.viewer.data.regions import Region, alike
 from centroid_encoder.viewer.data.tables import Table, Tables, layers_of_cells
@@ -55,6 +56,8 @@ class Catalog:
         All tables, in the order of listing.
     layers
         The layers that may show their cells.
+    measurable
+        Layers that hold cells to be measured, and those that hold intensities.
     table
         The table that is chosen, or None.
     link
@@ -82,6 +85,7 @@ class Catalog:
     def __init__(self, layers: LayerList) -> None:
         self.tables: list[Table] = []
         self.layers: list[Labels | Points] = []
+        self.measurable: tuple[list[Labels], list[Image]] = [], []
         self.table: Table | None = None
         self.link: Link | None = None
         self.joins: dict[Link, Join] = {}
@@ -140,10 +144,18 @@ class Catalog:
 
         return self.add(read_adata(path), path.name, path=path)
 
+    def add_in_place_of(self, layer: Labels, name: str, labels: NDArray[np.int32]) -> None:
+        """Add a layer of other labels in the pixels of one that is there, which is hidden."""
+        same = ("scale", "translate", "rotate", "shear", "units", "axis_labels", "opacity")
+        new = Labels(labels, name=name, **{what: getattr(layer, what) for what in same})
+        layer.visible = False
+        self._all.insert(self._all.index(layer) + 1 if layer in self._all else 0, new)
+
     def refresh(self) -> None:
         """Look for tables and layers again; what is chosen stays, where it still exists."""
         self._watch(list(self._all))
         self.tables, self.layers = self._tables.find(), layers_of_cells(self._all)
+        self.measurable = measurable(self._all)
         named = [(id(layer), layer.name) for layer in self.layers]
         others_may_fit, self._named = named != self._named, named
         if others_may_fit:

@@ -92,6 +92,11 @@ def plain(name: str) -> str:
     return " ".join(rest or words)
 
 
+def specific_words(name: str) -> frozenset[str]:
+    """Words of a name that say which image it is, or which channel: none in ``nuclei_mask``."""
+    return frozenset(_words(name)) - WHAT
+
+
 def alike(name: str, others: Iterable[Layer]) -> Sequence[Layer]:
     """Sort layers: those first that show the same of their image as one of this name."""
     what = WHAT & set(_words(name))

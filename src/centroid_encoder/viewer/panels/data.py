@@ -20,8 +20,10 @@ from qtpy.QtWidgets import (
 
 from centroid_encoder.viewer.data.ids import may_be_ids
 from centroid_encoder.viewer.data.join import OBS_NAMES
+from centroid_encoder.viewer.data.measuring import UNLABELED
 from centroid_encoder.viewer.panels.choice import Choice
 from centroid_encoder.viewer.panels.fields import column, form_label, form_layout, side_by_side
+from centroid_encoder.viewer.panels.measure import MeasureDialog, MeasureRow
 from centroid_encoder.viewer.panels.message import Lines, Message, sentence
 from centroid_encoder.viewer.panels.opening import Opening
 
@@ -30,11 +32,16 @@ if TYPE_CHECKING:
 
     from centroid_encoder.viewer.data.catalog import Catalog
     from centroid_encoder.viewer.data.join import Link
+    from centroid_encoder.viewer.data.measuring import Measuring
     from centroid_encoder.viewer.data.tables import Table
 
 EMPTY = (
-    "Open a .h5ad or a .zarr, drop one here, or attach an AnnData to a layer "
-    "(layer.metadata['adata'] = adata)."
+    "Open a .h5ad or a .zarr, drop one here, measure the cells of a Labels layer, or attach an "
+    "AnnData to a layer (layer.metadata['adata'] = adata)."
+)
+LABEL_THEM = (
+    "Click one in the image and name it under Misplaced cells, or write labels into "
+    f"obs[{UNLABELED!r}] in a notebook."
 )
 NO_LAYER = "none"
 ALL = "all"
@@ -71,6 +78,13 @@ class DataPanel(QWidget):
         self.opening = Opening()
         self.opening.opened.connect(self._on_opened)
         self.opening.failed.connect(self._on_failed)
+        self.measure_button = QPushButton("Measure …")
+        self.measure_button.setToolTip("Make a table of the cells of Labels and Image layers")
+        self.measure_button.clicked.connect(self._ask_layers)
+        self.measuring = MeasureRow()
+        self.measuring.measured.connect(self._on_measured)
+        self.measuring.failed.connect(self._on_failed)
+        self._dialog: MeasureDialog | None = None
         self.layer_box = Choice(
             "Layer of the cells", "Layer whose labels or points are the cells of the table"
         )
@@ -91,10 +105,12 @@ class DataPanel(QWidget):
 
         self._by, self._in = form_label("joined by"), QLabel("in")
         form = form_layout()
-        form.addRow(form_label("Table"), side_by_side(self.table_box, self.open_button))
+        tables = side_by_side(self.table_box, self.open_button, self.measure_button)
+        form.addRow(form_label("Table"), tables)
         form.addRow(form_label("Cells in"), self.layer_box)
         form.addRow(self._by, side_by_side(self.instance_box, self._in, self.region_box))
-        column(self, form, self.opening, self.joined_text, self.message, self.better_button)
+        below = self.opening, self.measuring, self.joined_text, self.message, self.better_button
+        column(self, form, *below)
         catalog.listed.connect(self._show_lists)
         catalog.link_changed.connect(self._show_link)
         catalog.stirred.connect(self._on_stirred)
@@ -105,6 +121,9 @@ class DataPanel(QWidget):
         self._refresh.stop()
         self._rejoin.stop()
         self.opening.cancel()
+        self.measuring.cancel()
+        if self._dialog is not None:
+            self._dialog.reject()
 
     def open_file(self, path: Path) -> Table | None:
         """Read a .h5ad or a .zarr and choose it; what goes wrong is said in the panel."""
@@ -136,6 +155,37 @@ class DataPanel(QWidget):
         name = QFileDialog.getExistingDirectory(self, "Open a table: choose its .zarr folder")
         if name:
             self.opening.begin(Path(name))
+
+    def _ask_layers(self) -> None:
+        dialog = self._dialog = MeasureDialog(*self.catalog.measurable, self)
+        dialog.text.set_colors(self.message.colors)
+        dialog.finished.connect(self._on_chosen)
+        # Not exec: that has an event loop of its own.
+        dialog.open()
+
+    def _on_chosen(self, accepted: int) -> None:
+        dialog, self._dialog = self._dialog, None
+        if dialog is None:
+            return
+        if accepted and dialog.plan is not None:
+            self.message.say("")
+            self.measuring.begin(dialog.plan)
+        dialog.deleteLater()
+
+    def _on_measured(self, job: Measuring, name: str) -> None:
+        if job.adata is None:
+            return
+        for layer, apart, image in job.apart:
+            self.catalog.add_in_place_of(layer, apart, image)
+        self.catalog.choose(self.catalog.add(job.adata, name))
+        if self.catalog.problem is not None or self.catalog.misfit is not None:
+            return
+        said = f"{job.adata.n_vars} variables; no cell has a label yet. {LABEL_THEM}"
+        if job.apart:
+            names = ", ".join(apart for _, apart, _ in job.apart)
+            said = f"Labels begin anew in each frame; cells are shown in {names}. {said}"
+        notices = " ".join(sentence(notice) for notice in job.notices)
+        self.message.say(notices or said, "warning" if notices else "info")
 
     def _on_opened(self, adata: AnnData, path: Path) -> None:
         self.message.say("")
@@ -179,6 +229,7 @@ class DataPanel(QWidget):
         layers = [(layer.name, layer) for layer in catalog.layers]
         self.layer_box.offer([(NO_LAYER, None), *layers], catalog.layer)
         self.layer_box.setEnabled(catalog.table is not None)
+        self.measure_button.setEnabled(bool(catalog.measurable[0]))
         if not tables:
             self.table_box.setPlaceholderText("no table found")
             self.message.say(EMPTY)

@@ -164,8 +164,9 @@ class JobPanel(QWidget):
         if worker is not self.worker or getattr(step, "embedding", None) is None:
             return
         # Rows of a frame are those of the cells that were there when the training began.
-        if table is session.table and table.adata.obs_names.equals(worker.job.obs_names):
-            session.framed.emit(worker.job, step, made_by.label_key)
+        job = cast("Job", worker.job)
+        if table is session.table and table.adata.obs_names.equals(job.obs_names):
+            session.framed.emit(job, step, made_by.label_key)
         else:
             worker.drawn()
 
@@ -177,7 +178,7 @@ class JobPanel(QWidget):
         worker, table, made_by = self.worker, self.table, self.made_by
         if worker is None or table is None or made_by is None:
             return
-        job = worker.job
+        job = cast("Job", worker.job)
         self._end()
         try:
             self.session.write(job, table, made_by, stopped=self._stopped)

@@ -114,6 +114,11 @@ class Message(Lines):
         self.setVisible(bool(text))
         self._paint()
 
+    @property
+    def colors(self) -> dict[str, str]:
+        """Colours by kind."""
+        return self._colors
+
     def set_colors(self, colors: dict[str, str]) -> None:
         """Follow a theme: colours by kind."""
         self._colors = colors

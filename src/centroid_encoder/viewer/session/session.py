@@ -40,8 +40,8 @@ SelectionMode = Literal["replace", "add", "remove"]
 Kind = Literal["info", "warning", "error"]
 
 NO_TABLE = (
-    "No table yet.\n\nOpen a .h5ad or .zarr above, or a sample:\n"
-    "File ▸ Open Sample ▸ Centroid-Encoder"
+    "No table yet.\n\nOpen a .h5ad or .zarr above, measure the cells of a Labels layer,\n"
+    "or open a sample: File ▸ Open Sample ▸ Centroid-Encoder"
 )
 NO_MAP = "No map yet.\n\nChoose the labels and press Train."
 

@@ -1,0 +1,172 @@
+"""Which layers are measured together."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+from napari.layers import Image, Labels
+
+from centroid_encoder.viewer.data.measuring import (
+    Measuring,
+    have_same_pixels,
+    may_be_time,
+    measurable,
+    plan,
+)
+from centroid_encoder.viewer.data.tables import DRAWN
+
+LABELS = np.kron(np.arange(6).reshape(2, 3), np.ones((4, 4), dtype=int))
+IMAGE = np.random.default_rng(0).integers(0, 99, LABELS.shape)
+
+
+def labels(name: str = "nuclei", data: np.ndarray = LABELS, **options: object) -> Labels:
+    return Labels(data, name=name, **options)
+
+
+def image(name: str = "DAPI", data: np.ndarray = IMAGE, **options: object) -> Image:
+    return Image(data, name=name, **options)
+
+
+def channels(*layers: Labels | Image) -> dict[str, list[str]]:
+    found = plan(*measurable(layers), time_series=False)
+    return {region: list(images) for region, images in found.images.items()}
+
+
+def test_what_is_drawn_on_top_has_no_cells_of_its_own() -> None:
+    cells, drawn = labels(), labels("drawn", metadata={DRAWN: True})
+    assert measurable([cells, drawn, image()])[0] == [cells]
+
+
+def test_regions_of_one_image_share_its_channels() -> None:
+    found = channels(labels("nuclei"), labels("cells"), image("DAPI"), image("nuclei_488"))
+    assert found == {"nuclei": ["DAPI", "nuclei_488"], "cells": ["DAPI", "nuclei_488"]}
+
+
+def test_regions_of_several_images_have_channels_of_the_same_names() -> None:
+    found = channels(
+        *(labels("A_mask"), labels("B_mask")),
+        *(image("A_DAPI"), image("A_CD3"), image("B.ome_CD3"), image("B.ome_DAPI")),
+    )
+    assert found == {"A_mask": ["DAPI", "CD3"], "B_mask": ["CD3", "DAPI"]}
+
+
+def test_a_channel_is_called_as_its_layer_but_for_a_number() -> None:
+    assert channels(labels(), image("A_DAPI [1]")) == {"nuclei": ["A_DAPI"]}
+    assert channels(labels("A"), labels("B"), image("A"), image("B")) == {
+        "A": ["image"],
+        "B": ["image"],
+    }
+
+
+def test_images_of_other_sizes_belong_to_labels_of_these() -> None:
+    small = {"data": LABELS[:4]}
+    found = channels(
+        *(labels("one"), labels("two", **small)),
+        *(image("DAPI"), image("DAPI [1]", IMAGE[:4])),
+    )
+    assert found == {"one": ["DAPI"], "two": ["DAPI"]}
+
+
+def test_colours_are_channels() -> None:
+    found = channels(labels(), image("H&E", np.stack([IMAGE] * 4, axis=-1), rgb=True))
+    assert found == {"nuclei": ["H&E_red", "H&E_green", "H&E_blue"]}
+
+
+def test_pixels_are_the_same_if_shape_scale_and_place_are() -> None:
+    cells = labels(scale=(2, 2), translate=(5, 0))
+    assert have_same_pixels(cells, image(scale=(2, 2), translate=(5, 0)))
+    several = np.stack([IMAGE, IMAGE])
+    assert have_same_pixels(cells, image("c", several, scale=(1, 2, 2), translate=(0, 5, 0)))
+    assert not have_same_pixels(cells, image(scale=(1, 1), translate=(5, 0)))
+    assert not have_same_pixels(cells, image(scale=(2, 2)))
+    assert not have_same_pixels(cells, image(data=IMAGE.T, scale=(2, 2), translate=(5, 0)))
+
+
+@pytest.mark.parametrize(
+    ("layers", "text"),
+    [
+        ([image()], "choose the labels"),
+        ([labels(), image(data=IMAGE.T)], r"DAPI has the shape \(12, 8\) and nuclei \(8, 12\)"),
+        ([labels(), image(scale=(2, 2))], "the same shape, but another scale or place"),
+        ([labels(), image("a"), image("a [1]")], "nuclei has two channels called a"),
+        (
+            [labels(), labels("cells", units=("um", "um"))],
+            "different units, px and um; measure one after the other",
+        ),
+        ([labels(units=("um", "nm"))], "axes of nuclei are in different units, nm and µm"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(layers: list[Labels | Image], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        plan(*measurable(layers), time_series=False)
+
+
+def test_an_axis_of_time_is_known_by_its_name_or_its_unit() -> None:
+    stack = np.stack([LABELS] * 2)
+    assert may_be_time(labels()) is None
+    assert may_be_time(labels(data=stack)) is False
+    assert may_be_time(labels(data=stack, axis_labels=("T", "y", "x"))) is True
+    assert may_be_time(labels(data=stack, units=("s", "um", "um"))) is True
+    assert may_be_time(labels(data=np.stack([stack] * 2))) is True
+
+
+def measured(*layers: Labels | Image, time_series: bool = False) -> Measuring:
+    job = Measuring(plan(*measurable(layers), time_series=time_series))
+    list(job.steps())
+    return job
+
+
+def test_scale_and_units_are_those_of_the_layer() -> None:
+    place = {"scale": (0.5, 0.25), "units": ("um", "um"), "translate": (100, 100)}
+    adata = measured(labels(**place), image(**place)).adata
+
+    assert adata is not None
+    assert adata.var_names[0] == "area_um2"
+    assert adata.X[0, 0] == 16 * 0.5 * 0.25
+    assert adata.obsm["spatial"][0].tolist() == [0.25 * 5.5, 0.5 * 1.5]
+    assert adata.obs["cell_type"].isna().all()
+
+
+def test_full_resolution_is_measured_and_dask_stays_lazy() -> None:
+    levels = [da.from_array(LABELS), da.from_array(LABELS[::2, ::2])]
+    lazy = Labels(levels, name="nuclei", multiscale=True)
+    pyramid = Image([IMAGE, IMAGE[::2, ::2]], name="DAPI", multiscale=True)
+
+    adata, expected = measured(lazy, pyramid).adata, measured(labels(), image()).adata
+
+    assert adata is not None
+    assert expected is not None
+    np.testing.assert_array_equal(adata.X, expected.X)
+
+
+def test_labels_that_begin_anew_in_each_frame_are_taken_apart() -> None:
+    stack = np.stack([LABELS, LABELS.T.reshape(LABELS.shape)])
+    stack[1][stack[1] == 2] = 0
+
+    job = measured(labels(data=stack), image(data=np.stack([IMAGE] * 2)), time_series=True)
+
+    adata = job.adata
+    assert adata is not None
+    [(_, name, apart)] = job.apart
+    assert adata.uns["spatialdata_attrs"] == {
+        "region": name,
+        "region_key": "region",
+        "instance_key": "instance",
+    }
+    assert adata.obs["region"].unique().tolist() == [name]
+    assert sorted(adata.obs["instance"]) == list(range(1, adata.n_obs + 1))
+    assert set(np.unique(apart)) == {0, *adata.obs["instance"]}
+    for _, cell in adata.obs.iterrows():
+        same = apart == cell["instance"]
+        assert (stack[same] == cell["label"]).all()
+        assert set(np.nonzero(same)[0]) == {cell["frame"]}
+
+
+def test_labels_that_go_on_in_the_next_frame_stay() -> None:
+    stack = np.stack([LABELS, np.where(LABELS, LABELS + 5, 0)])
+    job = measured(labels(data=stack), time_series=True)
+
+    assert job.apart == []
+    assert job.adata is not None
+    assert job.adata.uns["spatialdata_attrs"]["instance_key"] == "label"
