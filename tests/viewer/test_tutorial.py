@@ -1,0 +1,46 @@
+"""The page that goes from an image to a map does what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import matplotlib.pyplot as plt
+import pytest
+
+if TYPE_CHECKING:
+    from napari import Viewer
+    from pytestqt.qtbot import QtBot
+
+PAGE = Path(__file__).parents[2] / "docs" / "measure.md"
+
+
+@pytest.mark.slow
+def test_from_an_image_to_a_map(
+    viewer: Viewer, qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = PAGE.read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
+    names: dict[str, Any] = {"__name__": "page"}
+    with patch("matplotlib.pyplot.show"):
+        for block in blocks:
+            exec(compile(block, str(PAGE), "exec"), names)
+    plt.close("all")
+
+    adata, own = names["adata"], names["viewer"]
+    quality = adata.uns["ce"]["quality"]["test"]
+    error, shapes = quality["voronoi_error"], names["shapes"].uns["shapes"]["quality"]["test"]
+    said = [float(share) / 100 for share in re.findall(r"(\d+) %", text)]
+    found = [error, quality["chance_error"], shapes["voronoi_error"]]
+    assert found == pytest.approx(said, abs=0.05)
+    assert (tmp_path / "nuclei.png").exists()
+    assert any(tmp_path.rglob("*tissue.png"))
+    # Joined, since the layer has the name of the labels.
+    widget = names["widget"]
+    qtbot.waitUntil(lambda: widget.catalog.join is not None)
+    assert widget.catalog.join.n_joined == adata.n_obs
+    with patch.object(own.window._qt_window, "_save_current_window_settings"):
+        own.close()
