@@ -106,6 +106,9 @@ def furnish(folder: Path, cells: ad.AnnData, device: Path) -> list[str]:
     os.symlink("nowhere.h5ad", folder / "dangling.h5ad")
     os.symlink(device, folder / "device.h5ad")
     os.mkfifo(folder / "fifo.h5ad")
+    np.save(folder / "labels.npy", np.kron(np.arange(9).reshape(3, 3), np.ones((4, 4), int)))
+    np.save(folder / "image.npy", np.random.default_rng(0).normal(size=(12, 12)))
+    (folder / "half.tif").write_bytes(b"II*\0" + bytes(9))
     names = sorted(path.name for path in folder.iterdir())
     long = [f"{'n' * n}.h5ad" for n in (235, 245, 249, 250, 300)]
     return [
@@ -121,8 +124,9 @@ def furnish(folder: Path, cells: ad.AnnData, device: Path) -> list[str]:
 
 def draw(rng: np.random.Generator, paths: list[str]) -> list[str]:
     """Return a command with some good and some odd arguments."""
-    command = str(rng.choice(["fit", "cross-validate", "ingest", "plot"]))
+    command = str(rng.choice(["measure", "fit", "cross-validate", "ingest", "plot"]))
     good = {
+        "measure": ["labels.npy", "image.npy", "--output", "new.h5ad"],
         "fit": ["in.h5ad", "--label-key", "cell_type", "--max-epochs", "1", "--output", "new.h5ad"],
         "cross-validate": [
             *("in.h5ad", "--label-key", "cell_type", "--max-epochs", "1", "--n-folds", "2"),
@@ -137,6 +141,7 @@ def draw(rng: np.random.Generator, paths: list[str]) -> list[str]:
         if not line[place].startswith("--") and rng.random() < (0.35 if is_path else 0.08):
             line[place] = str(rng.choice(paths if is_path else VALUES))
     options = {
+        "measure": ["--spacing", "--unit", "--channels", "--quantiles", "--channel-axis"],
         "fit": ["--model-out", "--use-rep", "--layer", "--group-key", "--test-size", "--key-added"],
         "cross-validate": ["--mislabeled", "--group-key", "--n-permutations", "--key-added"],
         "ingest": ["--key", "--missing", "--key-added"],

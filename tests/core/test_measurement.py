@@ -57,7 +57,7 @@ def test_plane_is_measured_as_scikit_image_does(
 
     found = measured(labels, image, spacing=spacing)
 
-    names = ["area", "axis_major_length", "axis_minor_length", "eccentricity", "extent"]
+    names = ["area", "axis_major_length", "axis_minor_length", "eccentricity", "extent", "solidity"]
     if spacing[0] == spacing[1]:
         names.append("perimeter")
     assert set(found.shapes) == set(names) == set(shape_properties(spacing))

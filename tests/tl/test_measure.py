@@ -29,13 +29,13 @@ def test_table_says_what_is_what() -> None:
 
     shapes = [
         *("area_um2", "perimeter_um", "axis_major_length_um", "axis_minor_length_um"),
-        *("eccentricity", "extent"),
+        *("eccentricity", "solidity", "extent"),
     ]
     intensities = ["DAPI_mean", "DAPI_std", "DAPI_q05", "DAPI_q50", "DAPI_q99.9"]
     assert adata.var_names.tolist() == shapes + intensities
-    assert adata.var["unit"].tolist() == ["um2", "um", "um", "um", "", ""] + ["intensity"] * 5
+    assert adata.var["unit"].tolist() == ["um2", "um", "um", "um", "", "", ""] + ["intensity"] * 5
     assert adata.var["property"].tolist()[-4:] == ["std", "q05", "q50", "q99.9"]
-    assert adata.var["channel"].isna().tolist() == [True] * 6 + [False] * 5
+    assert adata.var["channel"].isna().tolist() == [True] * 7 + [False] * 5
     assert adata.X.dtype == np.float32
     assert np.isfinite(adata.X).all()
     assert adata.obs_names.tolist() == ["labels_3", "labels_7", "labels_9"]

@@ -68,7 +68,7 @@ def shape_properties(spacing: Sequence[float]) -> dict[str, int]:
         powers["perimeter"] = 1
     powers |= {"axis_major_length": 1, "axis_minor_length": 1}
     if ndim == 2:
-        powers["eccentricity"] = 0
+        powers |= {"eccentricity": 0, "solidity": 0}
     return powers | {"extent": 0}
 
 
@@ -267,6 +267,7 @@ def _geometry(
     # Axes of the ellipse, or of the ellipsoid, that has these variances.
     minor, major = (np.sqrt(4 * (ndim + 2) * variances[:, at]) for at in (0, -1))
     size = counts * float(np.prod(spacing))
+    convex = _convex_areas(segments, *places) if ndim == 2 else counts
     with np.errstate(invalid="ignore"):
         ratio = np.where(variances[:, -1] > 0, variances[:, 0] / variances[:, -1], 1)
     return centers * spacing, {
@@ -276,7 +277,65 @@ def _geometry(
         "axis_minor_length": minor,
         "eccentricity": np.sqrt(1 - ratio),
         "extent": counts / box,
+        "solidity": counts / convex,
     }
+
+
+def _convex_areas(segments: Segments, y: NDArray[np.intp], x: NDArray[np.intp]) -> NDArray[np.intp]:
+    """(k,) pixels within the convex hull of each object, from the places of its sorted pixels."""
+    objects = segments.spread(np.arange(len(segments.codes)))
+    starts = np.flatnonzero((np.diff(objects, prepend=-1) != 0) | (np.diff(y, prepend=-1) != 0))
+    ends = np.append(starts[1:], len(y)) - 1
+    objects, y = objects[starts], y[starts]
+    last = _farthest(objects, y, x[ends])
+    first = _farthest(objects, y, -x[starts])
+    first_rows = np.flatnonzero(np.diff(objects, prepend=-1))
+    n_rows = y[np.append(first_rows[1:], len(y)) - 1] - y[first_rows] + 1
+    areas: NDArray[np.intp] = np.add.reduceat(last + first + 1, np.cumsum(n_rows) - n_rows)
+    return areas
+
+
+def _farthest(
+    objects: NDArray[np.intp], y: NDArray[np.intp], x: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Largest x within the convex hull, in each row of each object from its first to its last.
+
+    Parameters
+    ----------
+    objects, y, x
+        (n_rows,) largest x of the object itself in its rows, in order; rows may lack.
+    """
+    # The hull is that of the middles of the edges of the pixels, in units of half a pixel.
+    across = (2 * y[:, None] + [-1, 0, 1]).ravel()
+    along = (2 * x[:, None] + [0, 1, 0]).ravel()
+    of = np.repeat(objects, 3)
+    # Between two rows are points of both.
+    starts = np.flatnonzero((np.diff(of, prepend=-1) != 0) | (np.diff(across, prepend=-2) != 0))
+    of, across, along = of[starts], across[starts], np.maximum.reduceat(along, starts)
+    while True:
+        # What is not beyond the line between its neighbours is no corner, even if they are none.
+        inner = (of[1:-1] == of[:-2]) & (of[1:-1] == of[2:])
+        rise, run = along[1:-1] - along[:-2], across[1:-1] - across[:-2]
+        whole_rise, whole_run = along[2:] - along[:-2], across[2:] - across[:-2]
+        corner = np.ones(len(of), dtype=bool)
+        corner[1:-1] = ~(inner & (rise * whole_run <= whole_rise * run))
+        if corner.all():
+            break
+        of, across, along = of[corner], across[corner], along[corner]
+    starts = np.flatnonzero(np.diff(of, prepend=-1))
+    ends = np.append(starts[1:], len(of)) - 1
+    n_rows = (across[ends] - across[starts]) // 2
+    behind = np.repeat(np.cumsum(n_rows) - n_rows, n_rows)
+    rows = np.repeat(across[starts] + 1, n_rows) + 2 * (np.arange(len(behind)) - behind)
+    # Rows and corners are sorted by object and then by row.
+    height = int(across.max()) + 2
+    before = (
+        np.searchsorted(of * height + across, np.repeat(of[starts], n_rows) * height + rows) - 1
+    )
+    run = across[before + 1] - across[before]
+    rise = along[before + 1] - along[before]
+    farthest: NDArray[np.intp] = (along[before] * run + rise * (rows - across[before])) // (2 * run)
+    return farthest
 
 
 def _statistics(

@@ -81,11 +81,12 @@ def measure(
 
         ``X`` : dtype ``float32``
             Shapes: ``area``, ``perimeter``, ``axis_major_length``, ``axis_minor_length``,
-            ``eccentricity``, ``extent``; in three dimensions ``volume``, and neither perimeter nor
-            eccentricity. Where pixels are not square, there is no perimeter. Lengths have the unit
-            in their names, such as ``area_um2``. Then for each channel the mean, the
-            standard deviation and the quantiles of its pixels: ``DAPI_mean``, ``DAPI_std``,
-            ``DAPI_q50``. Without names, channels are called ``intensity``.
+            ``eccentricity``, ``solidity``, ``extent``; in three dimensions ``volume``, and neither
+            perimeter, eccentricity nor solidity. Where pixels are not square, there is no
+            perimeter. Lengths have the unit in their names, such as ``area_um2``. Then for each
+            channel the mean, the standard deviation and the quantiles of its pixels:
+            ``DAPI_mean``, ``DAPI_std``, ``DAPI_q50``. Without names, channels are called
+            ``intensity``.
         ``var["channel"]``, ``var["property"]``, ``var["unit"]`` : dtype ``category``
             What each of them is; shapes have no channel.
         ``obs["region"]`` : dtype ``category``, ``obs["label"]`` : dtype ``int64``
