@@ -52,6 +52,17 @@ print(*{"qtpy", "PySide6", "PyQt6", "PyQt5", "napari"} & set(sys.modules))
     assert python(code) == ""
 
 
+def test_a_training_needs_no_compiler():
+    """Torch's own optimisers import it, which takes a second before the first picture."""
+    code = """
+import sys, numpy as np, centroid_encoder as ce
+X, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3
+ce.CentroidEncoder(max_epochs=1, device="cpu", placement="voronoi").fit(X, y)
+print(*{"torch._dynamo", "torch._inductor", "sympy"} & set(sys.modules))
+"""
+    assert python(code) == ""
+
+
 def test_names_resolve():
     assert set(ce.__all__) == {"CentroidEncoder", "load", "pl", "tl", "viewer"}
     for name in ce.__all__:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch.optim.adam import adam
+from torch.optim.adamw import adamw
 
 from centroid_encoder.core.network import Network
 
@@ -37,19 +39,63 @@ class TrainingConfig:
     dropout: float = 0.0
 
 
+class Adam(torch.optim.Optimizer):
+    """The three of them, by torch's own functions for a step.
+
+    Torch's classes are not asked: the first of a process that is made imports torch's compiler,
+    which takes a second, and each of their steps costs a third more.
+    """
+
+    def __init__(self, parameters: list[torch.nn.Parameter], config: TrainingConfig) -> None:
+        # The initialisation of the base class is what imports the compiler.
+        self.param_groups = [{"params": parameters, "lr": config.learning_rate}]
+        # Of each parameter the number of its steps, and the moments of its gradient.
+        self._kept: dict[torch.nn.Parameter, list[torch.Tensor]] = {}
+        self._config = config
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """Take a step with the parameters that have a gradient."""
+        (group,), config = self.param_groups, self._config
+        moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+        amsgrad = config.optimizer == "amsgrad"
+        for parameter in moved:
+            if parameter not in self._kept:
+                count = torch.zeros((), dtype=torch.float32, device=parameter.device)
+                moments = [torch.zeros_like(parameter) for _ in range(2 + amsgrad)]
+                self._kept[parameter] = [count, *moments]
+        kept = [self._kept[parameter] for parameter in moved]
+        # Adam's own weight decay is the paper program's penalty ½·λ·Σ‖θ‖² on the loss.
+        function = adamw if config.optimizer == "adamw" else adam
+        function(
+            moved,
+            [parameter.grad for parameter in moved],
+            [one[1] for one in kept],
+            [one[2] for one in kept],
+            [one[3] for one in kept if amsgrad],
+            [one[0] for one in kept],
+            fused=True,
+            amsgrad=amsgrad,
+            beta1=0.9,
+            beta2=0.999,
+            lr=group["lr"],
+            weight_decay=config.weight_decay,
+            eps=1e-8,
+            maximize=False,
+        )
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients."""
+        del set_to_none
+        for parameter in self.param_groups[0]["params"]:
+            parameter.grad = None
+
+
 def optimizer_of(
     parameters: list[torch.nn.Parameter], config: TrainingConfig
 ) -> torch.optim.Optimizer:
     """Return a fresh optimiser of some parameters."""
-    # Adam's own weight decay is the paper program's penalty ½·λ·Σ‖θ‖² on the loss.
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(
-        parameters,
-        config.learning_rate,
-        weight_decay=config.weight_decay,
-        amsgrad=config.optimizer == "amsgrad",
-        fused=True,
-    )
+    return Adam(parameters, config)
 
 
 def learning_rate_share(progress: float, config: TrainingConfig) -> float:
