@@ -233,6 +233,20 @@ def test_labels_that_cannot_be_read_are_a_problem_of_the_link(
     assert "is too large" in str(catalog.problem)
 
 
+def test_a_layer_that_is_gone_is_not_joined_before_the_catalog_looks_again(
+    layers: LayerList, catalog: Catalog, nuclei: Labels, cells: AnnData
+) -> None:
+    layers.append(nuclei)
+    catalog.refresh()
+    added = catalog.add(cells.copy(), "notebook")
+    # What ends in a thread may choose a table before napari's event loop goes on.
+    layers.clear()
+
+    catalog.choose(added)
+
+    assert catalog.link is None
+
+
 def test_nothing_keeps_a_closed_layer_alive(
     layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf
 ) -> None:

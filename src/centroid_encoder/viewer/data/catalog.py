@@ -193,6 +193,8 @@ class Catalog:
 
         The same table again, if its cells have changed, stays in its layer.
         """
+        # What is gone may not have been heard of yet.
+        self.layers = layers_of_cells(self._all)
         layer = self.layer if table is self.table else None
         if table is not self.table:
             self.table, self.link, self.joins = table, None, {}
