@@ -440,7 +440,7 @@ class CentroidEncoder(
         """
         X = self._checked(X)
         y, _ = labels_of(X, y)
-        self._fitted.calibrate(self._fitted.embed(X), codes_of(y, self.classes_))
+        self._fitted.calibrate(self._distances(X), codes_of(y, self.classes_))
         return self
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -501,22 +501,27 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples,), with values of `classes_`
         """
-        nearest = self._fitted.distances(self._fitted.embed(self._checked(X))).argmin(axis=1)
+        nearest = self._distances(self._checked(X)).argmin(axis=1)
         return cast(NDArray[Any], self.classes_[nearest])
 
     def predict_proba(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         """Probability of each class: the softmax of −(d_j / T)^a.
 
         The distances d_j are those of `decoder_distances` for the embedded samples, temperature T
-        and exponent a those of `calibration_`. The probabilities tell doubt between the classes of
-        the map; of samples unlike anything seen in training they know nothing. `X` is as in `fit`.
+        and exponent a those of `calibration_`. With ``placement="voronoi"`` they are what the
+        networks say of all classes; a place shows the likeliest two of them. The probabilities tell
+        doubt between the classes of the map; of samples unlike anything seen in training they know
+        nothing. `X` is as in `fit`.
 
         Returns
         -------
         ndarray of shape (n_samples, n_classes), float32, in the order of `classes_`
         """
-        distances = self._fitted.distances(self._fitted.embed(self._checked(X)))
+        distances = self._distances(self._checked(X))
         return self.calibration_.probabilities(distances).astype(np.float32)
+
+    def _distances(self, X: Matrix) -> NDArray[np.float32]:
+        return np.concatenate([distances for _, distances in self._fitted.judge(X)])
 
     def fit_novelty(
         self, X: ArrayLike | Matrix, y: ArrayLike, *, subset: NDArray[np.bool_] | None = None

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 
 from centroid_encoder.core.confidence import (
@@ -62,28 +61,6 @@ def test_what_the_labels_were_drawn_from_is_found(temperature: float, exponent: 
     assert_allclose(probabilities, truth.probabilities(distances), atol=0.05)
     right = probabilities.argmax(axis=1) == labels
     assert expected_calibration_error(probabilities.max(axis=1), right) < 0.015
-
-
-def test_of_the_decision_alone_is_the_most_likely_one() -> None:
-    """Where the right class is any of the others, what counts is whether the nearest one is."""
-    rng = np.random.default_rng(1)
-    distances = np.sort(rng.gamma(2.0, size=(4000, 5)), axis=1)
-    truth = Calibration(0.7, 1.5)
-    right = rng.uniform(size=4000) < truth.probabilities(distances)[:, 0]
-    labels = np.where(right, 0, rng.integers(1, 5, 4000))
-
-    def loss(logs: NDArray[np.float64]) -> float:
-        largest = Calibration(*np.exp(logs)).probabilities(distances)[:, 0]
-        return float(-np.log(np.where(right, largest, 1 - largest)).mean())
-
-    best = minimize(loss, np.zeros(2), method="Nelder-Mead").x
-    found = Calibration.fit(distances, labels, decision_only=True)
-    assert_allclose([found.temperature, found.exponent], np.exp(best), rtol=0.02)
-    confidence = found.probabilities(distances).max(axis=1)
-    # By the likelihood of the classes it would be too modest.
-    other = Calibration.fit(distances, labels).probabilities(distances).max(axis=1)
-    errors = [expected_calibration_error(said, right) for said in (confidence, other)]
-    assert errors[0] < 0.03 < errors[1]
 
 
 def test_never_wrong_does_not_mean_certain() -> None:

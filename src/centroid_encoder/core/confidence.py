@@ -36,13 +36,7 @@ class Calibration:
     """a > 0: 2 for Gaussian classes; the smaller, the more samples lie far off their centroid."""
 
     @classmethod
-    def fit(
-        cls,
-        distances: NDArray[np.floating],
-        labels: NDArray[np.integer],
-        *,
-        decision_only: bool = False,
-    ) -> Self:
+    def fit(cls, distances: NDArray[np.floating], labels: NDArray[np.integer]) -> Self:
         """Find the most likely one, given samples that did not shape the map.
 
         Temperature scaling as in Guo et al. (2017), with an exponent beside the temperature. The
@@ -62,9 +56,6 @@ class Calibration:
         labels
             (n,) own classes. Samples of a class that the map does not know are passed over:
             between the others they tell nothing.
-        decision_only
-            Ask only whether the nearest class is the right one, for distances that tell little of
-            which other one it may be, such as those in a plane.
         """
         told = np.isfinite(distances[np.arange(len(labels)), labels])
         distances, labels = distances[told], labels[told]
@@ -76,9 +67,6 @@ class Calibration:
             return cls()
         target = np.full((n, n_classes), 1 / (n + 2) / max(n_classes - 1, 1))
         target[np.arange(n), labels] = 1 - 1 / (n + 2)
-        if decision_only:
-            rows, decided = np.arange(n), distances.argmin(axis=1)
-            is_right = np.where(decided == labels, 1 - 1 / (n + 2), 1 / (n + 2))
         known = np.isfinite(distances)
         told_share = np.where(known, target, 0).sum(axis=1, keepdims=True)
 
@@ -88,16 +76,6 @@ class Calibration:
             logits = _logits(distances, temperature, exponent)
             log_probabilities = log_softmax(logits, axis=1)
             value = -(target * log_probabilities)[known].sum() + np.square(logs[1]) / 2
-            if decision_only:
-                others = np.exp(log_probabilities)
-                others[rows, decided] = 0
-                rest = np.maximum(others.sum(axis=1), 1e-300)
-                on_decision = log_probabilities[rows, decided]
-                value = -(is_right * on_decision + (1 - is_right) * np.log(rest)).sum()
-                value += np.square(logs[1]) / 2
-                # Cross-entropy with these targets has the same slopes.
-                target[:] = others * ((1 - is_right) / rest)[:, None]
-                target[rows, decided] = is_right
             # By the logits −u, where u = (d / T)^a: ∂u/∂log T = −a·u, ∂u/∂log a = u·log u.
             excess = np.where(known, np.exp(log_probabilities) * told_share - target, 0)
             u = np.where(known, -logits, 0)
@@ -114,21 +92,15 @@ class Calibration:
         )
         temperature, exponent = np.exp(best.x)
         fitted, unfitted = cls(float(temperature), float(exponent)), cls()
-        gain = np.subtract(
-            *(one._log_likelihood(distances, labels, decision_only) for one in (fitted, unfitted))
-        )
+        gain = np.subtract(*(one._log_likelihood(distances, labels) for one in (fitted, unfitted)))
         clear = gain.sum() - len(best.x) > np.sqrt(n) * gain.std()
         return fitted if clear else unfitted
 
     def _log_likelihood(
-        self, distances: NDArray[np.floating], labels: NDArray[np.integer], decision_only: bool
+        self, distances: NDArray[np.floating], labels: NDArray[np.integer]
     ) -> NDArray[np.float64]:
-        """(n,) logarithm of the probability of what is so: the own class, or being right or not."""
+        """(n,) logarithm of the probability of the own class."""
         logits = _logits(distances, self.temperature, self.exponent)
-        if decision_only:
-            largest = np.asarray(softmax(logits, axis=1).max(axis=1))
-            is_right = distances.argmin(axis=1) == labels
-            return np.log(np.maximum(np.where(is_right, largest, 1 - largest), 1e-12))
         return np.asarray(log_softmax(logits, axis=1)[np.arange(len(labels)), labels])
 
     def probabilities(self, distances: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -144,8 +116,6 @@ def cross_fitted_probabilities(
     distances: NDArray[np.floating],
     labels: NDArray[np.integer],
     parts: NDArray[np.integer],
-    *,
-    decision_only: bool = False,
 ) -> NDArray[np.float64]:
     """(n, M) probabilities of samples by a calibration that the other parts' samples give.
 
@@ -159,15 +129,11 @@ def cross_fitted_probabilities(
         (n,) own classes.
     parts
         (n,) index of the part that each sample belongs to; at least two parts.
-    decision_only
-        As for `Calibration.fit`.
     """
     probabilities = np.empty(distances.shape, dtype=np.float64)
     for part in np.unique(parts):
         inside = parts == part
-        calibration = Calibration.fit(
-            distances[~inside], labels[~inside], decision_only=decision_only
-        )
+        calibration = Calibration.fit(distances[~inside], labels[~inside])
         probabilities[inside] = calibration.probabilities(distances[inside])
     return probabilities
 

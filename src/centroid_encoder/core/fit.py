@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from centroid_encoder.core import placement
 from centroid_encoder.core.description import check_labels
-from centroid_encoder.core.map import Architecture, CodedMap, Codes, FittedMap, own_codes
+from centroid_encoder.core.map import Architecture, CodedMap, Codes, FittedMap, Judged, own_codes
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.optimization import TrainingConfig
@@ -197,6 +197,21 @@ class Fit:
         chosen = None if index is None else torch.from_numpy(index).to(data.rows.device)
         return self.map.fitted.embed_rows(data.rows, chosen, data.folds)
 
+    def judge(self, index: NDArray[np.integer] | None = None) -> Iterator[Judged]:
+        """What `embed` says, a chunk of rows at a time, with (b, M) distances to the classes.
+
+        As `CodedMap.judge` of the rows, but that a row of the training is judged by the network
+        that is not trained on it.
+        """
+        data = self.problem.data
+        chosen = None if index is None else torch.from_numpy(index).to(data.rows.device)
+        return self.map.in_order(self.map.fitted.judge_rows(data.rows, chosen, data.folds))
+
+    def distances(self, index: NDArray[np.integer]) -> NDArray[np.float32]:
+        """(n, M) distances to the classes of the rows at an index; see `judge`."""
+        parts = [np.empty((0, self.map.n_codes), dtype=np.float32)]
+        return np.concatenate(parts + [distances for _, distances in self.judge(index)])
+
     def standardized(self, index: NDArray[np.integer]) -> NDArray[np.float32]:
         """(n, k) inputs of the network for the rows at an index."""
         rows = self.problem.data.rows
@@ -207,7 +222,7 @@ class Fit:
         """Fit the probabilities to the rows at an index, which are of the caller's classes."""
         if len(index):
             own = own_codes(codes, self.map.known, self.map.n_codes)
-            self.map.fitted.calibrate(self.embed(index), own)
+            self.map.fitted.calibrate(self.distances(index)[:, self.map.known], own)
 
     def learn_novelty(self) -> None:
         """Learn from the rows of the training what is usual; there must be `novelty.LEAST`."""
@@ -324,11 +339,12 @@ def _trained(
         placement=settings["placement"],
         n_networks=problem.n_networks,
     )
-    learned, projected = architecture, None
+    projected = None
     if placer is not None:
         projected = ProjectedRows(data.rows, data.train, data.folds, problem.shares, N_AXES)
         data = replace(data, rows=projected)
-        learned = replace(architecture, n_inputs=projected.n_inputs)
+    # While it learns, the rows are along the axes already.
+    learned = replace(architecture, n_inputs=data.rows.n_inputs)
     network = learned.network(generator, batch_norm=settings["batch_norm"]).to(device)
     config = TrainingConfig(
         **{field.name: settings[field.name] for field in fields(TrainingConfig)}
@@ -339,8 +355,8 @@ def _trained(
     )
     network.fold_batch_norm()
     if projected is not None:
-        network.unproject(projected.axes)
-        data = problem.data
+        network.axes, data = projected.axes, problem.data
+        architecture = replace(architecture, n_axes=projected.n_inputs)
 
     nowhere = np.full((n_classes, architecture.n_components), np.nan)
     fitted = FittedMap(architecture, problem.standardizer, network, targets, nowhere)
@@ -348,7 +364,8 @@ def _trained(
     codes = problem.codes[index]
     if placer is not None:
         fitted.placer = _told(problem, placer, network)
-    embedding = fitted.embed_rows(data.rows, torch.from_numpy(index).to(device), data.folds)
+    judged = fitted.judge_rows(data.rows, torch.from_numpy(index).to(device), data.folds)
+    embedding, distances = (np.concatenate(part) for part in zip(*judged, strict=True))
     if placer is None:
         fitted.centers = class_centers(embedding, codes, n_classes)
     else:
@@ -356,7 +373,7 @@ def _trained(
     unseen = np.isin(index, data.validation.cpu().numpy())
     if not unseen.any():
         unseen[:] = True
-    fitted.calibrate(embedding[unseen], codes[unseen])
+    fitted.calibrate(distances[unseen], codes[unseen])
     return fitted, outcome
 
 
@@ -401,7 +418,7 @@ class _Shown:
         said = outputs.cpu().numpy()
         placer = self._placer.told(said[self._some], self._codes[self._some], self._weights)
         places = [
-            placer.place(said[start : start + CHUNK], self._along[start : start + CHUNK])
+            placer.judge(said[start : start + CHUNK], self._along[start : start + CHUNK])[0]
             for start in range(0, len(said), CHUNK)
         ]
         return np.concatenate(places), self._centers

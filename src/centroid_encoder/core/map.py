@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,10 +16,11 @@ from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.optimization import suitable_numerics
 from centroid_encoder.core.placement import Placement, Placer
-from centroid_encoder.core.quality import AT_ONCE
 from centroid_encoder.core.rows import CHUNK, Matrix, Rows, Standardizer, standardized
 
 Codes = NDArray[np.intp]
+Judged = tuple[NDArray[np.float32], NDArray[np.float32]]
+"""Embedding of rows, and how far they are from the classes."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,7 @@ class Architecture:
     output: Output
     placement: Placement = "bottleneck"
     n_networks: int = 1
+    n_axes: int = 0
 
     def network(
         self, generator: torch.Generator | None = None, *, batch_norm: bool = False
@@ -49,6 +52,7 @@ class Architecture:
             generator,
             batch_norm=batch_norm,
             n_networks=self.n_networks,
+            n_axes=self.n_axes,
         )
 
 
@@ -92,22 +96,48 @@ class FittedMap:
         `Network.outputs`.
         """
         parts = [np.empty((0, self.architecture.n_components), np.float32)]
-        with suitable_numerics(self.network, CHUNK):
-            for part, inputs in rows.batches(index):
-                if self.placer is None:
+        if self.placer is not None:
+            parts += [places for places, _ in self.judge_rows(rows, index, folds)]
+        else:
+            with suitable_numerics(self.network, CHUNK):
+                for _, inputs in rows.batches(index):
                     parts.append(self.network.encode(inputs).cpu().numpy())
-                else:
-                    asked = None if folds is None else folds[part]
-                    outputs = self.network.outputs(inputs, asked).cpu().numpy()
-                    along = self.placer.scatter.project(inputs.cpu().numpy())
-                    parts.append(self.placer.place(outputs, along))
         return np.concatenate(parts)
 
-    def calibrate(self, embedding: NDArray[np.floating], codes: NDArray[np.integer]) -> None:
-        """Fit the probabilities to (n, m) embedded rows and their (n,) class indices."""
-        self.calibration = Calibration.fit(
-            self.distances(embedding), codes, decision_only=self.placer is not None
-        )
+    def judge(self, X: Matrix) -> Iterator[Judged]:
+        """Map (n, d) data to the embedding, and say how far each row is from each class.
+
+        Yields, a chunk of rows at a time, what `judge_rows` does.
+        """
+        for start in range(0, X.shape[0], CHUNK):
+            rows = standardized(X[start : start + CHUNK], self.standardizer, self.device)
+            yield from self.judge_rows(rows)
+
+    def judge_rows(
+        self, rows: Rows, index: Tensor | None = None, folds: Tensor | None = None
+    ) -> Iterator[Judged]:
+        """Map standardised rows to the embedding, and say how far each is from each class.
+
+        Yields, a chunk of rows at a time, the (b, m) embedding and (b, M) distances. Through a
+        bottleneck, these are what `distances` says of the embedding. A place in a Voronoi cell says
+        less of a sample than the networks do that have placed it: here they tell all of it.
+        Parameters are those of `embed_rows`.
+        """
+        if self.placer is None:
+            for part, _ in rows.batches(index):
+                embedding = self.embed_rows(rows, part)
+                yield embedding, self.distances(embedding)
+            return
+        for part, inputs in rows.batches(index):
+            with torch.no_grad(), suitable_numerics(self.network, CHUNK):
+                asked = None if folds is None else folds[part]
+                outputs = self.network.outputs(inputs, asked).cpu().numpy()
+            along = self.placer.scatter.project(inputs.cpu().numpy())
+            yield self.placer.judge(outputs, along)
+
+    def calibrate(self, distances: NDArray[np.floating], codes: NDArray[np.integer]) -> None:
+        """Fit the probabilities to (n, M) distances of rows, and their (n,) class indices."""
+        self.calibration = Calibration.fit(distances, codes)
 
     def learn_novelty(
         self, X: Matrix, index: NDArray[np.integer], codes: NDArray[np.integer]
@@ -116,7 +146,7 @@ class FittedMap:
         self.novelty = Novelty.fit(X, index, codes, self.standardizer)
 
     def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
-        """(n, M) distances of the decoder's output h(z) to each class's centroid.
+        """(n, M) distances of the decoder's output h(z), for (n, m) points, to each centroid.
 
         In units in which the centroids have unit mean square; their order and ratios are those of
         ‖h(z) − c_j‖ in the standardised input space. Of a map that places samples in Voronoi cells,
@@ -223,17 +253,36 @@ class CodedMap:
             distances[:, self.known] = self.fitted.distances(embedding)
         return distances
 
-    def decide(self, embedding: NDArray[np.floating]) -> tuple[Codes, NDArray[np.float32]]:
-        """(n,) predicted classes of embedded rows, and the probability of each.
+    def judge(self, X: Matrix) -> Iterator[Judged]:
+        """Map (n, d) data, a chunk at a time, to the (b, m) embedding and (b, M) distances.
 
-        In chunks, since probabilities of all classes take a multiple of the memory.
+        The distances are those of `FittedMap.judge`; inf for classes that the map does not know.
         """
-        predicted = np.empty(len(embedding), dtype=np.intp)
-        confidence = np.empty(len(embedding), dtype=np.float32)
-        for start in range(0, len(embedding), AT_ONCE):
-            part = slice(start, start + AT_ONCE)
-            distances = self.fitted.distances(embedding[part])
-            predicted[part] = self.known[distances.argmin(axis=1)]
-            probabilities = self.fitted.calibration.probabilities(distances)
-            confidence[part] = probabilities.max(axis=1)
-        return predicted, confidence
+        return self.in_order(self.fitted.judge(X))
+
+    def in_order(self, judged: Iterable[Judged]) -> Iterator[Judged]:
+        """What the map says of rows, with distances to the caller's classes."""
+        for embedding, own in judged:
+            distances = np.full((len(own), self.n_codes), np.inf, dtype=np.float32)
+            distances[:, self.known] = own
+            yield embedding, distances
+
+    def decide(
+        self, judged: Iterable[Judged]
+    ) -> tuple[NDArray[np.float32], Codes, NDArray[np.float32]]:
+        """Embedding of rows, (n,) predicted classes, and the probability of each.
+
+        In chunks, since distances to all classes take a multiple of the memory.
+        """
+        parts = []
+        for embedding, distances in judged:
+            confidence = self.fitted.calibration.probabilities(distances).max(axis=1)
+            parts.append((embedding, distances.argmin(axis=1), confidence.astype(np.float32)))
+        if not parts:
+            nothing = np.empty(0)
+            empty = np.empty((0, self.centers.shape[1]), dtype=np.float32)
+            return empty, nothing.astype(np.intp), nothing.astype(np.float32)
+        embedding, predicted, confidence = (
+            np.concatenate(part) for part in zip(*parts, strict=True)
+        )
+        return embedding, predicted, confidence

@@ -53,6 +53,9 @@ class Network(nn.Module):
         each takes its own (b, n_inputs) slice of (K, b, n_inputs) inputs, or all take the same
         (b, n_inputs), and codes and outputs are (K, b, …); there is neither a decoder nor batch
         normalisation.
+    n_axes
+        Number r of axes along which the first layer takes the inputs, each network its own: `axes`
+        are (r, n_inputs), or (K, r, n_inputs). They are not trained. 0 for the inputs themselves.
     generator
         CPU generator that draws the initial weights. The weights are the same whatever the device
         and the global random state stays as it is. Without it the weights are uninitialised, to be
@@ -70,15 +73,21 @@ class Network(nn.Module):
         *,
         batch_norm: bool = False,
         n_networks: int = 1,
+        n_axes: int = 0,
     ) -> None:
         super().__init__()
-        widths = [n_inputs, *hidden, n_components]
+        widths = [n_axes or n_inputs, *hidden, n_components]
         mirrored = [n_components, *reversed(hidden), n_outputs]
         self.activation = ACTIVATIONS[activation]
         self.n_networks = n_networks
         self.encoder = _linear_layers(widths, n_networks)
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in hidden if batch_norm)
         self.decoder = _linear_layers(mirrored) if n_outputs else nn.ModuleList()
+        self.axes: Tensor | None
+        self.register_buffer("axes", None)
+        if n_axes:
+            shape = (n_networks, n_axes, n_inputs) if n_networks > 1 else (n_axes, n_inputs)
+            self.axes = torch.empty(shape, device=torch.get_default_device())
         if generator is not None:
             self._initialize(activation, generator)
 
@@ -109,6 +118,8 @@ class Network(nn.Module):
     def encode(self, x: Tensor, *, first: int = 0, depth: int | None = None) -> Tensor:
         """Apply encoder layers `first` … `depth` (default: all, giving the embedding)."""
         last = len(self.encoder) - 1
+        if first == 0 and self.axes is not None:
+            x = x @ self.axes.mT
         for i in range(first, last + 1 if depth is None else depth + 1):
             x = self.encoder[i](x)
             if i < last:
@@ -150,19 +161,6 @@ class Network(nn.Module):
         if len(self.decoder):
             layers.append(self.decoder[len(self.decoder) - 1 - depth])
         return [parameter for layer in layers for parameter in layer.parameters()]
-
-    @torch.no_grad()
-    def unproject(self, axes: Tensor) -> None:
-        """Take the features themselves, where the inputs were those along (r, k) `axes` of them.
-
-        Of networks side by side, along (K, r, k) axes: each has its own.
-        """
-        layer = cast(nn.Linear, self.encoder[0])
-        weight = layer.weight @ axes
-        unprojected = cast(nn.Linear, _layer(self.n_networks, *weight.mT.shape[-2:]))
-        unprojected.weight = nn.Parameter(weight)
-        unprojected.bias = layer.bias
-        self.encoder[0] = unprojected
 
     @torch.no_grad()
     def fold_batch_norm(self) -> None:

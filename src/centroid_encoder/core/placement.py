@@ -263,7 +263,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Placer:
-    """From what networks say of samples to places in the plane, and back."""
+    """From what networks say of samples to places in the plane."""
 
     targets: NDArray[np.float32]
     """(M, r) outputs that the networks were trained to give for each class."""
@@ -271,10 +271,33 @@ class Placer:
     layout: Layout
     odds: Odds = Odds()
 
-    def place(self, outputs: Floats, along: Floats) -> NDArray[np.float32]:
-        """(n, m) places for (n, r) outputs, and (n, a) inputs along the axes of the scatter."""
+    def judge(
+        self, outputs: Floats, along: Floats
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Places for (n, r) outputs, and distances to the classes that tell more than they do.
+
+        Parameters
+        ----------
+        outputs
+            (n, r) what networks say of samples.
+        along
+            (n, a) inputs along the axes of the scatter.
+
+        Returns
+        -------
+        places
+            (n, m) where the samples lie.
+        distances
+            (n, M) whose squares are logarithms of the odds of the most probable class against each.
+        """
         logits = self.odds.logits(outputs, self.targets)
-        return self.layout.place(logits, self.scatter.components(along, logits.argmax(axis=1)))
+        own = logits.argmax(axis=1)
+        places = self.layout.place(logits, self.scatter.components(along, own))
+        odds = logits[np.arange(len(own)), own][:, None] - logits
+        # Rounded as places are, but for what decides.
+        odds = np.maximum(odds.round(DECIMALS), 10.0**-DECIMALS)
+        odds[np.arange(len(own)), own] = 0
+        return places, np.sqrt(odds).astype(np.float32)
 
     def told(
         self, outputs: Floats, codes: Codes, class_weights: NDArray[np.floating] | None

@@ -50,7 +50,7 @@ class Standardizer:
     """Largest absolute z-score; inf for none."""
     of_networks: NDArray[np.float64] | None = None
     """(K, d) the weights by which each of K networks learns, of which `weight` is the mean; None if
-    all learn by that. Trained networks take inputs by `weight`; see `ProjectedRows`."""
+    all learn by that. The axes of `ProjectedRows` make up for the difference."""
 
     @cached_property
     def kept(self) -> NDArray[np.intp]:
@@ -243,7 +243,7 @@ class Rows(Protocol):
         """Indices and rows, `CHUNK` at a time and in order; of all rows or of those at an index."""
         if index is None:
             index = torch.arange(self.n_rows, device=self.device)
-        for part in index.split(CHUNK):
+        for part in index.split(CHUNK) if len(index) else ():
             yield part, self.gather(part)
 
     def renew(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> None:
@@ -334,8 +334,7 @@ class ProjectedRows(Rows):
     By weights of its own and, of many features, along their principal axes alone. A network does
     not know of the rows of its fold: weights and axes are those of the others. Noise is made of the
     rows themselves, once an epoch for each of them, and projected: a network then takes a fraction
-    of the arithmetic, and what it learns of the axes is a network of the features again; see
-    `Network.unproject`.
+    of the arithmetic. Once it has learned, it takes the features through the axes.
     """
 
     def __init__(

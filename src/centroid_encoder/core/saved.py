@@ -228,7 +228,7 @@ def _says_numbers(fitted: FittedMap) -> bool:
             outputs = fitted.network.outputs(torch.from_numpy(inputs).to(device)).cpu().numpy()
         said = [inputs, outputs, fitted.decode(centers), fitted.distances(centers)]
         if fitted.placer is not None:
-            said.append(fitted.placer.place(outputs, fitted.placer.scatter.project(inputs)))
+            said += fitted.placer.judge(outputs, fitted.placer.scatter.project(inputs))
     return all(bool(np.isfinite(numbers).all()) for numbers in said)
 
 
@@ -376,7 +376,9 @@ def _architecture(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]])
         1 if placement == "bottleneck" else max(map(len, map(np.atleast_1d, arrays.values())))
     ):
         raise InvalidStateError(f"the map cannot be of {n_networks!r} networks")
-    squeezed = placement == "bottleneck"
+    squeezed, n_axes = placement == "bottleneck", stored.get("n_axes", 0)
+    if type(n_axes) is not int or not 0 <= n_axes <= (0 if squeezed else stored["n_inputs"]):
+        raise InvalidStateError(f"the network cannot have {n_axes!r} axes")
     if squeezed and stored["output"] == "full" and stored["n_outputs"] != stored["n_inputs"]:
         raise InvalidStateError("'n_outputs' of a full output must be 'n_inputs'")
     return Architecture(**{**stored, "hidden": tuple(hidden)})
@@ -446,7 +448,7 @@ def _checked(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ..
 
 def _dtype(name: str) -> type[np.floating]:
     single = name in SINGLE
-    return np.float32 if single or name.startswith(("encoder", "decoder")) else np.float64
+    return np.float32 if single or name.startswith(("encoder", "decoder", "axes")) else np.float64
 
 
 def _is_positive(value: object) -> bool:

@@ -19,7 +19,6 @@ from centroid_encoder.core.confidence import (
     cross_fitted_probabilities,
 )
 from centroid_encoder.core.fit import Fit
-from centroid_encoder.core.map import CodedMap
 from centroid_encoder.core.novelty import LEAST
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
@@ -309,8 +308,7 @@ class Training(Job):
 
     def _found(self, fit: Fit) -> Results:
         cells, estimator, map_ = self._cells, self._estimator, fit.map
-        embedding = fit.embed()
-        predicted, confidence = map_.decide(embedding)
+        embedding, predicted, confidence = map_.decide(fit.judge())
         novelty = fit.novelty() if map_.knows_novelty else np.full(len(embedding), np.nan)
         split = np.where(self.held_out, 1, np.where(self.train, 0, 2))
         columns: dict[Column, Any] = {
@@ -325,7 +323,7 @@ class Training(Job):
             classes=cells.classes,
             centers=map_.centers,
             history=pd.DataFrame(estimator.history_),
-            quality=self._quality(map_, embedding, predicted),
+            quality=self._quality(fit, embedding, predicted),
             model={"config": json.dumps(config), "arrays": arrays},
         )
         return {
@@ -335,7 +333,7 @@ class Training(Job):
         }
 
     def _quality(
-        self, map_: CodedMap, embedding: NDArray[np.float32], predicted: NDArray[np.intp]
+        self, fit: Fit, embedding: NDArray[np.float32], predicted: NDArray[np.intp]
     ) -> dict[str, Any]:
         codes, n_classes = self._cells.kept_codes, len(self.classes)
         train, held_out = self.train[self.kept], self.held_out[self.kept]
@@ -346,7 +344,7 @@ class Training(Job):
             errors = Errors.count(
                 codes[mask],
                 knn=knn_predict(embedding[train], codes[train], asked),
-                voronoi=nearest_center(embedding[mask], map_.centers),
+                voronoi=nearest_center(embedding[mask], fit.map.centers),
                 decoder=predicted[mask],
                 largest_class=int(np.bincount(codes[train]).argmax()),
                 n_classes=n_classes,
@@ -359,8 +357,9 @@ class Training(Job):
             for rule in RULES[:3]:
                 per_class[f"{name}_{rule}_error"] = getattr(errors, f"class_{rule}")
         quality[TEST]["at_chance"] = errors.at_chance()
-        quality[TEST] |= _calibration_errors(map_, embedding[held_out], codes[held_out])
-        nearest = nearest_center(embedding, map_.centers)
+        distances = fit.distances(np.flatnonzero(held_out))
+        quality[TEST] |= _calibration_errors(distances, codes[held_out])
+        nearest = nearest_center(embedding, fit.map.centers)
         for name, found in (("n_predicted", predicted), ("n_in_cell", nearest)):
             per_class[name] = np.bincount(found, minlength=n_classes)
         quality["per_class"] = pd.DataFrame(per_class)
@@ -369,7 +368,7 @@ class Training(Job):
 
 
 def _calibration_errors(
-    map_: CodedMap, embedding: NDArray[np.float32], codes: NDArray[np.intp]
+    distances: NDArray[np.float32], codes: NDArray[np.intp]
 ) -> dict[str, float]:
     """Expected calibration error of the held-out cells, after and before calibration.
 
@@ -379,10 +378,9 @@ def _calibration_errors(
     if len(codes) < N_PARTS:
         return dict.fromkeys(CALIBRATION_ERRORS, np.nan)
     # The layout decides in which order sums are rounded: earlier versions stored the same bits.
-    distances = np.asfortranarray(map_.distances(embedding))
+    distances = np.asfortranarray(distances)
     parts = np.random.default_rng(0).permutation(len(codes)) % N_PARTS
     right = distances.argmin(axis=1) == codes
-    decision_only = map_.fitted.placer is not None
-    probabilities = cross_fitted_probabilities(distances, codes, parts, decision_only=decision_only)
+    probabilities = cross_fitted_probabilities(distances, codes, parts)
     before = UNCALIBRATED.probabilities(distances)
     return calibration_errors(probabilities.max(axis=1), before.max(axis=1), right)

@@ -404,8 +404,7 @@ class CrossValidation(Job):
 
     def _found(self, repeats: list[list[Fold]], null: NDArray[np.float64]) -> Results:
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
-        placed = self._estimator.placement != "bottleneck"
-        pooled = Pooled.of(repeats, codes, n_classes, decision_only=placed)
+        pooled = Pooled.of(repeats, codes, n_classes)
         probabilities, labeled = pooled.probabilities, self._labeled
         predicted = probabilities.argmax(axis=1)
         confusion = np.zeros((n_classes, n_classes), dtype=np.int64)

@@ -79,8 +79,8 @@ class Fold:
             cells=cells,
             knn=knn_predict(fit.embed(train), codes[train], embedding),
             voronoi=known[nearest_center(embedding, fit.map.centers[known])],
-            distances=fit.map.distances(embedding),
-            unlabeled=fit.map.distances(fit.embed(unlabeled) if len(unlabeled) else embedding[:0]),
+            distances=fit.distances(cells),
+            unlabeled=fit.distances(unlabeled),
             asked=asked,
             input_knn=input_knn,
             largest_class=int(np.bincount(codes[train]).argmax()),
@@ -131,13 +131,8 @@ class Pooled:
         repeats: Sequence[Sequence[Fold]],
         codes: Codes,
         n_classes: int,
-        *,
-        decision_only: bool = False,
     ) -> Pooled:
-        """Pool the folds of all repeats; `codes` are the (n_kept,) classes.
-
-        `decision_only` is that of `Calibration.fit`.
-        """
+        """Pool the folds of all repeats; `codes` are the (n_kept,) classes."""
         rows: list[dict[str, Any]] = []
         class_errors = {rule: np.zeros(n_classes) for rule in RULES}
         probabilities, uncalibrated = np.zeros((len(codes), n_classes)), np.zeros(len(codes))
@@ -154,12 +149,10 @@ class Pooled:
             cells = np.concatenate([fold.cells for fold in folds])
             distances = np.concatenate([fold.distances for fold in folds])
             parts = np.repeat(np.arange(len(folds)), [len(fold.cells) for fold in folds])
-            probabilities[cells] += cross_fitted_probabilities(
-                distances, codes[cells], parts, decision_only=decision_only
-            )
+            probabilities[cells] += cross_fitted_probabilities(distances, codes[cells], parts)
             uncalibrated[cells] += UNCALIBRATED.probabilities(distances).max(axis=1)
             if unlabeled.any():
-                calibration = Calibration.fit(distances, codes[cells], decision_only=decision_only)
+                calibration = Calibration.fit(distances, codes[cells])
                 probabilities[unlabeled] += sum(
                     calibration.probabilities(fold.unlabeled) for fold in folds
                 ) / len(folds)

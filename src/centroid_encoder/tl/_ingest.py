@@ -286,8 +286,7 @@ class Ingestion(Job):
             if stop():
                 raise StoppedTooEarly
             x, missing = self._cells.read(part, model, self.notices)
-            embedding[part] = map_.embed(x)
-            predicted[part], confidence[part] = map_.decide(embedding[part])
+            embedding[part], predicted[part], confidence[part] = map_.decide(map_.judge(x))
             if map_.knows_novelty:
                 novelty[part] = map_.novelty(x, missing, excess)
             yield Progress(part.stop, n)
