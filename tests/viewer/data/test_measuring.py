@@ -102,6 +102,13 @@ def test_what_does_not_belong_together_is_refused(layers: list[Labels | Image], 
         plan(*measurable(layers), time_series=False)
 
 
+def test_space_has_two_or_three_axes() -> None:
+    with pytest.raises(ValueError, match=r"nuclei has 2 axes.*none of them is time"):
+        plan([labels()], [], time_series=True)
+    with pytest.raises(ValueError, match=r"nuclei has 4 axes.*one of them is time"):
+        plan([labels(data=LABELS[None, None])], [], time_series=False)
+
+
 def test_an_axis_of_time_is_known_by_its_name_or_its_unit() -> None:
     stack = np.stack([LABELS] * 2)
     assert may_be_time(labels()) is None

@@ -172,11 +172,19 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
     Raises
     ------
     ValueError
-        If there are no labels, if an image has the pixels of none of them, or if they are of
-        different units.
+        If there are no labels, if they have too many axes or too few, if an image has the pixels of
+        none of them, or if they are of different units.
     """
     if not labels:
         raise ValueError("choose the labels of the cells that are to be measured")
+    for layer in labels:
+        n_axes = layer.ndim - int(time_series)
+        if n_axes not in (2, 3):
+            also = "one of them" if n_axes > 3 else "none of them"
+            raise ValueError(
+                f"{layer.name} has {layer.ndim} axes; there must be 2 or 3 of space and one of "
+                f"time at most. Say that {also} is time"
+            )
     owned = {layer.name: specific_words(layer.name) for layer in labels} if len(labels) > 1 else {}
     channels: dict[str, dict[str, Any]] = {layer.name: {} for layer in labels}
     for image in images:
