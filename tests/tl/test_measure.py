@@ -146,6 +146,29 @@ def test_dask_gives_the_same() -> None:
     np.testing.assert_array_equal(lazy.X, adata.X)
 
 
+class OnDisk:
+    """An array that is read where it is sliced, as those of HDF5 and zarr are."""
+
+    def __init__(self, array: np.ndarray, read: list[str], name: str) -> None:
+        self.array, self.read, self.name = array, read, name
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def __getitem__(self, where: Any) -> np.ndarray:
+        self.read.append(self.name)
+        return self.array[where]
+
+
+def test_frames_are_read_one_by_one() -> None:
+    labels, image = np.stack([LABELS] * 3), np.stack([IMAGE] * 3)
+    read: list[str] = []
+
+    adata = measure(OnDisk(labels, read, "labels"), OnDisk(image, read, "image"), time_series=True)
+
+    np.testing.assert_array_equal(adata.X, measure(labels, image, time_series=True).X)
+    # Counted first, then measured.
+    assert read == ["labels"] * 3 + ["labels", "image"] * 3
+
+
 MASK = LABELS > 0
 
 

@@ -6,7 +6,7 @@ import logging
 import math
 import numbers
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -230,12 +230,12 @@ class Measurement:
         ValueError
             If labels are negative, or if there are no cells.
         """
-        counted: list[tuple[_Region, _Frame, measurement.Found]] = []
+        counted: list[tuple[_Region, int | None, measurement.Found]] = []
         for region in self._regions:
             n_labels = 0
-            for frame in region.frames(self._time_series):
+            for frame in region.frames(time_series=self._time_series):
                 try:
-                    found = _counted(measurement.find(frame.labels), stop)
+                    found = _counted(measurement.find(region.labels.frame(frame)), stop)
                 except ValueError as error:
                     raise InputError("labels {!r}: {}", region.name, error) from error
                 counted.append((region, frame, found))
@@ -250,9 +250,9 @@ class Measurement:
         parts: list[_Part] = []
         for region, frame, found in counted:
             measuring = measurement.measure(
-                frame.labels,
+                region.labels.frame(frame),
                 found,
-                frame.channels,
+                [channel.frame(frame) for channel in region.channels.values()],
                 spacing=region.spacing,
                 quantiles=self._quantiles,
             )
@@ -261,7 +261,7 @@ class Measurement:
                 try:
                     yield Progress(n_before + next(measuring), n_total)
                 except StopIteration as end:
-                    parts.append(_Part(region, frame.number, end.value))
+                    parts.append(_Part(region, frame or 0, end.value))
                     break
             n_before += len(found.labels)
         self._parts = parts
@@ -415,6 +415,7 @@ class _Channel:
     index: int = 0
 
     def frame(self, number: int | None) -> Any:
+        """Pixels of a frame, which some arrays read now."""
         if number is None and self.axis is None:
             return self.image
         where: list[Any] = [slice(None)] * len(self.image.shape)
@@ -426,28 +427,17 @@ class _Channel:
 
 
 @dataclass(frozen=True)
-class _Frame:
-    number: int
-    labels: Any
-    channels: list[Any]
-
-
-@dataclass(frozen=True)
 class _Region:
     """A label image and what is measured in it."""
 
     name: str
-    labels: Any
+    labels: _Channel
     spacing: tuple[float, ...]
     channels: dict[str, _Channel] = field(default_factory=dict)
 
-    def frames(self, time_series: bool) -> Iterator[_Frame]:
-        for number in range(self.labels.shape[0]) if time_series else (None,):
-            yield _Frame(
-                number or 0,
-                _Channel(self.labels).frame(number),
-                [channel.frame(number) for channel in self.channels.values()],
-            )
+    def frames(self, *, time_series: bool) -> Iterable[int | None]:
+        """Numbers of its frames; None alone stands for what has none."""
+        return range(self.labels.image.shape[0]) if time_series else (None,)
 
 
 @dataclass(frozen=True)
@@ -497,7 +487,7 @@ def _region(
         if twice := channels.keys() & new.keys():
             raise InputError("two channels would be called {!r}; give them other names", min(twice))
         channels |= new
-    return _Region(name, labels, _checked_spacing(spacing, name, ndim), channels)
+    return _Region(name, _Channel(labels), _checked_spacing(spacing, name, ndim), channels)
 
 
 def _channels(
