@@ -7,6 +7,7 @@
     python -m benchmarks.speed arithmetic     # share of the machine's rate of matrix products
     python -m benchmarks.speed scaling        # seconds and memory from 10,000 cells to 1,000,000
     python -m benchmarks.speed transform      # cells a second through a map
+    python -m benchmarks.speed jobs           # trainings of a cross-validation at once, one by one
     python -m benchmarks.speed profile        # where the seconds of a training go
 
 Several may be named at once.
@@ -28,6 +29,7 @@ from typing import Any, get_args
 import numpy as np
 import torch
 from anndata import AnnData
+from joblib.externals.loky import get_reusable_executor
 from numpy.typing import NDArray
 
 import centroid_encoder as ce
@@ -407,6 +409,31 @@ def transform() -> None:
         print(f"transform, {d:,} features: {len(X) / seconds:,.0f} samples a second", flush=True)
 
 
+def jobs() -> None:
+    """Compare a cross-validation with permutations, two trainings at once, with one by one."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(600) % 4
+    X = rng.normal(size=(4, 30))[codes] + rng.normal(size=(600, 30))
+    adata = AnnData(X, obs={"label": codes.astype(str)})
+    model = CentroidEncoder(hidden=(50, 20), max_epochs=20, device="cpu")
+    seconds: dict[str, list[float]] = {"started": [], "1": [], "2": []}
+    for _ in range(N_TIMED):
+        for name, n_jobs in (("started", 2), ("1", 1), ("2", 2)):
+            if name == "started":
+                get_reusable_executor().shutdown(kill_workers=True)
+            start = time.perf_counter()
+            ce.tl.cross_validate(
+                *(adata, "label"), model=model, n_permutations=10, n_jobs=n_jobs, progress=False
+            )
+            seconds[name].append(time.perf_counter() - start)
+    one, two, started = (float(np.median(seconds[name])) for name in ("1", "2", "started"))
+    print(
+        f"cross-validation of 55 small trainings: {one:.1f} s one by one, {two:.1f} s two at "
+        f"once: {one / two:.2f} times as fast; with the start of the processes {started:.1f} s: "
+        f"{one / started:.2f} times as fast"
+    )
+
+
 OPERATIONS = {
     "products": ("mm", "addmm"),
     "batch normalisation": ("native_batch_norm", "native_batch_norm_backward"),
@@ -457,4 +484,4 @@ def memory() -> float:
 
 
 if __name__ == "__main__":
-    run_named(__doc__, scanpy, mnist, umap, schedule, arithmetic, scaling, transform, profile)
+    run_named(__doc__, scanpy, mnist, umap, schedule, arithmetic, scaling, transform, jobs, profile)

@@ -34,7 +34,7 @@ import centroid_encoder as ce
 from centroid_encoder.cli import cli, main
 from centroid_encoder.cli._face import face, words
 from centroid_encoder.cli._options import LEFT_TO_PYTHON
-from centroid_encoder.errors import Advice, Call, InputError, MissingKeyError, Setting
+from centroid_encoder.errors import Advice, Call, InputError, MissingKeyError, Setting, Value
 
 ROOT = Path(__file__).parents[1]
 FIGURES = sorted(ce.pl.__all__)
@@ -467,6 +467,14 @@ def test_cross_validate_writes_what_the_tools_write_bit_for_bit(folder: Path) ->
     assert len(found["permutation"]["errors"]) == 2
 
 
+@pytest.mark.parametrize("option", ["--jobs", "-j"])
+def test_cross_validate_does_several_trainings_at_once(option: str, folder: Path) -> None:
+    for name, jobs in (("one", 1), ("two", 2)):
+        run("cross-validate", "in.h5ad", *VALIDATE, option, jobs, "-o", f"{name}.h5ad", "--quiet")
+    one, two = (as_written(ad.read_h5ad(f"{name}.h5ad")) for name in ("one", "two"))
+    assert one == two
+
+
 def test_what_cross_validate_says(folder: Path, cells: ad.AnnData) -> None:
     cells.obs["donor"] = pd.Categorical(names("donor", 6) * 20)
     cells.write_h5ad("in.h5ad")
@@ -876,6 +884,9 @@ def test_a_bug_keeps_its_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch
         (Setting("n_components", 2), "--n-components 2"),
         (Setting("group_key"), "--group-key"),
         (Setting("n_bins"), "--n-bins"),
+        (Advice("n_jobs", 1), "pass --jobs 1"),
+        (Value("missing", "drop"), "drop"),
+        (Value("hidden", [16]), "[16]"),
         (Setting("use_raw", True), "--use-raw"),
         (Setting("use_raw", False), "--no-use-raw"),
         # What has no option.

@@ -9,9 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final, TypeAlias
 
-UNSET: Final = object()
+
+class _Unset(Enum):
+    """One value that stays itself in another process."""
+
+    UNSET = "unset"
+
+
+UNSET: Final = _Unset.UNSET
 """Value of a parameter that is named without one."""
 
 
@@ -39,6 +47,14 @@ class Advice(Setting):
 
 
 @dataclass(frozen=True)
+class Value(Setting):
+    """Another value of a parameter that the sentence has just named: ``'drop'``."""
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True)
 class Call:
     """A function to call: ``ce.tl.cross_validate(adata, 'cell_type')``."""
 
@@ -55,7 +71,7 @@ class Call:
         return f"ce.{self.name}({', '.join(['adata', *given])})"
 
 
-Part: TypeAlias = Setting | Advice | Call
+Part: TypeAlias = Setting | Advice | Value | Call
 Face: TypeAlias = Callable[[Part], str]
 """How a face writes the parts that Python users know by other names than its own users."""
 
@@ -151,6 +167,10 @@ class InputTypeError(Problem, TypeError):
 
 class DivergedError(Problem, FloatingPointError):
     """A training whose loss is no longer finite."""
+
+
+class WorkerError(Problem, RuntimeError):
+    """A process that did a part of the work is dead."""
 
 
 class MissingKeyError(Problem, KeyError):

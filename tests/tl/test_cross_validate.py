@@ -64,14 +64,14 @@ def test_what_is_written(cells, validate):
 def test_a_fold_is_what_a_map_of_the_others_says(cells, fast):
     """Trained by hand on the other folds' cells alone: the matrix holds nothing else."""
     run = ce.tl.cross_validate.job(cells, "cell_type", model=fast, n_folds=3)
-    folds = run._divide(run._codes, 0, 0)
+    folds = run.plan.divide(run._data, 0, 0)
     for _ in run.steps():
         pass
     run.write(cells)
     for i in range(3):
         rest, asked = folds != i, folds == i
         model = ce.CentroidEncoder(
-            hidden=(16,), max_epochs=5, random_state=run._seed_of(0, 0, i)
+            hidden=(16,), max_epochs=5, random_state=run.plan.seed_of(0, 0, i)
         ).fit(cells.X[rest], run._codes[rest])
         assert_array_equal(model.predict(cells.X[asked]), cells.obs["ce_cv_label"].cat.codes[asked])
         row = cells.uns["ce_cv"]["errors"].iloc[i]
@@ -149,7 +149,9 @@ def test_more_repeats_and_permutations_contain_the_same_ones(cells, validate):
 
 def test_large_data_count_permutations_on_fewer_folds(make_cells, fast):
     def n_counted(n_obs):
-        return ce.tl.cross_validate.job(make_cells(n_obs=n_obs), "cell_type", model=fast)._n_counted
+        return ce.tl.cross_validate.job(
+            make_cells(n_obs=n_obs), "cell_type", model=fast
+        ).plan.n_counted
 
     assert [n_counted(n) for n in (120, 500, 501, 900, 2600)] == [5, 5, 5, 3, 1]
 
@@ -157,8 +159,8 @@ def test_large_data_count_permutations_on_fewer_folds(make_cells, fast):
 def test_groups_are_held_out_whole(cells, fast, validate, caplog):
     cells.obs["donor"] = np.repeat(["d1", "d2", "d3"], cells.n_obs // 3)
     run = ce.tl.cross_validate.job(cells, "cell_type", group_key="donor", model=fast)
-    assert run.n_folds == 3
-    folds = run._divide(run._codes, 0, 0)
+    assert run.plan.n_folds == 3
+    folds = run.plan.divide(run._data, 0, 0)
     assert pd.crosstab(cells.obs["donor"], folds).gt(0).sum(axis=1).eq(1).all()
     with pytest.raises(ValueError, match=r"n_folds=4 is too many: obs\['donor'\] has 3 groups"):
         validate(cells, group_key="donor", n_folds=4)

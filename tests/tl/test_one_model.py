@@ -87,7 +87,8 @@ class TestOneModel:
         ce.tl.cross_validate(cells, "cell_type", n_folds=2, model=other, progress=False)
         assert json.loads(cells.uns["ce_cv"]["model"])["hidden"] == [7]
         differing = "hidden=[16] against [7], max_epochs=5 against 2"
-        assert f"the map 'ce' is of other settings: {differing}" in caplog.messages
+        notice = f"the map 'ce' is of other settings (against those here): {differing}"
+        assert notice in caplog.messages
         (said,) = [sentence for sentence in summary(cells, "ce") if "two models" in sentence]
         assert said.endswith(f"(map against cross-validation): {differing}.")
         assert read_held_out(cells, "ce").words.endswith(", other settings than the map's")

@@ -7,8 +7,8 @@ from functools import cache
 
 from centroid_encoder import pl
 from centroid_encoder._parameters import parameters
-from centroid_encoder.cli._options import LEFT_TO_PYTHON
-from centroid_encoder.errors import UNSET, Advice, Call, Part, Problem, Setting
+from centroid_encoder.cli._options import LEFT_TO_PYTHON, option_names
+from centroid_encoder.errors import UNSET, Advice, Call, Part, Problem, Setting, Value
 
 COMMANDS = {
     "tl.centroid_encoder": "fit",
@@ -31,6 +31,8 @@ def face(part: Part) -> str:
         return " ".join(["centroid-encoder", COMMANDS[part.name], *options])
     if part.name not in _options():
         return str(part)
+    if isinstance(part, Value):
+        return str(part.value)
     text = f"{_option(part)} {part.effect}".rstrip()
     return f"pass {text}" if isinstance(part, Advice) else text
 
@@ -46,12 +48,12 @@ def words(error: BaseException) -> str:
 
 
 def _option(setting: Setting) -> str:
-    option = setting.name.replace("_", "-")
+    option = option_names(setting.name)[0]
     if setting.value is UNSET or setting.value is True:
-        return f"--{option}"
+        return option
     if setting.value is None or setting.value is False:
-        return f"--no-{option}"
-    return f"--{option} {shlex.quote(str(setting.value))}"
+        return option.replace("--", "--no-", 1)
+    return f"{option} {shlex.quote(str(setting.value))}"
 
 
 @cache

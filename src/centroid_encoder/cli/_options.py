@@ -65,6 +65,8 @@ LEFT_TO_PYTHON = {
     *("palette", "legend_loc", "size", "title", "ax", "show", "save"),
 }
 """Parameters that are no options: arrays, objects, and how to show things."""
+NAMES = {"n_jobs": ("--jobs", "-j")}
+"""Options that have other names than their parameter."""
 METAVARS = {
     **dict.fromkeys(("group_key", "label_key", "layer", "mask_var", "use_rep"), "KEY"),
     **dict.fromkeys(("key_added", "unit", "unlabeled_category"), "NAME"),
@@ -208,12 +210,17 @@ def _option(parameter: Parameter) -> Decorator:
         attributes["default"] = parameter.default
     elif parameter.default_words is not None:
         attributes["show_default"] = _words(parameter.default_words).replace('"', "")
-    option = f"--{name.replace('_', '-')}"
+    option, *short = option_names(name)
     if attributes["is_flag"] and parameter.optional:
         # Neither of the two is a third choice.
         attributes["default"] = None
         option += f"/--no-{option[2:]}"
-    return click.option(option, **attributes)
+    return click.option(*short, option, name, **attributes)
+
+
+def option_names(name: str) -> tuple[str, ...]:
+    """Return what the option of a parameter is called, its long name first."""
+    return NAMES.get(name, (f"--{name.replace('_', '-')}",))
 
 
 def _type(parameter: Parameter) -> Any:
@@ -236,7 +243,7 @@ class _OrNone(click.Choice[str]):
 
 def _words(doc: str) -> str:
     """Text of a docstring, with its parameters as options."""
-    text = plain(doc, lambda name: f"--{name.replace('_', '-')}")
+    text = plain(doc, lambda name: option_names(name)[0])
     return text.replace("adata.", "")
 
 

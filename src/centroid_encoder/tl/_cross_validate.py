@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Generator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
+import joblib
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
-from sklearn.base import clone
 
-from centroid_encoder.constraints import Number, draw_seed
+from centroid_encoder.constraints import Number, draw_seed, resolve_device
 from centroid_encoder.core.description import params_to
-from centroid_encoder.core.fit import Fit
-from centroid_encoder.core.map import Codes
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import permutation_p_value
-from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
-from centroid_encoder.core.training import Report, StoppedTooEarly
+from centroid_encoder.core.training import Report
 from centroid_encoder.errors import InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import Cells, Missing, read_cells
 from centroid_encoder.tl._cv_warnings import doubts
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._folds import Fold, Pooled, knn_error
+from centroid_encoder.tl._folds import Fold, Pooled
 from centroid_encoder.tl._jobs import (
     Job,
+    Progress,
     Results,
     as_recorded,
     check_not_replaced,
@@ -36,7 +35,6 @@ from centroid_encoder.tl._jobs import (
     from_job,
     result_key,
 )
-from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._settings import differing_settings, is_of_same_labels
 from centroid_encoder.tl._stored import (
     RULES,
@@ -48,6 +46,7 @@ from centroid_encoder.tl._stored import (
     obs_key,
 )
 from centroid_encoder.tl._summary import missing_classes
+from centroid_encoder.tl._trainings import Data, Found, Place, Plan, trained
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -55,6 +54,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("centroid_encoder")
 
 N_FOLDS = 5
+N_WORTHWHILE = 5_000
+"""Cells of all trainings together from which on processes are worth their start, some seconds."""
 N_COUNTED = 500
 """Held-out cells on which the error of a permutation is counted, where there are as many."""
 
@@ -78,6 +79,7 @@ def cross_validate(
     missing: Missing = "error",
     model: CentroidEncoder | None = None,
     key_added: str | None = None,
+    n_jobs: int | None = None,
     random_state: int | np.random.Generator = 0,
     device: str | None = None,
     progress: bool = True,
@@ -116,6 +118,10 @@ def cross_validate(
         `CentroidEncoder`.
     key_added
         Name k for the results in ``uns["k_cv"]`` and ``obs["k_cv_…"]``. Default: ``"ce"``.
+    n_jobs
+        How many trainings are done at once, each on one core; −1 is as many as there are cores.
+        The results are the same bits. Default: 1; within a ``joblib.parallel_config``, what that
+        says of how many and where.
     random_state
         Seed of everything. Each training's seed comes from its place alone: a run with more repeats
         or permutations contains the same ones.
@@ -154,6 +160,8 @@ def cross_validate(
     ValueError
         If the data cannot be used as they are, or cannot be divided into so many folds. `adata` is
         then as it was.
+    RuntimeError
+        If a process in which trainings were done has died.
 
     Notes
     -----
@@ -169,7 +177,14 @@ def cross_validate(
     cells (all of them in small data): counted in the same way on the real and on the shuffled
     labels, for each of which the networks are trained anew.
 
-    Ctrl-C leaves `adata` as it was.
+    Each training is done on one thread, whatever `n_jobs` is: on more, the last bits of sums
+    differ. For trainings that are large enough to use several,
+    ``joblib.parallel_config(inner_max_num_threads=4)`` gives each so many; the bits are then those
+    of four. ``joblib.parallel_config(backend="dask")``, or ``"ray"``, spreads the trainings over a
+    cluster. Workers share one copy of the data in memory, and each adds what a training makes of
+    it. Of several GPUs each takes the next one; some trainings at once fit on one.
+
+    Ctrl-C leaves `adata` as it was, and no process behind.
 
     Examples
     --------
@@ -186,6 +201,11 @@ def cross_validate(
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
     Number(1, integer=True).check("n_repeats", n_repeats)
     Number(0, integer=True).check("n_permutations", n_permutations)
+    Number(-math.inf, integer=True, instead=(None,)).check("n_jobs", n_jobs)
+    if n_jobs == 0:
+        raise InputError(
+            "{} is no number of trainings at once; −1 is all cores", Setting("n_jobs", 0)
+        )
     cells = read_cells(
         adata, label_key, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, group_key
     )
@@ -201,26 +221,27 @@ def cross_validate(
         n_folds=n_folds,
         n_repeats=int(n_repeats),
         n_permutations=int(n_permutations),
+        n_jobs=n_jobs,
         random_state=random_state,
     )
-    job.doubt(doubts(adata, cells, job.n_folds))
+    job.doubt(doubts(adata, cells, job.plan.n_folds))
     if mapped is not None and (differing := job.differing(mapped)):
-        job.notices.append(Message("the map {!r} is of other settings: {}", key, differing))
+        text = "the map {!r} is of other settings (against those here): {}"
+        job.notices.append(Message(text, key, differing))
     return job
 
 
 class CrossValidation(Job):
     """A cross-validation: whatever is fitted is fitted to the other folds' cells.
 
-    The seed of each training comes from its place (permutation, repeat, fold) alone: more repeats
-    or permutations add to the same ones.
-
     Parameters are those of `cross_validate`; the estimator is not fitted.
 
     Attributes
     ----------
-    n_folds
-        Number of folds.
+    n_jobs
+        How many trainings are done at once.
+    plan
+        The trainings.
     doubts
         Those of the notices that are stored with the results.
     """
@@ -236,27 +257,34 @@ class CrossValidation(Job):
         n_folds: int | None,
         n_repeats: int,
         n_permutations: int,
+        n_jobs: int | None,
         random_state: int | np.random.Generator,
     ) -> None:
         super().__init__(cells, key, cells.notices)
-        self.n_repeats, self.n_permutations = n_repeats, n_permutations
+        self.n_jobs = n_jobs
         self._estimator = estimator
-        self._seed = draw_seed(random_state)
         self._codes = cells.kept_codes
         self._labeled = np.flatnonzero(self._codes >= 0)
-        self._groups = None
-        if cells.groups is not None:
-            self._groups = cells.groups[cells.kept][self._labeled]
-        self.n_folds = self._possible_folds(n_folds)
+        n_folds = self._possible_folds(n_folds)
+        self.plan = Plan(
+            estimator=estimator,
+            class_weight=self._weight_of_codes(),
+            n_classes=len(cells.classes),
+            n_folds=n_folds,
+            n_repeats=n_repeats,
+            n_permutations=n_permutations,
+            # As many as tell an error, no more.
+            n_counted=min(n_folds, -(-N_COUNTED * n_folds // len(self._labeled))),
+            seed=draw_seed(random_state),
+        )
         self._check_folds()
         self._params = {
             **cells.params,
             "n_repeats": n_repeats,
             "n_permutations": n_permutations,
             **as_recorded(random_state),
-            "n_folds": self.n_folds,
+            "n_folds": n_folds,
         }
-        self._class_weight = self._weight_of_codes()
         self._model = json.dumps(params_to(estimator.get_params(deep=False)))
         self.doubts: list[Message] = []
 
@@ -267,39 +295,43 @@ class CrossValidation(Job):
 
     def _compute(
         self, stop: Callable[[], bool], snapshot: Callable[[], bool]
-    ) -> Generator[Report, None, Results]:
+    ) -> Generator[Report | Progress, None, Results]:
         """Train all networks, then compute all results.
 
-        Steps are counted over all trainings. There is no half a cross-validation: whatever stops
-        it ends it.
+        There is no half a cross-validation: whatever stops it ends it.
         """
         del snapshot
-        self._n_trained, repeats = 0, []
-        for repeat in range(self.n_repeats):
-            name = f"repeat {repeat + 1} of {self.n_repeats}, " if self.n_repeats > 1 else ""
-            names = [f"{name}fold {fold + 1} of {self.n_folds}" for fold in range(self.n_folds)]
-            folds = yield from self._folds(self._codes, (0, repeat), names, stop)
-            repeats.append(folds)
-        null = []
-        for permutation in range(1, self.n_permutations + 1):
-            codes = self._codes.copy()
-            codes[self._labeled] = shuffled_labels(
-                codes[self._labeled], self._seed_of(permutation), self._groups
-            )
-            names = self._n_counted * [f"permutation {permutation} of {self.n_permutations}"]
-            folds = yield from self._folds(codes, (permutation, 0), names, stop)
-            null.append(knn_error(folds, codes))
-        return self._found(repeats, np.array(null))
+        found = yield from trained(self._data, self.plan, self.n_jobs, stop)
+        return self._found(found)
 
-    def differing(self, mapped: StoredMap) -> str:
-        """Say in which settings the networks differ from a map; empty if in none."""
+    def differing(self, mapped: StoredMap) -> Message | None:
+        """Say in which settings the networks differ from a map; None if in none."""
         return differing_settings(mapped, self._params, self._model)
+
+    @property
+    def _data(self) -> Data:
+        groups = self._cells.groups
+        return Data(
+            self._cells.X, self._codes, None if groups is None else groups[self._cells.kept]
+        )
+
+    @property
+    def suitable_jobs(self) -> int:
+        """How many trainings at once make the most of this machine, for whoever does not know.
+
+        As many as there are cores or, where it trains on GPUs, as those; 1 of little work.
+        """
+        kind = resolve_device(self._estimator.device).type
+        if len(self.plan.places) * len(self._codes) < N_WORTHWHILE or kind == "mps":
+            return 1
+        return torch.cuda.device_count() if kind == "cuda" else int(joblib.cpu_count())
 
     def _possible_folds(self, n_folds: int | None) -> int:
         most = int(np.bincount(self._codes[self._labeled]).max())
         what = f"the largest class has {most} cells"
-        if self._groups is not None:
-            most = len(np.unique(self._groups))
+        groups = self._data.groups
+        if groups is not None:
+            most = len(np.unique(groups[self._labeled]))
             what = f"obs[{self._cells.params['group_key']!r}] has {most} groups"
         if n_folds is None:
             n_folds = max(2, min(N_FOLDS, most))
@@ -309,16 +341,16 @@ class CrossValidation(Job):
 
     def _check_folds(self) -> None:
         """Find out now whether some training would be left with a single class."""
-        for repeat in range(self.n_repeats):
-            folds = self._divide(self._codes, 0, repeat)
-            for i in range(self.n_folds):
+        for repeat in range(self.plan.n_repeats):
+            folds = self.plan.divide(self._data, 0, repeat)
+            for i in range(self.plan.n_folds):
                 rest = self._labeled[folds[self._labeled] != i]
                 if len(np.unique(self._codes[rest])) < 2:
                     group_key = self._cells.params.get("group_key")
                     by = "" if group_key is None else f" by obs[{group_key!r}]"
                     raise InputError(
-                        f"with {self.n_folds} folds{by}, a training would have cells of one class "
-                        "only; too few cells, or groups that are classes"
+                        f"with {self.plan.n_folds} folds{by}, a training would have cells of one "
+                        "class only; too few cells, or groups that are classes"
                     )
 
     def _weight_of_codes(self) -> object:
@@ -333,85 +365,28 @@ class CrossValidation(Job):
             )
         return {code: weights[name] for code, name in enumerate(classes) if name in weights}
 
-    def _divide(self, codes: Codes, permutation: int, repeat: int) -> NDArray[np.intp]:
-        """(n_kept,) fold of each cell; −1 for unlabeled cells, which are in no fold."""
-        folds = np.full(len(codes), -1)
-        # A place that no training has.
-        seed = self._seed_of(permutation, repeat, self.n_folds)
-        folds[self._labeled] = cross_validation_folds(
-            codes[self._labeled], self.n_folds, seed, self._groups
-        )
-        return folds
-
-    def _seed_of(self, *place: int) -> int:
-        sequence = np.random.SeedSequence(self._seed, spawn_key=place)
-        return int(sequence.generate_state(1)[0])
-
-    @property
-    def _n_counted(self) -> int:
-        """Folds on which a permutation's error is counted: enough to tell it, no more."""
-        return min(self.n_folds, -(-N_COUNTED * self.n_folds // len(self._labeled)))
-
-    def _folds(
-        self, codes: Codes, place: tuple[int, int], names: list[str], stop: Callable[[], bool]
-    ) -> Generator[Report, None, list[Fold]]:
-        """Train on all but one fold after the other, as many as there are names."""
-        fold, found = self._divide(codes, *place), []
-        for i, name in enumerate(names):
-            one = yield from self._fold(codes, fold == i, (*place, i), name, stop)
-            found.append(one)
-        return found
-
-    def _fold(
-        self,
-        codes: Codes,
-        held_out: NDArray[np.bool_],
-        place: tuple[int, int, int],
-        name: str,
-        stop: Callable[[], bool],
-    ) -> Generator[Report, None, Fold]:
-        """Train on the cells that are not held out, and ask about those that are."""
-        train = (codes >= 0) & ~held_out
-        estimator: CentroidEncoder = clone(self._estimator)
-        estimator.set_params(random_state=self._seed_of(*place), class_weight=self._class_weight)
-        n_trainings = self.n_repeats * self.n_folds + self.n_permutations * self._n_counted
-        groups = self._cells.groups
-        reports = estimator.fit_codes(
-            fill_missing(self._cells.X, train),
-            np.where(train, codes, -1),
-            np.arange(len(self._cells.classes)),
-            groups=None if groups is None else groups[self._cells.kept],
-            stop=stop,
-        )
-        while True:
-            try:
-                report = next(reports)
-            except StopIteration as end:
-                fit: Fit = end.value
-                break
-            yield replace(
-                report,
-                stage=name,
-                step=self._n_trained * report.n_steps + report.step,
-                n_steps=n_trainings * report.n_steps,
-            )
-        self._n_trained += 1
-        if fit.outcome.interrupted:
-            raise KeyboardInterrupt
-        if stop():
-            raise StoppedTooEarly
-        return Fold.of(fit, codes, held_out, self._seed_of(*place, 1) if place[0] == 0 else None)
-
-    def _found(self, repeats: list[list[Fold]], null: NDArray[np.float64]) -> Results:
+    def _found(self, found: Mapping[Place, Found]) -> Results:
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
+        plan = self.plan
+        repeats = [
+            [cast(Fold, found[Place(0, repeat, i)]) for i in range(plan.n_folds)]
+            for repeat in range(plan.n_repeats)
+        ]
         pooled = Pooled.of(repeats, codes, n_classes)
         probabilities, labeled = pooled.probabilities, self._labeled
         predicted = probabilities.argmax(axis=1)
         confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
         np.add.at(confusion, (codes[labeled], predicted[labeled]), 1)
         test = None
-        if self.n_permutations:
-            observed = knn_error(repeats[0][: self._n_counted], codes)
+        if plan.n_permutations:
+            counted = repeats[0][: plan.n_counted]
+            observed = _mean([fold.knn != codes[fold.cells] for fold in counted])
+            null = np.array(
+                [
+                    _mean([found[Place(permutation, 0, i)] for i in range(plan.n_counted)])
+                    for permutation in range(1, plan.n_permutations + 1)
+                ]
+            )
             test = PermutationTest(observed, null, permutation_p_value(observed, null))
         per_class = pd.DataFrame(
             {
@@ -444,3 +419,8 @@ class CrossValidation(Job):
             "obs": {obs_key(name, column): values for column, values in columns.items()},
             "uns": {name: stored.to_uns()},
         }
+
+
+def _mean(misses: Sequence[Any]) -> float:
+    """Share of misses among the cells of some folds."""
+    return float(np.concatenate(misses).mean())

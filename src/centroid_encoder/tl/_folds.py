@@ -49,7 +49,7 @@ class Fold:
     """The largest class of the training cells."""
 
     @classmethod
-    def of(cls, fit: Fit, codes: Codes, held_out: NDArray[np.bool_], seed: int | None) -> Fold:
+    def of(cls, fit: Fit, codes: Codes, held_out: NDArray[np.bool_], seed: int) -> Fold:
         """Ask a network about the cells that were held out of its training.
 
         Parameters
@@ -61,20 +61,17 @@ class Fold:
         held_out
             (n_kept,) mask.
         seed
-            Of the choice of cells whose neighbours are sought in the full input space. Without
-            one, this is left out, and so are the unlabeled cells.
+            Of the choice of cells whose neighbours are sought in the full input space.
         """
         train, cells = np.flatnonzero((codes >= 0) & ~held_out), np.flatnonzero(held_out)
         embedding, known = fit.embed(cells), fit.map.known
-        asked = input_knn = unlabeled = np.empty(0, dtype=np.intp)
-        if seed is not None:
-            rng = np.random.default_rng(seed)
-            among = _some(train, N_REFERENCE, rng)
-            asked = _some(np.arange(len(cells)), N_QUERIES, rng)
-            input_knn = knn_predict(
-                fit.standardized(among), codes[among], fit.standardized(cells[asked])
-            )
-            unlabeled = np.flatnonzero(codes < 0)
+        rng = np.random.default_rng(seed)
+        among = _some(train, N_REFERENCE, rng)
+        asked = _some(np.arange(len(cells)), N_QUERIES, rng)
+        input_knn = knn_predict(
+            fit.standardized(among), codes[among], fit.standardized(cells[asked])
+        )
+        unlabeled = np.flatnonzero(codes < 0)
         return cls(
             cells=cells,
             knn=knn_predict(fit.embed(train), codes[train], embedding),
@@ -106,9 +103,13 @@ class Fold:
         return errors
 
 
-def knn_error(folds: Sequence[Fold], codes: Codes) -> float:
-    """Out-of-fold k-NN error."""
-    return float(np.concatenate([fold.knn != codes[fold.cells] for fold in folds]).mean())
+def misses(fit: Fit, codes: Codes, held_out: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """(n,) which held-out cells a network takes for another class, by their neighbours.
+
+    Parameters are those of `Fold.of`.
+    """
+    train, cells = np.flatnonzero((codes >= 0) & ~held_out), np.flatnonzero(held_out)
+    return np.asarray(knn_predict(fit.embed(train), codes[train], fit.embed(cells)) != codes[cells])
 
 
 @dataclass(frozen=True)

@@ -32,10 +32,11 @@ logger = logging.getLogger("centroid_encoder")
 
 @dataclass(frozen=True)
 class Progress:
-    """How many of the cells are through."""
+    """How many of the cells, or of whatever it is, are through."""
 
     n_done: int
     n_total: int
+    unit: str = "cell"
 
 
 Results = Mapping[str, Mapping[str, Any]]
@@ -87,7 +88,8 @@ class Job(ABC):
         Yields
         ------
         Report | Progress
-            A report for every epoch of a training; progress where nothing is trained.
+            A report for every epoch of a training; progress where nothing is trained, or many
+            things at once.
 
         Raises
         ------
@@ -221,7 +223,7 @@ def _drain(job: Steps, *, progress: bool) -> None:
         try:
             for step in steps:
                 if isinstance(step, Progress):
-                    bar.unit, bar.total, n_done = "cell", step.n_total, step.n_done
+                    bar.unit, bar.total, n_done = step.unit, step.n_total, step.n_done
                 else:
                     bar.unit, bar.total, n_done = "epoch", step.n_steps, step.step
                     bar.set_description(step.stage, refresh=False)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from centroid_encoder.core.saved import parse_config
+from centroid_encoder.errors import Message, Setting, Value
 from centroid_encoder.tl._stored import StoredMap
 
 
@@ -22,8 +23,10 @@ SOURCES = ("use_rep", "layer", "use_raw", "unlabeled_category")
 NO_SETTINGS = ("random_state", "device")
 
 
-def differing_settings(mapped: StoredMap, params: Mapping[str, Any], model: str | None) -> str:
-    """Say in which settings a map and a cross-validation differ; empty if in none that is known.
+def differing_settings(
+    mapped: StoredMap, params: Mapping[str, Any], model: str | None
+) -> Message | None:
+    """Say in which settings a map and a cross-validation differ; None if in none that is known.
 
     Parameters
     ----------
@@ -43,8 +46,9 @@ def differing_settings(mapped: StoredMap, params: Mapping[str, Any], model: str 
         # What only one of them knows had its default in the other.
         for name in sorted((set(of_map) & set(of_check)) - set(NO_SETTINGS)):
             pairs[name] = of_map[name], of_check[name]
-    return ", ".join(
-        f"{name}={ours!r} against {theirs!r}"
+    differing = [
+        Message("{} against {}", Setting(name, ours), Value(name, theirs))
         for name, (ours, theirs) in pairs.items()
         if ours != theirs
-    )
+    ]
+    return Message(", ".join(["{}"] * len(differing)), *differing) if differing else None

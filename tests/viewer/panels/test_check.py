@@ -6,14 +6,17 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import anndata as ad
+import joblib
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
 from anndata import AnnData
 from anndata.tests.helpers import assert_equal
@@ -36,6 +39,8 @@ if TYPE_CHECKING:
     MakeCells = Callable[..., AnnData]
 
 MODEL = ce.CentroidEncoder(max_epochs=3)
+MORE = (os.cpu_count() or 1) + 1
+"""Another number of processes than the default; there are no more of them than trainings."""
 
 
 @pytest.fixture
@@ -70,6 +75,18 @@ def begin(qtbot: QtBot) -> Do:
         reports: list[Any] = []
         widget.training.reported.connect(reports.append)
         qtbot.waitUntil(lambda: bool(reports), timeout=60_000)
+
+    return run
+
+
+@pytest.fixture
+def begin_at_once(begin: Do, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Do:
+    """The same on two processes, which enter themselves in a folder of the test's."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def run(widget: CentroidEncoderWidget) -> None:
+        widget.form.n_jobs.value = MORE
+        begin(widget)
 
     return run
 
@@ -280,6 +297,85 @@ def test_it_says_how_far_it_is_and_cannot_be_stopped_only_cancelled(
     assert widget.verdict.isHidden()
     assert widget.trainer.train_button.isEnabled()
     assert widget.trainer.check_button.isEnabled()
+
+
+def test_networks_are_trained_in_processes_without_qt(
+    widget: CentroidEncoderWidget,
+    begin_at_once: Do,
+    qtbot: QtBot,
+    cells: AnnData,
+    tmp_path: Path,
+    unchanged: Any,
+):
+    def running() -> list[psutil.Process]:
+        files = tmp_path.glob("centroid-encoder-*/*")
+        return [psutil.Process(int(file.read_text())) for file in files if file.read_text()]
+
+    def knows_qt(process: psutil.Process) -> bool:
+        return any("libQt" in mapped.path for mapped in process.memory_maps())
+
+    with unchanged(cells):
+        begin_at_once(widget)
+        qtbot.waitUntil(lambda: len(running()) == 2, timeout=60_000)
+        workers = running()
+        assert knows_qt(psutil.Process())
+        assert not any(map(knows_qt, workers))
+        assert any(text.endswith(": 0 of 2 trainings") for text in texts(widget))
+        thread = widget.training._worker
+        widget.trainer.progress._cancel.click()
+        assert widget.training is None
+        qtbot.waitUntil(lambda: not thread.is_running, timeout=10_000)
+        assert not any(process.is_running() for process in workers)
+
+
+def test_at_once_it_finds_the_same(
+    widget: CentroidEncoderWidget, check: Do, cells: AnnData, qtbot: QtBot
+):
+    wanted = expected(cells, n_folds=2)
+    widget.form.n_jobs.value = MORE
+    check(widget)
+    assert_equal(cells, wanted, exact=True)
+
+
+def test_a_dead_process_is_said(
+    widget: CentroidEncoderWidget,
+    begin_at_once: Do,
+    qtbot: QtBot,
+    cells: AnnData,
+    tmp_path: Path,
+    unchanged: Any,
+):
+    def running() -> list[str]:
+        return [file.read_text() for file in tmp_path.glob("centroid-encoder-*/*")]
+
+    with unchanged(cells):
+        begin_at_once(widget)
+        qtbot.waitUntil(lambda: len(running()) == 2 and all(running()), timeout=60_000)
+        os.kill(int(running()[0]), 9)
+        qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+    text = widget.message.text()
+    assert text.startswith("One of the processes that train has died (SIGKILL(-9)): process ")
+    assert text.endswith("; if memory ran out, choose “1” under Advanced ▸ At once.")
+    assert widget.form.advanced.isVisible()
+
+
+def test_by_default_it_takes_what_the_machine_has(
+    widget: CentroidEncoderWidget, make_cells: MakeCells
+):
+    widget.show_table(make_cells(n_obs=2_600))
+    widget.check()
+    assert widget.training.job.n_jobs == widget.training.job.suitable_jobs == joblib.cpu_count()
+    widget.cancel()
+
+
+def test_other_settings_than_those_of_the_map_are_said_as_fields(
+    widget: CentroidEncoderWidget, train: Do, check: Do
+):
+    train(widget)
+    widget.form.max_epochs.value = 2
+    check(widget)
+    said = "The map 'ce' is of other settings (against those here): "
+    assert widget.message.text() == f"{said}Advanced ▸ Epochs = 3 against 2."
 
 
 def test_no_check_while_a_map_is_trained(

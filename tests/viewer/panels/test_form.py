@@ -14,7 +14,7 @@ from qtpy.QtWidgets import QLabel
 
 import centroid_encoder as ce
 from centroid_encoder._parameters import parameters
-from centroid_encoder.errors import Advice, Call, Setting
+from centroid_encoder.errors import Advice, Call, Setting, Value
 from centroid_encoder.viewer.data.tables import Tables
 from centroid_encoder.viewer.panels import fields
 from centroid_encoder.viewer.panels.form import TrainingForm
@@ -240,6 +240,12 @@ def test_a_column_that_is_gone_can_still_be_clicked_at(form: TrainingForm, table
         (Advice("group_key", "a donor"), "choose “a donor” under *Hold out whole"),
         (Advice("key_added"), "choose it under *Store as"),
         (Setting("test_size", 0.5), "*Held out = 0.5"),
+        (Setting("max_epochs", "auto"), "*Epochs = auto"),
+        (Value("max_epochs", 10), "10"),
+        (Setting("missing", "drop"), "“leave these cells out”"),
+        (Value("missing", "error"), "“stop and say so”"),
+        (Setting("use_rep", None), "Features = none"),
+        (Setting("hidden", [16]), "hidden=[16]"),
         (Setting("max_epochs"), "*Epochs"),
         (Setting("layer", "raw"), "Features = raw"),
         (Setting("label_key"), "Labels"),

@@ -20,7 +20,7 @@ from qtpy.QtWidgets import (
 )
 
 from centroid_encoder._parameters import Parameter, parameters, plain
-from centroid_encoder.errors import UNSET, Advice, Call, Part
+from centroid_encoder.errors import UNSET, Advice, Call, Part, Value
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -152,7 +152,9 @@ class Form(QWidget):
         if isinstance(part, Advice):
             return f"choose “{value}” under {where}"
         # What a field offers in words is found by them; a number says nothing without its field.
-        return f"{where} = {value}" if value == str(part.value) else f"“{value}”"
+        if part.value is not None and value != str(part.value):
+            return f"“{value}”"
+        return value if isinstance(part, Value) else f"{where} = {value}"
 
     def place(self, name: str) -> str:
         """Return where the field of a parameter is, as the user reads it."""
@@ -160,7 +162,10 @@ class Form(QWidget):
 
     def shown(self, name: str, value: Any) -> str:
         """Return what the user reads for a value of a parameter."""
-        return self._special.get(name, Special()).words.get(value, str(value))
+        if value is None:
+            return NONE
+        words = self._special.get(name, Special()).words
+        return words.get(value, str(value)) if isinstance(value, str) else str(value)
 
     def point_at(self, name: str) -> None:
         """Show the field of a parameter, if there is one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,6 +59,7 @@ SPECIAL = {
     "n_folds": Special("Folds", options={"value": 5, "min": 2, "max": 100}),
     "n_repeats": Special("Repeats", options={"min": 1, "max": 100}),
     "n_permutations": Special("Permutations", options={"min": 0, "max": 9999}),
+    "n_jobs": Special("At once", options={"value": os.cpu_count() or 1, "min": 1, "max": 1024}),
 }
 LEFT_OUT = ("model",)
 VISIBLE = ("label_key", "use_rep", "layer", "use_raw")

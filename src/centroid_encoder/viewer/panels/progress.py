@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from centroid_encoder.core.training import Report
     from centroid_encoder.tl._jobs import Progress
 
+COUNTING = "counting errors"
+
 
 class ProgressRow(QWidget):
     """A bar, what it says, and the two ways to end a job early."""
@@ -76,13 +78,15 @@ class ProgressRow(QWidget):
         from centroid_encoder.tl._jobs import Progress
 
         if isinstance(step, Progress):
-            cells = f"{step.n_done:,} of {step.n_total:,} cells"
-            self._advance(step.n_done, step.n_total, cells)
+            done = f"{step.n_done:,} of {step.n_total:,} {step.unit}s"
+            if step.n_done == step.n_total and step.unit == "training":
+                done = COUNTING
+            self._advance(step.n_done, step.n_total, done)
             return
         self.has_begun = self._stoppable and not step.stage.startswith("pretrain")
         described = _described(step) if self._stoppable else _place(step)
         if step.step == step.n_steps:
-            described = "counting errors"
+            described = COUNTING
         self._advance(step.step, step.n_steps, described)
 
     def end(self) -> None:

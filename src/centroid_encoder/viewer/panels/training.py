@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from qtpy.QtWidgets import QPushButton
 
@@ -14,7 +14,9 @@ from centroid_encoder.viewer.session.provenance import MadeBy
 
 if TYPE_CHECKING:
     from centroid_encoder.errors import Message as Notice
+    from centroid_encoder.tl._cross_validate import CrossValidation
     from centroid_encoder.tl._jobs import Job
+    from centroid_encoder.viewer.data.tables import Table
     from centroid_encoder.viewer.session.provenance import Function
     from centroid_encoder.viewer.session.session import Kind, Session
 
@@ -40,8 +42,8 @@ class TrainingPanel(JobPanel):
         self.check_button = QPushButton("Check labels")
         self.check_button.setToolTip(
             "Cross-validate: ask networks about cells that they have not seen, to find out how far "
-            "such a map can be believed, and which labels look wrong. Takes as long as five "
-            "trainings; the map stays as it is"
+            "such a map can be believed, and which labels look wrong. That is five trainings, as "
+            "many at once as there are cores; the map stays as it is"
         )
         buttons = side_by_side((self.train_button, 2), (self.check_button, 1))
         column(self, self.form, buttons)
@@ -69,6 +71,15 @@ class TrainingPanel(JobPanel):
     def check(self) -> None:
         """Begin a cross-validation of its labels; see `train`."""
         self._begin("cross_validate", "There is no table to check.")
+
+    def prepare(self, table: Table, made_by: MadeBy, source: Any) -> Job:
+        """Read and check what a job needs; of a check, do as much at once as the machine can."""
+        job = super().prepare(table, made_by, source)
+        if made_by.function == "cross_validate" and "n_jobs" not in made_by.parameters:
+            check = cast("CrossValidation", job)
+            # In processes of their own, which are started anew: a fork of this one would have Qt.
+            check.n_jobs = check.suitable_jobs
+        return job
 
     def enable(self) -> None:
         """Let the user begin what can be begun now."""
