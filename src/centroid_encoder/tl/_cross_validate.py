@@ -181,8 +181,8 @@ def cross_validate(
     differ. For trainings that are large enough to use several,
     ``joblib.parallel_config(inner_max_num_threads=4)`` gives each so many; the bits are then those
     of four. ``joblib.parallel_config(backend="dask")``, or ``"ray"``, spreads the trainings over a
-    cluster. Workers share one copy of the data in memory, and each adds what a training makes of
-    it. Of several GPUs each takes the next one; some trainings at once fit on one.
+    cluster. Workers share a copy of the data in memory, and each adds what a training makes of it.
+    Of several GPUs each training takes the next one; several small ones fit on one.
 
     Ctrl-C leaves `adata` as it was, and no process behind.
 

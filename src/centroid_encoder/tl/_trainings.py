@@ -224,25 +224,36 @@ def _at_once(
     found: dict[Place, Found] = {}
     with _Register(stop) as register:
         yield Progress(0, len(places), "training")
-        results = Parallel(n_at_once, return_as="generator_unordered")(
-            delayed(_train)(data.X, data.codes, data.groups, plan, i, n_threads, register.owner)
-            for i in range(len(places))
-        )
         try:
-            for i, one in results:
-                if stop():
-                    raise StoppedTooEarly
-                found[places[i]] = one
-                yield Progress(len(found), len(places), "training")
+            # Some tell of results when all are there: Ray's.
+            tells = get_active_backend()[0].supports_return_generator
+            results = Parallel(n_at_once, return_as="generator_unordered" if tells else "list")(
+                delayed(_train)(data.X, data.codes, data.groups, plan, i, n_threads, register.owner)
+                for i in range(len(places))
+            )
+            with _ended(results):
+                for i, one in results:
+                    if stop():
+                        raise StoppedTooEarly
+                    found[places[i]] = one
+                    yield Progress(len(found), len(places), "training")
         except (BrokenExecutor, CancelledError) as error:
             # A dead process of loky, or data that were lost with one of Dask's.
             raise _died(register, plan, error) from error
-        except BaseException:
-            # joblib ends its workers; closed instead, it would also warn of that.
+    return found
+
+
+@contextmanager
+def _ended(results: object) -> Iterator[None]:
+    """See to it that joblib ends its workers if not all results are taken."""
+    try:
+        yield
+    except BaseException:
+        if isinstance(results, Generator):
+            # If it were closed, it would also warn of it.
             with suppress(StoppedTooEarly):
                 results.throw(StoppedTooEarly())
-            raise
-    return found
+        raise
 
 
 def _train(
