@@ -80,11 +80,26 @@ def scanpy() -> None:
                 adata, label_key, placement=placement, progress=False
             )
 
-        rows = {"PCA, neighbours and UMAP": pipeline}
-        compare(
-            f"{name}, {adata.n_obs:,} × {adata.n_vars:,}",
-            rows | {placement: call(placement) for placement in get_args(Placement)},
-        )
+        acts: dict[str, Callable[[], object]] = {"PCA, neighbours and UMAP": pipeline}
+        for placement in get_args(Placement):
+            acts[placement] = call(placement)
+            if torch.get_num_threads() > 1:
+                acts[f"{placement}, one thread"] = in_one_thread(call(placement))
+        compare(f"{name}, {adata.n_obs:,} × {adata.n_vars:,}", acts)
+
+
+def in_one_thread(act: Callable[[], object]) -> Callable[[], object]:
+    """Return what does the same with one thread of torch."""
+
+    def acted() -> None:
+        n_threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            act()
+        finally:
+            torch.set_num_threads(n_threads)
+
+    return acted
 
 
 def tables() -> dict[str, tuple[AnnData, str]]:

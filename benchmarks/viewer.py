@@ -47,7 +47,8 @@ def main() -> None:
     # PyTorch is imported in the background.
     wait(5000)
     latency(widget, "at rest", lambda: wait(3000))
-    # The first one also imports what PyTorch puts off until there is an optimiser.
+    for name in ("first training", "second training"):
+        first_frame(widget, name)
     latency(widget, "first training", lambda: train(widget))
     latency(widget, "training", lambda: train(widget))
     ending(widget)
@@ -106,6 +107,33 @@ def measure(widget: CentroidEncoderWidget) -> None:
         wait(10)
     cpu, seconds = time.process_time() - cpu, time.perf_counter() - started
     print(f"{side**2:,} cells measured in {seconds:.1f} s, {cpu:.1f} s of CPU with the window's")
+
+
+def first_frame(widget: CentroidEncoderWidget, name: str) -> None:
+    """Print how long it takes from **Train** to the first picture of the training."""
+    loop, session, framed = QEventLoop(), widget.session, []
+
+    def on_framed(*_: object) -> None:
+        framed.append(time.perf_counter())
+
+    def on_drawn() -> None:
+        if framed:
+            loop.quit()
+
+    session.framed.connect(on_framed)
+    session.drawn.connect(on_drawn)
+    started, processors = time.perf_counter(), time.process_time()
+    widget.train()
+    loop.exec()
+    drawn, processors = time.perf_counter(), time.process_time() - processors
+    session.framed.disconnect(on_framed)
+    session.drawn.disconnect(on_drawn)
+    print(
+        f"{name}: first frame computed after {framed[0] - started:.2f} s, drawn after "
+        f"{drawn - started:.2f} s; of the processors {processors:.2f} s"
+    )
+    widget.cancel()
+    wait(1000)
 
 
 def latency(widget: CentroidEncoderWidget, name: str, act: object) -> None:
