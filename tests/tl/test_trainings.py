@@ -324,8 +324,13 @@ ce.tl.cross_validate(
     ad.AnnData(rng.normal(size=(60, 5)), obs=obs), "t", n_folds=2, n_jobs=2, model=model
 )
 """
+    (tmp_path / "joblib").mkdir()
     done = subprocess.Popen(
-        [sys.executable, "-c", code], start_new_session=True, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        start_new_session=True,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"JOBLIB_TEMP_FOLDER": str(tmp_path / "joblib")},
     )
     try:
         yield done
@@ -344,7 +349,9 @@ def test_ctrl_c_leaves_no_process(tmp_path):
         assert said.rstrip().endswith("KeyboardInterrupt")
         assert main.returncode == -signal.SIGINT
         assert not any(map(is_alive, workers))
-        assert list(tmp_path.iterdir()) == []
+        assert list(tmp_path.iterdir()) == [tmp_path / "joblib"]
+        # A process of joblib's own takes away what was shared.
+        wait_for(lambda: not list((tmp_path / "joblib").iterdir()), 10)
 
 
 @pytest.mark.slow
