@@ -22,6 +22,8 @@ FIRST = {"usps": 10, "usps-1000": 25} | dict.fromkeys(
     ("letter", "landsat", "phoneme"), 10 * N_FOLDS
 )
 """First run of each experiment: the tables of errors hold those before."""
+WHOLE: dict[str, Any] = {"placement": "bottleneck"}
+"""Parameters of what has all of them: the network with a bottleneck, as it is by default."""
 WITHOUT: dict[str, dict[str, Any]] = {
     "batch normalisation": {"batch_norm": False},
     "pre-training": {"pretrain_epochs": 0},
@@ -43,13 +45,13 @@ def _without(name: str) -> Method:
         for experiment in FIRST
         if experiment not in ONLY.get(name, FIRST)
     }
-    return Method(f"without {name}", centroid_encoder(**WITHOUT[name]), "ablation", missing)
+    return Method(f"without {name}", centroid_encoder(**WHOLE | WITHOUT[name]), "ablation", missing)
 
 
 METHODS = {
     method.name: method
     for method in (
-        Method("the default", centroid_encoder(), "ablation"),
+        Method("the default", centroid_encoder(**WHOLE), "ablation"),
         *(_without(name) for name in WITHOUT),
     )
 }

@@ -40,6 +40,12 @@ def fast() -> ce.CentroidEncoder:
     return ce.CentroidEncoder(hidden=(16,), max_epochs=5)
 
 
+@pytest.fixture
+def squeezed() -> ce.CentroidEncoder:
+    """The same with a bottleneck, whose one network says the places of training samples, too."""
+    return ce.CentroidEncoder(placement="bottleneck", hidden=(16,), max_epochs=5)
+
+
 MakeCells = Callable[..., ad.AnnData]
 
 
@@ -84,9 +90,10 @@ def embed(make_cells: MakeCells) -> Callable[..., ad.AnnData]:
         n_obs: int = 120,
         names: list[str] | None = None,
         unlabeled: int = 0,
+        distance: float = 1.0,
         **kwargs: Any,
     ) -> ad.AnnData:
-        adata = make_cells(n_classes, n_obs, names=names, distance=1.0)
+        adata = make_cells(n_classes, n_obs, names=names, distance=distance)
         adata.obs.iloc[:unlabeled, 0] = np.nan
         model = ce.CentroidEncoder(hidden=(16,), max_epochs=8, batch_size=32, learning_rate=0.01)
         kwargs = {"model": model, "progress": False} | kwargs

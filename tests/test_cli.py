@@ -26,7 +26,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import tifffile
-import torch
 from click.testing import CliRunner, Result
 from scipy import sparse
 
@@ -34,6 +33,7 @@ import centroid_encoder as ce
 from centroid_encoder.cli import cli, main
 from centroid_encoder.cli._face import face, words
 from centroid_encoder.cli._options import LEFT_TO_PYTHON
+from centroid_encoder.core.optimization import Adam
 from centroid_encoder.errors import Advice, Call, InputError, MissingKeyError, Setting, Value
 
 ROOT = Path(__file__).parents[1]
@@ -1028,14 +1028,14 @@ def test_an_interruption_within_an_epoch_leaves_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     before = contents(folder)
-    original, n_steps = torch.optim.AdamW.step, iter(range(100))
+    original, n_steps = Adam.step, iter(range(100))
 
     def interrupted(*arguments: Any, **options: Any) -> Any:
         if next(n_steps) == 8:
             signal.raise_signal(number)
         return original(*arguments, **options)
 
-    monkeypatch.setattr("torch.optim.AdamW.step", interrupted)
+    monkeypatch.setattr(Adam, "step", interrupted)
     assert as_script("fit", "in.h5ad", *FIT, "-o", "out.h5ad") == status
     out, err = capsys.readouterr()
     assert out == ""

@@ -52,11 +52,13 @@ ESTIMATOR: dict[str, Callable[[ce.CentroidEncoder], Any]] = {
 
 
 @pytest.mark.parametrize("seed", [None, 0, np.random.default_rng(0), np.random.RandomState(0)])
+@pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
 @pytest.mark.usefixtures("untouched")
-def test_fit(seed):
+def test_fit(seed, placement):
     model = ce.CentroidEncoder(
+        placement=placement,
         hidden=(8, 4),
-        pretrain_epochs=1,
+        pretrain_epochs=1 if placement == "bottleneck" else "auto",
         max_epochs=2,
         validation_fraction=0.2,
         merge_epochs=1,

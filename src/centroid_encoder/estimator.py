@@ -101,7 +101,8 @@ class CentroidEncoder(
         It is learned from the training samples and part of the fitted map.
     max_features : int or None, default=2000
         With ``scale="supervised"``, how many features of largest weight to learn from, at most;
-        None keeps all. Bounds the cost of whole transcriptomes.
+        None keeps all. Bounds the cost of whole transcriptomes. Of several networks, each chooses
+        its own.
     clip : float or None, default=10.0
         Largest absolute z-score. Keeps nearly constant features from exploding on new data.
     dropout : float or "auto", default="auto"

@@ -60,10 +60,11 @@ def resolved(
         settings["compactness"] = 0.0
         if params["batch_norm"] is True or params["pretrain_epochs"] not in ("auto", 0):
             raise InputError(
-                "{} needs no {} and no {}; leave them at 'auto'",
+                "{} needs no {} and no {}; leave them at 'auto', or choose {}",
                 Setting("placement", params["placement"]),
                 Setting("batch_norm"),
                 Setting("pretrain_epochs"),
+                Setting("placement", "bottleneck"),
             )
         few, many = NETWORKS_BY_SAMPLES
         auto("n_networks", 5 if n_train <= few else 3 if n_train <= many else 2)
@@ -112,6 +113,7 @@ def input_dropout(n_inputs: int, n_train: int) -> float:
 # amsgrad and ½·2e-5·Σ‖θ‖² on the loss, a constant learning rate, layer-freeze pre-training with 25
 # epochs a stage, no early stopping, no class weights, nothing at the bottleneck.
 _PROGRAM: dict[str, Any] = {
+    "placement": "bottleneck",
     "scale": "feature",
     "clip": None,
     "batch_norm": False,

@@ -34,7 +34,8 @@ def test_the_cheapest_budget_that_reaches_an_error_is_found(
     iris: Split, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
-    budgets = [{"hidden": (64, 32), "max_epochs": n} for n in (1, 40)]
+    one = {"placement": "bottleneck", "hidden": (64, 32)}
+    budgets = [one | {"max_epochs": n} for n in (1, 40)]
     monkeypatch.setattr(speed, "BUDGETS", budgets)
     name, error, seconds = speed.seconds_to(0.25, (X, y, X_test, y_test))
     assert name == "64-32, 40 epochs"
@@ -102,10 +103,10 @@ def test_a_figure_of_training_and_test_samples(
 def test_every_ingredient_is_one_of_the_default(ingredient: str) -> None:
     # Where the default has it: all its rules are of the number of samples, features and classes.
     n_train, n_inputs, n_classes = {"pre-training": (1350, 16, 26)}.get(ingredient, (8000, 256, 10))
-    default = resolved(CentroidEncoder().get_params(), n_train, n_inputs, n_classes)
-    without = resolved(
-        CentroidEncoder(**ablation.WITHOUT[ingredient]).get_params(), n_train, n_inputs, n_classes
-    )
+    whole = ablation.WHOLE
+    default = resolved(CentroidEncoder(**whole).get_params(), n_train, n_inputs, n_classes)
+    lacking = CentroidEncoder(**whole | ablation.WITHOUT[ingredient])
+    without = resolved(lacking.get_params(), n_train, n_inputs, n_classes)
     changed = {name for name, value in without.items() if value != default[name]}
     assert set(ablation.WITHOUT[ingredient]) <= changed
 
@@ -162,7 +163,7 @@ def test_draws_of_few_samples() -> None:
     assert len(set(found)) == few.N_DRAWS
     assert all(0.05 < error < 0.5 for error in found)
     assert np.mean(few.errors(data, 100, methods.centroid_encoder(max_epochs=1))) > np.mean(found)
-    assert 0.02 < np.mean(few.errors(data, 100, methods.METHODS["5-NN"].run)) < np.mean(found)
+    assert 0.02 < np.mean(few.errors(data, 100, methods.METHODS["5-NN"].run)) < 0.3
     assert few.parameter("dropout=0.2") == ("dropout", 0.2)
     assert few.parameter("scale=feature") == ("scale", "feature")
 

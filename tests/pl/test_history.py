@@ -18,6 +18,7 @@ import centroid_encoder as ce
 def staged(cells):
     """Cells after pre-training, training with validation, and merging."""
     model = ce.CentroidEncoder(
+        placement="bottleneck",
         hidden=(16, 8),
         pretrain_epochs=4,
         max_epochs=6,

@@ -72,7 +72,9 @@ class TestOutlines:
     def test_are_what_the_figure_shows(self, embed, regions, n_components):
         adata = embed(4, n_components=n_components)
         result = read_result(adata, "ce")
-        limits = panel_limits(plane_points(result.embedding), equal=n_components > 1)
+        # Centers included: they may lie beyond all cells.
+        points = [plane_points(result.embedding), plane_centers(result.centers)]
+        limits = panel_limits(np.vstack(points), equal=n_components > 1)
         outlines = region_outlines(adata, result, regions, limits)
         assert len(outlines) == 4
         axes = ce.pl.voronoi(adata, regions=regions, show=False)

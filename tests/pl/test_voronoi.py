@@ -245,7 +245,7 @@ class TestRegions:
 class TestMisplacedCells:
     @pytest.mark.parametrize("n_components", [1, 2])
     def test_are_those_nearer_to_another_center(self, embed, n_components):
-        adata = embed(n_components=n_components, unlabeled=20)
+        adata = embed(n_components=n_components, unlabeled=20, distance=0.5)
         embedding, centers = adata.obsm["X_ce"], adata.uns["ce"]["centers"]
         nearest = adata.uns["ce"]["classes"][cdist(embedding, centers).argmin(axis=1)]
         for split, ax in zip(["train", "test"], draw(adata, mark_misplaced=True), strict=True):
@@ -259,7 +259,7 @@ class TestMisplacedCells:
 
     @pytest.mark.parametrize("regions", ["decoder", None])
     def test_are_those_the_decoder_gives_to_another_class(self, embed, regions):
-        adata = embed(unlabeled=20)
+        adata = embed(unlabeled=20, distance=0.5)
         for split, ax in zip(
             ["train", "test"], draw(adata, mark_misplaced=True, regions=regions), strict=True
         ):
@@ -343,8 +343,8 @@ class TestLegend:
         assert len(boxes) == 8
         for i, box in enumerate(boxes):
             assert not any(box.overlaps(other) for other in boxes[:i])
-            assert ax.bbox.x0 <= box.x0 < box.x1 <= ax.bbox.x1
-            assert ax.bbox.y0 <= box.y0 < box.y1 <= ax.bbox.y1
+            assert ax.bbox.x0 - 1e-6 <= box.x0 < box.x1 <= ax.bbox.x1 + 1e-6
+            assert ax.bbox.y0 - 1e-6 <= box.y0 < box.y1 <= ax.bbox.y1 + 1e-6
 
     def test_can_be_left_out(self, embed):
         for ax in draw(embed(), legend_loc=None):

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scanpy as sc
-import torch
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.spatial.distance import cdist
@@ -21,6 +20,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
 
 import centroid_encoder as ce
+from centroid_encoder.core.optimization import Adam
 from centroid_encoder.tl._stored import CALIBRATION_ERRORS
 
 
@@ -111,15 +111,17 @@ class TestSlots:
         assert list(table["n_train"]) == [32, 32, 32]
         assert list(table["n_test"]) == [8, 8, 8]
 
-    def test_count_what_the_other_slots_show(self, make_cells, fast):
-        adata = embed(make_cells(distance=1.0), fast)
+    @pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
+    def test_count_what_the_other_slots_show(self, make_cells, fast, placement):
+        adata = embed(make_cells(distance=0.5), fast, placement=placement)
         stored, embedding = adata.uns["ce"], adata.obsm["X_ce"]
         y = adata.obs["cell_type"].to_numpy()
         classes = stored["classes"]
         train, test = members(adata, "train"), members(adata, "test")
 
-        centers = [embedding[train & (y == name)].mean(axis=0) for name in classes]
-        assert_allclose(stored["centers"], centers, rtol=1e-5)
+        if placement == "bottleneck":
+            centers = [embedding[train & (y == name)].mean(axis=0) for name in classes]
+            assert_allclose(stored["centers"], centers, rtol=1e-5)
         nearest = classes[cdist(embedding, stored["centers"]).argmin(axis=1)]
         knn = KNeighborsClassifier(5).fit(embedding[train], y[train])
         expected = {
@@ -137,8 +139,8 @@ class TestSlots:
             np.mean(knn.predict(None) != y[train])
         )
 
-    def test_label_is_the_decision_of_the_map(self, make_cells, fast):
-        adata = embed(make_cells(distance=1.0), fast)
+    def test_label_is_the_decision_of_the_map(self, make_cells, squeezed):
+        adata = embed(make_cells(distance=1.0), squeezed)
         frame = adata.to_df()
         assert_array_equal(adata.obs["ce_label"], ce.tl.fitted_model(adata).predict(frame))
 
@@ -202,8 +204,12 @@ class TestHoldOut:
         embed(adata, fast)
         small = adata.obs["cell_type"] != "type 0"
         assert (adata.obs["ce_split"][small] == "train").all()
-        warning, missing = [record for record in caplog.records if record.levelname == "WARNING"]
-        assert "takes no cell for" in missing.message
+        # Of classes this small the map may take a cell for one or for none.
+        (warning,) = [
+            record
+            for record in caplog.records
+            if record.levelname == "WARNING" and "no cell of" in record.message
+        ]
         assert warning.message == (
             "no cell of 'type 1', 'type 2', 'type 3', 'type 4' is held out: too few cells to split"
         )
@@ -252,7 +258,12 @@ class TestHoldOut:
         pbmc.obs["bulk_labels"] = pd.Categorical(shuffled)
         # With everything that keeps it from learning the training cells by heart switched off.
         model = ce.CentroidEncoder(
-            hidden=(64,), max_epochs=40, learning_rate=0.01, dropout=0.0, weight_decay=0.0
+            placement="bottleneck",
+            hidden=(64,),
+            max_epochs=40,
+            learning_rate=0.01,
+            dropout=0.0,
+            weight_decay=0.0,
         )
         embed(pbmc, model, "bulk_labels")
         quality = pbmc.uns["ce"]["quality"]
@@ -594,7 +605,8 @@ class TestLabels:
         train = members(adata, "train")
         for name, center in zip(used, stored["centers"], strict=True):
             own = train & (column == name).to_numpy(bool)
-            assert_allclose(center, adata.obsm["X_ce"][own].mean(axis=0), rtol=1e-4)
+            # Where they are not the means, they are positions that the cells lie about.
+            assert_allclose(center, adata.obsm["X_ce"][own].mean(axis=0), atol=0.1)
         # The classes are far apart: a prediction in a wrong order would show.
         assert np.mean(adata.obs["ce_label"].astype(object) == column.astype(object)) > 0.9
         # The column itself stays as it was.
@@ -654,6 +666,7 @@ class TestOnDisk:
         adata.obs["donor"] = [f"d{i % 5}" for i in range(120)]
         adata.X[0, 0] = np.nan
         model = ce.CentroidEncoder(
+            placement="bottleneck",
             hidden=(16,),
             max_epochs=3,
             pretrain_epochs=1,
@@ -712,7 +725,7 @@ class TestInterruption:
         """Factory: strike at the n-th step of the optimiser."""
 
         def strike(n_steps: int) -> None:
-            step, count = torch.optim.AdamW.step, 0
+            step, count = Adam.step, 0
 
             def counted(self: Any, *args: Any) -> Any:
                 nonlocal count
@@ -721,7 +734,7 @@ class TestInterruption:
                     raise KeyboardInterrupt
                 return step(self, *args)
 
-            monkeypatch.setattr(torch.optim.AdamW, "step", counted)
+            monkeypatch.setattr(Adam, "step", counted)
 
         return strike
 
@@ -764,7 +777,7 @@ class TestInterruption:
 
     def test_in_pretraining_changes_nothing(self, cells, after, unchanged):
         after(4)
-        model = self.model(hidden=(16, 8), pretrain_epochs=3)
+        model = self.model(placement="bottleneck", hidden=(16, 8), pretrain_epochs=3)
         with unchanged(cells), pytest.raises(KeyboardInterrupt):
             embed(cells, model)
 
@@ -792,18 +805,22 @@ class TestWords:
     def test_log_reads_like_scanpys(self, cells, fast, caplog):
         caplog.set_level(logging.INFO, "centroid_encoder")
         cells.obs.loc[cells.obs_names[:20], "cell_type"] = np.nan
+        cells.obs["cell_type"] = cells.obs["cell_type"].cat.add_categories("alone")
+        cells.obs.loc[cells.obs_names[20], "cell_type"] = "alone"
         embed(cells, fast)
         lines = "\n".join(caplog.messages).split("\n")
         assert lines[0] == "computing centroid-encoder of 'cell_type'"
-        assert lines[1] == "    3 classes; 80 training, 20 held-out, 20 unlabeled cells"
+        assert lines[1] == "    4 classes; 80 training, 20 held-out, 20 unlabeled cells"
         assert {
             "    'X_ce' (adata.obsm)",
             "    'ce_split', 'ce_label', 'ce_confidence', 'ce_novelty' (adata.obs)",
             "    'ce' (adata.uns)",
         } < set(lines)
         assert any(line.startswith("    finished (") for line in lines)
-        (warning,) = [record for record in caplog.records if record.levelno > logging.INFO]
-        assert "takes no cell for" in warning.message
+        few, missing = [record for record in caplog.records if record.levelno > logging.INFO]
+        assert "no cell of 'alone' is held out" in few.message
+        assert missing.message.startswith("the map takes no cell for ")
+        assert "'alone'" in missing.message
 
     def test_log_names_the_keys_asked_for(self, cells, fast, caplog):
         caplog.set_level(logging.INFO, "centroid_encoder")

@@ -19,8 +19,8 @@ from centroid_encoder.core.saved import InvalidStateError
 
 
 @pytest.fixture
-def trained(cells, fast):
-    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
+def trained(cells, squeezed):
+    ce.tl.centroid_encoder(cells, "cell_type", model=squeezed, progress=False)
     return cells
 
 
@@ -40,16 +40,16 @@ def test_knows_its_genes(trained):
         model.transform(trained.to_df()[trained.var_names[::-1]])
 
 
-def test_of_a_representation_has_no_gene_names(cells, fast):
+def test_of_a_representation_has_no_gene_names(cells, squeezed):
     cells.obsm["X_pca"] = cells.X
-    ce.tl.centroid_encoder(cells, "cell_type", use_rep="X_pca", model=fast, progress=False)
+    ce.tl.centroid_encoder(cells, "cell_type", use_rep="X_pca", model=squeezed, progress=False)
     model = ce.tl.fitted_model(cells)
     assert not hasattr(model, "feature_names_in_")
     assert_array_equal(model.transform(cells.obsm["X_pca"]), cells.obsm["X_ce"])
 
 
-def test_is_found_under_its_key(cells, fast):
-    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False, key_added="second")
+def test_is_found_under_its_key(cells, squeezed):
+    ce.tl.centroid_encoder(cells, "cell_type", model=squeezed, progress=False, key_added="second")
     assert_array_equal(
         ce.tl.fitted_model(cells, "second").transform(cells.to_df()), cells.obsm["second"]
     )
@@ -86,11 +86,11 @@ for path in sys.argv[1:]:
 
 
 @pytest.mark.slow
-def test_embeds_to_the_same_bits_in_a_new_process(pbmc, fast, tmp_path):
+def test_embeds_to_the_same_bits_in_a_new_process(pbmc, squeezed, tmp_path):
     expected = {}
     for name, convert in (("dense", np.asarray), ("sparse", sparse.csr_matrix)):
         pbmc.X = convert(pbmc.X)
-        ce.tl.centroid_encoder(pbmc, "bulk_labels", model=fast, progress=False)
+        ce.tl.centroid_encoder(pbmc, "bulk_labels", model=squeezed, progress=False)
         pbmc.write_h5ad(tmp_path / name)
         expected[str(tmp_path / name)] = pbmc.obsm["X_ce"]
     subprocess.run([sys.executable, "-W", "error", "-c", ELSEWHERE, *expected], check=True)

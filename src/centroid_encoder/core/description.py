@@ -113,7 +113,7 @@ def params_from(
     ----------
     params, known
         What `params_to` returned, and the names of all arguments. Those that are not stored are
-        left out, and keep their default.
+        left out, and keep their default; but for `placement`, which is then "bottleneck".
     config
         Config of the map that they belong to, which says what release wrote them.
 
@@ -124,7 +124,8 @@ def params_from(
     unknown = [name for name in params if name not in known]
     if unknown:
         raise newer(config or {}, f"parameter {unknown[0]!r}")
-    params = dict(params)
+    # Before there was a choice, every network had a bottleneck.
+    params = {"placement": "bottleneck", **params}
     if isinstance(params.get("hidden"), list):
         params["hidden"] = tuple(params["hidden"])
     if isinstance(params.get("class_weight"), dict):

@@ -150,7 +150,9 @@ def voronoi(
         coloring = read_coloring(adata, color, layer=layer, use_raw=use_raw)
     colors = class_colors(adata, result, palette)
     points = plane_points(result.embedding)
-    limits = panel_limits(points, equal=result.embedding.shape[1] > 1)
+    # Of a class that no cell is taken for, nothing else may be there.
+    inside = points if result.is_query else np.vstack([points, plane_centers(result.centers)])
+    limits = panel_limits(inside, equal=result.embedding.shape[1] > 1)
     outlines = region_outlines(adata, result, regions, limits)
 
     axes = _axes(ax, len(panels), result.embedding.shape[1])

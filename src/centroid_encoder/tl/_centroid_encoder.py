@@ -363,7 +363,7 @@ class Training(Job):
         for name, found in (("n_predicted", predicted), ("n_in_cell", nearest)):
             per_class[name] = np.bincount(found, minlength=n_classes)
         quality["per_class"] = pd.DataFrame(per_class)
-        self.notices += missing_classes(quality["per_class"], "the map")
+        self.notices += missing_classes(quality["per_class"], "the map takes")
         return quality
 
 

@@ -396,7 +396,7 @@ class CrossValidation(Job):
                 "n_predicted": confusion.sum(axis=0),
             }
         )
-        self.doubt(missing_classes(per_class, "the networks"))
+        self.doubt(missing_classes(per_class, "the networks take"))
         stored = StoredCrossValidation(
             params=self._params,
             classes=cells.classes,

@@ -52,7 +52,8 @@ def summary(adata: AnnData, key: str, *, warnings: Sequence[str] | None = None) 
         sentences += _confidences(validated.quality, "out-of-fold")
     if mapped is not None:
         sentences += _confidences(mapped.errors("test"), "held-out")
-        sentences += (f"Warning: {text}." for text in missing_classes(mapped.per_class, "the map"))
+        missing = missing_classes(mapped.per_class, "the map takes")
+        sentences += (f"Warning: {text}." for text in missing)
     if validated is not None:
         if mapped is not None:
             sentences += _same_labels(mapped, validated)
@@ -170,18 +171,23 @@ def _percent(share: Any) -> str:
     return f"{100 * float(share):.1f} %"
 
 
-def missing_classes(per_class: pd.DataFrame, whose: str) -> list[Message]:
-    """Return what there is to say of classes that no cell is taken for, if that was counted."""
-    said = []
+def missing_classes(per_class: pd.DataFrame, takes: str) -> list[Message]:
+    """Return what there is to say of classes that no cell is taken for, if that was counted.
+
+    `takes` says what it is that takes none, as ``"the map takes"`` does.
+    """
+    said, named = [], np.zeros(len(per_class), dtype=bool)
     for column, text in (
-        (
-            "n_predicted",
-            "the decoder of {} takes no cell for {}: too few cells, or too alike others",
-        ),
-        ("n_in_cell", "in {} no cell lies in the Voronoi cell of {}"),
+        ("n_predicted", takes + " no cell for {}: too few cells, or too alike others"),
+        ("n_in_cell", "in the map no cell lies in the Voronoi cell of {}"),
     ):
-        if column in per_class and (missing := per_class[column] == 0).any():
+        if column not in per_class:
+            continue
+        # Each class once: where cells lie as the map decides, the second says what the first does.
+        missing = (per_class[column] == 0).to_numpy() & ~named
+        named |= missing
+        if missing.any():
             names = per_class["class"][missing].tolist()
             rest = f" and {len(names) - 10} more" if len(names) > 10 else ""
-            said.append(Message(text, whose, ", ".join(map(repr, names[:10])) + rest))
+            said.append(Message(text, ", ".join(map(repr, names[:10])) + rest))
     return said

@@ -104,7 +104,7 @@ def test_the_same_as_the_figure_for_print(embed: Embed, regions: Any, names: Any
     adata = embed(3, names=names, unlabeled=9)
     axes: Any = ce.pl.voronoi(adata, regions=regions, show=False)
     result = read_result(adata, "ce")
-    limits = panel_limits(result.embedding)
+    limits = panel_limits(np.vstack([result.embedding, result.centers]))
     split = result.split.to_numpy()
     panels = tuple(
         Panel(
@@ -474,7 +474,7 @@ def test_no_cells() -> None:
 
 
 def test_live_outlines_end_as_those_of_the_result(embed: Embed) -> None:
-    adata = embed(5, unlabeled=10)
+    adata = embed(5, unlabeled=10, placement="bottleneck")
     result = read_result(adata, "ce")
     limits = panel_limits(result.embedding)
     train = (result.split == "train").to_numpy()

@@ -174,7 +174,6 @@ def test_what_it_found_is_said_and_its_suspects_are_listed(
     assert not widget.classes.view.isColumnHidden(5)
     assert widget.misplaced.source is OUT_OF_FOLD
     suspects = ce.tl.mislabeled(cells)
-    assert len(suspects) > 3
     assert set(suspects.index) & set(cells.obs_names[::12])
     assert widget.misplaced.model.table["cell"].tolist() == suspects.index.tolist()
     assert (
@@ -231,7 +230,8 @@ def test_what_makes_it_say_less_is_said_in_the_words_of_the_form(
     widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData
 ):
     cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) % 4, list("abcd"))
-    cells.X = np.random.default_rng(0).poisson(30, cells.shape).astype(np.float32)
+    rates = 30 + 30 * np.eye(3, cells.n_vars)[cells.obs["cell_type"].cat.codes]
+    cells.X = np.random.default_rng(0).poisson(rates).astype(np.float32)
     widget.show_table(cells)
     widget.check()
     doubt = (

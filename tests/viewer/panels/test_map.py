@@ -95,8 +95,12 @@ def test_new_cells_lie_over_those_of_the_reference(
     assert not len(grey(figure))
     figure = show(panel, query)
     assert figure.scene is not None
-    inside = panel_limits(np.concatenate([reference.obsm["X_ce"], query.obsm["X_ce"]]))
-    np.testing.assert_allclose(view(figure), before if (before[0] <= inside[0]).all() else inside)
+    new = query.obsm["X_ce"]
+    inside = ((new >= before[0]) & (new <= before[1])).all()
+    both = panel_limits(
+        np.concatenate([reference.obsm["X_ce"], new, reference.uns["ce"]["centers"]])
+    )
+    np.testing.assert_allclose(view(figure), before if inside else both)
     np.testing.assert_array_equal(grey(figure), reference.obsm["X_ce"])
     legend = figure.axes[0].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["reference cells (n = 120)"]

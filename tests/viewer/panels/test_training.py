@@ -180,9 +180,16 @@ def test_the_table_may_be_changed_meanwhile(cells: ad.AnnData, qtbot: Any) -> No
 # -- stop ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pretrain", [0, 3])
-def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, pretrain: int) -> None:
-    options = {"model": {"pretrain_epochs": pretrain}}
+@pytest.mark.parametrize(
+    "model",
+    [
+        {"placement": "bottleneck"},
+        {"placement": "bottleneck", "pretrain_epochs": 3},
+        {"placement": "voronoi"},
+    ],
+)
+def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, model: dict[str, Any]) -> None:
+    options = {"model": model}
     training = Worker(make_run(cells, ENDLESS, **options))
     ear = Ear(training)
     training.start()
@@ -211,7 +218,8 @@ def test_stop_before_the_first_epoch_leaves_nothing(
 ) -> None:
     for pretrain in (0, ENDLESS):
         with unchanged(cells):
-            training = Worker(make_run(cells, ENDLESS, model={"pretrain_epochs": pretrain}))
+            model = {"placement": "bottleneck", "pretrain_epochs": pretrain} if pretrain else {}
+            training = Worker(make_run(cells, ENDLESS, model=model))
             ear = Ear(training)
             if not pretrain:
                 training.stop()

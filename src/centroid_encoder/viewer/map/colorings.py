@@ -156,7 +156,7 @@ def _predicted(subject: Subject) -> Colors:
     result = subject.map
     of_class = class_colors(subject.adata, result, None)
     palette = [of_class[name] for name in result.classes]
-    meaning = "the class that the map's decoder decides for"
+    meaning = "the class that the map decides for"
     unassigned = result.embedded & (result.predicted < 0)
     if not unassigned.any():
         return Colors(result.predicted, palette, meaning)

@@ -171,7 +171,12 @@ class MapPanel(QWidget):
         embedding = self._plane(report.embedding)
         points = np.full((len(run.kept), 2), np.nan, dtype=np.float32)
         points[run.kept] = embedding
-        limits = self._steady(panel_limits(embedding))
+        codes, train, n_classes = run.codes[run.kept], run.train[run.kept], len(run.classes)
+        centers = report.centers
+        if centers is None:
+            centers = class_centers(report.embedding[train], codes[train], n_classes)
+        places = self._plane(centers, centers=True)
+        limits = self._steady(panel_limits(np.concatenate([embedding, places])))
         titles = {"train": "training cells", "test": "held-out cells"}
         masks = {"train": run.train, "test": run.held_out}
         unlabeled = run.kept & (run.codes < 0)
@@ -182,13 +187,9 @@ class MapPanel(QWidget):
             )
             for which in self._which(bool(run.held_out.any()))
         )
-        codes, train, n_classes = run.codes[run.kept], run.train[run.kept], len(run.classes)
-        centers = report.centers
-        if centers is None:
-            centers = class_centers(report.embedding[train], codes[train], n_classes)
         flat = self._session.regions is not None and report.embedding.shape[1] <= 2
         outlines = voronoi_outlines(centers, limits) if flat else []
-        names, places = tuple(self.class_names), self._plane(centers, centers=True)
+        names = tuple(self.class_names)
         scene = Scene(points, run.codes, panels, outlines, limits, n_classes, names, places)
         self._show(scene, self._frame_colors, detailed=False)
 
@@ -255,7 +256,7 @@ class MapPanel(QWidget):
         points = self._plane(result.embedding)
         centers = self._plane(result.centers, centers=True)
         behind = self._behind(result)
-        limits = _limits(points[result.embedded], behind, centers, result)
+        limits = _limits(points[result.embedded], behind, centers)
         unlabeled = split == "unlabeled"
         self.panels_box.setEnabled(not result.is_query)
         shown = (QUERY,) if result.is_query else self._which(bool((split == "test").any()))
@@ -309,17 +310,14 @@ def _limits(
     points: NDArray[np.floating],
     behind: NDArray[np.floating],
     centers: NDArray[np.floating],
-    result: Result,
 ) -> NDArray[np.floating]:
-    """Limits of the map: those of its training cells, or, without these, with all its centers."""
-    if not result.is_query:
-        return panel_limits(points)
+    """Limits of the map: those of its training cells, if there are some, and all its centers."""
     if not len(behind):
-        return panel_limits(np.concatenate([points, centers[~np.isnan(centers[:, 0])]]))
-    limits = panel_limits(behind)
+        return panel_limits(np.concatenate([points, centers]))
+    limits = panel_limits(np.concatenate([behind, centers]))
     if ((points >= limits[0]) & (points <= limits[1])).all():
         return limits
-    return panel_limits(np.concatenate([points, behind]))
+    return panel_limits(np.concatenate([points, behind, centers]))
 
 
 class _MapWindow(QWidget):

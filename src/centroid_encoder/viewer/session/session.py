@@ -262,7 +262,8 @@ class Session:
     def reference(self) -> Result | None:
         """The map that the cells were sent through, with its own cells; None if it is not open.
 
-        Tables do not know where they came from, but a map is known by its classes and centers.
+        Tables do not know where they came from, but a map is known by its classes, its centers and
+        its network.
         """
         if self.result is None or not self.result.is_query:
             return None
@@ -274,7 +275,7 @@ class Session:
                     if stored is None or stored.ingested_from is not None:
                         continue
                     same = stored.classes.equals(own.classes)
-                    if same and np.array_equal(stored.centers, own.centers):
+                    if same and np.array_equal(stored.centers, own.centers) and _alike(stored, own):
                         return read_result(table.adata, key)
                 except (KeyError, ValueError):  # damaged, or no result at all
                     continue
@@ -449,3 +450,12 @@ class Session:
             self.columns_changed.emit()
             self.labels_changed.emit()
         return True
+
+
+def _alike(one: StoredMap, other: StoredMap) -> bool:
+    """Tell whether two maps have the same arrays, as far as both have them.
+
+    Positions of classes follow from the data alone, and two trainings share them.
+    """
+    some, others = ((stored.model or {}).get("arrays", {}) for stored in (one, other))
+    return all(np.array_equal(some[name], others[name]) for name in some if name in others)
