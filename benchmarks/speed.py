@@ -39,6 +39,7 @@ from benchmarks.protocols import EXPERIMENTS, Split
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import knn_predict
+from centroid_encoder.recipes import HIDDEN
 
 HURRIED: dict[str, Any] = {
     "hidden": (250, 100, 50),
@@ -220,7 +221,8 @@ def seconds_to(error: float, split: Split) -> tuple[str, float, float]:
             start = time.perf_counter()
             model.fit(X, y).transform(X_test)
             seconds.append(time.perf_counter() - start)
-        name = f"{'-'.join(map(str, model.hidden))}, {model.n_epochs_} epochs"
+        widths = "-".join(map(str, budget.get("hidden", HIDDEN)))
+        name = f"{widths}, {model.n_epochs_} epochs"
         return name, error_of(model, X, y, X_test, y_test), float(np.median(seconds))
     raise RuntimeError(f"an error of {100 * error:.2f} % was not reached")
 

@@ -99,9 +99,10 @@ def check_parameters(params: Mapping[str, Any]) -> None:
                 "{} must be one of {}; got {}", Setting(name), listed, repr(params[name])
             )
     hidden = params["hidden"]
-    if isinstance(hidden, str) or not isinstance(hidden, Sequence | np.ndarray):
+    automatic = isinstance(hidden, str) and hidden == "auto"
+    if not automatic and (isinstance(hidden, str) or not isinstance(hidden, Sequence | np.ndarray)):
         raise InputError("{} must be a sequence of widths; got {}", Setting("hidden"), repr(hidden))
-    for i, width in enumerate(hidden):
+    for i, width in enumerate(() if automatic else hidden):
         WIDTH.check("hidden", width, f"[{i}]")
     for name, number in NUMBERS.items():
         number.check(name, params[name])

@@ -78,8 +78,9 @@ class CentroidEncoder(
         from samples of which the network in question knows nothing: it weighs and chooses features
         by its own samples. 1 trains one on everything.
         ``"auto"`` takes 5 of up to 5,000 training samples, 3 of up to 50,000, else 2.
-    hidden : sequence of int, default=(500, 250, 125)
-        Widths of the encoder's hidden layers; the decoder mirrors them.
+    hidden : sequence of int or "auto", default="auto"
+        Widths of the encoder's hidden layers; the decoder mirrors them. ``"auto"`` takes
+        (500, 250, 125), and (300, 200, 100) where nothing has to pass a bottleneck.
     activation : {"relu", "leaky_relu", "tanh", "sigmoid"}, default="relu"
         Non-linearity of the hidden layers. Bottleneck and output are linear.
     batch_norm : bool or "auto", default="auto"
@@ -204,7 +205,7 @@ class CentroidEncoder(
         *,
         placement: Placement = "bottleneck",
         n_networks: int | Literal["auto"] = "auto",
-        hidden: Sequence[int] = (500, 250, 125),
+        hidden: Sequence[int] | Literal["auto"] = "auto",
         activation: Activation = "relu",
         batch_norm: bool | Literal["auto"] = "auto",
         output: Output = "span",

@@ -19,6 +19,8 @@ FEW_SAMPLES = 25
 """``dropout="auto"`` is at least this over the number of training samples, as far as 0.15."""
 FEW_CLASSES = 15
 """More classes than these are pre-trained by default, and trained twice as long."""
+HIDDEN, HIDDEN_PLACED = (500, 250, 125), (300, 200, 100)
+"""Widths of layers with ``hidden="auto"``: without the squeeze, wider ones tell no more."""
 NETWORKS_BY_SAMPLES = 5_000, 50_000
 """Training samples up to which ``n_networks="auto"`` is 5, and 3."""
 FEW_FEATURES = 100
@@ -71,6 +73,7 @@ def resolved(
         settings["batch_norm"] = False
     else:
         settings["n_networks"] = 1
+    auto("hidden", HIDDEN_PLACED if placed else HIDDEN)
     too_few = params["batch_size"] != "auto" and params["batch_size"] < MIN_NORMALIZED
     auto("batch_norm", n_train >= MANY_SAMPLES and not too_few and not placed)
     batch_norm = settings["batch_norm"] = bool(settings["batch_norm"])

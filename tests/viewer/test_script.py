@@ -192,9 +192,10 @@ def test_a_short_script_reads_like_this() -> None:
 @pytest.mark.parametrize(
     ("value", "default"),
     [
-        ({"hidden": [500, 250, 125]}, True),
-        ({"hidden": np.array([500, 250, 125])}, True),
+        ({"hidden": "auto"}, True),
+        ({"hidden": [500, 250, 125]}, False),
         ({"hidden": np.array([500, 250])}, False),
+        ({"activation": np.str_("relu")}, True),
         ({"max_epochs": np.int64(30)}, False),
         ({"n_components": np.int64(2)}, True),
         ({"clip": 10}, True),
