@@ -710,3 +710,18 @@ def test_a_device_need_not_be_a_word(iris: tuple, tmp_path: Path) -> None:
     model = quick(device=torch.device("cpu")).fit(X, y)
     model.save(tmp_path / "map.safetensors")
     assert ce.load(tmp_path / "map.safetensors").device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("placement", "n", "widths"),
+    [
+        ("bottleneck", 1_000, (500, 250, 125)),
+        ("voronoi", 5_000, (300, 200, 100)),
+        ("voronoi", 5_001, (500, 250, 125)),
+    ],
+)
+def test_few_samples_without_a_bottleneck_take_narrower_layers(
+    placement: str, n: int, widths: tuple[int, ...]
+) -> None:
+    params = ce.CentroidEncoder(placement=placement).get_params()
+    assert resolved(params, n, 50, 4)["hidden"] == widths

@@ -80,7 +80,8 @@ class CentroidEncoder(
         ``"auto"`` takes 5 of up to 5,000 training samples, 3 of up to 50,000, else 2.
     hidden : sequence of int or "auto", default="auto"
         Widths of the encoder's hidden layers; the decoder mirrors them. ``"auto"`` takes
-        (500, 250, 125), and (300, 200, 100) where nothing has to pass a bottleneck.
+        (500, 250, 125), and (300, 200, 100) where nothing has to pass a bottleneck and there are no
+        more than 5,000 training samples.
     activation : {"relu", "leaky_relu", "tanh", "sigmoid"}, default="relu"
         Non-linearity of the hidden layers. Bottleneck and output are linear.
     batch_norm : bool or "auto", default="auto"

@@ -19,10 +19,11 @@ FEW_SAMPLES = 25
 """``dropout="auto"`` is at least this over the number of training samples, as far as 0.15."""
 FEW_CLASSES = 15
 """More classes than these are pre-trained by default, and trained twice as long."""
-HIDDEN, HIDDEN_PLACED = (500, 250, 125), (300, 200, 100)
-"""Widths of layers with ``hidden="auto"``: without the squeeze, wider ones tell no more."""
+HIDDEN, HIDDEN_OF_FEW = (500, 250, 125), (300, 200, 100)
+"""Widths of layers with ``hidden="auto"``. Of few samples, and without the squeeze, wider ones tell
+no more."""
 NETWORKS_BY_SAMPLES = 5_000, 50_000
-"""Training samples up to which ``n_networks="auto"`` is 5, and 3."""
+"""Few training samples, up to which ``n_networks="auto"`` is 5, and those up to which it is 3."""
 FEW_FEATURES = 100
 """Of more features than these, networks without a bottleneck need half of the epochs."""
 STEPS_PER_EPOCH = 32
@@ -73,7 +74,8 @@ def resolved(
         settings["batch_norm"] = False
     else:
         settings["n_networks"] = 1
-    auto("hidden", HIDDEN_PLACED if placed else HIDDEN)
+    of_few = placed and n_train <= NETWORKS_BY_SAMPLES[0]
+    auto("hidden", HIDDEN_OF_FEW if of_few else HIDDEN)
     too_few = params["batch_size"] != "auto" and params["batch_size"] < MIN_NORMALIZED
     auto("batch_norm", n_train >= MANY_SAMPLES and not too_few and not placed)
     batch_norm = settings["batch_norm"] = bool(settings["batch_norm"])
@@ -90,8 +92,10 @@ def resolved(
     many_classes = n_classes > FEW_CLASSES
     most = 30 if placed and n_inputs > FEW_FEATURES else 60
     # Without the squeeze, many classes are no harder than few.
-    of_few = min(max(SAMPLES_SEEN // n_train, 20), most) * (2 if many_classes and not placed else 1)
-    auto("max_epochs", min(of_few, max(5, SAMPLES_SEEN_OF_MANY // n_train)))
+    n_epochs = min(max(SAMPLES_SEEN // n_train, 20), most) * (
+        2 if many_classes and not placed else 1
+    )
+    auto("max_epochs", min(n_epochs, max(5, SAMPLES_SEEN_OF_MANY // n_train)))
     auto("pretrain_epochs", settings["max_epochs"] // 2 if many_classes and not placed else 0)
     auto("dropout", input_dropout(n_inputs, n_train))
     auto("weight_decay", min(1.0, n_inputs / (2 * n_classes), DECAYED_SAMPLES / n_train))
