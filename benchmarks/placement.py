@@ -15,8 +15,9 @@ Prints for each data set and placement, as means over the draws:
 - spread: median distance of training samples to the mean of their class, over the median distance
   of a class to its nearest one;
 - seeds: Procrustes disparity of the test samples' places of two seeds;
-- with ``--flipped``, the share of the wrong labels whose samples lie in another cell, and the share
-  of those in another cell whose label is wrong;
+- with ``--flipped``, the share of the wrong labels whose samples lie in another cell, the share of
+  those in another cell whose label is wrong, and ranked: average precision of the samples in order
+  of the probability of their label;
 - seconds of processor time, one thread.
 
 Needs the data folder for all but ``digits``.
@@ -37,6 +38,7 @@ from scipy.spatial.distance import cdist, pdist
 from scipy.stats import spearmanr
 from sklearn.datasets import load_digits
 from sklearn.manifold import trustworthiness
+from sklearn.metrics import average_precision_score
 
 from benchmarks import datasets
 from benchmarks.few import PAUL, TECH, Data, cells, outside
@@ -99,6 +101,8 @@ def evaluate(
     own = np.linalg.norm(placed - centers[y_given], axis=1)
     apart = cdist(centers, centers) + np.diag(np.full(n_classes, np.inf))
     found = cdist(embedding, model.centers_).argmin(axis=1) != y_given
+    distances = np.concatenate([distances for _, distances in fit.judge()])
+    of_label = model.calibration_.probabilities(distances)[np.arange(len(y)), y_given]
     likely = probabilities[np.arange(len(y_test)), y_test]
     return {
         "neighbours": 100 * (knn_predict(placed, y_given, known) != y_test).mean(),
@@ -112,6 +116,7 @@ def evaluate(
         "seeds": procrustes(known, other.transform(X_test))[2],
         "wrong found": (found & wrong).sum() / max(wrong.sum(), 1) if flipped else np.nan,
         "found wrong": (found & wrong).sum() / max(found.sum(), 1) if flipped else np.nan,
+        "ranked": average_precision_score(wrong, -of_label) if flipped else np.nan,
         "seconds": seconds,
     }
 
