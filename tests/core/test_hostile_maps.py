@@ -138,8 +138,11 @@ def moved(by: float) -> Callable[[Config, Arrays], None]:
 
 
 PLACED: dict[str, tuple[Callable[[Config, Arrays], None], str]] = {
-    "fewer networks": (architecture(n_networks=2), "encoder_0_weight"),
-    "one network": (architecture(n_networks=1), "encoder_0_weight"),
+    "fewer networks": (architecture(n_networks=2), "'axes' has shape"),
+    "one network": (architecture(n_networks=1), "'axes' has shape"),
+    "inputs instead of axes": (architecture(n_axes=0), "'axes' does not belong"),
+    "more axes than inputs": (architecture(n_axes=10**6), "cannot have 1000000 axes"),
+    "true axes": (architecture(n_axes=True), "cannot have True axes"),
     "no network": (architecture(n_networks=0), "cannot be of 0 networks"),
     "true networks": (architecture(n_networks=True), "cannot be of True networks"),
     "long axes": (weight("placement_axes", 1e30), "must be of length 1"),

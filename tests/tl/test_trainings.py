@@ -331,6 +331,8 @@ ce.tl.cross_validate(
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"JOBLIB_TEMP_FOLDER": str(tmp_path / "joblib")},
+        # What begins in the background of a script ignores Ctrl-C, tests too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         yield done

@@ -188,6 +188,9 @@ def _read_labels(
     check_key(str(label_key), Setting("label_key"))
     if not isinstance(column.dtype, pd.CategoricalDtype):
         values = column.dropna()
+        # First of all: pandas does not always find text again that is none.
+        for name in {name for name in values if isinstance(name, str)}:
+            check_text(name, f"a class in {where}")
         n_values = values.nunique()
         if pd.api.types.is_float_dtype(column.dtype) and (values % 1 != 0).any():
             raise InputTypeError(
