@@ -86,7 +86,6 @@ class FittedMap:
             embedding[start : start + CHUNK] = self.embed_rows(rows)
         return embedding
 
-    @torch.no_grad()
     def embed_rows(
         self, rows: Rows, index: Tensor | None = None, folds: Tensor | None = None
     ) -> NDArray[np.float32]:
@@ -99,9 +98,7 @@ class FittedMap:
         if self.placer is not None:
             parts += [places for places, _ in self.judge_rows(rows, index, folds)]
         else:
-            with suitable_numerics(self.network, CHUNK):
-                for _, inputs in rows.batches(index):
-                    parts.append(self.network.encode(inputs).cpu().numpy())
+            parts += [self._encoded(inputs) for _, inputs in rows.batches(index)]
         return np.concatenate(parts)
 
     def judge(self, X: Matrix) -> Iterator[Judged]:
@@ -123,17 +120,21 @@ class FittedMap:
         less of a sample than the networks do that have placed it: here they tell all of it.
         Parameters are those of `embed_rows`.
         """
-        if self.placer is None:
-            for part, _ in rows.batches(index):
-                embedding = self.embed_rows(rows, part)
-                yield embedding, self.distances(embedding)
-            return
         for part, inputs in rows.batches(index):
+            if self.placer is None:
+                embedding = self._encoded(inputs)
+                yield embedding, self.distances(embedding)
+                continue
             with torch.no_grad(), suitable_numerics(self.network, CHUNK):
                 asked = None if folds is None else folds[part]
                 outputs = self.network.outputs(inputs, asked).cpu().numpy()
             along = self.placer.scatter.project(inputs.cpu().numpy())
             yield self.placer.judge(outputs, along)
+
+    @torch.no_grad()
+    def _encoded(self, inputs: Tensor) -> NDArray[np.float32]:
+        with suitable_numerics(self.network, CHUNK):
+            return np.asarray(self.network.encode(inputs).cpu())
 
     def calibrate(self, distances: NDArray[np.floating], codes: NDArray[np.integer]) -> None:
         """Fit the probabilities to (n, M) distances of rows, and their (n,) class indices."""
