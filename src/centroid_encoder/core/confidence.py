@@ -58,10 +58,8 @@ class Calibration:
             between the others they tell nothing.
         """
         told = np.isfinite(distances[np.arange(len(labels)), labels])
-        distances, labels = distances[told], labels[told]
-        if len(labels) > N_FITTED:
-            some = np.random.default_rng(0).choice(len(labels), N_FITTED, replace=False)
-            distances, labels = distances[some], labels[some]
+        some = cls.chosen(np.flatnonzero(told))
+        distances, labels = distances[some], labels[some]
         n, n_classes = distances.shape
         if not n:
             return cls()
@@ -95,6 +93,13 @@ class Calibration:
         gain = np.subtract(*(one._log_likelihood(distances, labels) for one in (fitted, unfitted)))
         clear = gain.sum() - len(best.x) > np.sqrt(n) * gain.std()
         return fitted if clear else unfitted
+
+    @staticmethod
+    def chosen(samples: NDArray[np.intp]) -> NDArray[np.intp]:
+        """(k,) which of (n,) samples `fit` is content with; all if they are few."""
+        if len(samples) <= N_FITTED:
+            return samples
+        return np.random.default_rng(0).choice(samples, N_FITTED, replace=False)
 
     def _log_likelihood(
         self, distances: NDArray[np.floating], labels: NDArray[np.integer]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from centroid_encoder.core import placement
+from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.description import check_labels
 from centroid_encoder.core.map import Architecture, CodedMap, Codes, FittedMap, Judged, own_codes
 from centroid_encoder.core.network import Network
@@ -364,17 +366,31 @@ def _trained(
     codes = problem.codes[index]
     if placer is not None:
         fitted.placer = _told(problem, placer, network)
-    judged = fitted.judge_rows(data.rows, torch.from_numpy(index).to(device), data.folds)
-    embedding, distances = (np.concatenate(part) for part in zip(*judged, strict=True))
+    unseen = np.flatnonzero(np.isin(index, data.validation.cpu().numpy()))
+    asked = Calibration.chosen(np.arange(len(index)) if not len(unseen) else unseen)
+    embedding, distances = _judged(
+        fitted.judge_rows(data.rows, torch.from_numpy(index).to(device), data.folds), asked
+    )
     if placer is None:
         fitted.centers = class_centers(embedding, codes, n_classes)
     else:
         fitted.centers = placer.layout.positions
-    unseen = np.isin(index, data.validation.cpu().numpy())
-    if not unseen.any():
-        unseen[:] = True
-    fitted.calibrate(distances[unseen], codes[unseen])
+    fitted.calibrate(distances, codes[asked])
     return fitted, outcome
+
+
+def _judged(judged: Iterator[Judged], asked: Codes) -> Judged:
+    """Embedding of all rows, and distances of those asked: of all they may not fit into memory."""
+    parts, found, done = [], [], 0
+    order = np.argsort(asked, kind="stable")
+    for embedding, distances in judged:
+        first, last = np.searchsorted(asked, [done, done + len(embedding)], sorter=order)
+        found.append(distances[asked[order[first:last]] - done])
+        parts.append(embedding)
+        done += len(embedding)
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return np.concatenate(parts), np.concatenate(found)[back]
 
 
 def _placer(
@@ -408,10 +424,13 @@ class _Shown:
         nowhere = np.full((1, positions.shape[1]), np.nan)
         self._centers = np.concatenate([positions, nowhere])[order]
         self._placer, self._codes, self._weights = placer, problem.codes, problem.class_weights
-        self._some = _some(problem, N_SHOWN).numpy()
-        batches = problem.data.rows.batches()
-        along = [placer.scatter.project(inputs.cpu().numpy()) for _, inputs in batches]
-        self._along = np.concatenate(along)
+        self._some, self._rows = _some(problem, N_SHOWN).numpy(), problem.data.rows
+
+    @cached_property
+    def _along(self) -> NDArray[np.float32]:
+        # Only if somebody looks, since it takes all rows.
+        project = self._placer.scatter.project
+        return np.concatenate([project(inputs.cpu().numpy()) for _, inputs in self._rows.batches()])
 
     def __call__(self, outputs: Tensor) -> Shown:
         """(n_rows, m) places for (n_rows, r) outputs, and the positions of the classes."""

@@ -23,6 +23,7 @@ from scipy.optimize import minimize
 from scipy.spatial import KDTree
 from scipy.special import log_softmax, logsumexp
 from scipy.stats import rankdata
+from sklearn.utils import gen_batches
 from sklearn.utils.extmath import randomized_svd
 
 Placement = Literal["bottleneck", "voronoi"]
@@ -52,6 +53,7 @@ PRIOR = 10.0
 """Samples of the common scatter that are added to the scatter of each class."""
 N_FITTED = 20_000
 """Samples that the scatter and the odds are learned from, at most."""
+ROWS_AT_ONCE = 2_048
 TOLERANCE = 1e-6
 N_ITERATIONS = 500
 
@@ -73,7 +75,10 @@ class Scatter:
     ) -> Self:
         """Learn from (n, k) standardised inputs of the classes `codes`, with (M, k) centroids."""
         n_classes = len(centroids)
-        residuals = (inputs - centroids[codes]).astype(np.float32)
+        residuals = np.empty((len(inputs), centroids.shape[1]), dtype=np.float32)
+        for part in gen_batches(len(inputs), ROWS_AT_ONCE):
+            # In float64, which for all of them at once takes more memory than all else.
+            residuals[part] = inputs[part] - centroids[codes[part]]
         n_axes = min(N_AXES, *residuals.shape)
         _, _, axes = randomized_svd(residuals, n_axes, random_state=0)
         along = residuals @ axes.T

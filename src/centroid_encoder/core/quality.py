@@ -131,7 +131,12 @@ def knn_predict(
     from sklearn.neighbors import KNeighborsClassifier
 
     knn = KNeighborsClassifier(min(N_NEIGHBORS, available)).fit(reference, reference_labels)
-    return np.asarray(knn.predict(embedding), dtype=np.intp)
+    if embedding is None:
+        return np.asarray(knn.predict(None), dtype=np.intp)
+    # Neighbours of all points take a multiple of the memory of the points.
+    starts = range(0, len(embedding), AT_ONCE)
+    parts = [knn.predict(embedding[start : start + AT_ONCE]) for start in starts]
+    return np.concatenate(parts).astype(np.intp)
 
 
 def nearest_center(

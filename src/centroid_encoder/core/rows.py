@@ -28,6 +28,8 @@ N_PROJECTED = 10_000
 """Rows whose principal axes are found, at most."""
 N_ITERATIONS = 2
 """Of the search for them: what is last among a hundred may be another direction."""
+PROJECTED = 2**27
+"""Bytes that rows take along their axes, up to which those of all rows are kept."""
 CACHED = 512
 """Rows of dense data whose moments are taken at once: of 784 features, 3 MB."""
 
@@ -246,9 +248,12 @@ class Rows(Protocol):
         for part in index.split(CHUNK) if len(index) else ():
             yield part, self.gather(part)
 
-    def renew(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> None:
-        """Prepare for an epoch of the rows at (n,) `index`, in which `drop` makes noise of them."""
-        return
+    def renew(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Iterator[None]:
+        """Prepare for an epoch of the rows at (n,) `index`, in which `drop` makes noise of them.
+
+        It is a generator so that whoever runs it can stop now and then to ask whether to go on.
+        """
+        return iter(())
 
     def noisy(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Tensor:
         """(…, n_inputs) rows at (…,) indices, with the noise of `drop`."""
@@ -335,6 +340,9 @@ class ProjectedRows(Rows):
     not know of the rows of its fold: weights and axes are those of the others. Noise is made of the
     rows themselves, once an epoch for each of them, and projected: a network then takes a fraction
     of the arithmetic. Once it has learned, it takes the features through the axes.
+
+    What that leaves of all rows is kept up to `PROJECTED` bytes. Of more rows, those of a batch are
+    projected when they are drawn, so that memory does not grow with their number.
     """
 
     def __init__(
@@ -379,22 +387,31 @@ class ProjectedRows(Rows):
             if len(some) > N_PROJECTED:
                 order = np.random.default_rng(0).permutation(len(some))[:N_PROJECTED]
                 some = some[torch.from_numpy(order).to(some.device)]
-            inputs = rows.gather(some).cpu().numpy() * shares[k].astype(np.float32)
+            inputs = np.empty((len(some), rows.n_inputs), dtype=np.float32)
+            weights, done = shares[k].astype(np.float32), 0
+            for part, found in rows.batches(some):
+                np.multiply(found.cpu().numpy(), weights, out=inputs[done : done + len(part)])
+                done += len(part)
             found = randomized_svd(inputs, self.n_inputs, n_iter=N_ITERATIONS, random_state=0)[2]
             axes[k] = found * shares[k]
         self.axes = torch.from_numpy(axes if folds is not None else axes[0]).to(rows.device)
+        self._kept = 4 * n_networks * self.n_rows * self.n_inputs <= PROJECTED
         self._clean: Tensor | None = None
         self._noisy: Tensor | None = None
 
     def gather(self, index: Tensor) -> Tensor:
         """(K, b, n_inputs) rows at (b,) int64 indices on the same device; of one, (b, n_inputs)."""
+        if not self._kept:
+            return self._rows.gather(index) @ self.axes.mT
         if self._clean is None:
             parts = [inputs @ self.axes.mT for _, inputs in self._rows.batches()]
             self._clean = torch.cat(parts, dim=-2)
         return self._clean[..., index, :]
 
-    def renew(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> None:
-        """Make the noise of an epoch of the rows at (n,) `index`."""
+    def renew(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Iterator[None]:
+        """Make the noise of an epoch of the rows at (n,) `index`, if it is kept."""
+        if not self._kept:
+            return
         if self._noisy is None:
             shape = (*self.axes.shape[:-2], self.n_rows, self.n_inputs)
             self._noisy = torch.empty(shape, device=self.device)
@@ -402,14 +419,20 @@ class ProjectedRows(Rows):
             noisy = drop(inputs)
             if self._folds is None:
                 self._noisy[part] = noisy @ self.axes.T
-                continue
-            for k, axes in enumerate(self.axes):
-                learns = self._folds[part] != k
-                self._noisy[k, part[learns]] = noisy[learns] @ axes.T
+            else:
+                for k, axes in enumerate(self.axes):
+                    learns = self._folds[part] != k
+                    self._noisy[k, part[learns]] = noisy[learns] @ axes.T
+            yield
 
     def noisy(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Tensor:
         """(K, b, n_inputs) rows at (K, b) indices, with the noise of the epoch."""
-        assert self._noisy is not None
+        if self._noisy is None:
+            # One network after the other: the inputs are wider than what is left of them.
+            axes = self.axes.reshape(-1, *self.axes.shape[-2:])
+            each = zip(index.reshape(len(axes), -1), axes, strict=True)
+            parts = [drop(self._rows.gather(own)) @ along.T for own, along in each]
+            return torch.stack(parts).reshape(*index.shape, -1)
         if index.dim() == 1:
             return self._noisy[index]
         return self._noisy[torch.arange(len(index), device=self.device)[:, None], index]

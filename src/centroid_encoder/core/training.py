@@ -163,7 +163,8 @@ def train(
     generator
         CPU generator: the only source of randomness.
     stop
-        Asked before every batch; True ends the training and keeps the best state.
+        Asked before every batch, and while noise is made; True ends the training and keeps the best
+        state.
     snapshot
         Asked after every epoch in which there is an embedding: of training, merge and the last
         stage of pre-training. True puts it into the report.
@@ -341,7 +342,10 @@ class _Loop:
         """One pass over the rows `train` in random order; return the mean loss."""
         total = torch.zeros((), device=train.device)
         done = 0
-        self.data.rows.renew(train, self._drop)
+        for _ in self.data.rows.renew(train, self._drop):
+            if self.stop():
+                self.stopped = True
+                return math.nan
         order = self._order(train)
         for batch in self._draw(order):
             if self.stop():
