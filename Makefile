@@ -11,7 +11,8 @@ XVFB := xvfb-run --auto-servernum --server-args='-screen 0 1600x1000x24'
 endif
 HEADLESS := $(if $(DISPLAY)$(WAYLAND_DISPLAY),,$(XVFB))
 
-.PHONY: help env demo test test-all bench bench-all lint format docs constraints screen clean
+.PHONY: help env demo test test-all coverage bench bench-all lint format docs constraints \
+  release-check screen clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,9 +37,15 @@ test-all: screen  ## Run the long tests as well; CE_CASES=0.2 draws a fifth of t
 	@echo 'The same windows once more, with PyQt6 ...'
 	@QT_API=pyqt6 $(PYTEST) tests/viewer --ignore tests/viewer/test_pyqt6.py $(ARGS)
 
-lint: $(ENV)  ## Check style, types and that imports run one way
+# Slower than `make test` by half, since each line that runs is noted.
+coverage: screen  ## Run the tests and say which lines they never reach; fails below the threshold
+	@$(PIP) install -qq --group coverage -c constraints.txt
+	@$(PYTEST) -m "not slow" --cov --cov-report=term $(ARGS)
+
+lint: $(ENV)  ## Check style, spelling, types and that imports run one way
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 
@@ -46,9 +53,17 @@ format: $(ENV)  ## Fix what can be fixed by itself
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-docs: $(ENV)  ## Build docs/_build/html; a warning is an error
-	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
-	@echo "Built docs/_build/html/index.html"
+OUTPUT ?= docs/_build/html
+docs: $(ENV)  ## Run the tutorials and build docs/_build/html; a warning is an error
+	@echo 'Running the tutorials, some minutes the first time ...'
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs $(OUTPUT)
+	@echo 'Built $(OUTPUT)/index.html'
+
+release-check: screen  ## Build what a release would upload, look into it, install and use it
+	@echo 'Checking the workflows ...'
+	@$(PIP) install -qq --group release -c constraints.txt
+	@$(BIN)/zizmor --offline --quiet .github
+	@$(BIN)/python packaging/check.py $(ARGS)
 
 # What is in the file is not run again: make bench RESULTS=mine.csv starts from nothing.
 RESULTS ?= benchmarks/results/errors.csv
@@ -69,7 +84,8 @@ constraints:  ## Pin the newest releases anew; PyTorch's pin stays as it is
 	@rm -rf build/env && $(PYTHON) -m venv build/env
 	@build/env/bin/python -m pip install -qq --upgrade pip
 	@build/env/bin/python -m pip install -qq "$$(grep '^torch==' constraints.txt)"
-	@build/env/bin/python -m pip install -qq --editable '.[napari]' --group dev
+	@build/env/bin/python -m pip install -qq --editable '.[napari]' --group dev \
+	  --group coverage --group release
 	@{ grep '^#' constraints.txt; \
 	   build/env/bin/python -m pip freeze --all --exclude-editable --exclude setuptools; } \
 	  | sed 's/+cpu$$//' > build/constraints.txt

@@ -1,0 +1,44 @@
+"""What is public: a name that goes from here, or comes, is a line of the changelog."""
+
+from __future__ import annotations
+
+import pytest
+
+import centroid_encoder as ce
+from centroid_encoder.cli import cli
+
+PUBLIC = {
+    "": {"CentroidEncoder", "load", "pl", "tl", "viewer"},
+    "tl": {
+        *("centroid_encoder", "cross_validate", "fitted_model", "ingest", "measure"),
+        *("mislabeled", "misplaced"),
+    },
+    "pl": {"calibration", "confusion", "history", "permutation_test", "reliability", "voronoi"},
+    "viewer": {"CentroidEncoderWidget", "open"},
+}
+ESTIMATOR = {
+    *("fit", "transform", "inverse_transform", "predict", "predict_proba", "predict_voronoi"),
+    *("calibrate", "fit_novelty", "novelty", "decoder_distances", "save", "from_recipe"),
+}
+# What tl and the viewer call. They have docstrings, but may change in any release.
+ESTIMATOR_FOR_DEVELOPERS = {
+    *("calibration_", "feature_means_", "fit_codes", "fit_reports", "from_state", "in_order"),
+    *("knows_novelty", "set_score_request", "standardize", "to_state"),
+}
+COMMANDS = {"cross-validate", "fit", "ingest", "measure", "plot"}
+
+
+@pytest.mark.parametrize("part", PUBLIC)
+def test_parts_offer_these_names(part: str):
+    module = getattr(ce, part) if part else ce
+    assert set(module.__all__) == PUBLIC[part]
+
+
+def test_estimator_offers_these_names():
+    bases = [base for base in ce.CentroidEncoder.__mro__ if "centroid_encoder" in base.__module__]
+    own = {name for base in bases for name in vars(base) if not name.startswith("_")}
+    assert own == ESTIMATOR | ESTIMATOR_FOR_DEVELOPERS
+
+
+def test_command_line_offers_these_commands():
+    assert set(cli.commands) == COMMANDS
