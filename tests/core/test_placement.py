@@ -378,7 +378,7 @@ class TestNetworks:
         )
         fit = run(model, X, y)
         assert fit.problem.data.folds is not None
-        fold = fit.problem.data.folds.numpy() == 1
+        fold = fit.problem.data.folds.cpu().numpy() == 1
         changed = X.copy()
         # Within a class: its mean, which is the target of all, stays.
         for j in range(3):

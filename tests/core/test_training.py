@@ -796,18 +796,18 @@ def test_every_stage_has_a_learning_rate_course_of_its_own(
     problem = make(
         (6,), pretrain_epochs=4, max_epochs=8, merge_epochs=4, schedule=schedule, learning_rate=0.02
     )
-    optimizers: list[torch.optim.Optimizer] = []
-    make_optimizer = training.optimizer_of
+    optimizers: list[training.Adam] = []
 
-    def remember(*args: Any) -> torch.optim.Optimizer:
-        optimizers.append(make_optimizer(*args))
-        return optimizers[-1]
+    class Remembered(training.Adam):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            optimizers.append(self)
 
-    monkeypatch.setattr(training, "optimizer_of", remember)
+    monkeypatch.setattr(training, "Adam", Remembered)
     rates: list[tuple[int, float]] = []
     problem.objective = Spy(
         problem.objective,
-        lambda _: rates.append((len(optimizers), optimizers[-1].param_groups[0]["lr"])),
+        lambda _: rates.append((len(optimizers), optimizers[-1].learning_rate)),
     )
 
     drain(problem.train())

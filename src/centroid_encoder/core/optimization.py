@@ -6,9 +6,10 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
+from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
@@ -39,7 +40,7 @@ class TrainingConfig:
     dropout: float = 0.0
 
 
-class Adam(torch.optim.Optimizer):
+class Adam:
     """The three of them, by torch's own functions for a step.
 
     Torch's classes are not asked: the first of a process that is made imports torch's compiler,
@@ -47,17 +48,30 @@ class Adam(torch.optim.Optimizer):
     """
 
     def __init__(self, parameters: list[torch.nn.Parameter], config: TrainingConfig) -> None:
-        # The initialisation of the base class is what imports the compiler.
-        self.param_groups = [{"params": parameters, "lr": config.learning_rate}]
+        self._parameters, self._config = parameters, config
+        device = parameters[0].device
+        # A graph that was captured on the device reads the rate there.
+        self._rate = torch.zeros((), device=device) if device.type == "cuda" else None
+        self.learning_rate = config.learning_rate
         # Of each parameter the number of its steps, and the moments of its gradient.
-        self._kept: dict[torch.nn.Parameter, list[torch.Tensor]] = {}
-        self._config = config
+        self._kept: dict[torch.nn.Parameter, list[Tensor]] = {}
+
+    @property
+    def learning_rate(self) -> float:
+        """Length of a step."""
+        return self._learning_rate
+
+    @learning_rate.setter
+    def learning_rate(self, value: float) -> None:
+        self._learning_rate = value
+        if self._rate is not None:
+            self._rate.fill_(value)
 
     @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
+    def step(self) -> None:
         """Take a step with the parameters that have a gradient."""
-        (group,), config = self.param_groups, self._config
-        moved = [parameter for parameter in group["params"] if parameter.grad is not None]
+        config = self._config
+        moved = [parameter for parameter in self._parameters if parameter.grad is not None]
         amsgrad = config.optimizer == "amsgrad"
         for parameter in moved:
             if parameter not in self._kept:
@@ -68,8 +82,8 @@ class Adam(torch.optim.Optimizer):
         # Adam's own weight decay is the paper program's penalty ½·λ·Σ‖θ‖² on the loss.
         function = adamw if config.optimizer == "adamw" else adam
         function(
-            moved,
-            [parameter.grad for parameter in moved],
+            cast(list[Tensor], moved),
+            [cast(Tensor, parameter.grad) for parameter in moved],
             [one[1] for one in kept],
             [one[2] for one in kept],
             [one[3] for one in kept if amsgrad],
@@ -78,24 +92,16 @@ class Adam(torch.optim.Optimizer):
             amsgrad=amsgrad,
             beta1=0.9,
             beta2=0.999,
-            lr=group["lr"],
+            lr=self._learning_rate if self._rate is None else self._rate,
             weight_decay=config.weight_decay,
             eps=1e-8,
             maximize=False,
         )
 
-    def zero_grad(self, set_to_none: bool = True) -> None:
+    def zero_grad(self) -> None:
         """Forget the gradients."""
-        del set_to_none
-        for parameter in self.param_groups[0]["params"]:
+        for parameter in self._parameters:
             parameter.grad = None
-
-
-def optimizer_of(
-    parameters: list[torch.nn.Parameter], config: TrainingConfig
-) -> torch.optim.Optimizer:
-    """Return a fresh optimiser of some parameters."""
-    return Adam(parameters, config)
 
 
 def learning_rate_share(progress: float, config: TrainingConfig) -> float:

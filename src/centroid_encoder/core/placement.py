@@ -94,7 +94,8 @@ class Scatter:
             deviation = np.sqrt(values[-1] / (len(own) + PRIOR))
             if deviation > 0:
                 directions[j, :n_shown] = leading * np.sign(largest)[:, None] / deviation
-        return cls(axes.astype(np.float32), centroids @ axes.T, directions)
+        # In the order in which a file holds them: a product depends on it in its last digits.
+        return cls(np.ascontiguousarray(axes, np.float32), centroids @ axes.T, directions)
 
     def project(self, inputs: Floats) -> NDArray[np.float32]:
         """(n, a) coordinates of (n, k) inputs along the axes."""

@@ -394,7 +394,7 @@ class ProjectedRows(Rows):
                 done += len(part)
             found = randomized_svd(inputs, self.n_inputs, n_iter=N_ITERATIONS, random_state=0)[2]
             axes[k] = found * shares[k]
-        self.axes = torch.from_numpy(axes if folds is not None else axes[0]).to(rows.device)
+        self.axes = torch.tensor(axes if folds is not None else axes[0], device=rows.device)
         self._kept = 4 * n_networks * self.n_rows * self.n_inputs <= PROJECTED
         self._clean: Tensor | None = None
         self._noisy: Tensor | None = None

@@ -165,7 +165,8 @@ def from_arrays(
     if np.count_nonzero(own["weight"]) != architecture.n_inputs:
         raise InvalidStateError("'n_inputs' is not the number of features that have a weight")
 
-    weights = {name: torch.from_numpy(own[_plain(name)]) for name in network.state_dict()}
+    # Copied to where torch puts its own: products of what lies otherwise differ in the last digits.
+    weights = {name: torch.tensor(own[_plain(name)]) for name in network.state_dict()}
     if max(float(value.abs().max()) for value in weights.values()) > LARGEST_WEIGHT:
         raise InvalidStateError(f"weights of the network are beyond ±{LARGEST_WEIGHT:.0e}")
     network.load_state_dict(weights, assign=True)

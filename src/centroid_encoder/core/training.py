@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar, cast
 
 import numpy as np
@@ -16,12 +17,13 @@ from torch import Tensor
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import Batch, Objective, over_processes
 from centroid_encoder.core.optimization import (
+    Adam,
     TrainingConfig,
     learning_rate_share,
-    optimizer_of,
     suitable_numerics,
 )
 from centroid_encoder.core.rows import Rows
+from centroid_encoder.core.steps import Steps
 from centroid_encoder.errors import DivergedError, Message, Setting
 
 Ended = TypeVar("Ended")
@@ -295,12 +297,14 @@ class _Loop:
         codes: Tensor | None = None,
     ) -> Iterator[Report]:
         """Minimise the objective over `parameters` with encoder and decoder meeting at `depth`."""
-        optimizer = optimizer_of(parameters, self.config)
+        adam = Adam(parameters, self.config)
+        first = 0 if codes is None else depth
+        steps = Steps(partial(self._gradients, adam, first, depth), adam.step)
         for epoch in range(n_epochs):
             with suitable_numerics(self.network, self.batch_size):
                 self.network.train()
                 try:
-                    loss = self._epoch(optimizer, epoch / n_epochs, n_epochs, train, depth, codes)
+                    loss = self._epoch(adam, steps, epoch / n_epochs, n_epochs, train, codes)
                 finally:
                     self.network.eval()
                 if self.stopped:
@@ -332,11 +336,11 @@ class _Loop:
 
     def _epoch(
         self,
-        optimizer: torch.optim.Optimizer,
+        adam: Adam,
+        steps: Steps,
         progress: float,
         n_epochs: int,
         train: Tensor,
-        depth: int,
         codes: Tensor | None,
     ) -> float:
         """One pass over the rows `train` in random order; return the mean loss."""
@@ -352,17 +356,15 @@ class _Loop:
                 self.stopped = True
                 break
             share = learning_rate_share(progress + done / order.shape[-1] / n_epochs, self.config)
-            for group in optimizer.param_groups:
-                group["lr"] = self.config.learning_rate * share
+            adam.learning_rate = self.config.learning_rate * share
             try:
-                loss = self._gradients(optimizer, batch, depth, codes)
+                loss = self._step(steps, batch, codes)
             except torch.OutOfMemoryError:
                 size = batch.shape[-1]
                 if size < 2 * (MIN_NORMALIZED if self.network.norms else 1):
                     raise
                 self.batch_size = size // 2
                 continue
-            optimizer.step()
             total += loss * batch.shape[-1]
             done += batch.shape[-1]
         return float(total) / max(done, 1)
@@ -399,18 +401,20 @@ class _Loop:
             if self.batch_size == asked:
                 done += batch.shape[-1]
 
-    def _gradients(
-        self, optimizer: torch.optim.Optimizer, rows: Tensor, depth: int, codes: Tensor | None
-    ) -> Tensor:
-        """Leave the batch's gradients with the parameters and return its loss.
+    def _step(self, steps: Steps, batch: Tensor, codes: Tensor | None) -> Tensor:
+        """Take a step with the rows of a batch and return its loss.
 
         A method of its own, so that a batch that ran out of memory leaves no graph behind.
         """
-        optimizer.zero_grad()
-        if codes is None:
-            code = self.network.encode(self.data.rows.noisy(rows, self._drop), depth=depth)
-        else:
-            code = self.network.encode(codes[rows], first=depth, depth=depth)
+        inputs = self.data.rows.noisy(batch, self._drop) if codes is None else codes[batch]
+        return steps(batch, inputs)
+
+    def _gradients(
+        self, adam: Adam, first: int, depth: int, rows: Tensor, inputs: Tensor
+    ) -> Tensor:
+        """Leave the gradients of a batch with the parameters and return its loss."""
+        adam.zero_grad()
+        code = self.network.encode(inputs, first=first, depth=depth)
         loss = self.objective.loss(self._batch(rows, code, depth))
         loss.backward()
         for parameter in self.network.parameters():
