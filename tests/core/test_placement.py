@@ -158,10 +158,12 @@ class TestScatter:
         X[codes == 0] *= [4, 2, 1, 0.5, 0.2]
         X[codes == 1] *= [0.2, 0.5, 1, 2, 4]
         centroids = np.stack([X[codes == j].mean(axis=0) for j in range(2)])
-        scatter = Scatter.fit(X, codes, centroids, 2)
+        scatter = Scatter.fit(torch.tensor(X).float(), codes, centroids, 2)
         for j in range(2):
             own = X[codes == j]
-            found = scatter.components(scatter.project(own), np.full(len(own), j))
+            found = scatter.components(
+                scatter.project(torch.tensor(own).float()), np.full(len(own), j)
+            )
             expected = PCA(2).fit_transform(own)
             for axis in range(2):
                 assert abs(np.corrcoef(found[:, axis], expected[:, axis])[0, 1]) > 0.999
@@ -172,14 +174,16 @@ class TestScatter:
         codes = np.arange(60) % 3
         centroids = rng.normal(size=(3, 2))
         X = centroids[codes] + rng.normal(size=(60, 2))
-        scatter = Scatter.fit(X, codes, centroids, 2)
-        components = scatter.components(scatter.project(X), codes)
+        scatter = Scatter.fit(torch.tensor(X).float(), codes, centroids, 2)
+        components = scatter.components(scatter.project(torch.tensor(X).float()), codes)
         assert_allclose(centroids[codes] + scatter.inverse(components, codes), X, atol=1e-4)
 
     def test_of_classes_without_any_is_zero(self) -> None:
         codes, centroids = np.arange(20) % 2, np.eye(2)
-        scatter = Scatter.fit(centroids[codes], codes, centroids, 2)
-        components = scatter.components(scatter.project(centroids[codes]), codes)
+        scatter = Scatter.fit(torch.tensor(centroids[codes]).float(), codes, centroids, 2)
+        components = scatter.components(
+            scatter.project(torch.tensor(centroids[codes]).float()), codes
+        )
         assert_allclose(components, 0, atol=1e-6)
 
 

@@ -398,7 +398,7 @@ def _placer(
 ) -> Placer:
     """Lay out the classes, and learn their scatter: all that is known before the training."""
     some = _some(problem, placement.N_FITTED)
-    inputs = problem.data.rows.gather(some.to(problem.data.rows.device)).cpu().numpy()
+    inputs = problem.data.rows.gather(some.to(problem.data.rows.device))
     scatter = Scatter.fit(inputs, problem.codes[some.numpy()], centroids, n_components)
     layout = Layout.fit(centroids, n_components)
     return Placer(targets.coordinates.cpu().numpy(), scatter, layout)
@@ -430,7 +430,7 @@ class _Shown:
     def _along(self) -> NDArray[np.float32]:
         # Only if somebody looks, since it takes all rows.
         project = self._placer.scatter.project
-        return np.concatenate([project(inputs.cpu().numpy()) for _, inputs in self._rows.batches()])
+        return np.concatenate([project(inputs) for _, inputs in self._rows.batches()])
 
     def __call__(self, outputs: Tensor) -> Shown:
         """(n_rows, m) places for (n_rows, r) outputs, and the positions of the classes."""

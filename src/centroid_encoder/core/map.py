@@ -128,7 +128,7 @@ class FittedMap:
             with torch.no_grad(), suitable_numerics(self.network, CHUNK):
                 asked = None if folds is None else folds[part]
                 outputs = self.network.outputs(inputs, asked).cpu().numpy()
-            along = self.placer.scatter.project(inputs.cpu().numpy())
+            along = self.placer.scatter.project(inputs)
             yield self.placer.judge(outputs, along)
 
     @torch.no_grad()

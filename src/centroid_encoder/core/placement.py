@@ -18,13 +18,16 @@ from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.spatial import KDTree
 from scipy.special import log_softmax, logsumexp
 from scipy.stats import rankdata
 from sklearn.utils import gen_batches
-from sklearn.utils.extmath import randomized_svd
+from torch import Tensor
+
+from centroid_encoder.core.axes import principal_axes
 
 Placement = Literal["bottleneck", "voronoi"]
 Floats = NDArray[np.floating]
@@ -71,17 +74,17 @@ class Scatter:
 
     @classmethod
     def fit(
-        cls, inputs: Floats, codes: Codes, centroids: NDArray[np.float64], n_components: int
+        cls, inputs: Tensor, codes: Codes, centroids: NDArray[np.float64], n_components: int
     ) -> Self:
         """Learn from (n, k) standardised inputs of the classes `codes`, with (M, k) centroids."""
         n_classes = len(centroids)
-        residuals = np.empty((len(inputs), centroids.shape[1]), dtype=np.float32)
+        of_classes = torch.tensor(centroids, dtype=torch.float32, device=inputs.device)
+        own, residuals = torch.tensor(codes, device=inputs.device), torch.empty_like(inputs)
         for part in gen_batches(len(inputs), ROWS_AT_ONCE):
-            # In float64, which for all of them at once takes more memory than all else.
-            residuals[part] = inputs[part] - centroids[codes[part]]
-        n_axes = min(N_AXES, *residuals.shape)
-        _, _, axes = randomized_svd(residuals, n_axes, random_state=0)
-        along = residuals @ axes.T
+            torch.sub(inputs[part], of_classes[own[part]], out=residuals[part])
+        found = principal_axes(residuals, min(N_AXES, *residuals.shape))
+        along, axes = (residuals @ found.T).cpu().numpy(), found.cpu().numpy()
+        n_axes = len(axes)
         common = (along.T @ along).astype(np.float64) / len(along)
         directions = np.zeros((n_classes, n_components, n_axes))
         n_shown = min(n_components, n_axes)
@@ -97,9 +100,10 @@ class Scatter:
         # In the order in which a file holds them: a product depends on it in its last digits.
         return cls(np.ascontiguousarray(axes, np.float32), centroids @ axes.T, directions)
 
-    def project(self, inputs: Floats) -> NDArray[np.float32]:
+    def project(self, inputs: Tensor) -> NDArray[np.float32]:
         """(n, a) coordinates of (n, k) inputs along the axes."""
-        return np.asarray(inputs @ self.axes.T, dtype=np.float32)
+        axes = torch.tensor(self.axes, device=inputs.device)
+        return np.asarray((inputs @ axes.T).cpu(), dtype=np.float32)
 
     def components(self, along: Floats, codes: Codes) -> NDArray[np.float64]:
         """(n, m) what samples are within classes, in standard deviations of their first component.

@@ -12,14 +12,16 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
+
+from centroid_encoder.core.axes import principal_axes
 
 Scale = Literal["supervised", "feature", "global", "none"]
 # As text: scipy's matrices have no parameters at run time before scipy 1.16.
 CSR: TypeAlias = "sparse.csr_matrix[Any] | sparse.csr_array[Any]"
 Matrix: TypeAlias = "NDArray[Any] | CSR"
 
+CPU = torch.device("cpu")
 COPY_LIMIT = 2**28
 """Bytes of CSR data up to which a copy without the features left out is made."""
 CHUNK = 4096
@@ -116,17 +118,22 @@ class Standardizer:
             weight = weights[0] if folds is None else _normalized(weights.mean(axis=0))
         return cls(scaler.mean_, deviation, weight, clip, None if folds is None else weights)
 
-    def __call__(self, X: NDArray[Any]) -> NDArray[np.float32]:
-        """Standardise dense (n, d) data to (n, k) inputs; differences are taken in float64."""
+    def __call__(self, X: NDArray[Any], device: torch.device = CPU) -> Tensor:
+        """Standardise dense (n, d) data to (n, k) float32 inputs on a device.
+
+        Differences are taken in float64: on the device, or on the CPU for one that has none.
+        """
         if len(self.kept) < X.shape[1]:
             X = X[:, self.kept]
+        exact = CPU if device.type == "mps" else device
         # torch: on all threads, and without a copy for each step.
-        z = torch.from_numpy(X.astype(np.float64))
+        z = torch.from_numpy(X.astype(np.float64)).to(exact)
         mean, scale, weight = (
-            torch.from_numpy(values[self.kept]) for values in (self.mean, self.scale, self.weight)
+            torch.from_numpy(values[self.kept]).to(exact)
+            for values in (self.mean, self.scale, self.weight)
         )
         z.sub_(mean).div_(scale).clamp_(-self.clip, self.clip).mul_(weight)
-        return cast(NDArray[np.float32], z.float().numpy())
+        return z.float().to(device)
 
     def inverse(self, inputs: NDArray[np.floating]) -> NDArray[np.float32]:
         """Map (n, k) inputs back to (n, d) data; a feature left out gets its mean."""
@@ -272,10 +279,10 @@ class DenseRows(Rows):
 
     def __init__(self, X: NDArray[Any], standardizer: Standardizer, device: torch.device) -> None:
         self.n_rows, self.n_inputs, self.device = len(X), len(standardizer.kept), device
-        dense = np.empty((self.n_rows, self.n_inputs), np.float32)
+        self._dense = torch.empty((self.n_rows, self.n_inputs), device=device)
         for start in range(0, self.n_rows, CHUNK):
-            dense[start : start + CHUNK] = standardizer(X[start : start + CHUNK])
-        self._dense = torch.from_numpy(dense).to(device)
+            part = slice(start, start + CHUNK)
+            self._dense[part] = standardizer(X[part], device)
 
     def gather(self, index: Tensor) -> Tensor:
         """(b, n_inputs) rows at (b,) int64 indices on the same device."""
@@ -308,7 +315,7 @@ class CSRRows(Rows):
             for values in (standardizer.mean, standardizer.scale, standardizer.weight)
         )
         self._clip = standardizer.clip
-        self._zero = torch.from_numpy(standardizer(np.zeros((1, X.shape[1])))).to(device)
+        self._zero = standardizer(np.zeros((1, X.shape[1])), device)
 
     def gather(self, index: Tensor) -> Tensor:
         """(b, n_inputs) rows at (b,) int64 indices on the same device."""
@@ -379,22 +386,20 @@ class ProjectedRows(Rows):
         self.n_inputs = rows.n_inputs
         if n_axes < rows.n_inputs:
             self.n_inputs = max(1, min(n_axes, *map(len, of_networks)))
-        axes = np.empty((n_networks, self.n_inputs, rows.n_inputs), dtype=np.float32)
-        for k, some in enumerate(of_networks):
+        axes = []
+        for own, weights in zip(of_networks, torch.tensor(shares).float(), strict=True):
+            weights = weights.to(rows.device)
             if self.n_inputs == rows.n_inputs:
-                axes[k] = np.diag(shares[k])
+                axes.append(torch.diag(weights))
                 continue
-            if len(some) > N_PROJECTED:
-                order = np.random.default_rng(0).permutation(len(some))[:N_PROJECTED]
-                some = some[torch.from_numpy(order).to(some.device)]
-            inputs = np.empty((len(some), rows.n_inputs), dtype=np.float32)
-            weights, done = shares[k].astype(np.float32), 0
-            for part, found in rows.batches(some):
-                np.multiply(found.cpu().numpy(), weights, out=inputs[done : done + len(part)])
-                done += len(part)
-            found = randomized_svd(inputs, self.n_inputs, n_iter=N_ITERATIONS, random_state=0)[2]
-            axes[k] = found * shares[k]
-        self.axes = torch.tensor(axes if folds is not None else axes[0], device=rows.device)
+            if len(own) > N_PROJECTED:
+                order = np.random.default_rng(0).permutation(len(own))[:N_PROJECTED]
+                own = own[torch.from_numpy(order).to(own.device)]
+            inputs = torch.empty((len(own), rows.n_inputs), device=rows.device)
+            for i, (part, found) in enumerate(rows.batches(own)):
+                torch.mul(found, weights, out=inputs[i * CHUNK : i * CHUNK + len(part)])
+            axes.append(principal_axes(inputs, self.n_inputs, N_ITERATIONS) * weights)
+        self.axes = torch.stack(axes) if folds is not None else axes[0]
         self._kept = 4 * n_networks * self.n_rows * self.n_inputs <= PROJECTED
         self._clean: Tensor | None = None
         self._noisy: Tensor | None = None
@@ -472,6 +477,11 @@ def class_means(rows: Rows, index: Tensor, labels: Tensor, n_classes: int) -> ND
     """
     sums = torch.zeros(n_classes, rows.n_inputs, dtype=torch.float64)
     for part, inputs in rows.batches(index):
-        sums.index_add_(0, labels[part].cpu(), inputs.cpu().double())
+        if rows.device.type == "cuda":
+            # A product: on a GPU the order of an indexed sum is not always the same.
+            member = torch.nn.functional.one_hot(labels[part], n_classes).double()
+            sums += (member.T @ inputs.double()).cpu()
+        else:
+            sums.index_add_(0, labels[part].cpu(), inputs.cpu().double())
     counts = torch.bincount(labels[index].cpu(), minlength=n_classes)
     return (sums / counts[:, None]).numpy()

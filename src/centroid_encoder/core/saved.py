@@ -225,11 +225,12 @@ def _says_numbers(fitted: FittedMap) -> bool:
     centers, device = fitted.centers[:4], fitted.device
     with np.errstate(all="ignore"):
         inputs = fitted.targets.to_input(fitted.targets.coordinates[:4].cpu().numpy())
+        asked = torch.tensor(inputs, device=device)
         with torch.no_grad():
-            outputs = fitted.network.outputs(torch.from_numpy(inputs).to(device)).cpu().numpy()
+            outputs = fitted.network.outputs(asked).cpu().numpy()
         said = [inputs, outputs, fitted.decode(centers), fitted.distances(centers)]
         if fitted.placer is not None:
-            said += fitted.placer.judge(outputs, fitted.placer.scatter.project(inputs))
+            said += fitted.placer.judge(outputs, fitted.placer.scatter.project(asked))
     return all(bool(np.isfinite(numbers).all()) for numbers in said)
 
 
