@@ -351,6 +351,7 @@ def test_all_else_in_the_file_is_copied(folder: Path, cells: ad.AnnData) -> None
         pytest.param("in.zarr", "out.zarr", 2, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.filterwarnings("ignore:.*removed in 0.14:DeprecationWarning")
 def test_stores_are_read_and_written_where_files_are(
     source: str, output: str, version: int, folder: Path, cells: ad.AnnData
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,13 +67,23 @@ def check_store_target(path: str | os.PathLike[str]) -> tuple[Path, Literal[2, 3
     except OSError as error:
         raise OSError(f"{path.name[:30]!r}… is no name of a folder: {error.strerror}") from error
     if not exists:
-        from anndata import settings
-
-        return path, getattr(settings, "zarr_write_format", 2)
+        return path, _version_of_new_stores()
     version = _version_of_anndata(path)
     if version is None:
         raise FileExistsError(f"{path} is no zarr store of an AnnData; choose another name")
     return path, version
+
+
+def _version_of_new_stores() -> Literal[2, 3]:
+    """Return the version of zarr's format that anndata writes."""
+    import zarr
+    from anndata import settings
+
+    with warnings.catch_warnings():
+        # anndata 0.13 writes version 3 and deprecates the setting, which chose it before.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        version = getattr(settings, "zarr_write_format", 3)
+    return 2 if version == 2 or zarr.__version__.startswith("2.") else 3
 
 
 @contextmanager

@@ -138,7 +138,7 @@ class TestDefaultColours:
     def test_are_read_by_scanpy_whoever_has_set_its_figures(self, three, scanpys):
         with plt.rc_context():
             if scanpys:
-                sc.settings.set_figure_params()
+                sc.set_figure_params()
             assert drawn(three) == default_palette(3)
             sc.pl.embedding(three, "ce", color="cell_type", show=False)
         assert three.uns[KEY] == ["#e69f00", "#56b4e9", "#009e73"]

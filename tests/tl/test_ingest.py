@@ -7,6 +7,7 @@ import logging
 import re
 import tracemalloc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anndata as ad
@@ -400,6 +401,7 @@ class TestValues:
             assert_allclose(found.obsm["X_ce"], expected.obsm["X_ce"], atol=1e-5)
             with pytest.raises(ValueError, match=r"to_memory\(\), or copy=True"):
                 ingest(backed[:9], known)
+            backed.file.close()
         view = new[::2, ::-1]
         ingest(view, known)
         assert not view.is_view
@@ -676,6 +678,18 @@ class TestRaw:
         assert ce.tl.fitted_model(with_raw).n_features_in_ == 5
 
 
+def damage(store: Path) -> None:
+    """Spoil what a zarr store of either version says of its ``obs``, and its copy of that."""
+    for name in (".zattrs", "zarr.json"):
+        if (store / "obs" / name).exists():
+            (store / "obs" / name).write_text("{")
+    (store / ".zmetadata").unlink(missing_ok=True)
+    if (store / "zarr.json").exists():
+        root = json.loads((store / "zarr.json").read_text())
+        root.pop("consolidated_metadata", None)
+        (store / "zarr.json").write_text(json.dumps(root))
+
+
 class TestZarr:
     def test_a_store_carries_a_map(self, known, new, tmp_path):
         known.uns["cell_type_colors"] = ["#ff0000", "#00ff00", "#0000ff"]
@@ -700,11 +714,11 @@ class TestZarr:
         path.mkdir()
         if content == "damaged":
             known.write_zarr(path)
-            (path / "obs" / ".zattrs").write_text("{")
-            (path / ".zmetadata").unlink()
+            damage(path)
         if content == "spatialdata":
-            zarr.open_group(path, mode="a", zarr_format=2).create_group("tables")
             known.write_zarr(path / "tables" / "cells")
+            version = 3 if (path / "tables" / "cells" / "zarr.json").exists() else 2
+            zarr.open_group(path, mode="a", zarr_format=version).require_group("tables")
             words = "x.zarr is a SpatialData; name one of its tables, such as"
         if content == "no map":
             make_cells().write_zarr(path)

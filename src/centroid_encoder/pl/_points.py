@@ -109,6 +109,9 @@ def read_coloring(
     if n > 1:
         text = "{} has {!r} {} times; tell them apart with adata.var_names_make_unique() first"
         raise InputError(text, where, color, n)
-    options = {"layer": layer} if source is adata else {}
-    values = source.obs_vector(color, **options)
-    return Coloring(color, np.asarray(values, dtype=np.float64), None)
+    matrix = source.X if layer is None else source.layers[layer]
+    # An int takes one column of a matrix on disk without the others.
+    values = matrix[:, int(source.var_names.get_loc(color))]
+    if hasattr(values, "toarray"):
+        values = values.toarray()
+    return Coloring(color, np.asarray(values, dtype=np.float64).ravel(), None)

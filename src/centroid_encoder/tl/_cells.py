@@ -346,7 +346,8 @@ def _entry(mapping: Any, key: str, name: str) -> Any:
 
 def near_matches(word: object, names: Iterable[object]) -> str:
     """End a message about a name that is nowhere: with those like it, or those there are."""
-    others = list(map(str, names))
+    # anndata 0.13 counts X among the layers, by the name None.
+    others = [str(name) for name in names if name is not None]
     near = difflib.get_close_matches(str(word), others, n=3, cutoff=0.5)
     if near:
         return "; did you mean " + " or ".join(map(repr, near)) + "?"

@@ -281,7 +281,9 @@ def _check_copied(adata: AnnData) -> None:
     whole = adata._adata_ref if adata.is_view else adata
     held = {"X": None if whole.isbacked else whole.X}
     for slot in ("layers", "obsm"):
-        held |= {f"{slot}[{name!r}]": X for name, X in getattr(whole, slot).items()}
+        entries = getattr(whole, slot).items()
+        # anndata 0.13 counts X among the layers, by the name None.
+        held |= {f"{slot}[{name!r}]": X for name, X in entries if name is not None}
     for where, X in held.items():
         if is_half(X):
             raise InputError(

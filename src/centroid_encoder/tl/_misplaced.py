@@ -80,7 +80,7 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
         {
             "label": pd.Categorical.from_codes(result.codes[rows], result.classes),
             "region": pd.Categorical.from_codes(found[rows], result.classes),
-            "split": pd.Categorical(result.split.iloc[rows], ["train", "test"]),
+            "split": pd.Categorical(result.split.iloc[rows].astype(str), ["train", "test"]),
             "depth": depth[worst_first],
         },
         index=adata.obs_names[rows],

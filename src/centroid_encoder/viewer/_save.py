@@ -212,7 +212,7 @@ def _write(store: Any, name: str, adata: AnnData) -> None:
     shell = AnnData(
         obs=adata.obs.copy(),
         var=adata.var.copy(),
-        **{part: dict(getattr(adata, part)) for part in _PARTS},
+        **{part: _part(adata, part) for part in _PARTS},
     )
     try:
         shell.strings_to_categoricals()
@@ -243,7 +243,14 @@ def _entries(adata: AnnData, raw: Any) -> Iterator[tuple[str, Any]]:
         for i, column in enumerate(frame.columns):
             yield f"{name}[{column!r}]", frame.iloc[:, [i]]
     for part in _PARTS:
-        yield from _leaves(part, getattr(adata, part))
+        yield from _leaves(part, _part(adata, part))
+
+
+def _part(adata: AnnData, part: str) -> dict[Any, Any]:
+    found = dict(getattr(adata, part))
+    if part == "layers":
+        found.pop(None, None)  # anndata 0.13 counts X among the layers, by the name None.
+    return found
 
 
 def _leaves(where: str, value: Any) -> Iterator[tuple[str, Any]]:

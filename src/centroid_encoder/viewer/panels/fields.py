@@ -245,7 +245,8 @@ def sources(adata: AnnData) -> list[str]:
     return [
         *(["X"] if adata.X is not None else []),
         *(["raw"] if adata.raw is not None else []),
-        *(f"layers: {name}" for name in adata.layers),
+        # anndata 0.13 counts X among the layers, by the name None.
+        *(f"layers: {name}" for name in adata.layers if name is not None),
         *(f"obsm: {name}" for name in adata.obsm),
     ]
 
