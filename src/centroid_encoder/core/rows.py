@@ -24,6 +24,8 @@ Matrix: TypeAlias = "NDArray[Any] | CSR"
 CPU = torch.device("cpu")
 COPY_LIMIT = 2**28
 """Bytes of CSR data up to which a copy without the features left out is made."""
+SHARE = 0.5
+"""Of the free memory of a CUDA device that rows may take: training them takes some, too."""
 CHUNK = 4096
 """Rows that pass through the network at once when no gradient is needed."""
 N_PROJECTED = 10_000
@@ -243,6 +245,8 @@ class Rows(Protocol):
     n_rows: int
     n_inputs: int
     device: torch.device
+    fixed: bool = False
+    """Whether to gather rows takes the same operations on the device, whichever rows they are."""
 
     def gather(self, index: Tensor) -> Tensor:
         """(b, n_inputs) rows at (b,) int64 indices on the same device."""
@@ -268,14 +272,50 @@ class Rows(Protocol):
 
 
 def standardized(X: Matrix, standardizer: Standardizer, device: torch.device) -> Rows:
-    """Return the standardised rows of dense or CSR data; on the CPU and CUDA, to the same bits."""
-    if sparse.issparse(X):
-        return CSRRows(X, standardizer, device)
-    return DenseRows(X, standardizer, device)
+    """Return the standardised rows of dense or CSR data; on the CPU and CUDA, to the same bits.
+
+    Rows that would take more than `SHARE` of the free memory of a CUDA device stay off it, and go
+    there in batches.
+    """
+    kind: Any = CSRRows if sparse.issparse(X) else DenseRows
+    rows: Rows
+    if device.type != "cuda":
+        rows = kind(X, standardizer, device)
+        return rows
+    if kind.n_bytes(X, standardizer) <= SHARE * torch.cuda.mem_get_info(device)[0]:
+        try:
+            rows = kind(X, standardizer, device)
+        except torch.OutOfMemoryError:
+            # A limit of the process's own may leave less than is free.
+            torch.cuda.empty_cache()
+        else:
+            return rows
+    return HostRows(kind(X, standardizer, CPU), device)
+
+
+class HostRows(Rows):
+    """Rows that are too many for a device: they stay in the memory of the processor."""
+
+    def __init__(self, rows: Rows, device: torch.device) -> None:
+        self.n_rows, self.n_inputs, self.device = rows.n_rows, rows.n_inputs, device
+        self._rows = rows
+
+    def gather(self, index: Tensor) -> Tensor:
+        """(b, n_inputs) rows at (b,) int64 indices on the same device."""
+        found = self._rows.gather(index.cpu())
+        # From memory that is not swapped, the copy goes on while the processor does something else.
+        return found.pin_memory().to(self.device, non_blocking=True)
 
 
 class DenseRows(Rows):
     """Dense data, standardised once: one tensor on the device."""
+
+    fixed = True
+
+    @staticmethod
+    def n_bytes(X: NDArray[Any], standardizer: Standardizer) -> int:
+        """Memory that these take on the device."""
+        return 4 * len(X) * len(standardizer.kept)
 
     def __init__(self, X: NDArray[Any], standardizer: Standardizer, device: torch.device) -> None:
         self.n_rows, self.n_inputs, self.device = len(X), len(standardizer.kept), device
@@ -291,6 +331,11 @@ class DenseRows(Rows):
 
 class CSRRows(Rows):
     """CSR data, which stay CSR on the device: only the rows asked for become dense."""
+
+    @staticmethod
+    def n_bytes(X: CSR, standardizer: Standardizer) -> int:
+        """Memory that these take on the device, at most."""
+        return int(X.data.nbytes + X.indices.nbytes + 8 * len(X.indptr))
 
     def __init__(self, X: CSR, standardizer: Standardizer, device: torch.device) -> None:
         kept = standardizer.kept
@@ -401,6 +446,7 @@ class ProjectedRows(Rows):
             axes.append(principal_axes(inputs, self.n_inputs, N_ITERATIONS) * weights)
         self.axes = torch.stack(axes) if folds is not None else axes[0]
         self._kept = 4 * n_networks * self.n_rows * self.n_inputs <= PROJECTED
+        self.fixed = self._kept or rows.fixed
         self._clean: Tensor | None = None
         self._noisy: Tensor | None = None
 

@@ -299,12 +299,15 @@ class _Loop:
         """Minimise the objective over `parameters` with encoder and decoder meeting at `depth`."""
         adam = Adam(parameters, self.config)
         first = 0 if codes is None else depth
-        steps = Steps(partial(self._gradients, adam, first, depth), adam.step)
+        gradients = partial(self._gradients, adam, first, depth)
+        fixed = codes is not None or self.data.rows.fixed
+        gather = partial(self._inputs, codes)
+        step = Steps(gather, gradients, adam.step, self.noise, fixed=fixed)
         for epoch in range(n_epochs):
             with suitable_numerics(self.network, self.batch_size):
                 self.network.train()
                 try:
-                    loss = self._epoch(adam, steps, epoch / n_epochs, n_epochs, train, codes)
+                    loss = self._epoch(adam, step, epoch / n_epochs, n_epochs, train)
                 finally:
                     self.network.eval()
                 if self.stopped:
@@ -337,11 +340,10 @@ class _Loop:
     def _epoch(
         self,
         adam: Adam,
-        steps: Steps,
+        step: Callable[[Tensor], Tensor],
         progress: float,
         n_epochs: int,
         train: Tensor,
-        codes: Tensor | None,
     ) -> float:
         """One pass over the rows `train` in random order; return the mean loss."""
         total = torch.zeros((), device=train.device)
@@ -358,7 +360,7 @@ class _Loop:
             share = learning_rate_share(progress + done / order.shape[-1] / n_epochs, self.config)
             adam.learning_rate = self.config.learning_rate * share
             try:
-                loss = self._step(steps, batch, codes)
+                loss = step(batch)
             except torch.OutOfMemoryError:
                 size = batch.shape[-1]
                 if size < 2 * (MIN_NORMALIZED if self.network.norms else 1):
@@ -401,13 +403,9 @@ class _Loop:
             if self.batch_size == asked:
                 done += batch.shape[-1]
 
-    def _step(self, steps: Steps, batch: Tensor, codes: Tensor | None) -> Tensor:
-        """Take a step with the rows of a batch and return its loss.
-
-        A method of its own, so that a batch that ran out of memory leaves no graph behind.
-        """
-        inputs = self.data.rows.noisy(batch, self._drop) if codes is None else codes[batch]
-        return steps(batch, inputs)
+    def _inputs(self, codes: Tensor | None, rows: Tensor) -> Tensor:
+        """Inputs of a batch: its rows with noise, or what the frozen encoder says of them."""
+        return self.data.rows.noisy(rows, self._drop) if codes is None else codes[rows]
 
     def _gradients(
         self, adam: Adam, first: int, depth: int, rows: Tensor, inputs: Tensor
