@@ -32,7 +32,7 @@ N_PROJECTED = 10_000
 """Rows whose principal axes are found, at most."""
 N_ITERATIONS = 2
 """Of the search for them: what is last among a hundred may be another direction."""
-PROJECTED = 2**27
+PROJECTED, PROJECTED_ON_CUDA = 2**27, 2**30
 """Bytes that rows take along their axes, up to which those of all rows are kept."""
 CACHED = 512
 """Rows of dense data whose moments are taken at once: of 784 features, 3 MB."""
@@ -445,7 +445,8 @@ class ProjectedRows(Rows):
                 torch.mul(found, weights, out=inputs[i * CHUNK : i * CHUNK + len(part)])
             axes.append(principal_axes(inputs, self.n_inputs, N_ITERATIONS) * weights)
         self.axes = torch.stack(axes) if folds is not None else axes[0]
-        self._kept = 4 * n_networks * self.n_rows * self.n_inputs <= PROJECTED
+        most = PROJECTED_ON_CUDA if self.device.type == "cuda" else PROJECTED
+        self._kept = 4 * n_networks * self.n_rows * self.n_inputs <= most
         self.fixed = self._kept or rows.fixed
         self._clean: Tensor | None = None
         self._noisy: Tensor | None = None
