@@ -74,6 +74,12 @@ bench: $(ENV)  ## Rerun a quick part of the paper's experiments and render docs/
 	@$(BENCH) --quick
 	@$(RENDER)
 
+# Needs no network: where there is no .venv, the Python that is there, with what it has.
+gpu:  ## On a machine with a GPU: is it right there, and how fast?
+	@PYTHONPATH=src:.:$$PYTHONPATH; export PYTHONPATH; \
+	  python=$$([ -f $(ENV) ] && echo $(BIN)/python || echo $(PYTHON)); \
+	  $$python -m benchmarks.gpu $(ARGS) && $$python -m benchmarks.render
+
 bench-all: $(ENV)  ## Rerun all of the paper's experiments with all rivals
 	@$(BENCH) --all
 	@$(BIN)/python -m benchmarks.ablation --all --results benchmarks/results/ablation.csv

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks import ablation, doubts
+from benchmarks import ablation, doubts, gpu
 from benchmarks.methods import METHODS, Method
 from benchmarks.protocols import EXPERIMENTS
 from benchmarks.published import PUBLISHED
@@ -166,6 +166,23 @@ def doubts_table(results: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def gpu_table(results: pd.DataFrame) -> str:
+    """Return seconds, share of the peak and error of trainings on a GPU, with each kind of step."""
+    lines = [
+        "| | placement | products | steps | an epoch, s | training, s | of the peak | error |",
+        "|---|---|---|---|---:|---:|---:|---:|",
+    ]
+    for row in results.to_dict("records"):
+        error = "" if np.isnan(row["error"]) else f"{100 * row['error']:.2f} %"
+        lines.append(
+            f"| {row['data']}, {row['samples']:,} | {row['placement']} | {row['precision']} | "
+            f"{row['steps']} | {row['epoch_seconds']:.3f} | {row['training_seconds']:.1f} | "
+            f"{100 * row['share_of_peak']:.1f} % | {error} |"
+        )
+    [device], [versions] = results["device"].unique(), results["versions"].unique()
+    return "\n".join([f"{device}; {versions}.", "", *lines])
+
+
 def missing_list() -> str:
     """Return why some cells are empty."""
     reasons: dict[str, list[str]] = {}
@@ -197,6 +214,7 @@ def main() -> None:
     text = replaced(text, "rules", rules_table(results))
     text = replaced(text, "better", better_table(results))
     text = replaced(text, "ablation", ablation_table(pd.read_csv(ABLATION_RESULTS)))
+    text = replaced(text, "gpu", gpu_table(pd.read_csv(gpu.RESULTS)))
     text = replaced(text, "doubts", doubts_table(pd.read_csv(doubts.RESULTS)))
     text = replaced(text, "missing", missing_list())
     DOCUMENT.write_text(text)

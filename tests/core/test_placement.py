@@ -158,7 +158,7 @@ class TestScatter:
         X[codes == 0] *= [4, 2, 1, 0.5, 0.2]
         X[codes == 1] *= [0.2, 0.5, 1, 2, 4]
         centroids = np.stack([X[codes == j].mean(axis=0) for j in range(2)])
-        scatter = Scatter.fit(torch.tensor(X).float(), codes, centroids, 2)
+        scatter = Scatter.fit(torch.tensor(X - centroids[codes]).float(), codes, centroids, 2)
         for j in range(2):
             own = X[codes == j]
             found = scatter.components(
@@ -174,13 +174,13 @@ class TestScatter:
         codes = np.arange(60) % 3
         centroids = rng.normal(size=(3, 2))
         X = centroids[codes] + rng.normal(size=(60, 2))
-        scatter = Scatter.fit(torch.tensor(X).float(), codes, centroids, 2)
+        scatter = Scatter.fit(torch.tensor(X - centroids[codes]).float(), codes, centroids, 2)
         components = scatter.components(scatter.project(torch.tensor(X).float()), codes)
         assert_allclose(centroids[codes] + scatter.inverse(components, codes), X, atol=1e-4)
 
     def test_of_classes_without_any_is_zero(self) -> None:
         codes, centroids = np.arange(20) % 2, np.eye(2)
-        scatter = Scatter.fit(torch.tensor(centroids[codes]).float(), codes, centroids, 2)
+        scatter = Scatter.fit(torch.zeros((20, 2)), codes, centroids, 2)
         components = scatter.components(
             scatter.project(torch.tensor(centroids[codes]).float()), codes
         )

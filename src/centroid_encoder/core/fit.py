@@ -397,9 +397,15 @@ def _placer(
     problem: Problem, centroids: NDArray[np.float64], targets: CentroidTargets, n_components: int
 ) -> Placer:
     """Lay out the classes, and learn their scatter: all that is known before the training."""
-    some = _some(problem, placement.N_FITTED)
-    inputs = problem.data.rows.gather(some.to(problem.data.rows.device))
-    scatter = Scatter.fit(inputs, problem.codes[some.numpy()], centroids, n_components)
+    data = problem.data
+    some = _some(problem, placement.N_FITTED).to(data.rows.device)
+    of_classes = torch.tensor(centroids, dtype=torch.float32, device=some.device)
+    residuals = torch.empty((len(some), problem.n_inputs), device=some.device)
+    for i, (part, inputs) in enumerate(data.rows.batches(some)):
+        own = residuals[i * CHUNK : i * CHUNK + len(part)]
+        torch.sub(inputs, of_classes[data.labels[part]], out=own)
+    codes = problem.codes[some.cpu().numpy()]
+    scatter = Scatter.fit(residuals, codes, centroids, n_components)
     layout = Layout.fit(centroids, n_components)
     return Placer(targets.coordinates.cpu().numpy(), scatter, layout)
 

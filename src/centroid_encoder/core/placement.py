@@ -24,7 +24,6 @@ from scipy.optimize import minimize
 from scipy.spatial import KDTree
 from scipy.special import log_softmax, logsumexp
 from scipy.stats import rankdata
-from sklearn.utils import gen_batches
 from torch import Tensor
 
 from centroid_encoder.core.axes import principal_axes
@@ -74,14 +73,13 @@ class Scatter:
 
     @classmethod
     def fit(
-        cls, inputs: Tensor, codes: Codes, centroids: NDArray[np.float64], n_components: int
+        cls, residuals: Tensor, codes: Codes, centroids: NDArray[np.float64], n_components: int
     ) -> Self:
-        """Learn from (n, k) standardised inputs of the classes `codes`, with (M, k) centroids."""
+        """Learn from (n, k) differences of standardised inputs from the centroids of their classes.
+
+        `codes` holds the (n,) classes, and `centroids` the (M, k) centroids.
+        """
         n_classes = len(centroids)
-        of_classes = torch.tensor(centroids, dtype=torch.float32, device=inputs.device)
-        own, residuals = torch.tensor(codes, device=inputs.device), torch.empty_like(inputs)
-        for part in gen_batches(len(inputs), ROWS_AT_ONCE):
-            torch.sub(inputs[part], of_classes[own[part]], out=residuals[part])
         found = principal_axes(residuals, min(N_AXES, *residuals.shape))
         along, axes = (residuals @ found.T).cpu().numpy(), found.cpu().numpy()
         n_axes = len(axes)
