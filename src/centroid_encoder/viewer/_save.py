@@ -218,9 +218,10 @@ def _write(store: Any, name: str, adata: AnnData) -> None:
         shell.strings_to_categoricals()
         write_elem(store, name, shell)
         # The shell would read a matrix that is on disk into memory.
+        written = store[name] if name.strip("/") else store
         for part in ("X", "raw"):
             if getattr(adata, part) is not None:
-                write_elem(store, f"{name}/{part}".lstrip("/"), getattr(adata, part))
+                write_elem(written, part, getattr(adata, part))
     except (OSError, RuntimeError):
         raise
     except Exception as error:  # AnnData raises many kinds.

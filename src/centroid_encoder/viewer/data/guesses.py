@@ -132,7 +132,7 @@ def _of_a_region(link: Link, ids: LayerIds) -> Link | None:
         values, there = whole_numbers(link.ids(), link.ids_name, prefixed=True)
     except ValueError:
         return None
-    values += link.shift
+    values = values + link.shift
     cells = pd.DataFrame({"id": values, "known": np.isin(values, ids.ids)})
     regions = link.table.adata.obs[link.region.column].to_numpy()
     found = cells[there & (values != 0)].groupby(regions[there & (values != 0)])

@@ -162,8 +162,9 @@ class LayerIds:
                 (values, there), (known, has_id) = texts(column), texts(points)
         else:
             values, there = whole_numbers(column, name, prefixed=True)
-            values += link.shift
-            there &= values != 0
+            # Not in place: pandas 3 lends its arrays for reading only.
+            values = values + link.shift
+            there = there & (values != 0)
             known, has_id = self.ids, np.ones(len(self.ids), dtype=bool)
         index = pd.Index(known[has_id])
         if not index.is_unique:
