@@ -33,7 +33,8 @@ from centroid_encoder.core.fit import Problem
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.objective import Objective
 from centroid_encoder.core.optimization import Optimizer, Schedule, TrainingConfig
-from centroid_encoder.core.rows import Scale, standardized
+from centroid_encoder.core.rows import standardized
+from centroid_encoder.core.standardization import Scale
 from centroid_encoder.core.training import TrainingData, drained, train
 from centroid_encoder.recipes import input_dropout
 

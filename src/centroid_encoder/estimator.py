@@ -36,14 +36,16 @@ from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.description import Description, history_of
 from centroid_encoder.core.fit import Fit, fit
 from centroid_encoder.core.map import CodedMap, Codes, FittedMap
+from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import LEAST
 from centroid_encoder.core.objective import Output
 from centroid_encoder.core.optimization import Optimizer, Schedule
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.core.rows import Matrix, Scale, looks_whole, standardized
+from centroid_encoder.core.rows import standardized
 from centroid_encoder.core.saved import Arrays, InvalidStateError
+from centroid_encoder.core.standardization import Scale
 from centroid_encoder.core.training import Outcome, Report, drained, never
 from centroid_encoder.errors import InputError
 from centroid_encoder.recipes import RECIPES, resolved
@@ -353,7 +355,7 @@ class CentroidEncoder(
 
     def fit_codes(
         self,
-        X: ArrayLike | Matrix,
+        X: ArrayLike | Matrix | Lazy,
         codes: Codes,
         classes: NDArray[Any],
         *,
@@ -371,7 +373,8 @@ class CentroidEncoder(
         Parameters
         ----------
         X
-            As in `fit`; all of it is embedded in the reports.
+            As in `fit`; all of it is embedded in the reports. Or a `Lazy` matrix of finite numbers,
+            which is not in memory: of that only the features that are kept come into it.
         codes
             (n_samples,) indices into `classes`; −1 for samples that are not trained on.
         classes
@@ -390,7 +393,10 @@ class CentroidEncoder(
             The map, and what can be asked of it about the rows of X.
         """
         with self._fitting():
-            X = self._checked(X, reset=True)
+            if isinstance(X, Lazy):
+                self._checked(X[:1], reset=True)
+            else:
+                X = self._checked(X, reset=True)
             if feature_names is not None:
                 self.feature_names_in_ = np.asarray(feature_names, dtype=object)
             return (
@@ -410,7 +416,7 @@ class CentroidEncoder(
             raise
 
     def _trained(
-        self, X: Matrix, codes: Codes, classes: NDArray[Any], **options: Any
+        self, X: Matrix | Lazy, codes: Codes, classes: NDArray[Any], **options: Any
     ) -> Generator[Report, None, Fit]:
         params, device = self.get_params(deep=False), resolve_device(self.device)
         seed = draw_seed(self.random_state)

@@ -30,7 +30,8 @@ from benchmarks.rivals.objectives import (
 )
 from centroid_encoder.core.objective import Batch, Objective
 from centroid_encoder.core.quality import knn_predict
-from centroid_encoder.core.rows import Rows, Standardizer, standardized
+from centroid_encoder.core.rows import Rows, standardized
+from centroid_encoder.core.standardization import Standardizer
 
 Array = NDArray[np.float64]
 Kernel = Callable[[Array, Array], float]

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from centroid_encoder.core.alignment import Alignment
-from centroid_encoder.core.rows import Standardizer
+from centroid_encoder.core.standardization import Standardizer
 
 
 @pytest.mark.parametrize("scale", ["supervised", "feature", "global"])

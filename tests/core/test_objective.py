@@ -22,7 +22,8 @@ from centroid_encoder.core.objective import (
 )
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.quality import knn_predict
-from centroid_encoder.core.rows import Rows, Standardizer, standardized
+from centroid_encoder.core.rows import Rows, standardized
+from centroid_encoder.core.standardization import Standardizer
 from centroid_encoder.core.training import Report, TrainingData, train
 
 Array = NDArray[np.float64]

@@ -14,7 +14,9 @@ from scipy import sparse
 from sklearn.feature_selection import f_classif
 from sklearn.preprocessing import StandardScaler
 
-from centroid_encoder.core.rows import CHUNK, Matrix, Scale, Standardizer, class_means, standardized
+from centroid_encoder.core.matrix import Matrix
+from centroid_encoder.core.rows import CHUNK, class_means, standardized
+from centroid_encoder.core.standardization import Scale, Standardizer
 
 Array = NDArray[np.float64]
 

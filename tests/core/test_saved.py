@@ -23,7 +23,7 @@ from centroid_encoder.core.map import Architecture, FittedMap
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
-from centroid_encoder.core.rows import CHUNK, Standardizer
+from centroid_encoder.core.rows import CHUNK
 from centroid_encoder.core.saved import (
     Arrays,
     InvalidStateError,
@@ -33,6 +33,7 @@ from centroid_encoder.core.saved import (
     save,
     to_arrays,
 )
+from centroid_encoder.core.standardization import Standardizer
 
 CPU = torch.device("cpu")
 N_CLASSES, N_FEATURES = 4, 7

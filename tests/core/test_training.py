@@ -24,7 +24,8 @@ from centroid_encoder.core.optimization import (
     learning_rate_share,
     suitable_numerics,
 )
-from centroid_encoder.core.rows import CHUNK, Rows, Standardizer, class_means, standardized
+from centroid_encoder.core.rows import CHUNK, Rows, class_means, standardized
+from centroid_encoder.core.standardization import Standardizer
 from centroid_encoder.core.training import (
     Outcome,
     Report,

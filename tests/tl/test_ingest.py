@@ -25,7 +25,7 @@ import centroid_encoder as ce
 from centroid_encoder.core.map import CodedMap
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.errors import Advice
-from centroid_encoder.tl import _ingest
+from centroid_encoder.tl import _ingest, _lazy
 from centroid_encoder.tl._stored import read_result
 
 Ingest = Callable[..., AnnData | None]
@@ -541,8 +541,9 @@ def test_figures_of_what_is_not_known(known, new, ingest, name):
         getattr(ce.pl, name)(new, show=False)
 
 
-def test_a_file_does_not_come_into_memory(known, ingest, tmp_path):
+def test_a_file_does_not_come_into_memory(known, ingest, tmp_path, monkeypatch):
     """A hundred megabytes of zeros and some, through a tenth of it."""
+    monkeypatch.setattr(_lazy, "BLOCK", 2**20)
     rng = np.random.default_rng(0)
     X = sparse.random(150_000, 8, density=0.9, format="csr", dtype=np.float32, rng=rng)
     big = AnnData(X, var=known.var)

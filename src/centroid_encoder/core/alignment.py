@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from centroid_encoder.core.rows import Standardizer
+from centroid_encoder.core.standardization import Standardizer
 
 PRIOR = 20
 """Weight of the training's own mean and spread, in samples: a few samples move nothing."""

@@ -18,21 +18,15 @@ from centroid_encoder.core import placement
 from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.description import check_labels
 from centroid_encoder.core.map import Architecture, CodedMap, Codes, FittedMap, Judged, own_codes
+from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.placement import Layout, Placer, Scatter
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.rows import (
-    CHUNK,
-    Matrix,
-    ProjectedRows,
-    Scale,
-    Standardizer,
-    class_means,
-    standardized,
-)
+from centroid_encoder.core.rows import CHUNK, ProjectedRows, class_means, standardized
 from centroid_encoder.core.splits import cross_validation_folds, stratified_holdout
+from centroid_encoder.core.standardization import Scale, Standardizer
 from centroid_encoder.core.training import Outcome, Report, Shown, TrainingData, never, train
 from centroid_encoder.errors import InputError, Setting
 
@@ -46,7 +40,7 @@ N_SHOWN = 2_000
 class Problem:
     """Data that are ready to be trained on: standardised, on their device, divided."""
 
-    X: Matrix
+    X: Matrix | Lazy
     """(n, d) the data as they came."""
     codes: Codes
     """(n,) class index of each row, from 0 to M − 1; −1 for rows that shape nothing."""
@@ -56,7 +50,7 @@ class Problem:
     @classmethod
     def of(
         cls,
-        X: Matrix,
+        X: Matrix | Lazy,
         codes: Codes,
         device: torch.device,
         *,
@@ -74,7 +68,8 @@ class Problem:
         Parameters
         ----------
         X
-            (n, d) finite data, dense or CSR.
+            (n, d) finite data, dense or CSR. If they are not in memory, they are read twice: for
+            what is learned of them, and for the features that are kept.
         codes
             (n,) class index of each row; −1 for rows that are only embedded. Every class has a row
             that trains.
@@ -237,7 +232,7 @@ class Fit:
 
 
 def fit(
-    X: Matrix,
+    X: Matrix | Lazy,
     codes: Codes,
     classes: NDArray[Any],
     params: Mapping[str, Any],

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from centroid_encoder.core.confidence import UNCALIBRATED, Calibration
+from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.optimization import suitable_numerics
 from centroid_encoder.core.placement import Placement, Placer
-from centroid_encoder.core.rows import CHUNK, Matrix, Rows, Standardizer, standardized
+from centroid_encoder.core.rows import CHUNK, Rows, standardized
+from centroid_encoder.core.standardization import Standardizer
 
 Codes = NDArray[np.intp]
 Judged = tuple[NDArray[np.float32], NDArray[np.float32]]
@@ -141,7 +143,7 @@ class FittedMap:
         self.calibration = Calibration.fit(distances, codes)
 
     def learn_novelty(
-        self, X: Matrix, index: NDArray[np.integer], codes: NDArray[np.integer]
+        self, X: Matrix | Lazy, index: NDArray[np.integer], codes: NDArray[np.integer]
     ) -> None:
         """Learn what is usual from the rows of X at `index`, which are of the classes `codes`."""
         self.novelty = Novelty.fit(X, index, codes, self.standardizer)
@@ -237,7 +239,7 @@ class CodedMap:
         return self.fitted.embed(X)
 
     def novelty(
-        self, X: Matrix, missing: NDArray[np.bool_] | None = None, excess: float = 0.0
+        self, X: Matrix | Lazy, missing: NDArray[np.bool_] | None = None, excess: float = 0.0
     ) -> NDArray[np.float32]:
         """(n,) share of the training rows that are less novel than each of (n, d) data.
 

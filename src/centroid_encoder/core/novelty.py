@@ -18,8 +18,9 @@ from scipy.linalg import eigh
 from sklearn.utils import gen_batches
 from sklearn.utils.extmath import randomized_svd
 
-from centroid_encoder.core.rows import Matrix, Standardizer
+from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.core.splits import representatives
+from centroid_encoder.core.standardization import Standardizer
 from centroid_encoder.core.surroundings import SCALES, Neighbors, Surroundings, around, scales
 
 LEAST = 10
@@ -93,7 +94,7 @@ class Novelty:
     @classmethod
     def fit(
         cls,
-        X: Matrix,
+        X: Matrix | Lazy,
         index: NDArray[np.integer],
         codes: NDArray[np.integer],
         standardizer: Standardizer,
@@ -114,13 +115,13 @@ class Novelty:
         """
         rng = np.random.default_rng(0)
         chosen = representatives(codes, N_REFERENCE, N_OF_CLASS, rng)
-        X, codes = X[index[chosen]], codes[chosen]
-        n, d = X.shape
+        some, codes = X[index[chosen]], codes[chosen]
+        n, d = some.shape
         n_components = max(1, min(SCALES[-1], d, n // 3))
         if d <= WIDE * n:
-            places = np.concatenate([z for _, z in _blocks(X, standardizer)], axis=1)
+            places = np.concatenate([z for _, z in _blocks(some, standardizer)], axis=1)
         else:
-            places = _condensed(_blocks(X, standardizer), n)
+            places = _condensed(_blocks(some, standardizer), n)
         center = places.mean(axis=0)
         points = places - center
         coefficients, vectors = _principal(points, n_components)
@@ -151,7 +152,7 @@ class Novelty:
         spread = np.maximum(spread, LEAST_SPREAD)
         axes, offset = np.empty((d, n_components), dtype=np.float32), np.zeros(n_components)
         residual, scatter = np.empty(d), held_out.var(axis=0)
-        blocks = [(slice(None), places)] if d <= WIDE * n else _blocks(X, standardizer)
+        blocks = [(slice(None), places)] if d <= WIDE * n else _blocks(some, standardizer)
         for columns, z in blocks:
             mean = z.mean(axis=0)
             axes[columns] = (z - mean).T @ coefficients
@@ -239,7 +240,7 @@ class Novelty:
 
     def quantiles(
         self,
-        X: Matrix,
+        X: Matrix | Lazy,
         standardizer: Standardizer,
         missing: NDArray[np.bool_] | None = None,
         excess: float = 0.0,
@@ -264,7 +265,9 @@ class Novelty:
         """
         quantiles = np.empty(X.shape[0], dtype=np.float32)
         for judge, rows in self._judges(X.shape[0], missing):
-            score = judge._scores(X[rows], standardizer) - excess
+            # All rows of what is not in memory would come into it.
+            asked = X if isinstance(rows, slice) else X[rows]
+            score = judge._scores(asked, standardizer) - excess
             # Scores that are the same but for the choice of the samples left out count half.
             below = np.searchsorted(judge.known, score - EQUAL, side="left")
             upto = np.searchsorted(judge.known, score + EQUAL, side="right")
@@ -336,19 +339,23 @@ class Novelty:
     def _parts(self) -> dict[bytes, Novelty]:
         return {}
 
-    def _scores(self, X: Matrix, standardizer: Standardizer) -> Floats:
+    def _scores(self, X: Matrix | Lazy, standardizer: Standardizer) -> Floats:
         """(n,) how much rows of X stand out, in no unit."""
         n, d = X.shape
-        points = np.empty((n, len(self.offset)), dtype=np.float32)
-        for part in gen_batches(n, max(1, CELLS_AT_ONCE // d)):
-            points[part] = self._points(X[part], standardizer)
         scores = np.empty(n)
-        for part in gen_batches(n, ROWS_AT_ONCE):
+        for start in range(0, n, ROWS_AT_ONCE):
+            stop = min(n, start + ROWS_AT_ONCE)
+            few = max(1, CELLS_AT_ONCE // d)
+            points = np.concatenate(
+                [
+                    self._points(X[first : min(stop, first + few)], standardizer)
+                    for first in range(start, stop, few)
+                ]
+            )
             numbers = [
-                known.around(points[part, : known.reference.shape[1]])
-                for known in self.surroundings
+                known.around(points[:, : known.reference.shape[1]]) for known in self.surroundings
             ]
-            scores[part] = _score(np.stack(numbers, axis=1), self.location, self.spread)
+            scores[start:stop] = _score(np.stack(numbers, axis=1), self.location, self.spread)
         return scores
 
     def _points(self, X: Matrix, standardizer: Standardizer) -> NDArray[np.float32]:

@@ -1,31 +1,35 @@
-"""Standardisation, and the rows of a dense or CSR matrix as the network sees them."""
+"""The rows of a dense or CSR matrix as the network sees them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Literal, Protocol, TypeAlias, cast
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.preprocessing import StandardScaler
+from sklearn.utils import gen_batches
 from torch import Tensor
 
 from centroid_encoder.core.axes import principal_axes
+from centroid_encoder.core.matrix import (
+    VALUES_AT_ONCE,
+    Lazy,
+    Matrix,
+    is_sparse,
+    without_duplicates,
+)
+from centroid_encoder.core.standardization import CPU, Standardizer
 
-Scale = Literal["supervised", "feature", "global", "none"]
-# As text: scipy's matrices have no parameters at run time before scipy 1.16.
-CSR: TypeAlias = "sparse.csr_matrix[Any] | sparse.csr_array[Any]"
-Matrix: TypeAlias = "NDArray[Any] | CSR"
-
-CPU = torch.device("cpu")
 COPY_LIMIT = 2**28
 """Bytes of CSR data up to which a copy without the features left out is made."""
 SHARE = 0.5
 """Of the free memory of a CUDA device that rows may take: training them takes some, too."""
+DENSE = 0.5
+"""Share of values other than 0 from which on dense data take less memory than CSR."""
+PIECE = 2**26
+"""Bytes of the pieces that CSR is put together from: each goes back to the system when it is in."""
 CHUNK = 4096
 """Rows that pass through the network at once when no gradient is needed."""
 N_PROJECTED = 10_000
@@ -34,206 +38,6 @@ N_ITERATIONS = 2
 """Of the search for them: what is last among a hundred may be another direction."""
 PROJECTED, PROJECTED_ON_CUDA = 2**27, 2**30
 """Bytes that rows take along their axes, up to which those of all rows are kept."""
-CACHED = 512
-"""Rows of dense data whose moments are taken at once: of 784 features, 3 MB."""
-
-
-@dataclass(frozen=True)
-class Standardizer:
-    """z-scores with weights, ``clip((x − mean) / scale) · weight``, fitted on the training rows.
-
-    New data can lie far outside the training range of a nearly constant feature; the clip keeps
-    such a value from dominating the map.
-    """
-
-    mean: NDArray[np.float64]
-    """(d,) what is subtracted."""
-    scale: NDArray[np.float64]
-    """(d,) what is divided by; 1 for constant features."""
-    weight: NDArray[np.float64]
-    """(d,) what the z-score is multiplied by; 0 leaves the feature out altogether."""
-    clip: float
-    """Largest absolute z-score; inf for none."""
-    of_networks: NDArray[np.float64] | None = None
-    """(K, d) the weights by which each of K networks learns, of which `weight` is the mean; None if
-    all learn by that. The axes of `ProjectedRows` make up for the difference."""
-
-    @cached_property
-    def kept(self) -> NDArray[np.intp]:
-        """(k,) features with a weight: the inputs of the network."""
-        return np.flatnonzero(self.weight)
-
-    @classmethod
-    def fit(
-        cls,
-        X: Matrix,
-        index: NDArray[np.integer],
-        codes: NDArray[np.integer],
-        scale: Scale,
-        clip: float,
-        max_features: int | None,
-        folds: NDArray[np.integer] | None = None,
-    ) -> Standardizer:
-        """Learn from the rows `index` of (n, d) data.
-
-        Parameters
-        ----------
-        X
-            Data, dense or CSR.
-        index
-            (n_train,) rows that count.
-        codes
-            (n_train,) their class indices.
-        scale
-            ``"feature"`` divides each feature by its own (population) standard deviation;
-            ``"supervised"`` also multiplies it by its correlation ratio with the classes;
-            ``"global"`` divides all features by their root mean square deviation, for features
-            that share a unit, such as pixels; ``"none"`` leaves the data as they are.
-        clip
-            Largest absolute z-score.
-        max_features
-            With ``"supervised"``, how many features of largest weight to keep; None keeps all.
-        folds
-            (n_train,) with ``"supervised"``, which of the networks side by side is not trained on
-            each of these rows. Its weights and its choice of features know nothing of them either.
-        """
-        ones = np.ones(X.shape[1])
-        if scale == "none":
-            return cls(np.zeros(X.shape[1]), ones, ones, np.inf)
-        # scikit-learn accumulates in float64 and tells constant features from rounding noise. In
-        # chunks, so that no second copy of the data is needed.
-        scaler = StandardScaler(with_mean=not sparse.issparse(X))
-        for chunk in _chunks(index, CHUNK if sparse.issparse(X) else CACHED):
-            rows: Any = X[chunk]
-            if sparse.issparse(X):
-                # Of CSR it takes the precision as it is, and each entry for a cell of its own.
-                rows = _without_duplicates(rows.astype(np.float64))
-            scaler.partial_fit(rows)
-        deviation, weight, weights = scaler.scale_, ones, None
-        if scale == "global":
-            rms = float(np.sqrt(scaler.var_.mean()))
-            deviation = np.full(X.shape[1], rms if rms > 0 else 1.0)
-        if scale == "supervised":
-            weights = _supervised_weights(
-                X, index, codes, np.square(deviation), max_features, folds
-            )
-            weight = weights[0] if folds is None else _normalized(weights.mean(axis=0))
-        return cls(scaler.mean_, deviation, weight, clip, None if folds is None else weights)
-
-    def __call__(self, X: NDArray[Any], device: torch.device = CPU) -> Tensor:
-        """Standardise dense (n, d) data to (n, k) float32 inputs on a device.
-
-        Differences are taken in float64: on the device, or on the CPU for one that has none.
-        """
-        if len(self.kept) < X.shape[1]:
-            X = X[:, self.kept]
-        exact = CPU if device.type == "mps" else device
-        # torch: on all threads, and without a copy for each step.
-        z = torch.from_numpy(X.astype(np.float64)).to(exact)
-        mean, scale, weight = (
-            torch.from_numpy(values[self.kept]).to(exact)
-            for values in (self.mean, self.scale, self.weight)
-        )
-        z.sub_(mean).div_(scale).clamp_(-self.clip, self.clip).mul_(weight)
-        return z.float().to(device)
-
-    def inverse(self, inputs: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Map (n, k) inputs back to (n, d) data; a feature left out gets its mean."""
-        X = np.broadcast_to(self.mean, (len(inputs), len(self.mean))).astype(np.float32)
-        z = inputs / self.weight[self.kept]
-        X[:, self.kept] = z * self.scale[self.kept] + self.mean[self.kept]
-        return X
-
-
-def _supervised_weights(
-    X: Matrix,
-    index: NDArray[np.integer],
-    codes: NDArray[np.integer],
-    variance: NDArray[np.float64],
-    max_features: int | None,
-    folds: NDArray[np.integer] | None,
-) -> NDArray[np.float64]:
-    """(K, d) weights of features: correlation ratios with the classes, the largest ones of them.
-
-    Of each of the K parts of the rows that leave one of the `folds` out; of all rows if there are
-    no folds.
-    """
-    n_folds, n_classes = 1 if folds is None else int(folds.max()) + 1, int(codes.max()) + 1
-    groups = codes if folds is None else folds * n_classes + codes
-    counts = np.bincount(groups, minlength=n_folds * n_classes).reshape(n_folds, n_classes)
-    sums = _sums(X, index, groups, counts.size).reshape(n_folds, n_classes, -1)
-    if folds is not None:
-        counts, sums = counts.sum(axis=0) - counts, sums.sum(axis=0) - sums
-    weights = np.empty((n_folds, X.shape[1]))
-    for k in range(n_folds):
-        ratio = _correlation_ratio(counts[k], sums[k], variance)
-        # Where nothing is related to the classes, all features count the same.
-        weights[k] = ratio if ratio.any() else 1
-        if max_features is not None and max_features < len(ratio):
-            weights[k, np.argsort(-weights[k], kind="stable")[max_features:]] = 0
-        weights[k] = _normalized(weights[k])
-    return weights
-
-
-def _normalized(weight: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Weights of unit mean square over the features kept, as z-scores have."""
-    return np.asarray(weight / np.sqrt(np.square(weight).sum() / np.count_nonzero(weight)))
-
-
-def _sums(
-    X: Matrix, index: NDArray[np.integer], groups: NDArray[np.integer], n_groups: int
-) -> NDArray[np.float64]:
-    """(n_groups, d) sums of the rows `index` by their (n,) groups."""
-    sums = np.zeros((n_groups, X.shape[1]))
-    for chunk, of_chunk in zip(_chunks(index), _chunks(groups), strict=True):
-        n = len(chunk)
-        one_hot = sparse.csr_array((np.ones(n), of_chunk, np.arange(n + 1)), shape=(n, n_groups))
-        part: Any = one_hot.T @ X[chunk]
-        sums += part if isinstance(part, np.ndarray) else part.toarray()
-    return sums
-
-
-def _correlation_ratio(
-    counts: NDArray[np.integer], sums: NDArray[np.float64], variance: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """(d,) correlation ratio of features with the classes, adjusted for chance.
-
-    The square root of Kelley's (1935) ε², the share of a feature's variance that lies between the
-    classes, less what as many random classes would be expected to show; 0 where that is negative.
-    From (M,) numbers of samples and (M, d) sums of classes, and (d,) variances of features.
-    """
-    counts, sums = counts[counts > 0], sums[counts > 0]
-    n, n_classes = int(counts.sum()), len(counts)
-    between = counts @ np.square(sums / counts[:, None] - sums.sum(axis=0) / n) / n
-    within = np.maximum(variance - between, 0) / max(n - n_classes, 1)
-    share = np.minimum((between - (n_classes - 1) * within) / variance, 1)
-    # Rounding errors are no relation.
-    return np.sqrt(np.where(share > 1e-9, share, 0))
-
-
-def _chunks(index: NDArray[np.integer], size: int = CHUNK) -> list[NDArray[np.integer]]:
-    return np.array_split(index, max(1, -(-len(index) // size)))
-
-
-def looks_like_counts(X: Matrix) -> bool:
-    """Tell whether data are raw counts, by their first values: integers, some of them large."""
-    values = _first_values(X)
-    return _whole(values) and bool(values.max() > 20)
-
-
-def looks_whole(X: Matrix) -> bool:
-    """Tell whether data are whole numbers of at least 0, but for a few filled gaps."""
-    return _whole(_first_values(X))
-
-
-def _first_values(X: Matrix) -> NDArray[Any]:
-    # Enough to tell, and no copy of all. Zeros are whole whatever has been done to counts.
-    values = (X.data if sparse.issparse(X) else X[: 100_000 // X.shape[1] + 1].ravel())[:100_000]
-    return cast(NDArray[Any], values[np.isfinite(values) & (values != 0)])
-
-
-def _whole(values: NDArray[Any]) -> bool:
-    return len(values) > 0 and bool((values > 0).all() and (values % 1 == 0).mean() > 0.95)
 
 
 class Rows(Protocol):
@@ -259,6 +63,13 @@ class Rows(Protocol):
         for part in index.split(CHUNK) if len(index) else ():
             yield part, self.gather(part)
 
+    def gather_many(self, index: Tensor) -> Tensor:
+        """(n, n_inputs) rows at (n,) indices: as `gather`, a part of them after the other."""
+        rows = torch.empty((len(index), self.n_inputs), device=self.device)
+        for i, (part, inputs) in enumerate(self.batches(index)):
+            rows[i * CHUNK : i * CHUNK + len(part)] = inputs
+        return rows
+
     def renew(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Iterator[None]:
         """Prepare for an epoch of the rows at (n,) `index`, in which `drop` makes noise of them.
 
@@ -271,26 +82,46 @@ class Rows(Protocol):
         return drop(self.gather(index.reshape(-1))).reshape(*index.shape, -1)
 
 
-def standardized(X: Matrix, standardizer: Standardizer, device: torch.device) -> Rows:
+def standardized(X: Matrix | Lazy, standardizer: Standardizer, device: torch.device) -> Rows:
     """Return the standardised rows of dense or CSR data; on the CPU and CUDA, to the same bits.
 
-    Rows that would take more than `SHARE` of the free memory of a CUDA device stay off it, and go
-    there in batches.
+    Of data that are not in memory, the features that are kept come into it: as CSR, or dense if
+    that takes less. Rows that would take more than `SHARE` of the free memory of a CUDA device stay
+    off it, and go there in batches.
     """
-    kind: Any = CSRRows if sparse.issparse(X) else DenseRows
+    held, standardizer = _held(X, standardizer)
+    kind: Any = CSRRows if isinstance(held, Entries) else DenseRows
     rows: Rows
     if device.type != "cuda":
-        rows = kind(X, standardizer, device)
+        rows = kind(held, standardizer, device)
         return rows
-    if kind.n_bytes(X, standardizer) <= SHARE * torch.cuda.mem_get_info(device)[0]:
+    if kind.n_bytes(held, standardizer) <= SHARE * torch.cuda.mem_get_info(device)[0]:
         try:
-            rows = kind(X, standardizer, device)
+            rows = kind(held, standardizer, device)
         except torch.OutOfMemoryError:
             # A limit of the process's own may leave less than is free.
             torch.cuda.empty_cache()
         else:
             return rows
-    return HostRows(kind(X, standardizer, CPU), device)
+    return HostRows(kind(held, standardizer, CPU), device)
+
+
+def _held(
+    X: Matrix | Lazy, standardizer: Standardizer
+) -> tuple[NDArray[Any] | Lazy | Entries, Standardizer]:
+    """What is to be in memory of the data, and the standardisation of that."""
+    kept = standardizer.kept
+    if isinstance(X, Lazy):
+        if is_sparse(X) or _share_of_values(X, kept) < DENSE:
+            return _read_kept(X, kept), standardizer.of_kept
+        return X, standardizer
+    if not sparse.issparse(X):
+        return X, standardizer
+    csr = without_duplicates(X)
+    if len(kept) < X.shape[1] and csr.data.nbytes + csr.indices.nbytes <= COPY_LIMIT:
+        # Without the features left out, each batch is made in a fraction of the time.
+        csr, standardizer = csr[:, kept], standardizer.of_kept
+    return Entries(csr.indptr, csr.indices, csr.data), standardizer
 
 
 class HostRows(Rows):
@@ -313,54 +144,106 @@ class DenseRows(Rows):
     fixed = True
 
     @staticmethod
-    def n_bytes(X: NDArray[Any], standardizer: Standardizer) -> int:
+    def n_bytes(X: NDArray[Any] | Lazy, standardizer: Standardizer) -> int:
         """Memory that these take on the device."""
-        return 4 * len(X) * len(standardizer.kept)
+        return 4 * int(X.shape[0]) * len(standardizer.kept)
 
-    def __init__(self, X: NDArray[Any], standardizer: Standardizer, device: torch.device) -> None:
-        self.n_rows, self.n_inputs, self.device = len(X), len(standardizer.kept), device
+    def __init__(
+        self, X: NDArray[Any] | Lazy, standardizer: Standardizer, device: torch.device
+    ) -> None:
+        self.n_rows, self.n_inputs, self.device = X.shape[0], len(standardizer.kept), device
         self._dense = torch.empty((self.n_rows, self.n_inputs), device=device)
-        for start in range(0, self.n_rows, CHUNK):
-            part = slice(start, start + CHUNK)
-            self._dense[part] = standardizer(X[part], device)
+        for part in gen_batches(self.n_rows, max(1, min(CHUNK, VALUES_AT_ONCE // X.shape[1]))):
+            rows: Any = X[part]
+            self._dense[part] = standardizer(rows, device)
 
     def gather(self, index: Tensor) -> Tensor:
         """(b, n_inputs) rows at (b,) int64 indices on the same device."""
         return self._dense[index]
 
 
+class Entries(NamedTuple):
+    """The arrays of CSR; scipy would want larger indices for more than 2³¹ entries."""
+
+    indptr: NDArray[np.integer]
+    indices: NDArray[np.integer]
+    data: NDArray[Any]
+
+
+def _share_of_values(X: Lazy, kept: NDArray[np.intp]) -> float:
+    """Share of values other than 0 in the first rows of the columns that are kept."""
+    _, rows = next(X.blocks())
+    return float((np.asarray(rows)[:CHUNK, kept] != 0).mean())
+
+
+def _read_kept(X: Lazy, kept: NDArray[np.intp]) -> Entries:
+    """Read some columns as CSR. Beside what comes of it, no more is in memory than one piece."""
+    counts = [np.zeros(1, np.int64)]
+    indices, data = _Pieces(np.int32), _Pieces(_stored_as(X.dtype))
+    for _, rows in X.blocks():
+        csr = without_duplicates(sparse.csr_array(rows[:, kept]))
+        counts.append(np.diff(csr.indptr))
+        indices.add(csr.indices)
+        data.add(csr.data)
+    return Entries(np.concatenate(counts).cumsum(), indices.joined(), data.joined())
+
+
+def _stored_as(dtype: np.dtype[Any]) -> type[np.floating]:
+    return np.float32 if np.can_cast(dtype, np.float32) else np.float64
+
+
+class _Pieces:
+    """A long array whose length is known at last: there are never two copies of it."""
+
+    def __init__(self, dtype: type[np.generic]) -> None:
+        self._dtype, self._pieces = dtype, [np.empty(0, dtype)]
+        self._parts: list[NDArray[Any]] = []
+        self._n_bytes = 0
+
+    def add(self, part: NDArray[Any]) -> None:
+        self._parts.append(part.astype(self._dtype, copy=False))
+        self._n_bytes += self._parts[-1].nbytes
+        if self._n_bytes > PIECE:
+            self._pieces.append(np.concatenate(self._parts))
+            self._parts, self._n_bytes = [], 0
+
+    def joined(self) -> NDArray[Any]:
+        pieces = [*self._pieces, *self._parts]
+        self._pieces, self._parts = [], []
+        joined, done = np.empty(sum(map(len, pieces)), self._dtype), 0
+        for i, piece in enumerate(pieces):
+            joined[done : done + len(piece)] = piece
+            done += len(piece)
+            pieces[i] = piece[:0].copy()
+        return joined
+
+
 class CSRRows(Rows):
     """CSR data, which stay CSR on the device: only the rows asked for become dense."""
 
     @staticmethod
-    def n_bytes(X: CSR, standardizer: Standardizer) -> int:
+    def n_bytes(entries: Entries, standardizer: Standardizer) -> int:
         """Memory that these take on the device, at most."""
-        return int(X.data.nbytes + X.indices.nbytes + 8 * len(X.indptr))
+        return int(entries.data.nbytes + entries.indices.nbytes + 8 * len(entries.indptr))
 
-    def __init__(self, X: CSR, standardizer: Standardizer, device: torch.device) -> None:
-        kept = standardizer.kept
-        self.n_rows, self.n_inputs, self.device = X.shape[0], len(kept), device
-        csr: CSR = _without_duplicates(X)
-        column = np.full(X.shape[1], -1)
+    def __init__(self, entries: Entries, standardizer: Standardizer, device: torch.device) -> None:
+        kept, n_features = standardizer.kept, len(standardizer.mean)
+        self.n_rows, self.n_inputs, self.device = len(entries.indptr) - 1, len(kept), device
+        column = np.full(n_features, -1)
         column[kept] = np.arange(self.n_inputs)
-        if self.n_inputs < X.shape[1] and csr.data.nbytes + csr.indices.nbytes <= COPY_LIMIT:
-            # Without the features left out, each batch is made in a fraction of the time.
-            csr = csr[:, kept]
-            column = np.arange(self.n_inputs)
         self._column = torch.from_numpy(column).to(device)
-        self._indptr = torch.from_numpy(csr.indptr.astype(np.int64)).to(device)
-        self._indices = _to_tensor(csr.indices, device)
+        self._indptr = torch.from_numpy(entries.indptr.astype(np.int64)).to(device)
+        self._indices = _to_tensor(entries.indices, device)
         # Differences in float64, as for dense data; MPS has none.
         dtype = torch.float32 if device.type == "mps" else torch.float64
-        narrow = np.can_cast(csr.dtype, np.float32) or dtype == torch.float32
-        data = csr.data.astype(np.float32 if narrow else np.float64, copy=False)
-        self._data = _to_tensor(data, device)
+        stored_as = np.float32 if dtype == torch.float32 else _stored_as(entries.data.dtype)
+        self._data = _to_tensor(entries.data.astype(stored_as, copy=False), device)
         self._mean, self._scale, self._weight = (
             torch.from_numpy(values[kept]).to(dtype).to(device)
             for values in (standardizer.mean, standardizer.scale, standardizer.weight)
         )
         self._clip = standardizer.clip
-        self._zero = standardizer(np.zeros((1, X.shape[1])), device)
+        self._zero = standardizer(np.zeros((1, n_features)), device)
 
     def gather(self, index: Tensor) -> Tensor:
         """(b, n_inputs) rows at (b,) int64 indices on the same device."""
@@ -440,9 +323,7 @@ class ProjectedRows(Rows):
             if len(own) > N_PROJECTED:
                 order = np.random.default_rng(0).permutation(len(own))[:N_PROJECTED]
                 own = own[torch.from_numpy(order).to(own.device)]
-            inputs = torch.empty((len(own), rows.n_inputs), device=rows.device)
-            for i, (part, found) in enumerate(rows.batches(own)):
-                torch.mul(found, weights, out=inputs[i * CHUNK : i * CHUNK + len(part)])
+            inputs = rows.gather_many(own).mul_(weights)
             axes.append(principal_axes(inputs, self.n_inputs, N_ITERATIONS) * weights)
         self.axes = torch.stack(axes) if folds is not None else axes[0]
         most = PROJECTED_ON_CUDA if self.device.type == "cuda" else PROJECTED
@@ -488,15 +369,6 @@ class ProjectedRows(Rows):
         if index.dim() == 1:
             return self._noisy[index]
         return self._noisy[torch.arange(len(index), device=self.device)[:, None], index]
-
-
-def _without_duplicates(X: Matrix) -> Any:
-    # CSR may hold several entries for one cell, which stand for their sum.
-    if isinstance(X, np.ndarray) or X.has_canonical_format:
-        return X
-    X = X.copy()
-    X.sum_duplicates()
-    return X
 
 
 def _to_tensor(array: NDArray[np.generic], device: torch.device) -> Tensor:

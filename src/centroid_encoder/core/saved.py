@@ -29,7 +29,7 @@ from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
 from centroid_encoder.core.placement import Layout, Odds, Placement, Placer, Scatter
-from centroid_encoder.core.rows import Standardizer
+from centroid_encoder.core.standardization import Standardizer
 from centroid_encoder.files import replacing
 
 FORMAT = "centroid-encoder"

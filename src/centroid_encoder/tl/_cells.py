@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.core.rows import Matrix, looks_like_counts
+from centroid_encoder.core.matrix import Lazy, Matrix, looks_like_counts
 from centroid_encoder.errors import (
     Advice,
     InputError,
@@ -21,16 +21,13 @@ from centroid_encoder.errors import (
     MissingKeyError,
     Setting,
 )
+from centroid_encoder.tl._lazy import LazyMatrix, in_memory, in_single, is_lazy
 from centroid_encoder.tl._matrix import (
     Source,
     check_finite,
     check_real,
     check_varied,
-    has_gaps,
-    in_memory,
-    in_single,
-    is_lazy,
-    not_finite,
+    rows_with_gaps,
 )
 from centroid_encoder.tl._names import check_key, check_text
 
@@ -53,8 +50,8 @@ class Cells(Source):
     Rows of `X` are the cells that take part, `kept`; all else is of all cells.
     """
 
-    X: Matrix
-    """(n_kept, d), dense or CSR; the AnnData's own until `detached`."""
+    X: Matrix | Lazy
+    """(n_kept, d), dense or CSR; the AnnData's own until `detached`, or not in memory."""
     names: NDArray[np.object_] | None
     """(d,) names of the features; None for a representation without."""
     codes: NDArray[np.intp]
@@ -105,8 +102,12 @@ def read_cells(
     unlabeled_category: str | None,
     missing: Missing,
     group_key: str | None,
+    *,
+    lazily: bool = False,
 ) -> Cells:
     """Read the cells that `tl.centroid_encoder` documents; `adata` stays as it is.
+
+    A matrix that is not in memory comes into it, unless it is to be read `lazily`.
 
     Raises
     ------
@@ -125,7 +126,7 @@ def read_cells(
     if not adata.obs_names.is_unique:
         raise InputError("obs_names are not unique; call adata.obs_names_make_unique() first")
     X, where, names = _read_features(
-        adata, use_rep=use_rep, layer=layer, mask_var=mask_var, use_raw=use_raw
+        adata, use_rep=use_rep, layer=layer, mask_var=mask_var, use_raw=use_raw, lazily=lazily
     )
     kept = ~_find_missing(X, where, missing, adata.obs_names, names)
     notices = _named_as_missing(codes, classes)
@@ -136,7 +137,9 @@ def read_cells(
     empty = ~np.isin(np.arange(len(classes)), codes)
     if empty.any():
         raise InputError(f"no cell of {listed(classes[empty])} is left without missing values")
-    X = X if kept.all() else X[kept]
+    if not kept.all():
+        rows = np.flatnonzero(kept)
+        X = X.selected(rows=rows) if isinstance(X, LazyMatrix) else X[rows]
     check_varied(X, where)
     params = {
         "label_key": label_key,
@@ -258,25 +261,37 @@ def _read_groups(adata: AnnData, group_key: str, labeled: NDArray[np.bool_]) -> 
 
 
 def _read_features(
-    adata: AnnData, *, use_rep: str | None, layer: str | None, mask_var: MaskVar, use_raw: bool
-) -> tuple[Matrix, str, NDArray[np.object_] | None]:
-    """Return the matrix to learn from, in memory, what it is called, and its columns' names."""
+    adata: AnnData,
+    *,
+    use_rep: str | None,
+    layer: str | None,
+    mask_var: MaskVar,
+    use_raw: bool,
+    lazily: bool,
+) -> tuple[Matrix | Lazy, str, NDArray[np.object_] | None]:
+    """Return the matrix to learn from, what it is called, and its columns' names."""
     of_variables = use_rep is None or (use_rep == "X" and not use_raw)
     if not (of_variables or mask_var is None or _is_auto(mask_var)):
         raise _excluded()
     X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
+    if is_lazy(X) and lazily:
+        logger.info("    reading %s a part at a time", where)
+        X = LazyMatrix.of(X)
+    elif is_lazy(X):
+        logger.info("    loading %s into memory", where)
     if names is not None and of_variables:
         source = adata.raw if use_raw else adata
         if not source.var_names.is_unique:
             raise InputError("var_names are not unique; call adata.var_names_make_unique() first")
         mask = _read_mask(source, mask_var)
         if mask is not None:
-            X, names = X[:, mask], names[mask]
+            columns = np.flatnonzero(mask)
+            X = X.selected(columns=columns) if isinstance(X, LazyMatrix) else X[:, columns]
+            names = names[mask]
     elif names is not None and len(set(names)) < len(names):
         raise InputError(f"the columns of {where} have names that are not unique")
-    if is_lazy(X):
-        logger.info("    loading %s into memory", where)
-    X = in_memory(X)
+    if not isinstance(X, Lazy):
+        X = in_memory(X)
     if not X.shape[1]:
         raise InputError(f"{where} has no features")
     check_real(X, where)
@@ -411,7 +426,7 @@ def _is_auto(mask_var: object) -> bool:
 
 
 def _find_missing(
-    X: Matrix,
+    X: Matrix | Lazy,
     where: str,
     missing: Missing,
     obs_names: pd.Index,
@@ -423,8 +438,8 @@ def _find_missing(
         drop = Advice("missing", "drop", "to leave these cells out")
         mean = Setting("missing", "mean", "to put the feature's mean in their place")
         check_finite(X, where, obs_names, names, Message("; {} or {}", drop, mean))
-    elif missing == "drop" and has_gaps(X):
-        rows, _ = not_finite(X)
-        left_out[rows] = True
-        logger.info("    leaving out %d cells with NaN or inf", int(left_out.sum()))
+    elif missing == "drop":
+        left_out = rows_with_gaps(X)
+        if left_out.any():
+            logger.info("    leaving out %d cells with NaN or inf", int(left_out.sum()))
     return left_out

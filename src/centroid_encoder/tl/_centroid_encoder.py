@@ -89,6 +89,9 @@ def centroid_encoder(
     two units: the embedding. A part of the labeled cells is held out and never shapes the map; the
     errors counted on it say how much of the picture is real.
 
+    A file opened with ``backed="r"`` or a dask array never comes into memory as a whole: of it the
+    genes that are kept do, at most ``max_features`` of the `model`, as CSR. The map is the same.
+
     Parameters
     ----------
     adata
@@ -204,7 +207,16 @@ def centroid_encoder(
     check_free(adata, key)
     check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
     cells = read_cells(
-        adata, label_key, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, group_key
+        adata,
+        label_key,
+        use_rep,
+        layer,
+        use_raw,
+        mask_var,
+        unlabeled_category,
+        missing,
+        group_key,
+        lazily=True,
     )
     estimator = configured(model, n_components=n_components, placement=placement, device=device)
     return Training(cells, estimator, key, test_size=test_size, random_state=random_state)

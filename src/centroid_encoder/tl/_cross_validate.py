@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.constraints import Number, draw_seed, resolve_device
 from centroid_encoder.core.description import params_to
+from centroid_encoder.core.matrix import Lazy
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import permutation_p_value
 from centroid_encoder.core.training import Report
@@ -310,10 +311,10 @@ class CrossValidation(Job):
 
     @property
     def _data(self) -> Data:
-        groups = self._cells.groups
-        return Data(
-            self._cells.X, self._codes, None if groups is None else groups[self._cells.kept]
-        )
+        groups, X = self._cells.groups, self._cells.X
+        # Workers share it.
+        assert not isinstance(X, Lazy)
+        return Data(X, self._codes, None if groups is None else groups[self._cells.kept])
 
     @property
     def suitable_jobs(self) -> int:

@@ -22,6 +22,7 @@ from centroid_encoder.errors import Advice, Call, InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import read_matrix
 from centroid_encoder.tl._jobs import Job, Progress, Results, from_job, result_key
+from centroid_encoder.tl._lazy import LazyMatrix, is_lazy
 from centroid_encoder.tl._names import check_free
 from centroid_encoder.tl._new_cells import (
     VALUES_AT_ONCE,
@@ -216,7 +217,7 @@ def ingest(
         notices.insert(0, Message(text, key_added, Setting("key_added")))
     return Ingestion(
         NewCells(
-            X=X,
+            X=LazyMatrix.of(X) if is_lazy(X) else X,
             obs_names=adata.obs_names,
             where=where,
             missing=missing,

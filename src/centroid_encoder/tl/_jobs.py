@@ -20,8 +20,9 @@ from tqdm.auto import tqdm
 from centroid_encoder.core.training import Report, never
 from centroid_encoder.errors import InputError, InputTypeError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tl._lazy import is_half
 from centroid_encoder.tl._log import shown_as_scanpy
-from centroid_encoder.tl._matrix import Source, is_half
+from centroid_encoder.tl._matrix import Source
 from centroid_encoder.tl._names import check_key
 
 if TYPE_CHECKING:

@@ -1,7 +1,8 @@
-"""Matrices as AnnData holds them: in memory, numbers, without gaps."""
+"""Matrices that are read of an AnnData: numbers, without gaps."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
@@ -11,8 +12,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-from centroid_encoder.core.rows import Matrix
+from centroid_encoder.core.matrix import Lazy, Matrix, is_sparse
 from centroid_encoder.errors import InputError, InputTypeError, Message, Setting
+from centroid_encoder.tl._lazy import LazyMatrix
 
 ROWS = 64
 """Rows that are looked at together to see whether they differ."""
@@ -23,54 +25,39 @@ class Source:
     """Cells that a job reads."""
 
     X: Any
-    """(n, d) matrix, as the AnnData has it until it is `detached`."""
+    """(n, d) matrix; what is in memory is the AnnData's own until it is `detached`."""
     obs_names: pd.Index
 
     def detached(self) -> Self:
-        """Return the same with a matrix of their own, in memory."""
-        return replace(self, X=in_memory(self.X) if is_lazy(self.X) else self.X.copy())
+        """Return the same with a matrix of their own; what is not in memory stays where it is."""
+        return self if isinstance(self.X, Lazy) else replace(self, X=self.X.copy())
 
 
-def is_lazy(X: Any) -> bool:
-    """Tell whether a matrix is a dask array or on disk."""
-    return hasattr(X, "compute") or hasattr(X, "to_memory")
+def parts(X: Matrix | Lazy) -> Iterator[tuple[slice, Matrix]]:
+    """Take a matrix as it is or, of what is not in memory, a part after the other."""
+    if isinstance(X, Lazy):
+        yield from X.blocks()
+    else:
+        yield slice(0, X.shape[0]), X
 
 
-def in_memory(X: Any) -> Matrix:
-    """Return a dense or CSR matrix, whatever AnnData holds: views, backed, dask, frames."""
-    if is_lazy(X):
-        X = X.compute() if hasattr(X, "compute") else X.to_memory()
-    if sparse.issparse(X):
-        return cast("sparse.csr_array[Any]", cast(Any, X).tocsr())
-    if isinstance(X, np.ma.MaskedArray):
-        return np.ma.filled(X.astype(np.float64), np.nan)
-    return np.asarray(X)
-
-
-def is_half(X: Any) -> bool:
-    """Tell whether a matrix is sparse and of half precision: scipy takes no rows, nor copies it."""
-    return sparse.issparse(X) and cast(Any, X).dtype == np.float16
-
-
-def in_single(X: Any) -> Any:
-    """Return a sparse matrix of half precision in single."""
-    return X.astype(np.float32) if is_half(X) else X
-
-
-def check_real(X: Matrix, where: str) -> None:
+def check_real(X: Matrix | Lazy, where: str) -> None:
     """Raise a TypeError for what holds no real numbers."""
     if X.dtype.kind not in "biuf":
         raise InputTypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
 
 
-def has_gaps(X: Matrix) -> bool:
+def has_gaps(X: Matrix | Lazy) -> bool:
     """Tell whether there is NaN or inf."""
-    values = X.data if sparse.issparse(X) else X
-    return values.dtype.kind == "f" and not bool(np.isfinite(values).all())
+    return X.dtype.kind == "f" and any(_has_gaps(rows) for _, rows in parts(X))
+
+
+def _has_gaps(X: Matrix) -> bool:
+    return not bool(np.isfinite(X.data if sparse.issparse(X) else X).all())
 
 
 def check_finite(
-    X: Matrix,
+    X: Matrix | Lazy,
     where: str,
     obs_names: pd.Index,
     names: NDArray[np.object_] | None,
@@ -87,28 +74,35 @@ def check_finite(
     advice
         What to do about them.
     """
-    if not has_gaps(X):
+    first, n_values, n_nan, n_rows = None, 0, 0, 0
+    for part, x in parts(X) if X.dtype.kind == "f" else ():
+        if _has_gaps(x):
+            rows, columns = _not_finite(x)
+            first = (part.start + rows[0], columns[0]) if first is None else first
+            n_values += len(rows)
+            n_nan += int(np.isnan(x.data if sparse.issparse(x) else x).sum())
+            n_rows += len(np.unique(rows))
+    if first is None:
         return
-    rows, columns = not_finite(X)
-    n_nan = int(np.isnan(X.data if sparse.issparse(X) else X).sum())
+    row, column = first
     raise InputError(
         "{} has {} NaN and {} infinite values in {} of {} cells; the first is {} of cell {!r}{}",
         where,
         n_nan,
-        len(rows) - n_nan,
-        len(np.unique(rows)),
+        n_values - n_nan,
+        n_rows,
         X.shape[0],
-        repr(names[columns[0]]) if names is not None else f"column {columns[0]}",
-        obs_names[rows[0]],
+        repr(names[column]) if names is not None else f"column {column}",
+        obs_names[row],
         advice,
     )
 
 
-def check_varied(X: Matrix, where: str) -> None:
+def check_varied(X: Matrix | Lazy, where: str) -> None:
     """Raise a ValueError if all rows are the same, such as zeros; mostly the first few tell."""
     for part in gen_batches(X.shape[0], ROWS):
         rows: Any = X[part]
-        rows = rows.toarray() if sparse.issparse(X) else rows
+        rows = rows.toarray() if is_sparse(X) else rows
         if part.start == 0:
             first = rows[:1]
         if (rows != first).any():
@@ -124,26 +118,69 @@ def check_varied(X: Matrix, where: str) -> None:
     )
 
 
-def fill_missing(X: Matrix, train: NDArray[np.bool_]) -> Matrix:
+def fill_missing(X: Matrix | Lazy, train: NDArray[np.bool_]) -> Matrix | Lazy:
     """Put the mean of the feature's finite training values in place of NaN and inf.
 
     A copy is made only if there is something to fill. A feature without any finite training value
     becomes 0.
     """
-    if not has_gaps(X):
+    gaps = columns_with_gaps(X)
+    if not gaps.any():
         return X
-    X = X.copy()
-    rows, columns = not_finite(X)
-    for column in np.unique(columns):
-        known: Any = X[train, column]
-        known = known.toarray() if sparse.issparse(X) else known
-        known = known[np.isfinite(known)]
-        mean = known.mean(dtype=np.float64) if len(known) else 0.0
-        X[rows[columns == column], column] = mean
-    return X
+    means = _known_means(X, train, gaps)
+    if isinstance(X, LazyMatrix):
+        return X.filled(means)
+    filled: Any = cast(Matrix, X).copy()
+    rows, columns = _not_finite(filled)
+    if is_sparse(filled):
+        filled.data[~np.isfinite(filled.data)] = means[columns]
+    else:
+        filled[rows, columns] = means[columns]
+    return cast(Matrix, filled)
 
 
-def not_finite(X: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def columns_with_gaps(X: Matrix | Lazy) -> NDArray[np.bool_]:
+    """(d,) columns with NaN or inf."""
+    found = np.zeros(X.shape[1], dtype=bool)
+    if X.dtype.kind == "f":
+        for _, rows in parts(X):
+            if _has_gaps(rows):
+                found[_not_finite(rows)[1]] = True
+    return found
+
+
+def _known_means(
+    X: Matrix | Lazy, train: NDArray[np.bool_], columns: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """(d,) means of the finite training values of some columns; 0 for the others."""
+    sums, n_missing = np.zeros(X.shape[1]), np.zeros(X.shape[1], dtype=np.intp)
+    n_train = int(train.sum())
+    for part, rows in parts(X):
+        x: Any = rows[train[part]]
+        if is_sparse(x):
+            of_columns = columns[x.indices]
+            values, at = x.data[of_columns], x.indices[of_columns]
+        else:
+            x = x[:, columns]
+            values, at = x.ravel(), np.tile(np.flatnonzero(columns), len(x))
+        known = np.isfinite(values)
+        # One after the other, so that sums are the same whatever the parts are.
+        np.add.at(sums, at[known], values[known].astype(np.float64))
+        n_missing += np.bincount(at[~known], minlength=len(sums))
+    return np.asarray(np.where(n_missing < n_train, sums / np.maximum(n_train - n_missing, 1), 0))
+
+
+def rows_with_gaps(X: Matrix | Lazy) -> NDArray[np.bool_]:
+    """(n,) rows with NaN or inf."""
+    found = np.zeros(X.shape[0], dtype=bool)
+    if X.dtype.kind == "f":
+        for part, rows in parts(X):
+            if _has_gaps(rows):
+                found[part.start + _not_finite(rows)[0]] = True
+    return found
+
+
+def _not_finite(X: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Rows and columns of the values that are NaN or inf, in row order."""
     if not sparse.issparse(X):
         return cast(tuple[NDArray[np.intp], NDArray[np.intp]], np.nonzero(~np.isfinite(X)))

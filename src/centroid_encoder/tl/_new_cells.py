@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from centroid_encoder.core.alignment import Alignment
-from centroid_encoder.core.rows import Matrix, looks_like_counts, looks_whole
+from centroid_encoder.core.matrix import Matrix, looks_like_counts, looks_whole
 from centroid_encoder.errors import Advice, InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import listed
-from centroid_encoder.tl._matrix import Source, check_finite, check_real, has_gaps, in_memory
+from centroid_encoder.tl._lazy import in_memory
+from centroid_encoder.tl._matrix import Source, check_finite, check_real, has_gaps
 
 MissingFeatures = Literal["error", "mean"]
 TAKE_MEAN = Advice("missing", "mean", "to put the mean of the training cells in their place")

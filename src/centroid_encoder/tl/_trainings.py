@@ -24,7 +24,7 @@ from threadpoolctl import ThreadpoolController
 
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.map import Codes
-from centroid_encoder.core.rows import Matrix
+from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
 from centroid_encoder.core.training import Report, StoppedTooEarly, drained, never
 from centroid_encoder.errors import Advice, WorkerError

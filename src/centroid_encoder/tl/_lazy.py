@@ -1,0 +1,317 @@
+"""Matrices of an AnnData that are not in memory: in files, zarr stores and dask arrays."""
+
+from __future__ import annotations
+
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from centroid_encoder.core.matrix import Lazy, Matrix, is_sparse
+
+BLOCK = 2**25
+"""Bytes of rows that are read together, about; dask's chunks and zarr's are read as they are."""
+STRIP = 2**27
+"""Bytes of columns that are read together, about, where a matrix lies on a disk by columns."""
+FULL = 0.1
+"""Share of values other than 0 that is supposed where a sparse matrix does not tell how many."""
+
+
+def is_lazy(X: Any) -> bool:
+    """Tell whether a matrix is not in memory: of dask, or in an HDF5 file or a zarr store."""
+    # Arrays of dask, h5py and zarr have chunks; sparse ones of AnnData go to memory.
+    return hasattr(X, "chunks") or hasattr(X, "to_memory")
+
+
+def in_memory(X: Any) -> Matrix:
+    """Return a dense or CSR matrix, whatever AnnData holds: views, backed, dask, frames."""
+    if hasattr(X, "compute") or hasattr(X, "to_memory"):
+        X = X.compute() if hasattr(X, "compute") else X.to_memory()
+    if sparse.issparse(X):
+        return cast("sparse.csr_array[Any]", cast(Any, X).tocsr())
+    if isinstance(X, np.ma.MaskedArray):
+        return np.ma.filled(X.astype(np.float64), np.nan)
+    return np.asarray(X)
+
+
+def is_half(X: Any) -> bool:
+    """Tell whether a matrix is sparse and of half precision: scipy takes no rows, nor copies it."""
+    return sparse.issparse(X) and cast(Any, X).dtype == np.float16
+
+
+def in_single(X: Any) -> Any:
+    """Return a sparse matrix of half precision in single."""
+    return X.astype(np.float32) if is_half(X) else X
+
+
+class Blocks(Protocol):
+    """Where rows come from, in blocks that are quickly read."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the matrix."""
+        ...
+
+    @property
+    def bounds(self) -> NDArray[np.intp]:
+        """(n_blocks + 1,) first row of each block, and the number of rows."""
+        ...
+
+    def read(self, start: int, stop: int) -> Matrix:
+        """Read rows."""
+        ...
+
+
+@dataclass
+class LazyMatrix(Lazy):
+    """Some rows and columns of a matrix that is not in memory.
+
+    The block that was read last is kept: whoever reads on finds the next rows in it.
+    """
+
+    source: Blocks
+    rows: NDArray[np.intp] | None = None
+    """(n,) sorted rows that it consists of; None for all."""
+    columns: NDArray[np.intp] | None = None
+    """(d,) columns that it consists of; None for all."""
+    fill: NDArray[np.float64] | None = None
+    """(d,) what is put in the place of NaN and inf; None for nothing."""
+    _kept: tuple[int, Matrix] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        n, d = self.source.shape
+        self.shape = (
+            n if self.rows is None else len(self.rows),
+            d if self.columns is None else len(self.columns),
+        )
+        first = self._block(0)
+        self.dtype, self.is_sparse = first.dtype, is_sparse(first)
+
+    @classmethod
+    def of(cls, X: Any) -> LazyMatrix:
+        """Prepare to read what `is_lazy`.
+
+        What lies there by columns is written to a temporary file once, so that it can be read by
+        rows.
+        """
+        if hasattr(X, "compute"):
+            return cls(_of_dask(X))
+        if hasattr(X, "to_memory"):
+            n_bytes = _n_bytes(X.group["data"]) + _n_bytes(X.group["indices"])
+            if X.format == "csc":
+                bounds = _even(np.asarray(X.group["indptr"][...]), -(-n_bytes // STRIP))
+                return cls(Strips.of(X, bounds))
+            return cls(Rows(X, _regular(X.shape[0], n_bytes)))
+        n_bytes = X.dtype.itemsize * X.shape[0] * X.shape[1]
+        return cls(Rows(X, _regular(X.shape[0], n_bytes, X.chunks[0] if X.chunks else 1)))
+
+    def selected(
+        self, *, rows: NDArray[np.intp] | None = None, columns: NDArray[np.intp] | None = None
+    ) -> LazyMatrix:
+        """Return some of the rows, in their order, or some of the columns."""
+        if rows is not None:
+            return replace(self, rows=rows if self.rows is None else self.rows[rows])
+        return replace(self, columns=columns if self.columns is None else self.columns[columns])
+
+    def filled(self, values: NDArray[np.float64]) -> LazyMatrix:
+        """Return the same with (d,) values in the place of NaN and inf."""
+        return replace(self, fill=values)
+
+    def blocks(self) -> Iterator[tuple[slice, Matrix]]:
+        """Read all rows in order, as many at once as are quickly read."""
+        bounds = self.source.bounds
+        first = bounds if self.rows is None else np.searchsorted(self.rows, bounds)
+        for i, (start, stop) in enumerate(pairwise(first.tolist())):
+            if start == stop:
+                continue
+            block = self._block(i)
+            if self.rows is not None:
+                block = block[self.rows[start:stop] - bounds[i]]
+            yield slice(start, stop), block
+
+    def __getitem__(self, rows: slice | NDArray[np.integer]) -> Matrix:
+        """Read rows: those of a slice without a step, or those at (b,) indices in any order."""
+        if isinstance(rows, slice):
+            rows = np.arange(*rows.indices(self.shape[0]))
+        index = np.asarray(rows) if self.rows is None else self.rows[rows]
+        order = None
+        if (np.diff(index) < 0).any():
+            order = np.argsort(index, kind="stable")
+            index = index[order]
+        bounds = self.source.bounds
+        cuts = np.searchsorted(index, bounds)
+        parts = []
+        for i in np.flatnonzero(np.diff(cuts)).tolist():
+            inside = index[cuts[i] : cuts[i + 1]] - bounds[i]
+            block = self._block(i)
+            together = bool((np.diff(inside) == 1).all())
+            parts.append(block[inside[0] : inside[-1] + 1] if together else block[inside])
+        found: Matrix = _stacked(parts or [self._block(0)[:0]])
+        if order is not None:
+            back = np.empty_like(order)
+            back[order] = np.arange(len(order))
+            found = found[back]
+        return found
+
+    def _block(self, i: int) -> Matrix:
+        if self._kept is None or self._kept[0] != i:
+            # The old one must not be in memory together with the new one.
+            self._kept = None
+            start, stop = self.source.bounds[i : i + 2].tolist()
+            block: Any = in_single(self.source.read(start, stop))
+            if self.columns is not None:
+                block = block[:, self.columns]
+            self._kept = i, block if self.fill is None else _filled(block, self.fill)
+        return self._kept[1]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What can be read by rows: CSR and dense arrays of a file or store, and dask arrays."""
+
+    X: Any
+    bounds: NDArray[np.intp]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of the matrix."""
+        return cast(tuple[int, int], self.X.shape)
+
+    def read(self, start: int, stop: int) -> Matrix:
+        """Read rows."""
+        return in_memory(self.X[start:stop])
+
+
+class Strip(NamedTuple):
+    """Where some columns are in a temporary file."""
+
+    width: int
+    dtype: np.dtype[Any]
+    start: int
+    """Of the numbers of entries up to each row, if it is CSR; else of the values."""
+    indices: tuple[int, np.dtype[Any]] | None = None
+    """Where the columns of the entries begin, if it is CSR, and what they are."""
+    data: int = 0
+    """Where the values of the entries begin."""
+
+
+class Strips:
+    """A temporary file of a matrix in strips of columns, each of which can be read by rows."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        # Without a name: the system removes it when nothing reads it any more.
+        self._file = tempfile.TemporaryFile(prefix="centroid-encoder-")  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+        self._strips: list[Strip] = []
+        self.bounds: NDArray[np.intp] = np.array([0, shape[0]])
+
+    @classmethod
+    def of(cls, X: Any, bounds: Sequence[int]) -> Strips:
+        """Write what can only be read by columns; `bounds` are the first columns of the strips."""
+        self, n_bytes = cls(X.shape), 0
+        for start, stop in pairwise(bounds):
+            n_bytes += self._add(in_single(in_memory(X[:, start:stop])))
+        self.bounds = _regular(X.shape[0], n_bytes)
+        return self
+
+    def _add(self, strip: Matrix) -> int:
+        width, n_bytes = strip.shape[1], self._file.tell()
+        if isinstance(strip, np.ndarray):
+            self._strips.append(Strip(width, strip.dtype, self._write(strip)))
+        else:
+            indptr = self._write(strip.indptr.astype(np.int64))
+            indices = self._write(strip.indices), strip.indices.dtype
+            self._strips.append(Strip(width, strip.dtype, indptr, indices, self._write(strip.data)))
+        return self._file.tell() - n_bytes
+
+    def _write(self, array: NDArray[Any]) -> int:
+        start = self._file.tell()
+        self._file.write(np.ascontiguousarray(array).data)
+        return start
+
+    def _read(self, start: int, dtype: Any, first: int, last: int) -> NDArray[Any]:
+        size = np.dtype(dtype).itemsize
+        self._file.seek(start + first * size)
+        return np.frombuffer(self._file.read((last - first) * size), dtype)
+
+    def read(self, start: int, stop: int) -> Matrix:
+        """Read rows."""
+        found: list[Any] = []
+        for strip in self._strips:
+            width = strip.width
+            if strip.indices is None:
+                values = self._read(strip.start, strip.dtype, start * width, stop * width)
+                found.append(values.reshape(-1, width))
+                continue
+            indptr = self._read(strip.start, np.int64, start, stop + 1)
+            first, last = indptr[[0, -1]].tolist()
+            data = self._read(strip.data, strip.dtype, first, last)
+            indices = self._read(*strip.indices, first, last)
+            found.append(sparse.csr_array((data, indices, indptr - first), (stop - start, width)))
+        if not found or isinstance(found[0], np.ndarray):
+            return np.concatenate(found, axis=1)
+        return cast("sparse.csr_array[Any]", sparse.hstack(found, format="csr"))
+
+
+def _of_dask(X: Any) -> Blocks:
+    rows = np.cumsum([0, *X.chunks[0]])
+    size = X.dtype.itemsize * X.shape[1]
+    if sparse.issparse(X._meta):
+        # An entry takes its column as well.
+        size = int(FULL * size * (1 + 4 / X.dtype.itemsize))
+    if X.numblocks[1] > 1 and max(X.chunks[0]) * size > STRIP:
+        return Strips.of(X, np.cumsum([0, *X.chunks[1]]).tolist())
+    # Several chunks together, as long as they are small.
+    wanted = np.arange(0, rows[-1] + 1, max(1, BLOCK // max(1, size)))
+    at = np.unique(rows[np.searchsorted(rows, wanted, side="right") - 1])
+    return Rows(X, np.unique(np.append(at, rows[-1])))
+
+
+def _n_bytes(array: Any) -> int:
+    return int(array.dtype.itemsize) * int(array.shape[0])
+
+
+def _regular(n_rows: int, n_bytes: int, multiple: int = 1) -> NDArray[np.intp]:
+    """Bounds of blocks of as many rows each, a multiple if they are not much larger for it."""
+    n = max(1, BLOCK * n_rows // max(n_bytes, 1))
+    if multiple <= 4 * n:
+        n = max(1, n // multiple) * multiple
+    return np.append(np.arange(0, n_rows, n), n_rows)
+
+
+def _even(indptr: NDArray[np.integer], n: int) -> list[int]:
+    """Bounds of at most n parts with about as many entries each."""
+    wanted = np.linspace(0, int(indptr[-1]), max(1, n) + 1)[1:-1]
+    inside = np.searchsorted(indptr, wanted)
+    return sorted({0, *inside.tolist(), len(indptr) - 1})
+
+
+def _stacked(parts: Sequence[Any]) -> Any:
+    if len(parts) == 1:
+        return parts[0]
+    return (
+        np.concatenate(parts)
+        if isinstance(parts[0], np.ndarray)
+        else sparse.vstack(parts, format="csr")
+    )
+
+
+def _filled(block: Any, values: NDArray[np.float64]) -> Any:
+    stored = block.data if is_sparse(block) else block
+    bad = ~np.isfinite(stored) if stored.dtype.kind == "f" else np.zeros(1, bool)
+    if not bad.any():
+        return block
+    # It may be the caller's own.
+    block = block.copy()
+    if is_sparse(block):
+        block.data[bad] = values[block.indices[bad]]
+    else:
+        block[bad] = values[np.nonzero(bad)[1]]
+    return block
