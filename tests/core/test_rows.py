@@ -321,6 +321,7 @@ def test_features_left_out_of_csr_are_skipped(
     copy_limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("centroid_encoder.core.rows.COPY_LIMIT", copy_limit)
+    monkeypatch.setattr("centroid_encoder.core.rows.COPY_SHARE", 0)
     X = sparse.random_array((50, 30), density=0.3, format="csr", rng=np.random.default_rng(0))
     codes = np.arange(50) % 3
     standardizer = Standardizer.fit(X, np.arange(50), codes, "supervised", 10.0, 7)
@@ -328,6 +329,22 @@ def test_features_left_out_of_csr_are_skipped(
     rows = standardized(X, standardizer, CPU).gather(torch.tensor([4, 0, 4]))
 
     np.testing.assert_array_equal(rows, standardizer(X.toarray()[[4, 0, 4]]).numpy())
+
+
+def test_of_large_csr_a_small_part_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("centroid_encoder.core.rows.COPY_LIMIT", 0)
+    X = sparse.random_array((500, 90), density=0.3, format="csr", rng=np.random.default_rng(0))
+    codes = np.arange(500) % 3
+    sizes = []
+    for n_kept in (9, 60):
+        standardizer = Standardizer.fit(X, np.arange(500), codes, "supervised", 10.0, n_kept)
+        rows = standardized(X, standardizer, CPU)
+        expected = standardizer(X.toarray()[[4, 0, 4]]).numpy()
+        np.testing.assert_array_equal(rows.gather(torch.tensor([4, 0, 4])), expected)
+        sizes.append(sum(value.nbytes for value in vars(rows).values() if torch.is_tensor(value)))
+    assert sizes[0] < 0.25 * sizes[1]
+    # Of what is not copied, the values are those of X.
+    assert np.shares_memory(rows._data.numpy(), X.data)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -22,8 +22,9 @@ from centroid_encoder.core.matrix import (
 )
 from centroid_encoder.core.standardization import CPU, Standardizer
 
-COPY_LIMIT = 2**28
-"""Bytes of CSR data up to which a copy without the features left out is made."""
+COPY_LIMIT, COPY_SHARE = 2**28, 1 / 8
+"""Bytes that a copy of CSR data without the features left out may take, and its share of the data:
+it is made if it is within one of them."""
 SHARE = 0.5
 """Of the free memory of a CUDA device that rows may take: training them takes some, too."""
 DENSE = 0.5
@@ -118,10 +119,20 @@ def _held(
     if not sparse.issparse(X):
         return X, standardizer
     csr = without_duplicates(X)
-    if len(kept) < X.shape[1] and csr.data.nbytes + csr.indices.nbytes <= COPY_LIMIT:
-        # Without the features left out, each batch is made in a fraction of the time.
-        csr, standardizer = csr[:, kept], standardizer.of_kept
+    if len(kept) < X.shape[1]:
+        n_bytes = csr.data.nbytes + csr.indices.nbytes
+        if _share_kept(csr, kept) * n_bytes <= max(COPY_LIMIT, COPY_SHARE * n_bytes):
+            # Without the features left out, each batch is made in a fraction of the time.
+            csr, standardizer = csr[:, kept], standardizer.of_kept
     return Entries(csr.indptr, csr.indices, csr.data), standardizer
+
+
+def _share_kept(csr: Any, kept: NDArray[np.intp]) -> float:
+    """Share of the entries that are in some columns."""
+    n_of_column = np.zeros(csr.shape[1], np.int64)
+    for part in gen_batches(csr.nnz, VALUES_AT_ONCE // 8):
+        n_of_column += np.bincount(csr.indices[part], minlength=len(n_of_column))
+    return float(n_of_column[kept].sum() / max(csr.nnz, 1))
 
 
 class HostRows(Rows):
