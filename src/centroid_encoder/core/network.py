@@ -182,9 +182,18 @@ class Network(nn.Module):
 def _layer(n_networks: int, in_features: int, out_features: int) -> nn.Module:
     if n_networks > 1:
         return Linears(n_networks, in_features, out_features)
-    # skip_init: nn.Linear's own initialisation would draw from the global random state.
-    device = torch.get_default_device()
-    return cast(nn.Module, nn.utils.skip_init(nn.Linear, in_features, out_features, device=device))
+    return Linear(in_features, out_features)
+
+
+class Linear(nn.Linear):
+    """A linear layer without initial weights: to draw them would take from the global state.
+
+    `torch.nn.utils.skip_init` does the same, and imports sympy for it, which takes as long as a
+    short training.
+    """
+
+    def reset_parameters(self) -> None:
+        """Leave the weights as they are."""
 
 
 class Linears(nn.Module):
