@@ -9,6 +9,7 @@ ENV := .venv/.up-to-date
 ifeq ($(shell uname),Linux)
 XVFB := xvfb-run --auto-servernum --server-args='-screen 0 1600x1000x24'
 endif
+comma := ,
 HEADLESS := $(if $(DISPLAY)$(WAYLAND_DISPLAY),,$(XVFB))
 
 .PHONY: help env demo test test-all coverage bench bench-all lint format docs constraints \
@@ -21,8 +22,10 @@ env: $(ENV)  ## Build .venv; nothing to do when it is up to date
 
 demo: XVFB := $(HEADLESS)
 demo: screen  ## Train on real cells and open napari on them; write demo/
-	@$(if $(HEADLESS),echo 'No screen here: napari opens on a virtual one.')
+	@echo 'Blood cells first, then a tissue in napari. All that is made will be in demo/'
 	@$(BIN)/python examples/demo.py
+	@echo
+	@$(if $(HEADLESS),echo 'No screen here$(comma) so napari opens on a virtual one. Half a minute ...')
 	@$(XVFB) $(BIN)/python examples/tissue.py $(if $(HEADLESS),--screenshot demo/napari.png)
 
 # Two workers share the cores; threads of their own, for numbers or for OpenGL, would stand in
@@ -30,6 +33,8 @@ demo: screen  ## Train on real cells and open napari on them; write demo/
 PYTEST := OMP_NUM_THREADS=1 LP_NUM_THREADS=0 $(BIN)/python -m pytest -n 2
 
 test: screen  ## Run the tests, some minutes; make test ARGS="-k voronoi" picks some
+	@echo 'Running the quick tests, about five minutes on two cores. A dot is a test that passed;'
+	@echo 'F or E is one that failed, and what went wrong is printed at the end.'
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: screen  ## Run the long tests as well; CE_CASES=0.2 draws a fifth of the random cases

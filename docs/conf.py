@@ -1,18 +1,30 @@
 """Sphinx configuration."""
 
+import os
+import sys
 from importlib import metadata
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from inventories import inventories
 
 project = "centroid-encoder"
 author = "centroid-encoder developers"
 copyright = f"2026, {author}"
 release = metadata.version("centroid-encoder")
+site = "https://centroid-encoder.github.io/centroid-encoder/"
 
 extensions = [
+    "inventories",
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinxext.opengraph",
 ]
 default_role = "py:obj"
 templates_path = ["_templates"]
@@ -20,15 +32,52 @@ exclude_patterns = ["_build"]
 
 html_theme = "sphinx_book_theme"
 html_title = project
+html_logo = html_favicon = "../src/centroid_encoder/viewer/icon.svg"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
 html_theme_options = {
     "repository_url": "https://github.com/centroid-encoder/centroid-encoder",
     "use_repository_button": True,
+    "use_issues_button": True,
+    "path_to_docs": "docs",
+    "show_toc_level": 2,
+    "logo": {"text": project},
+    "navbar_persistent": [],  # there is one in the sidebar
+    "announcement": (
+        f"This is about {release}, which is being worked on." if "dev" in release else ""
+    ),
 }
 
-# README.md is written for GitHub: math between dollars, links to headings. With html_image, a
-# picture given as <img> and not found is a warning, not a hole in the page.
-myst_enable_extensions = ["dollarmath", "html_image"]
+# What a link to a page looks like elsewhere.
+ogp_site_url = site
+ogp_image = f"{site}_images/unfolding.gif"
+ogp_image_alt = "The map unfolding beside the tissue, in napari"
+ogp_social_cards = {"enable": False}
+
+# With html_image, a picture given as <img> and not found is a warning, not a hole in the page.
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "html_image"]
 myst_heading_anchors = 3
+
+# Tutorials run when the site is built, again only after they were changed: what they print is kept
+# in docs/_build (`make clean` forgets it). An error in one is an error of the build.
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(Path(__file__).parent / "_build" / "executed")
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_execution_in_temp = True
+nb_merge_streams = True
+nb_output_stderr = "remove"  # progress bars
+# Its kernel tells at each start that it listens on this machine without encryption.
+ipython = Path(__file__).parent / "_build" / "ipython"
+(ipython / "profile_default").mkdir(parents=True, exist_ok=True)
+(ipython / "profile_default" / "ipython_kernel_config.py").write_text(
+    "c.IPKernelApp.log_level = 40\n", encoding="utf-8"
+)
+os.environ["IPYTHONDIR"] = str(ipython)
+
+# A prompt is not copied, nor what comes out.
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
 
 # A parameter's type is that of its docstring, or else its annotation.
 autodoc_typehints = "description"
@@ -38,3 +87,20 @@ autodoc_preserve_defaults = True
 # scikit-learn's metadata requests, whose docstrings link into its own manual.
 autodoc_default_options = {"exclude-members": "set_fit_request, set_score_request"}
 napoleon_google_docstring = False
+
+intersphinx_mapping = inventories()
+intersphinx_timeout = 10
+
+# Names without a dot are parameters, columns and words of a type in prose; so are the private
+# parts of numpy's types. All others must be found.
+nitpicky = True
+nitpick_ignore_regex = [
+    ("py:.*", r"[^.]*"),
+    ("py:.*", r".*[ \[\]{}()=\"'×,].*"),
+    ("py:.*", r"numpy\._typing\..*"),
+    ("py:.*", r"\d.*"),
+    ("py:.*", r".*\.$"),
+    # Core is for developers, who have the code beside it.
+    ("py:.*", r"(centroid_encoder\.)?(core|errors|recipes)\..*"),
+    ("py:obj", r"(CodedMap|FittedMap|Layout|Network|Novelty|novelty|CentroidEncoder)\..*"),
+]

@@ -6,6 +6,7 @@ import inspect
 import logging
 import numbers
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 from sklearn.base import clone
-from tqdm.auto import tqdm
 
 from centroid_encoder.core.training import Report, never
 from centroid_encoder.errors import InputError, InputTypeError, Message, Setting
@@ -24,6 +24,11 @@ from centroid_encoder.tl._lazy import is_half
 from centroid_encoder.tl._log import shown_as_scanpy
 from centroid_encoder.tl._matrix import Source
 from centroid_encoder.tl._names import check_key
+
+with warnings.catch_warnings():
+    # In a notebook without ipywidgets the bar is made of text, which works as well.
+    warnings.filterwarnings("ignore", "IProgress not found")
+    from tqdm.auto import tqdm
 
 if TYPE_CHECKING:
     from anndata import AnnData
