@@ -491,19 +491,24 @@ def test_real_labels_and_rows_in_any_order(cells: AnnData) -> None:
 # -- which layer -----------------------------------------------------------------------------------
 
 
+def links(cells: Table, layers: Any) -> list[Link]:
+    return [guess(cells, layer) for layer in layers]
+
+
 def test_the_layer_with_most_of_the_cells_is_guessed() -> None:
     cells = Table(table([4, 7, 9, 12]), "cells")
     layers = [labels([4, 7]), Image(np.zeros((4, 4))), labels([4, 7, 9]), labels([30])]
-    link = guess_link(cells, layers)
+    link = guess_link(cells, links(cells, layers))
     assert link == Link(cells, None, layers[2], "cell_id")
-    assert guess_link(cells, layers[3:]) is None
+    assert guess_link(cells, links(cells, layers[3:])) is None
     assert guess_link(cells, []) is None
 
 
 def test_of_layers_with_all_of_the_cells_it_is_the_one_with_few_others() -> None:
     # Cells of every image are numbered from 1.
     layers = [labels(range(1, n)) for n in (90, 41, 60)]
-    link = guess_link(Table(table(list(range(1, 41))), "cells"), layers)
+    cells = Table(table(list(range(1, 41))), "cells")
+    link = guess_link(cells, links(cells, layers))
     assert link is not None
     assert link.layer is layers[1]
 
@@ -515,7 +520,7 @@ def test_points_made_of_the_table_give_way_to_labels_with_most_of_its_cells() ->
     few, most, others = labels([4, 7]), labels([4, 7, 9]), points(4, features={"cell_id": [4] * 4})
 
     def chosen(*layers: Any) -> Any:
-        link = guess_link(cells, layers)
+        link = guess_link(cells, links(cells, layers))
         return link and link.layer
 
     assert chosen(own, few, others) is own
@@ -525,4 +530,4 @@ def test_points_made_of_the_table_give_way_to_labels_with_most_of_its_cells() ->
     assert chosen(most, few) is few
     # Features are of their layer only.
     made_of = Table(adata, "features", few, "features")
-    assert guess_link(made_of, [most]) is None
+    assert guess_link(made_of, links(made_of, [most])) is None

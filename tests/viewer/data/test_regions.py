@@ -99,7 +99,7 @@ def test_without_all_of_the_ids_it_is_for_the_user_to_say_which_region() -> None
     assert catalog.joins == {}
     assert catalog.link is not None
     assert (catalog.link.id_column, catalog.link.region) == ("CellNb", Region("ImageNumber"))
-    assert "or the region that the layer shows" in str(catalog.problem)
+    assert "left could show one of the images in obs['ImageNumber']" in str(catalog.problem)
 
 
 def test_what_is_joined_by_hand_serves_all_layers() -> None:

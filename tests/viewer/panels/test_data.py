@@ -116,18 +116,25 @@ def test_columns_and_regions_are_chosen(
     cells.obs["share"] = np.linspace(0, 1, 120)
     layers.append(Labels(image, name="nuclei", metadata={"adata": cells}))
     panel.catalog.refresh()
-    assert entries(panel.region_box) == ["all", "left", "right"]
+    assert entries(panel.region_box)[:2] == ["one image", "fov"]
     assert {"cell_id", "twice"} <= set(entries(panel.instance_box))
     assert "share" not in entries(panel.instance_box)
+    assert panel.joined_text.text().startswith("120 cells; 0 without")
 
-    panel.region_box.setCurrentText("left")
-    assert panel.joined_text.text().startswith("60 of 120 cells; 0 without")
+    panel.images_table.layer_chosen.emit("left", layers[0])
+    assert panel.joined_text.text().startswith("120 cells of 2 images, 1 of which are open; 0 cells")
     panel.instance_box.setCurrentText("twice")
     assert panel.catalog.link is not None
     assert panel.catalog.link.region == Region("fov", "left")
-    panel.region_box.setCurrentText("all")
+    panel.region_box.setCurrentText("one image")
+    # Ids that repeat are none of one image.
+    assert panel.instance_box.currentText() == "cell_id"
+    assert panel.joined_text.text().startswith("120 cells; 0 without")
+    panel.instance_box.setCurrentText("twice")
     assert panel.message.text().startswith("obs['twice'] gives several cells the same label")
     assert panel.joined_text.isHidden()
+    assert panel.images_table.isHidden()
+    assert not panel.region_box.isHidden()
     panel.layer_box.setCurrentText("none")
     assert panel.joined_text.text() == "120 cells; shown in no layer."
     assert panel.message.isHidden()

@@ -11,13 +11,29 @@ from anndata import AnnData
 from napari import Viewer
 from napari.layers import Labels
 from numpy.typing import NDArray
+from pytestqt.qtbot import QtBot
+from qtpy.QtGui import QAction
+from qtpy.QtWidgets import QMenu
 
 from centroid_encoder.viewer.data.tables import is_drawn
+from centroid_encoder.viewer.panels.images import ImageTable
 
 if TYPE_CHECKING:
     from centroid_encoder.viewer import CentroidEncoderWidget
 
 HALF = 60
+WHOLE = ["all images", "120", "–", ""]
+
+
+def rows(table: ImageTable) -> list[list[str]]:
+    """What a table says."""
+    columns = range(table.columnCount())
+    return [[table.item(i, j).text() for j in columns] for i in range(table.rowCount())]
+
+
+def action(table: ImageTable, row: int, layer: str) -> QAction:
+    """What is offered for an image."""
+    return next(one for one in table.menu(row).actions() if one.text() == layer)
 
 
 @pytest.fixture
@@ -43,7 +59,13 @@ def widget(
 def test_all_layers_are_coloured_and_stay_so(widget: CentroidEncoderWidget, viewer: Viewer) -> None:
     first, second = viewer.layers["A_mask"], viewer.layers["B_mask"]
     own = first.colormap, second.colormap
-    assert "Other regions are shown in B_mask." in widget.data.joined_text.text()
+    table = widget.data.images_table
+    assert rows(table) == [["A.tiff", "60", "A_mask", "0"], ["B.tiff", "60", "B_mask", "0"], WHOLE]
+    assert widget.data.joined_text.text() == (
+        "120 cells of 2 images, 2 of which are open; 0 cells without a label or point there; "
+        "0 labels without a row"
+    )
+    assert widget.data.layer_box.isHidden()
     widget.cells.color_box.setCurrentText("label")
     for layer in (second, first):
         widget.catalog.choose_layer(layer)
@@ -81,7 +103,7 @@ def test_a_cell_of_an_image_that_is_not_open_is_said_to_be_there(
     widget.catalog.refresh()
     widget.select(np.array([HALF + 3]))
     assert widget.cells.selection_text.text() == "1 cell selected"
-    assert widget.cells.unseen_text.text() == "In B.tiff: no layer of that image is joined."
+    assert widget.cells.unseen_text.text() == "In B.tiff, which is not open."
     assert not widget.cells.unseen_text.isHidden()
     assert not widget.cells.show_button.isEnabled()
     widget.select(np.array([3, HALF + 3]))
@@ -89,3 +111,38 @@ def test_a_cell_of_an_image_that_is_not_open_is_said_to_be_there(
     assert widget.cells.show_button.isEnabled()
     widget.catalog.choose_layer(None)
     assert widget.cells.unseen_text.text() == "No layer shows the cells of this table."
+
+
+def test_what_shows_an_image_is_mended_in_the_table(
+    widget: CentroidEncoderWidget, viewer: Viewer
+) -> None:
+    table, catalog = widget.data.images_table, widget.catalog
+    widget.cells.color_box.setCurrentText("label")
+    own = viewer.layers["B_mask"].colormap
+    action(table, 1, "in no layer").trigger()
+    assert [row[2] for row in rows(table)] == ["A_mask", "–", "–"]
+    assert viewer.layers["B_mask"].colormap is not own
+    assert len(catalog.joins) == 1
+    action(table, 1, "B_mask").trigger()
+    assert [row[2] for row in rows(table)] == ["A_mask", "B_mask", "–"]
+    # The wrong one, which has none of the cells.
+    action(table, 1, "A_mask").trigger()
+    assert rows(table)[1][2:] == ["A_mask", "60"]
+    assert action(table, 1, "A_mask").isChecked()
+    action(table, 2, "A_mask").trigger()
+    assert rows(table)[0] == ["all images", "120", "A_mask", "60"]
+    # One image, says the user, and then which column tells them apart.
+    widget.data.region_box.setCurrentText("one image")
+    assert widget.data.images_table.isHidden()
+    assert not widget.data.layer_box.isHidden()
+
+
+def test_a_click_on_a_layer_offers_others(widget: CentroidEncoderWidget, qtbot: QtBot) -> None:
+    table = widget.data.images_table
+    table.cellActivated.emit(0, 0)
+    assert not table.findChildren(QMenu)
+    table.cellActivated.emit(0, 2)
+    (menu,) = table.findChildren(QMenu)
+    assert [a.text() for a in menu.actions()] == ["in no layer", "A_mask", "B_mask"]
+    menu.close()
+    qtbot.waitUntil(lambda: not table.findChildren(QMenu))

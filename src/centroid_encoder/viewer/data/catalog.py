@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +11,11 @@ from weakref import WeakKeyDictionary
 from napari.layers import Image, Labels, Layer, Points
 from psygnal import Signal
 
-from centroid_encoder.viewer.data.guesses import guess, guess_link
+from centroid_encoder.viewer.data.guesses import ONE_IMAGE, Columns, guess, guess_link
+from centroid_encoder.viewer.data.images import TableImage, region_column, table_images
 from centroid_encoder.viewer.data.join import Join, LayerIds, Link
 from centroid_encoder.viewer.data.measuring import measurable
+from centroid_encoder.viewer.data.memory import How, Memory
 from centroid_encoder.viewer.data.positions import Misfit, check_positions
 from centroid_encoder.viewer.data.regions import Region, alike
 from centroid_encoder.viewer.data.tables import Table, Tables, layers_of_cells
@@ -32,10 +35,6 @@ IDS = ("data", "labels_update")
 
 FEW = 5
 """Layers of which it is said why they do not show a table."""
-
-_How = tuple[Region | None, str | None, int, tuple[str | None, ...]]
-"""What joins a layer to a table: the fields of a `Link` but these two."""
-_Known = WeakKeyDictionary[Layer, _How]
 
 
 class Catalog:
@@ -67,8 +66,10 @@ class Catalog:
         unless it does not say so, and those to layers that show other regions of the table.
     problem
         What is wrong with the link then, or None.
-    misfit
-        How the positions of the cells speak against the link, or None.
+    problems
+        What is wrong with links to layers that show other regions.
+    misfits
+        How the positions of the cells speak against links.
     """
 
     listed = Signal()
@@ -90,18 +91,17 @@ class Catalog:
         self.link: Link | None = None
         self.joins: dict[Link, Join] = {}
         self.problem: ValueError | None = None
-        self.misfit: Misfit | None = None
+        self.problems: dict[Link, ValueError] = {}
+        self.misfits: dict[Link, Misfit] = {}
         self._all = layers
         self._tables = Tables(layers)
         self._watched: list[Layer] = []
         self._named: list[tuple[int, str]] = []
-        # What was compared with the positions of the cells last.
-        self._compared: Link | None = None
+        # What was compared with the positions of the cells.
+        self._compared: set[Link] = set()
         # The user wants the cells in no layer.
         self._declined = False
-        # By table. No links: they would keep alive what they join.
-        self._chosen: WeakKeyDictionary[Table, _Known] = WeakKeyDictionary()
-        self._guessed: WeakKeyDictionary[Table, _Known] = WeakKeyDictionary()
+        self._memories: WeakKeyDictionary[Table, Memory] = WeakKeyDictionary()
         self._ids: WeakKeyDictionary[Layer, LayerIds] = WeakKeyDictionary()
 
     @property
@@ -113,6 +113,11 @@ class Catalog:
     def layer(self) -> Layer | None:
         """The layer that shows the table, or None."""
         return None if self.link is None else self.link.layer
+
+    @property
+    def misfit(self) -> Misfit | None:
+        """How the positions of the cells speak against one of the links, or None."""
+        return next(iter(self.misfits.values()), None)
 
     def connect(self) -> None:
         """Follow the layers of the viewer."""
@@ -159,7 +164,8 @@ class Catalog:
         named = [(id(layer), layer.name) for layer in self.layers]
         others_may_fit, self._named = named != self._named, named
         if others_may_fit:
-            self._guessed.clear()
+            for memory in self._memories.values():
+                memory.forget_guesses()
         table = self.table
         if table is not None and table.path is not None and table not in self.tables:
             # Its layer was closed, not the file.
@@ -170,8 +176,11 @@ class Catalog:
         if table is not self.table:
             self.choose(table)
         elif self.layer not in self.layers:
-            self._link_best()
+            if not self._declined:
+                self._link_best()
         elif others_may_fit and self.link is not None and self.link.region is not None:
+            # Its name may tell another region now.
+            self.link = self._guess(self.link.table, self.link.layer)
             self.join_again()
         self.listed.emit()
 
@@ -208,7 +217,10 @@ class Catalog:
         """Choose the layer that shows the table, or that none does."""
         table = self.table
         self._declined = layer is None
-        self.link = None if table is None or layer is None else self._guess(table, layer)
+        self.link = None
+        if table is not None and layer is not None:
+            self._memory(table).allow(layer)
+            self.link = self._guess(table, layer)
         self.join_again()
 
     def choose_link(self, link: Link) -> None:
@@ -216,52 +228,136 @@ class Catalog:
 
         Other layers are joined in the same way, where it fits them and nothing else was chosen.
         """
-        known = self._chosen.setdefault(link.table, WeakKeyDictionary())
-        known[link.layer] = _how(link)
-        self._guessed.pop(link.table, None)
-        self.link = link
+        self._memory(link.table).choose(link.layer, How.of(link))
+        self._declined = False
+        self.link = self._guess(link.table, link.layer)
         self.join_again()
 
-    def choose_ids(self, id_column: str) -> None:
-        """Choose the column of ids; the region stays as it was guessed."""
+    def choose_ids(self, id_column: str | None, shift: int = 0) -> None:
+        """Choose the column of ids for all layers; the regions stay as they are."""
+        table = self.table
         if self.link is not None:
-            self.choose_link(replace(self.link, id_column=id_column, shift=0))
+            self.choose_link(replace(self.link, id_column=id_column, shift=shift))
+        elif table is not None:
+            column = self.region_column
+            self._memory(table).choose_columns(Columns(id_column, shift, column))
+            self._link_best()
+
+    # -- images of the table ---------------------------------------------------------------------
+
+    @property
+    def region_column(self) -> str | None:
+        """Column that says which image a cell is in; None if all are in one."""
+        if self.table is None:
+            return None
+        adata, known = self.table.adata, self._memory(self.table).columns
+        obs, attrs = adata.obs, adata.uns.get("spatialdata_attrs")
+        declared = attrs.get("region_key") if isinstance(attrs, Mapping) else None
+        if known is not None and known.regions is not None:
+            declared = known.regions
+        if declared == ONE_IMAGE:
+            return None
+        if self.link is not None and self.link.region is not None:
+            declared = self.link.region.column
+        return region_column(obs, declared)
+
+    def images(self) -> list[TableImage]:
+        """The images of the table, and what shows each of them; none if there is only one."""
+        column = self.region_column
+        if self.table is None or column is None:
+            return []
+        wrong = {link: str(error) for link, error in self.problems.items()}
+        if self.problem is not None and self.link is not None:
+            wrong[self.link] = str(self.problem)
+        wrong |= {link: misfit.text for link, misfit in self.misfits.items()}
+        return table_images(self.table.adata.obs, column, self.joins, wrong)
+
+    def choose_region_column(self, column: str) -> None:
+        """Choose the column that says which image a cell is in, or `ONE_IMAGE`."""
+        table, link = self.table, self.link
+        if table is not None:
+            ids, shift = (None, 0) if link is None else (link.id_column, link.shift)
+            self._memory(table).choose_columns(Columns(ids, shift, column))
+            self._link_best()
+
+    def show_region(self, value: object, layer: Layer | None) -> None:
+        """Choose the layer that shows an image of the table, or that none does.
+
+        Parameters
+        ----------
+        value
+            The image, as the table calls it; None for all of them.
+        layer
+            The layer, which shows nothing else of the table then.
+        """
+        table, column = self.table, self.region_column
+        if table is None or column is None:
+            return
+        memory, region = self._memory(table), Region(column, value)
+        before = [link for link in (*self.joins, *self.problems, self.link) if link is not None]
+        for link in before:
+            if link.layer is not layer and link.region == region:
+                memory.choose(link.layer, None)
+        if layer is not None:
+            like = memory.columns
+            if like is None and self.link is not None:
+                like = Columns(self.link.id_column, self.link.shift, column)
+            self.choose_link(guess(table, layer, self._read, like, region))
+        elif self.link is not None and memory.is_chosen(self.link.layer):
+            self._link_best()
+        else:
+            self.join_again()
+
+    # -- what is joined --------------------------------------------------------------------------
 
     def join_again(self) -> None:
-        """Make the links; `problem` says why if that cannot be."""
-        self.joins, self.problem = {}, None
-        if self.misfit is not None or self.link != self._compared:
-            # Not for each stroke of who paints labels: it takes a while.
-            self.misfit, self._compared = None, None
+        """Make the links; `problem` and `problems` say why if that cannot be."""
+        self.joins, self.problem, self.problems = {}, None, {}
         if self.link is not None:
             # Who changes an array in place tells nobody.
             self._ids.pop(self.link.layer, None)
             try:
                 self.joins[self.link] = self.link.make(self._read)
-                if self._compared is None:
-                    self.misfit, self._compared = check_positions(self.link, self._read), self.link
             except ValueError as error:
                 self.problem = error
             self._join_other_regions(self.link)
+        self._compare()
         self.link_changed.emit()
 
     def _join_other_regions(self, chosen: Link) -> None:
         """Join the layers that show other regions of the table, one layer a region."""
-        if chosen.region is None or chosen.region.value is None:
+        if chosen.region is None or (chosen.region.value is None and chosen in self.joins):
             return
         shown = {chosen.region}
-        for layer in alike(chosen.layer.name, self.layers):
-            link = chosen if layer is chosen.layer else self._guess(chosen.table, layer)
-            region = link.region
-            if region is None or region.value is None or region in shown:
+        layers = alike(chosen.layer.name, self.layers)
+        memory = self._memory(chosen.table)
+        # What the user says counts more than names.
+        for layer in sorted(layers, key=lambda layer: not memory.is_chosen(layer)):
+            link = None if layer is chosen.layer else self._guess(chosen.table, layer)
+            region = None if link is None else link.region
+            if link is None or region is None or region.value is None or region in shown:
+                continue
+            if region.column != chosen.region.column:
                 continue
             try:
                 join = link.make(self._read)
-            except ValueError:
+            except ValueError as error:
+                self.problems[link] = error
                 continue
-            if region.column == chosen.region.column and join.n_joined:
+            if join.n_joined:
                 self.joins[link] = join
                 shown.add(region)
+
+    def _compare(self) -> None:
+        """Compare positions, once for a link: it takes too long for each stroke of a brush."""
+        self._compared &= set(self.joins)
+        self.misfits = {link: found for link, found in self.misfits.items() if link in self.joins}
+        for link in self.joins:
+            if link not in self._compared:
+                self._compared.add(link)
+                misfit = check_positions(link, self._read)
+                if misfit is not None:
+                    self.misfits[link] = misfit
 
     def absence(self) -> str:
         """Return why no layer shows the table, as sentences; empty if one does."""
@@ -274,6 +370,8 @@ class Catalog:
         reasons = []
         for layer in self.layers[:FEW] if table.adata.n_obs else ():
             link = self._guess(table, layer)
+            if link is None:
+                continue
             try:
                 link.make(self._read)
                 reasons.append(f"{layer.name}: {link.ids_name} holds none of its ids.")
@@ -300,14 +398,16 @@ class Catalog:
             elsewhere = [str(v) for v in values if region._replace(value=v) not in shown]
             if elsewhere and region.value is not None:
                 more = " …" if len(elsewhere) > 3 else ""
-                return f"In {', '.join(elsewhere[:3])}{more}: no layer of that image is joined."
+                verb = "is" if len(elsewhere) == 1 else "are"
+                return f"In {', '.join(elsewhere[:3])}{more}, which {verb} not open."
         return f"Not in the layer {link.layer.name}."
 
     def _link_best(self) -> None:
         table = self.table
         self.link, self._declined = None, False
         if table is not None:
-            self.link = guess_link(table, self.layers, self._guess, self._read)
+            links = [link for layer in self.layers if (link := self._guess(table, layer))]
+            self.link = guess_link(table, links, self._read)
         self.join_again()
 
     def _read(self, layer: Layer) -> LayerIds:
@@ -316,16 +416,23 @@ class Catalog:
             self._ids[layer] = LayerIds.of(layer)
         return self._ids[layer]
 
-    def _guess(self, table: Table, layer: Layer) -> Link:
-        """Return the link that was chosen for a layer, or a guess, which is kept as well."""
-        chosen = self._chosen.setdefault(table, WeakKeyDictionary())
-        if layer in chosen:
-            return _link(table, layer, chosen[layer])
-        known = self._guessed.setdefault(table, WeakKeyDictionary())
-        if layer not in known:
-            like = next((_link(table, other, how) for other, how in chosen.items()), None)
-            known[layer] = _how(guess(table, layer, self._read, like))
-        return _link(table, layer, known[layer])
+    def _memory(self, table: Table) -> Memory:
+        return self._memories.setdefault(table, Memory())
+
+    def _guess(self, table: Table, layer: Layer) -> Link | None:
+        """Return the link that was chosen for a layer, or a guess, which is kept as well.
+
+        None if the user wants no cells of the table there.
+        """
+        memory = self._memory(table)
+        if memory.is_chosen(layer):
+            how = memory.chosen(layer)
+        else:
+            how = memory.guessed(layer)
+            if how is None:
+                guessed = guess(table, layer, self._read, memory.columns)
+                how = memory.keep_guess(layer, How.of(guessed))
+        return None if how is None else how.link(table, layer)
 
     # -- layers that change ----------------------------------------------------------------------
 
@@ -352,12 +459,3 @@ class Catalog:
             for name in names:
                 if name in layer.events:
                     getattr(layer.events[name], do)(slot)
-
-
-def _how(link: Link) -> _How:
-    return link.region, link.id_column, link.shift, link.undecided
-
-
-def _link(table: Table, layer: Layer, how: _How) -> Link:
-    region, id_column, shift, undecided = how
-    return Link(table, region, layer, id_column, shift, undecided)

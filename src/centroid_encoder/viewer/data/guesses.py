@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -12,7 +12,7 @@ from napari.layers import Labels, Layer, Points
 
 from centroid_encoder.viewer.data.ids import INSTANCE_KEYS, named, whole_numbers
 from centroid_encoder.viewer.data.join import OBS_NAMES, Join, LayerIds, Link
-from centroid_encoder.viewer.data.regions import MANY, guess_region
+from centroid_encoder.viewer.data.regions import MANY, Region, guess_region
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -23,18 +23,36 @@ CERTAIN = 20
 """Cells of a region from which on it is no accident that a layer has exactly their ids."""
 
 
+ONE_IMAGE = ""
+"""Column of regions of a table whose cells are all in one image, as the user says."""
+
+
+class Columns(NamedTuple):
+    """Columns of ``obs`` by which the user has joined a table to a layer."""
+
+    ids: str | None
+    shift: int = 0
+    regions: str | None = None
+    """None if they are not known, `ONE_IMAGE` if there are none."""
+
+
 def guess(
     table: Table,
     layer: Layer,
     read: Callable[[Layer], LayerIds] | None = None,
-    like: Link | None = None,
+    like: Columns | None = None,
+    shows: Region | None = None,
 ) -> Link:
     """Guess what joins a table to a layer.
 
-    What joins it to another layer by the user's choice comes first; then what SpatialData
-    declares, in ``uns["spatialdata_attrs"]`` or in the layer's metadata; else columns of ids are
-    known by their names and by their values, of which at least half must be in the layer, or, for
-    a table of more than the layer shows, the other way round.
+    The columns that join it to another layer by the user's choice come first; then those that
+    SpatialData declares, in ``uns["spatialdata_attrs"]`` or in the layer's metadata; else columns
+    of ids are known by their names and by their values, of which at least half must be in the
+    layer, or, for a table of more than the layer shows, the other way round.
+
+    In a table of several images, a layer whose name is that of none shows all of them if it has at
+    least half of the cells of each, or the one that has exactly its ids. Otherwise it is for the
+    user to say what it shows: ids that begin at 1 are in every image.
 
     Parameters
     ----------
@@ -44,6 +62,8 @@ def guess(
         What gives the ids of a layer, if they are known already.
     like
         How the user joined the table to another layer.
+    shows
+        What the layer shows, if it is known.
 
     Returns
     -------
@@ -52,11 +72,17 @@ def guess(
     """
     adata, declared = table.adata, _declared(table.adata, layer)
     if like is not None:
-        chosen = {"instance_key": like.id_column, "region_key": like.region and like.region.column}
-        declared |= {name: column for name, column in chosen.items() if column is not None}
-    region = guess_region(adata.obs, layer, declared.get("region_key"))
+        chosen = {"instance_key": like.ids, "region_key": like.regions}
+        declared |= {name: str(column) for name, column in chosen.items() if column in adata.obs}
+    is_one = shows is None and like is not None and like.regions == ONE_IMAGE
+    region = shows
+    if shows is None and not is_one:
+        region = guess_region(adata.obs, layer, declared.get("region_key"))
     first, shift = declared.get("instance_key"), 0 if like is None else like.shift
-    fallback = Link(table, region, layer, first, shift)
+    many = (
+        shows is None and isinstance(layer, Labels) and region is not None and region.value is None
+    )
+    fallback = Link(table, region, layer, first, shift, unclear=many and first is not None)
     try:
         ids = (read or LayerIds.of)(layer)
     except ValueError:
@@ -72,12 +98,20 @@ def guess(
             continue
         # A single common value is no evidence where there could be more.
         enough = max(min(2, join.n_rows), min(join.n_rows, len(ids.ids)) / 2)
-        if join.n_joined >= (1 if link == fallback and like is None else enough):
+        if many and not _has_of_each(join, region, adata):
+            continue
+        if not many and link == fallback and like is None:
+            enough = 1
+        if join.n_joined >= enough:
             fitting.append((link, join))
     if not isinstance(layer, Labels) or (fitting and fitting[0][0].id_column == first):
         return fitting[0][0] if fitting else fallback
     if fitting:
         return _only(fitting)
+    if is_one:
+        return fallback
+    if shows is not None:
+        return fallback if links == [] else links[0]
     for link in links:
         for column in _columns_of_regions(link) if region is None else [region.column]:
             place = guess_region(adata.obs, layer, column)
@@ -85,6 +119,14 @@ def guess(
             if found is not None:
                 return found
     return fallback
+
+
+def _has_of_each(join: Join, region: Region | None, adata: AnnData) -> bool:
+    """Tell whether at least half of the cells of each image are joined."""
+    if region is None:
+        return True
+    shares = pd.Series(join.joined).groupby(adata.obs[region.column].to_numpy()).mean()
+    return bool((shares >= 0.5).all())
 
 
 def _only(fitting: list[tuple[Link, Join]]) -> Link:
@@ -143,13 +185,12 @@ def _of_a_region(link: Link, ids: LayerIds) -> Link | None:
     same = found[(found["known"] == len(ids.ids)) & (found["known"] == found["n"])]
     if len(same) == 1 and len(ids.ids) >= CERTAIN:
         return replace(link, region=link.region._replace(value=same.index[0]))
-    return link if len(found) else None
+    return replace(link, unclear=True) if len(found) else None
 
 
 def guess_link(
     table: Table,
-    layers: Sequence[Layer],
-    guess: Callable[[Table, Layer], Link] = guess,
+    links: Sequence[Link],
     read: Callable[[Layer], LayerIds] | None = None,
 ) -> Link | None:
     """Guess which layer shows a table: the one it was found on, else that with most of its cells.
@@ -160,10 +201,8 @@ def guess_link(
     ----------
     table
         The table.
-    layers
-        Layers to choose from.
-    guess
-        What gives the link to a layer; default: the function `guess`.
+    links
+        What would join it to each of the layers.
     read
         What gives the ids of a layer, if they are known already.
 
@@ -172,10 +211,11 @@ def guess_link(
     Link or None
         None if none of the layers holds any of the cells.
     """
-    own = next((guess(table, layer) for layer in layers if layer is table.layer), None)
+    own = next((link for link in links if link.layer is table.layer), None)
     if table.origin == "features" or (own is not None and isinstance(own.layer, Labels)):
         return own
-    links = [guess(table, layer) for layer in layers if own is None or isinstance(layer, Labels)]
+    if own is not None:
+        links = [link for link in links if isinstance(link.layer, Labels)]
     joins = [_join(link, read) for link in links]
     # With as many cells in several, the one with the fewest labels beside them.
     found = [

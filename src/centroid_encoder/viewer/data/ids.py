@@ -62,7 +62,7 @@ def label_ids(layer: Labels) -> NDArray[np.int64]:
     """Values in an image of labels at full resolution, sorted, without the background."""
     image = layer.data[0] if layer.multiscale else layer.data
     found = [np.empty(0, dtype=np.int64)]
-    for block in _blocks(image):
+    for block in blocks(image):
         values = np.asarray(image[block]).ravel()
         if not len(values):
             continue
@@ -77,7 +77,7 @@ def label_ids(layer: Labels) -> NDArray[np.int64]:
     return labels
 
 
-def _blocks(image: Any) -> Iterator[tuple[slice, ...]]:
+def blocks(image: Any) -> Iterator[tuple[slice, ...]]:
     """Parts of an image that fit into memory: the chunks of dask, else slabs."""
     chunks = getattr(image, "chunks", None)
     if not (chunks and isinstance(chunks[0], tuple)):

@@ -40,6 +40,8 @@ class Link:
     """What is added to the ids of the column: 1 if they count from 0 and labels from 1."""
     undecided: tuple[str | None, ...] = field(default=(), compare=False)
     """Columns of ids that all fit, but differently, while none is chosen."""
+    unclear: bool = field(default=False, compare=False)
+    """Whether the layer could show one of several regions, while none is chosen."""
 
     @property
     def ids_name(self) -> str:
@@ -50,6 +52,11 @@ class Link:
     def ids(self) -> pd.Series:
         """Ids of all rows, as the table has them; a ValueError says what is wrong with them."""
         adata, name = self.table.adata, self.id_column
+        if self.unclear and self.region is not None and self.region.value is None:
+            raise ValueError(
+                f"{self.layer.name} could show one of the images in obs[{self.region.column!r}] "
+                "or all of them; choose what it shows"
+            )
         if name is None and self.undecided:
             names = " and ".join(f"obs[{name!r}]" for name in self.undecided)
             raise ValueError(
@@ -103,7 +110,8 @@ class Join:
     """Ids in the layer that no row has."""
     item: str
     """What the layer holds: ``"label"`` or ``"point"``."""
-    _known: NDArray[np.int64] = field(repr=False)
+    known: NDArray[np.int64] = field(repr=False)
+    """Ids of the layer, of cells or not."""
     _row: NDArray[np.intp] = field(repr=False)
 
     @property
@@ -111,13 +119,21 @@ class Join:
         """Rows that are in the layer."""
         return int(self.joined.sum())
 
+    def is_like(self, other: Join) -> bool:
+        """Tell whether another join says the same of the same reading of the layer."""
+        return (
+            self.known is other.known
+            and np.array_equal(self.joined, other.joined)
+            and np.array_equal(self.ids, other.ids)
+        )
+
     def rows(self, ids: ArrayLike) -> NDArray[np.intp]:
         """Row of each id; −1 where there is none, as for the background."""
         wanted = np.asarray(ids, dtype=np.int64)
-        if not len(self._known):
+        if not len(self.known):
             return np.full(wanted.shape, -1, dtype=np.intp)
-        at = np.searchsorted(self._known, wanted).clip(max=len(self._known) - 1)
-        return np.where(self._known[at] == wanted, self._row[at], -1)
+        at = np.searchsorted(self.known, wanted).clip(max=len(self.known) - 1)
+        return np.where(self.known[at] == wanted, self._row[at], -1)
 
     def __str__(self) -> str:
         n_obs = len(self.joined)

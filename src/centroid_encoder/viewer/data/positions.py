@@ -36,6 +36,8 @@ PAIRS = 2000
 FEW = 20
 FITS, HALF, HARDLY = 0.8, 0.5, 0.2
 """Shares of the cells that lie where their label is."""
+SOME = 50
+"""Other regions that are tried."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,9 @@ def check_positions(link: Link, read: Callable[[Layer], LayerIds]) -> Misfit | N
         "their label is"
     )
     if others[better] >= FITS:
-        text += f"; with {better.ids_name} it would be {100 * others[better]:.0f} %."
+        region = better.region if better.region != link.region else None
+        with_it = f"with {better.ids_name}" if region is None else f"as {region.value}"
+        text += f"; {with_it} it would be {100 * others[better]:.0f} %."
         return Misfit(text, better)
     return (
         Misfit(f"{text}. The ids may be those of another image.", None) if share < HARDLY else None
@@ -156,6 +160,11 @@ def _others(link: Link) -> Iterator[Link]:
     for name in [*named(link.table.adata.obs, INSTANCE_KEYS), OBS_NAMES]:
         if name != link.id_column:
             yield replace(link, id_column=name, shift=0)
+    region, obs = link.region, link.table.adata.obs
+    if region is not None and region.column in obs:
+        values = pd.unique(obs[region.column].dropna())
+        for value in [value for value in values if str(value) != str(region.value)][:SOME]:
+            yield replace(link, region=region._replace(value=value))
 
 
 def _apart(places: NDArray[np.floating], labels: NDArray[np.floating]) -> NDArray[np.floating]:

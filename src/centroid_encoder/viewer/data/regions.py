@@ -97,6 +97,12 @@ def specific_words(name: str) -> frozenset[str]:
     return frozenset(_words(name)) - WHAT
 
 
+def is_of_image(name: str, *images: str) -> bool:
+    """Tell whether a layer is of the image that one of these names says, as far as it says one."""
+    words = specific_words(name)
+    return any(wanted and wanted <= words for wanted in map(specific_words, images))
+
+
 def alike(name: str, others: Iterable[Layer]) -> Sequence[Layer]:
     """Sort layers: those first that show the same of their image as one of this name."""
     what = WHAT & set(_words(name))

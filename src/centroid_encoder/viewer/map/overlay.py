@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from importlib import import_module
 from itertools import product
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 from matplotlib.colors import to_rgba
@@ -17,6 +18,7 @@ from psygnal import Signal
 
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.data.tables import DRAWN
+from centroid_encoder.viewer.map.images import ImageLayers, value_at
 from centroid_encoder.viewer.map.lent_colors import lend, take_back
 
 DIRECT = 20_000
@@ -27,6 +29,10 @@ OUTLINE = 2
 OTHER_BUTTONS = (2, 3)
 """The right and the middle one."""
 TRANSPARENT = (0.0, 0.0, 0.0, 0.0)
+WHITE = (1.0, 1.0, 1.0, 1.0)
+
+_OPEN: WeakSet[LayerLink] = WeakSet()
+"""Links that were not closed: of images that lie on each other, one answers a click."""
 
 
 class LayerLink:
@@ -40,22 +46,33 @@ class LayerLink:
         Layer whose labels or points are cells.
     join
         Which rows of the table they are; all other rows are none of its business.
+    image
+        Name of the image that the layer shows, in a table of several.
     """
 
     picked = Signal(object)
     """Rows that the user picked in the layer."""
 
-    def __init__(self, viewer: ViewerModel, layer: Labels | Points, join: Join) -> None:
+    def __init__(
+        self, viewer: ViewerModel, layer: Labels | Points, join: Join, image: str = ""
+    ) -> None:
         self.viewer = viewer
         self.layer = layer
         self.join = join
+        self.image = ImageLayers(viewer, layer, image)
         self._quiet = False
         self._lent: Any = None
         self._open = True
+        self._colors: tuple[NDArray[np.intp], Sequence[str]] | None = None
+        """Codes and colours of the cells, where each label has a colour."""
+        self._selected = np.empty(0, dtype=np.intp)
         self._classes = _Drawing(viewer)
         self._highlight = _Drawing(viewer)
+        _OPEN.add(self)
         viewer.mouse_drag_callbacks.append(self._on_press)
         viewer.layers.events.removed.connect(self._on_removed)
+        viewer.canvas.grid.events.enabled.connect(self._on_grid)
+        layer.events.visible.connect(self._on_visible)
         if isinstance(layer, Points):
             layer.selected_data.events.items_changed.connect(self._on_points_selected)
 
@@ -64,6 +81,9 @@ class LayerLink:
         if not self._open:
             return
         self._open = False
+        _OPEN.discard(self)
+        self.viewer.canvas.grid.events.enabled.disconnect(self._on_grid)
+        self.layer.events.visible.disconnect(self._on_visible)
         if self._on_press in self.viewer.mouse_drag_callbacks:
             self.viewer.mouse_drag_callbacks.remove(self._on_press)
         self.viewer.layers.events.removed.disconnect(self._on_removed)
@@ -89,11 +109,13 @@ class LayerLink:
         """
         if self.layer not in self.viewer.layers:
             return
+        self._colors = None
         if isinstance(self.layer, Points):
             self._color_points(codes, colors)
-        elif self.join.joined.sum() <= DIRECT:
+        elif self._has_few:
             self._classes.remove()
-            self._color_labels(codes, colors)
+            self._colors = codes, colors
+            self._color_labels()
         else:
             self._color_above(name, codes, colors)
 
@@ -103,13 +125,32 @@ class LayerLink:
         # ends the process in OpenGL if it was the only other one.
         self._classes.remove()
         take_back(self.layer, self._lent)
-        self._lent = None
+        self._lent = self._colors = None
+        if self._is_marked_by_color:
+            self._color_labels()
 
-    def _color_labels(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
-        palette = [*map(to_rgba, colors), TRANSPARENT]
-        joined = self.join.joined
-        known = zip(self.join.ids[joined].tolist(), codes[joined].tolist(), strict=True)
-        self._lent = lend(self.layer, _colormap({label: palette[code] for label, code in known}))
+    @property
+    def _has_few(self) -> bool:
+        return int(self.join.joined.sum()) <= DIRECT
+
+    @property
+    def _is_marked_by_color(self) -> bool:
+        """Whether selected cells are white, for a layer of marks would get a place in the grid."""
+        labels = isinstance(self.layer, Labels) and self._has_few
+        return labels and self.viewer.canvas.grid.enabled and bool(len(self._selected))
+
+    def _color_labels(self) -> None:
+        if self._colors is None:
+            labels = self.join.known
+            colors = dict(zip(labels.tolist(), self.layer.colormap.map(labels), strict=True))
+        else:
+            codes, names = self._colors
+            palette, joined = [*map(to_rgba, names), TRANSPARENT], self.join.joined
+            known = zip(self.join.ids[joined].tolist(), codes[joined].tolist(), strict=True)
+            colors = {label: palette[code] for label, code in known}
+        if self._is_marked_by_color:
+            colors |= dict.fromkeys(self.join.ids[self._selected].tolist(), WHITE)
+        self._lent = lend(self.layer, _colormap(colors))
 
     def _color_above(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         """Put an image of the classes above the labels, whose own colours would shine through."""
@@ -117,6 +158,7 @@ class LayerLink:
         painted, name = self._painted(codes + 1), f"{self.layer.name} · {name}"
         self._lent = lend(self.layer, _colormap({}))
         self._classes.show(painted, name, colormap, self.layer, self.layer.opacity)
+        self._on_visible()
 
     def _color_points(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         palette = np.array([*map(to_rgba, colors), TRANSPARENT])
@@ -137,13 +179,44 @@ class LayerLink:
             finally:
                 self._quiet = False
             return
-        if not len(rows) or self.layer not in self.viewer.layers:
+        self._recolor_marked(rows)
+        if not len(rows) or self.layer not in self.viewer.layers or self._is_marked_by_color:
             self._highlight.remove()
             return
         # Above the classes, and outlined: who goes to a cell wants to see its stains.
         above = self._classes.layer if self._classes.is_shown else self.layer
-        marked, white = self._marked(rows), _colormap({1: to_rgba("w")})
+        marked, white = self._marked(rows), _colormap({1: WHITE})
         self._highlight.show(marked, HIGHLIGHT, white, above, contour=OUTLINE)
+        self._on_visible()
+
+    def _recolor_marked(self, rows: NDArray[np.intp]) -> None:
+        """Colour selected cells white, or no longer."""
+        before, self._selected = self._is_marked_by_color, rows
+        if self._is_marked_by_color:
+            # First, the colours without marks.
+            if before and self._colors is None:
+                take_back(self.layer, self._lent)
+            self._color_labels()
+        elif before and self._colors is not None:
+            self._color_labels()
+        elif before:
+            take_back(self.layer, self._lent)
+            self._lent = None
+
+    def _on_grid(self, _: Any = None) -> None:
+        rows, self._selected = self._selected, np.empty(0, dtype=np.intp)
+        if isinstance(self.layer, Labels) and self._has_few:
+            if self._colors is not None:
+                self._color_labels()
+            elif not self.viewer.canvas.grid.enabled:
+                take_back(self.layer, self._lent)
+                self._lent = None
+        self.highlight(rows)
+
+    def _on_visible(self, _: Any = None) -> None:
+        """Hide what is drawn of a layer that is hidden: it may lie on the image of another."""
+        for drawing in (self._classes, self._highlight):
+            drawing.set_visible(self.layer.visible)
 
     def show(self, rows: NDArray[np.intp]) -> None:
         """Move the camera to cells."""
@@ -183,25 +256,28 @@ class LayerLink:
         while event.type == "mouse_move":
             dragged = dragged or bool(np.abs(_place(event) - start).max() > 3)
             yield
-        is_seen = self.layer in viewer.layers and self.layer.visible
+        is_seen = self.layer in viewer.layers and self.layer.visible and not self._is_below(event)
         if dragged or not self._open or not is_seen:
             return
         # Who paints or draws, in whatever layer, is not picking.
         tools = {str(layer.mode) for layer in (self.layer, viewer.layers.selection.active) if layer}
         if not tools <= {"pan_zoom", "pick"}:
             return
-        value = self.layer.get_value(
-            event.position,
-            view_direction=event.view_direction,
-            dims_displayed=event.dims_displayed,
-            world=True,
-        )
-        if isinstance(value, tuple):  # (level, label) of a multiscale image
-            value = value[-1]
+        value = value_at(self.layer, event)
         rows = self.join.rows(np.array([value or 0]))
         # A click beside the cells, as when moving the image, keeps the selection.
         if (rows >= 0).any():
             self.picked.emit(rows)
+
+    def _is_below(self, event: Any) -> bool:
+        """Tell whether another image is seen here, or another part of the grid was clicked."""
+        if self.image.is_elsewhere(event):
+            return True
+        others = [link for link in _OPEN if link is not self and link.viewer is self.viewer]
+        return any(
+            not link.image.is_elsewhere(event) and self.image.is_covered(link.image, event)
+            for link in others
+        )
 
     def _on_points_selected(self, *_: Any) -> None:
         if not self._quiet:
@@ -312,6 +388,11 @@ class _Drawing:
         layers.insert(layers.index(above) + 1, self.layer)
         layers.selection = selection
         layers.selection.active = active
+
+    def set_visible(self, visible: bool) -> None:
+        """Hide the layer, or show it again."""
+        if self.layer is not None and self.layer.visible != visible:
+            self.layer.visible = visible
 
     def remove(self) -> None:
         """Show nothing."""

@@ -12,6 +12,7 @@ from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
 
 from centroid_encoder.viewer.map import colorings
+from centroid_encoder.viewer.map.images import bring_back
 from centroid_encoder.viewer.map.overlay import LayerLink
 from centroid_encoder.viewer.panels.fields import column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines
@@ -35,6 +36,8 @@ class CellsPanel(QWidget):
         self._session = session
         self._viewer = viewer
         self._links: list[LayerLink] = []
+        self._fresh: set[LayerLink] = set()
+        """Those that have not been coloured yet."""
         self._colored: colorings.Colors | None = None
         self._mode = NO_COLORS
         self._values_shown = False
@@ -96,6 +99,7 @@ class CellsPanel(QWidget):
         for link in self._links:
             link.close()
         self._links = []
+        bring_back(self._viewer)
 
     def zoom(self) -> None:
         """Move the camera to the selected cells, in the layer that is chosen if they are there."""
@@ -103,7 +107,7 @@ class CellsPanel(QWidget):
         there = [link for link in self._links if link.join.joined[rows].any()]
         there.sort(key=lambda link: link.layer is not self._session.catalog.layer)
         for link in there[:1]:
-            link.layer.visible = True
+            link.image.reveal([other.image for other in self._links if other is not link])
             link.show(rows)
 
     def clear(self) -> None:
@@ -111,14 +115,24 @@ class CellsPanel(QWidget):
         self._session.select(np.empty(0, dtype=np.intp))
 
     def link(self) -> None:
-        """Show the cells in the layers of the session's links."""
-        self.unlink()
-        # Where layers lie on each other, the last one answers a click: the uppermost.
-        joined = sorted(
-            self._session.links.items(), key=lambda item: self._viewer.layers.index(item[0].layer)
-        )
-        self._links = [LayerLink(self._viewer, link.layer, join) for link, join in joined]
-        for link in self._links:
+        """Show the cells in the layers of the session's links; what is shown already stays."""
+        before = {link.layer: link for link in self._links}
+        if not self._session.links:
+            self.unlink()
+        self._links, kept = [], set()
+        for wanted, join in self._session.links.items():
+            image = "" if wanted.region is None else str(wanted.region.value or "")
+            link = before.get(wanted.layer)
+            if link is not None and link.image.name == image and link.join.is_like(join):
+                kept.add(link)
+            else:
+                link = None
+            self._links.append(link or LayerLink(self._viewer, wanted.layer, join, image))
+        for link in before.values():
+            if link not in kept:
+                link.close()
+        self._fresh = set(self._links) - kept
+        for link in self._fresh:
             link.picked.connect(self._on_picked)
         self._offer_colorings()
         self._on_selection()
@@ -189,9 +203,12 @@ class CellsPanel(QWidget):
         if colors is None:
             for link in self._links:
                 link.uncolor()
-        elif mode != self._mode or not colors.looks_like(self._colored):
+        else:
+            same = mode == self._mode and colors.looks_like(self._colored)
             for link in self._links:
-                link.color(mode, colors.codes, colors.colors)
+                if not same or link in self._fresh:
+                    link.color(mode, colors.codes, colors.colors)
+        self._fresh = set()
         values = None
         if colors is not None and self.color_box.currentText() == ANY_VALUES:
             values = colors.codes, colors.colors

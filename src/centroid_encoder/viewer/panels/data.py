@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import (
@@ -18,17 +16,21 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from centroid_encoder.viewer.data.guesses import ONE_IMAGE
 from centroid_encoder.viewer.data.ids import may_be_ids
+from centroid_encoder.viewer.data.images import TableImage, region_column, region_columns
 from centroid_encoder.viewer.data.join import OBS_NAMES
 from centroid_encoder.viewer.data.measuring import UNLABELED
 from centroid_encoder.viewer.panels.choice import Choice
 from centroid_encoder.viewer.panels.fields import column, form_label, form_layout, side_by_side
+from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog, MeasureRow
 from centroid_encoder.viewer.panels.message import Lines, Message, sentence
 from centroid_encoder.viewer.panels.opening import Opening
 
 if TYPE_CHECKING:
     from anndata import AnnData
+    from napari.layers import Layer
 
     from centroid_encoder.viewer.data.catalog import Catalog
     from centroid_encoder.viewer.data.join import Link
@@ -44,13 +46,15 @@ LABEL_THEM = (
     f"obs[{UNLABELED!r}] in a notebook."
 )
 NO_LAYER = "none"
-ALL = "all"
+NO_REGIONS = "one image"
 PAUSE = 300
 """Milliseconds without a stroke after which painted labels are joined anew."""
 
 
 class DataPanel(QWidget):
-    """Pick a table, the layer whose labels or points are its cells, and the columns that join them.
+    """Pick a table, the layers that show its cells, and the columns that join them.
+
+    A table of several images has a list of them, with the layer of each.
 
     Parameters
     ----------
@@ -92,9 +96,13 @@ class DataPanel(QWidget):
         self.instance_box = Choice(
             "Column of ids", "Column of obs that holds each cell's id in the layer"
         )
-        self.instance_box.currentIndexChanged.connect(self._on_keys)
-        self.region_box = Choice("Region", "Which part of the table the layer shows")
-        self.region_box.currentIndexChanged.connect(self._on_keys)
+        self.instance_box.currentIndexChanged.connect(self._on_ids)
+        self.region_box = Choice(
+            "Column of images", "Column of obs that says which image a cell is in"
+        )
+        self.region_box.currentIndexChanged.connect(self._on_regions)
+        self.images_table = ImageTable()
+        self.images_table.layer_chosen.connect(self._on_image)
         self.joined_text = Lines()
         self.joined_text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.message = Message()
@@ -107,10 +115,11 @@ class DataPanel(QWidget):
         form = form_layout()
         tables = side_by_side(self.table_box, self.open_button, self.measure_button)
         form.addRow(form_label("Table"), tables)
-        form.addRow(form_label("Cells in"), self.layer_box)
+        self._cells_in = form_label("Cells in")
+        form.addRow(self._cells_in, self.layer_box)
         form.addRow(self._by, side_by_side(self.instance_box, self._in, self.region_box))
-        below = self.opening, self.measuring, self.joined_text, self.message, self.better_button
-        column(self, form, *below)
+        above = self.images_table, self.opening, self.measuring
+        column(self, form, *above, self.joined_text, self.message, self.better_button)
         catalog.listed.connect(self._show_lists)
         catalog.link_changed.connect(self._show_link)
         catalog.stirred.connect(self._on_stirred)
@@ -200,13 +209,14 @@ class DataPanel(QWidget):
     def _on_layer(self, _: int) -> None:
         self.catalog.choose_layer(self.layer_box.value)
 
-    def _on_keys(self, _: int) -> None:
-        link = self.catalog.link
-        if link is None:
-            return
-        region = link.region and link.region._replace(value=self.region_box.value)
-        id_column, shift = self.instance_box.value
-        self.catalog.choose_link(replace(link, region=region, id_column=id_column, shift=shift))
+    def _on_ids(self, _: int) -> None:
+        self.catalog.choose_ids(*self.instance_box.value)
+
+    def _on_regions(self, _: int) -> None:
+        self.catalog.choose_region_column(self.region_box.value)
+
+    def _on_image(self, region: object, layer: Layer | None) -> None:
+        self.catalog.show_region(region, layer)
 
     def _on_better(self) -> None:
         misfit = self.catalog.misfit
@@ -239,51 +249,92 @@ class DataPanel(QWidget):
     def _show_link(self) -> None:
         self._rejoin.stop()
         catalog = self.catalog
-        self._offer_keys(catalog.link)
+        images = catalog.images()
+        self._offer_keys(catalog.link, bool(images))
+        self._show_images(images)
         text = ""
-        if catalog.join is not None:
-            text = "\n".join([str(catalog.join), *self._other_regions()])
-        elif catalog.link is None:
+        if catalog.link is None:
             text = catalog.absence()
+        elif images:
+            text = summary(images)
+        elif catalog.join is not None:
+            text = str(catalog.join)
         self.joined_text.setText(text)
         self.joined_text.setVisible(bool(text))
-        misfit = catalog.misfit
-        if catalog.problem is not None:
-            self.message.say(sentence(catalog.problem), "error")
-        else:
-            self.message.say("" if misfit is None else misfit.text, "warning")
-        better = None if misfit is None else misfit.better
-        self.better_button.setText("" if better is None else f"Join by {better.ids_name}")
-        self.better_button.setVisible(better is not None)
+        self._show_problem(bool(images))
         self._show_lists()
 
-    def _other_regions(self) -> list[str]:
-        """Say which layers show the cells of other regions."""
+    def _show_problem(self, of_several: bool) -> None:
+        """Say what is wrong, and offer what mends it."""
         catalog = self.catalog
-        others = [link.layer.name for link in catalog.joins if link != catalog.link]
-        return [f"Other regions are shown in {', '.join(others)}."] if others else []
+        link, misfit = next(iter(catalog.misfits.items()), (None, None))
+        if catalog.problem is not None:
+            self.message.say(sentence(catalog.problem), "error")
+        elif link is None or misfit is None:
+            self.message.say("")
+        else:
+            where = f"{link.layer.name}: " if of_several else ""
+            self.message.say(where + misfit.text, "warning")
+        better = None if misfit is None else misfit.better
+        text = ""
+        if link is not None and better is not None:
+            text = f"Join by {better.ids_name}"
+            if better.region is not None and better.region != link.region:
+                text = f"{link.layer.name} shows {better.region.value}"
+        self.better_button.setText(text)
+        self.better_button.setVisible(better is not None)
 
-    def _offer_keys(self, link: Link | None) -> None:
-        """Offer the columns that may hold ids, and the regions that the layer may show."""
-        ids: dict[str, tuple[str | None, int]] = {}
-        regions: dict[str, object] = {}
-        if link is not None:
-            obs, region = link.table.adata.obs, link.region
-            ids = {str(name): (str(name), 0) for name in obs if may_be_ids(obs[name])}
+    def _show_images(self, images: list[TableImage]) -> None:
+        """List the images, and last, where no layer shows all of them, that one could."""
+        for widget in (self._cells_in, self.layer_box):
+            widget.setVisible(not images)
+        self.images_table.setVisible(bool(images))
+        if images and images[0].region is not None:
+            images = [*images, TableImage(None, sum(image.n_cells for image in images))]
+        self.images_table.show_images(images, self.catalog.layers)
+
+    def _offer_keys(self, link: Link | None, several: bool) -> None:
+        """Offer the columns that may hold ids, and those that may tell images apart."""
+        table = self.catalog.table
+        if table is not None:
+            obs = table.adata.obs
+            ids: dict[str, tuple[str | None, int]] = {
+                str(name): (str(name), 0) for name in obs if may_be_ids(obs[name])
+            }
             ids.setdefault(OBS_NAMES, (OBS_NAMES, 0))
-            if link.id_column is None:
+            if link is None or link.id_column is None:
                 ids = {"choose …": (None, 0), **ids}
             else:
                 shifted = f" {link.shift:+}" if link.shift else ""
                 ids.setdefault(f"{link.id_column}{shifted}", (link.id_column, link.shift))
-            if region is not None and region.column in obs:
-                regions = {str(name): name for name in pd.unique(obs[region.column].dropna())}
-            self.instance_box.offer(ids.items(), (link.id_column, link.shift))
-            self.region_box.offer([(ALL, None), *regions.items()], region and region.value)
+            chosen = (None, 0) if link is None else (link.id_column, link.shift)
+            self.instance_box.offer(ids.items(), chosen)
+            regions = [(name, name) for name in region_columns(obs)]
+            known = self.catalog.region_column or ONE_IMAGE
+            self.region_box.offer([(NO_REGIONS, ONE_IMAGE), *regions], known)
         for widget in (self._by, self.instance_box):
-            widget.setVisible(link is not None)
+            widget.setVisible(table is not None and (several or link is not None))
+        # Without a word on images, a table is of one, unless its ids say something else.
+        may_be = table is not None and region_column(table.adata.obs) is not None
+        is_asked = several or (link is not None and (may_be or self.catalog.problem is not None))
         for widget in (self._in, self.region_box):
-            widget.setVisible(len(regions) > 1)
+            widget.setVisible(is_asked and self.region_box.count() > 1)
+
+
+def summary(images: list[TableImage]) -> str:
+    """Say how many of the images are joined, and what is missing."""
+    joined = [image for image in images if image.join is not None]
+    whole = [image for image in joined if image.region is None]
+    if whole:
+        return str(whole[0].join)
+    n_cells = sum(image.n_cells for image in images if image.region is not None)
+    missing = sum(x.join.n_rows - x.join.n_joined for x in joined if x.join is not None)
+    others = sum(x.join.n_unmatched_ids for x in joined if x.join is not None)
+    return (
+        f"{n_cells:,} cells of {len(images)} images, {len(joined)} of which are open; "
+        f"{missing:,} cell{'s' * (missing != 1)} without a label or point there; "
+        f"{others:,} label{'s' * (others != 1)} without a row"
+    )
 
 
 def _dropped(event: QDropEvent) -> list[Path]:
