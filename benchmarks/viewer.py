@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 
 import napari
 import numpy as np
+import pandas as pd
+from anndata import AnnData
 from matplotlib.path import Path
 from napari.layers import Labels
 from qtpy.QtCore import QEventLoop, Qt, QTimer
+from qtpy.QtWidgets import QApplication
 
 import centroid_encoder as ce
 from benchmarks.datasets import data_folder
@@ -25,6 +28,8 @@ from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.figure import Panel, Scene
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from centroid_encoder.viewer import CentroidEncoderWidget
 
 TICK = 5
@@ -35,14 +40,22 @@ SIZE = 700
 
 def main() -> None:
     """Measure and print."""
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--points", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
-    points = arguments.parse_args().points
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--points", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--cells", type=int, nargs="*", default=[500_000])
+    parser.add_argument("--only-images", action="store_true", help="leave all but --cells out")
+    arguments = parser.parse_args()
+    points = arguments.points
     viewer = napari.Viewer()
     started = time.perf_counter()
     widget = ce.viewer.open(viewer=viewer)
     wait(0)
     print(f"widget open after {time.perf_counter() - started:.2f} s")
+    if arguments.only_images:
+        for n in arguments.cells:
+            many_images(widget, n)
+        viewer.close()
+        return
     load(widget)
     # PyTorch is imported in the background.
     wait(5000)
@@ -55,6 +68,8 @@ def main() -> None:
     latency(widget, "measuring", lambda: measure(widget))
     for n in points:
         redraw(n)
+    for n in arguments.cells:
+        many_images(widget, n)
     viewer.close()
 
 
@@ -107,6 +122,52 @@ def measure(widget: CentroidEncoderWidget) -> None:
         wait(10)
     cpu, seconds = time.process_time() - cpu, time.perf_counter() - started
     print(f"{side**2:,} cells measured in {seconds:.1f} s, {cpu:.1f} s of CPU with the window's")
+
+
+def many_images(widget: CentroidEncoderWidget, n_cells: int) -> None:
+    """Print how long it takes to join, colour and select cells of four images in one table."""
+    viewer, n_images = widget.viewer, 4
+    viewer.layers.clear()
+    side = int(np.ceil((n_cells / n_images) ** 0.5))
+    ids = np.arange(1, side * side + 1).reshape(side, side)
+    ids[ids > n_cells // n_images] = 0
+    stamp = np.pad(np.ones((8, 8), dtype=np.int32), ((0, 2), (0, 2)))
+    labels = np.kron(ids.astype(np.int32), stamp)
+    n = n_cells // n_images
+    obs = pd.DataFrame(
+        {
+            "image": pd.Categorical(np.repeat(list("ABCD"), n)),
+            "cell_id": np.tile(np.arange(1, n + 1), n_images),
+            "cell_type": pd.Categorical.from_codes(
+                np.arange(n * n_images) % 10, list("abcdefghij")
+            ),
+        },
+        index=np.arange(n * n_images).astype(str),
+    )
+    for i, name in enumerate("ABCD"):
+        layer = viewer.add_labels(labels.copy(), name=f"{name}_mask")
+        layer.translate = divmod(i, 2) * np.array(labels.shape)
+    adata = AnnData(np.zeros((len(obs), 2), np.float32), obs=obs)
+    times = {}
+
+    def measure(what: str, act: Callable[[], object]) -> None:
+        cpu, started = time.process_time(), time.perf_counter()
+        act()
+        QApplication.processEvents()
+        times[what] = time.process_time() - cpu, time.perf_counter() - started
+
+    measure("join", lambda: widget.show_table(adata, label_key="cell_type"))
+    assert len(widget.catalog.joins) == n_images
+    measure("colour", lambda: widget.cells.color_box.setCurrentText("label"))
+    rows = np.random.default_rng(0).permutation(len(obs))
+    measure("select 10 %", lambda: widget.select(rows[: len(rows) // 10]))
+    measure("select another 10 %", lambda: widget.select(rows[-len(rows) // 10 :]))
+    measure("select one", lambda: widget.select(rows[:1]))
+    measure("select none", widget.cells.clear)
+    said = "; ".join(f"{what} {cpu:.2f} s ({wall:.2f} s)" for what, (cpu, wall) in times.items())
+    pixels = " x ".join(map(str, labels.shape))
+    print(f"{len(obs):,} cells in {n_images} images of {pixels} pixels, CPU (wall): {said}")
+    viewer.layers.clear()
 
 
 def first_frame(widget: CentroidEncoderWidget, name: str) -> None:

@@ -10,10 +10,13 @@ from centroid_encoder.cli import cli
 PUBLIC = {
     "": {"CentroidEncoder", "load", "pl", "tl", "viewer"},
     "tl": {
-        *("centroid_encoder", "cross_validate", "fitted_model", "ingest", "measure"),
+        *("centroid_encoder", "composition", "cross_validate", "fitted_model", "ingest", "measure"),
         *("mislabeled", "misplaced"),
     },
-    "pl": {"calibration", "confusion", "history", "permutation_test", "reliability", "voronoi"},
+    "pl": {
+        *("calibration", "composition", "confusion", "history", "permutation_test"),
+        *("reliability", "voronoi"),
+    },
     "viewer": {"CentroidEncoderWidget", "open"},
 }
 ESTIMATOR = {

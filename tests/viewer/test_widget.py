@@ -764,9 +764,7 @@ def test_a_table_of_spatialdata_gets_the_result_and_its_copies_too(
     )
     widget = open_widget()
     assert entries(widget.data.table_box) == ["table (left image)"]
-    assert "80 of 120 cells; 0 without a label in the image; 0 labels without a row" in texts(
-        widget
-    )
+    assert "1 of 2 images open; 0 of their cells not found; 0 labels without a row" in texts(widget)
     expected = cells.copy()
     train(widget)
     ce.tl.centroid_encoder(expected, "cell_type", model=MODEL, progress=False)

@@ -8,11 +8,20 @@ from centroid_encoder._lazy import lazy
 
 if TYPE_CHECKING:
     from centroid_encoder.pl._calibration import calibration
+    from centroid_encoder.pl._composition import composition
     from centroid_encoder.pl._confusion import confusion
     from centroid_encoder.pl._history import history
     from centroid_encoder.pl._permutation_test import permutation_test
     from centroid_encoder.pl._reliability import reliability
     from centroid_encoder.pl._voronoi import voronoi
 
-__all__ = ["calibration", "confusion", "history", "permutation_test", "reliability", "voronoi"]
+__all__ = [
+    "calibration",
+    "composition",
+    "confusion",
+    "history",
+    "permutation_test",
+    "reliability",
+    "voronoi",
+]
 __getattr__, __dir__ = lazy(__name__, {name: f"_{name}" for name in __all__})

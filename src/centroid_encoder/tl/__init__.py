@@ -8,6 +8,7 @@ from centroid_encoder._lazy import lazy
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._centroid_encoder import centroid_encoder
+    from centroid_encoder.tl._composition import composition
     from centroid_encoder.tl._cross_validate import cross_validate
     from centroid_encoder.tl._fitted_model import fitted_model
     from centroid_encoder.tl._ingest import ingest
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "centroid_encoder",
+    "composition",
     "cross_validate",
     "fitted_model",
     "ingest",

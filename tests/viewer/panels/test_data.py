@@ -122,7 +122,7 @@ def test_columns_and_regions_are_chosen(
     assert panel.joined_text.text().startswith("120 cells; 0 without")
 
     panel.images_table.layer_chosen.emit("left", layers[0])
-    assert panel.joined_text.text().startswith("120 cells of 2 images, 1 of which are open; 0 cells")
+    assert panel.joined_text.text().startswith("1 of 2 images open; 0 of their cells")
     panel.instance_box.setCurrentText("twice")
     assert panel.catalog.link is not None
     assert panel.catalog.link.region == Region("fov", "left")

@@ -62,8 +62,7 @@ def test_all_layers_are_coloured_and_stay_so(widget: CentroidEncoderWidget, view
     table = widget.data.images_table
     assert rows(table) == [["A.tiff", "60", "A_mask", "0"], ["B.tiff", "60", "B_mask", "0"], WHOLE]
     assert widget.data.joined_text.text() == (
-        "120 cells of 2 images, 2 of which are open; 0 cells without a label or point there; "
-        "0 labels without a row"
+        "2 of 2 images open; 0 of their cells not found; 0 labels without a row"
     )
     assert widget.data.layer_box.isHidden()
     widget.cells.color_box.setCurrentText("label")

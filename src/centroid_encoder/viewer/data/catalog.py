@@ -11,8 +11,9 @@ from weakref import WeakKeyDictionary
 from napari.layers import Image, Labels, Layer, Points
 from psygnal import Signal
 
+from centroid_encoder.viewer.data.folder import ImageFiles, list_images
 from centroid_encoder.viewer.data.guesses import ONE_IMAGE, Columns, guess, guess_link
-from centroid_encoder.viewer.data.images import TableImage, region_column, table_images
+from centroid_encoder.viewer.data.images import TableImage, region_column, table_images, unseen
 from centroid_encoder.viewer.data.join import Join, LayerIds, Link
 from centroid_encoder.viewer.data.measuring import measurable
 from centroid_encoder.viewer.data.memory import How, Memory
@@ -102,6 +103,7 @@ class Catalog:
         # The user wants the cells in no layer.
         self._declined = False
         self._memories: WeakKeyDictionary[Table, Memory] = WeakKeyDictionary()
+        self._files: WeakKeyDictionary[Table, dict[str, ImageFiles]] = WeakKeyDictionary()
         self._ids: WeakKeyDictionary[Layer, LayerIds] = WeakKeyDictionary()
 
     @property
@@ -270,7 +272,7 @@ class Catalog:
         if self.problem is not None and self.link is not None:
             wrong[self.link] = str(self.problem)
         wrong |= {link: misfit.text for link, misfit in self.misfits.items()}
-        return table_images(self.table.adata.obs, column, self.joins, wrong)
+        return table_images(self.table.adata.obs, column, self.joins, wrong, self.files)
 
     def choose_region_column(self, column: str) -> None:
         """Choose the column that says which image a cell is in, or `ONE_IMAGE`."""
@@ -380,27 +382,43 @@ class Catalog:
         return "\n".join([f"{cells}; no layer to show them in.", *reasons])
 
     def unseen(self, rows: NDArray[np.intp]) -> str:
-        """Return why none of these cells is in a layer; empty if one is, or if there are none.
+        """Return why none of these cells is in a layer; empty if one is, or if there are none."""
+        if self.table is None:
+            return ""
+        return unseen(self.table.adata.obs, rows, self.link, self.joins, self.files)
 
-        Cells of another image can be selected in the map, while no layer of it is open.
+    # -- files -----------------------------------------------------------------------------------
+
+    @property
+    def files(self) -> dict[str, ImageFiles]:
+        """Files of images of the table that are known, by what the table calls them."""
+        return {} if self.table is None else self._files.get(self.table, {})
+
+    def list_folder(self, folder: Path) -> int:
+        """Find the files of the table's images in a folder, and return of how many there are any.
+
+        Nothing is opened.
         """
-        table, link = self.table, self.link
-        if table is None or not len(rows):
-            return ""
+        table, column = self.table, self.region_column
+        if table is None or column is None:
+            return 0
+        found = list_images(folder, table.adata.obs[column].dropna().unique())
+        self._files[table] = self.files | found
+        self.link_changed.emit()
+        return len(found)
+
+    def to_open(self, rows: NDArray[np.intp]) -> tuple[object, ImageFiles] | None:
+        """Return the image of the first of these cells whose file is known, and its files.
+
+        None if one of the cells is in a layer.
+        """
+        column = self.region_column
+        if self.table is None or column is None or not self.files:
+            return None
         if any(join.joined[rows].any() for join in self.joins.values()):
-            return ""
-        if link is None:
-            return "No layer shows the cells of this table."
-        region, obs = link.region, table.adata.obs
-        shown = [other.region for other in self.joins]
-        if region is not None and region.column in obs:
-            values = obs[region.column].iloc[rows].dropna().unique()
-            elsewhere = [str(v) for v in values if region._replace(value=v) not in shown]
-            if elsewhere and region.value is not None:
-                more = " …" if len(elsewhere) > 3 else ""
-                verb = "is" if len(elsewhere) == 1 else "are"
-                return f"In {', '.join(elsewhere[:3])}{more}, which {verb} not open."
-        return f"Not in the layer {link.layer.name}."
+            return None
+        values = self.table.adata.obs[column].iloc[rows].dropna().unique()
+        return next(((v, self.files[str(v)]) for v in values if str(v) in self.files), None)
 
     def _link_best(self) -> None:
         table = self.table

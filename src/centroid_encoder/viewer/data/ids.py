@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import re
+import zlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
 from typing import Any
@@ -62,7 +63,7 @@ def label_ids(layer: Labels) -> NDArray[np.int64]:
     """Values in an image of labels at full resolution, sorted, without the background."""
     image = layer.data[0] if layer.multiscale else layer.data
     found = [np.empty(0, dtype=np.int64)]
-    for block in blocks(image):
+    for block in _blocks(image):
         values = np.asarray(image[block]).ravel()
         if not len(values):
             continue
@@ -77,7 +78,15 @@ def label_ids(layer: Labels) -> NDArray[np.int64]:
     return labels
 
 
-def blocks(image: Any) -> Iterator[tuple[slice, ...]]:
+def digest(image: Any) -> int:
+    """Return a number that another image hardly has."""
+    found = 0
+    for block in _blocks(image):
+        found = zlib.crc32(np.ascontiguousarray(image[block]).tobytes(), found)
+    return found
+
+
+def _blocks(image: Any) -> Iterator[tuple[slice, ...]]:
     """Parts of an image that fit into memory: the chunks of dask, else slabs."""
     chunks = getattr(image, "chunks", None)
     if not (chunks and isinstance(chunks[0], tuple)):

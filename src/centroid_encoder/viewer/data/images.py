@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from centroid_encoder.viewer.data.ids import named
 from centroid_encoder.viewer.data.regions import MANY, REGION_KEYS
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from centroid_encoder.viewer.data.folder import ImageFiles
     from centroid_encoder.viewer.data.join import Join, Link
 
 
@@ -28,6 +33,8 @@ class TableImage:
     """None also where the link does not say which cell is which."""
     remark: str = ""
     """What is wrong with the link."""
+    file: str = ""
+    """Name of the file with its labels, if it is known and not open."""
 
     @property
     def name(self) -> str:
@@ -60,8 +67,9 @@ def table_images(
     column: str,
     joins: Mapping[Link, Join],
     wrong: Mapping[Link, str],
+    files: Mapping[str, ImageFiles],
 ) -> list[TableImage]:
-    """List the images of a table in the order of their column.
+    """List the images of a table in the order of their categories, or of their names.
 
     Parameters
     ----------
@@ -71,9 +79,11 @@ def table_images(
         What is joined.
     wrong
         What is wrong with links, which need not be joined.
+    files
+        Those that are known, by image.
     """
     counts = obs[column].value_counts(sort=False)
-    values = counts.index[counts > 0] if _is_categorical(obs[column]) else _appearing(obs[column])
+    values = counts.index[counts > 0] if _is_categorical(obs[column]) else _sorted(obs[column])
     by_region: dict[str | None, Link] = {}
     for link in [*wrong, *joins]:
         if link.region is not None and link.region.column == column:
@@ -83,11 +93,42 @@ def table_images(
     def image(value: object, n_cells: int) -> TableImage:
         link = by_region.get(None if value is None else str(value))
         if link is None:
-            return TableImage(value, n_cells)
+            known = files.get(str(value))
+            return TableImage(value, n_cells, file="" if known is None else known.mask.name)
         return TableImage(value, n_cells, link, joins.get(link), wrong.get(link, ""))
 
     whole = [image(None, int(counts.sum()))] if None in by_region else []
     return [*whole, *(image(value, int(counts[value])) for value in values)]
+
+
+def unseen(
+    obs: pd.DataFrame,
+    rows: NDArray[np.intp],
+    link: Link | None,
+    joins: Mapping[Link, Join],
+    files: Mapping[str, ImageFiles],
+) -> str:
+    """Return why none of these cells is in a layer; empty if one is, or if there are none.
+
+    Cells of another image can be selected in the map, while no layer of it is open.
+    """
+    if not len(rows) or any(join.joined[rows].any() for join in joins.values()):
+        return ""
+    if link is None and not files:
+        return "No layer shows the cells of this table."
+    region = None if link is None else link.region
+    column = region_column(obs) if region is None else region.column
+    if column in obs and (region is None or region.value is not None):
+        shown = [str(other.region.value) for other in joins if other.region is not None]
+        values = [str(value) for value in obs[column].iloc[rows].dropna().unique()]
+        elsewhere = [value for value in values if value not in shown]
+        if elsewhere:
+            more = " …" if len(elsewhere) > 3 else ""
+            verb = "is" if len(elsewhere) == 1 else "are"
+            text = f"In {', '.join(elsewhere[:3])}{more}, which {verb} not open"
+            known = next((files[value].mask.name for value in elsewhere if value in files), "")
+            return f"{text}; Zoom to opens {known}." if known else f"{text}."
+    return f"Not in the layer {link.layer.name}." if link is not None else "In no layer."
 
 
 def _is_categorical(column: pd.Series) -> bool:
@@ -99,5 +140,13 @@ def _may_be_names(column: pd.Series) -> bool:
     return not floats and not truths
 
 
-def _appearing(column: pd.Series) -> Iterable[object]:
-    return list(pd.unique(column.dropna()))
+def _sorted(column: pd.Series) -> Iterable[object]:
+    """Values, 2 before 10 also in names."""
+
+    def parts(value: object) -> list[tuple[bool, int, str]]:
+        found = re.findall(r"\d+|\D+", str(value))
+        return [
+            (not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in found
+        ]
+
+    return sorted(pd.unique(column.dropna()), key=parts)

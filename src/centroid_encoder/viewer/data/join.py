@@ -11,7 +11,7 @@ import pandas as pd
 from napari.layers import Labels, Layer, Points
 from numpy.typing import ArrayLike, NDArray
 
-from centroid_encoder.viewer.data.ids import label_ids, texts, whole_numbers
+from centroid_encoder.viewer.data.ids import digest, label_ids, texts, whole_numbers
 from centroid_encoder.viewer.data.regions import Region
 
 if TYPE_CHECKING:
@@ -113,6 +113,8 @@ class Join:
     known: NDArray[np.int64] = field(repr=False)
     """Ids of the layer, of cells or not."""
     _row: NDArray[np.intp] = field(repr=False)
+    pixels: int = 0
+    """What tells an image of labels from others with the same ids."""
 
     @property
     def n_joined(self) -> int:
@@ -120,9 +122,10 @@ class Join:
         return int(self.joined.sum())
 
     def is_like(self, other: Join) -> bool:
-        """Tell whether another join says the same of the same reading of the layer."""
+        """Tell whether another join says the same of the same pixels."""
         return (
-            self.known is other.known
+            self.pixels == other.pixels
+            and np.array_equal(self.known, other.known)
             and np.array_equal(self.joined, other.joined)
             and np.array_equal(self.ids, other.ids)
         )
@@ -154,12 +157,15 @@ class LayerIds:
     item: str
     ids: NDArray[np.int64]
     """Sorted: the labels, or the indices of the points."""
+    pixels: int = 0
+    """What tells an image of labels from others with the same ids."""
 
     @classmethod
     def of(cls, layer: Layer) -> LayerIds:
         """Read them; a ValueError says that the layer has none."""
         if isinstance(layer, Labels):
-            return cls("label", label_ids(layer))
+            image = layer.data[0] if layer.multiscale else layer.data
+            return cls("label", label_ids(layer), digest(image))
         if isinstance(layer, Points):
             return cls("point", np.arange(len(layer.data)))
         raise ValueError(f"{layer.name} holds neither labels nor points; choose another layer")
@@ -207,7 +213,7 @@ def _join(link: Link, layer: LayerIds) -> Join:
     row = np.full(len(layer.ids), -1, dtype=np.intp)
     row[found] = np.flatnonzero(joined)
     n_unmatched_ids = int((row < 0).sum())
-    return Join(ids, joined, len(rows), n_unmatched_ids, layer.item, layer.ids, row)
+    return Join(ids, joined, len(rows), n_unmatched_ids, layer.item, layer.ids, row, layer.pixels)
 
 
 def _rows_of_region(link: Link) -> NDArray[np.intp]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
-import numpy as np
 from napari.layers import Labels, Layer
 
 from centroid_encoder.viewer.data.guesses import Columns
-from centroid_encoder.viewer.data.ids import blocks
+from centroid_encoder.viewer.data.ids import digest
 from centroid_encoder.viewer.data.join import Link
 
 if TYPE_CHECKING:
@@ -67,7 +65,8 @@ class Memory:
         """Keep what the user chose for a layer; None shows none of the cells in it."""
         self._keep(layer, how)
         if how is not None and how.id_column is not None:
-            regions = how.region.column if how.region is not None else None
+            before = None if self.columns is None else self.columns.regions
+            regions = before if how.region is None else how.region.column
             self.columns = Columns(how.id_column, how.shift, regions)
             self._guess_anew()
 
@@ -160,8 +159,5 @@ def _identity(layer: Layer) -> Identity:
     Many a layer is called "mask", and a file may hold several: it is for the pixels to say.
     """
     data = layer.data[0] if getattr(layer, "multiscale", False) else layer.data
-    digest = 0
-    if isinstance(layer, Labels):
-        for block in blocks(data):
-            digest = zlib.crc32(np.ascontiguousarray(data[block]).tobytes(), digest)
-    return _place(layer), tuple(getattr(data, "shape", ())), digest
+    pixels = digest(data) if isinstance(layer, Labels) else 0
+    return _place(layer), tuple(getattr(data, "shape", ())), pixels

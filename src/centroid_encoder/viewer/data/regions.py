@@ -32,12 +32,16 @@ ENDINGS = re.compile(
     r"(?![^\W_])"
 )
 """Of names of files with images, in lower case."""
-WHAT = {
+MASKS = {
     "mask", "masks", "label", "labels", "seg", "segmentation", "segmentations", "segmented",
-    "cell", "cells", "nuclei", "nucleus", "nuclear", "image", "img", "cellpose", "stardist",
-    "mesmer",
+    "cellpose", "stardist", "mesmer",
 }  # fmt: skip
+"""Words that say of an image that it is one of labels."""
+WHAT = MASKS | {"cell", "cells", "nuclei", "nucleus", "nuclear", "image", "images", "img"}
 """Words that say what of an image a layer shows, not which image."""
+
+THINGS = WHAT | {"fov", "roi", "slide", "sample", "region", "core", "tile"}
+"""Words before the number of an image."""
 
 
 class Region(NamedTuple):
@@ -87,30 +91,49 @@ def guess_region(obs: pd.DataFrame, layer: Layer, known: str | None = None) -> R
 
 def plain(name: str) -> str:
     """What of the name of an image or a layer says which image it is."""
-    words = _words(name)
+    words = all_words(name)
     rest = [word for word in words if word not in WHAT]
     return " ".join(rest or words)
 
 
 def specific_words(name: str) -> frozenset[str]:
     """Words of a name that say which image it is, or which channel: none in ``nuclei_mask``."""
-    return frozenset(_words(name)) - WHAT
+    return frozenset(all_words(name)) - WHAT
 
 
 def is_of_image(name: str, *images: str) -> bool:
-    """Tell whether a layer is of the image that one of these names says, as far as it says one."""
-    words = specific_words(name)
-    return any(wanted and wanted <= words for wanted in map(specific_words, images))
+    """Tell whether the name of a layer or a file begins, goes on or ends with that of an image.
+
+    ``fov3_DAPI`` is of the image 3, and ``fov1_CD3`` is not.
+    """
+    chunks = [all_words(chunk) for chunk in re.findall(r"[^\W_]+", _without_ending(name))]
+    words = [word for chunk in chunks for word in chunk]
+    starts, ends, at = set(), set(), 0
+    for chunk in chunks:
+        starts |= {at, *([at + 1] if chunk[0] in THINGS else [])}
+        at += len(chunk)
+        ends.add(at)
+    for image in images:
+        wanted = [word for word in all_words(image) if word not in WHAT]
+        n = len(wanted)
+        if n and any(at + n in ends and words[at : at + n] == wanted for at in starts):
+            return True
+    return False
 
 
 def alike(name: str, others: Iterable[Layer]) -> Sequence[Layer]:
     """Sort layers: those first that show the same of their image as one of this name."""
-    what = WHAT & set(_words(name))
-    return sorted(others, key=lambda layer: WHAT & set(_words(layer.name)) != what)
+    what = WHAT & set(all_words(name))
+    return sorted(others, key=lambda layer: WHAT & set(all_words(layer.name)) != what)
 
 
-def _words(name: str) -> list[str]:
+def all_words(name: str) -> list[str]:
+    """Words of the name of an image or a layer, in lower case; 7 for 007."""
+    words = re.findall(r"\d+|[^\W\d_]+", _without_ending(name))
+    return [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
+
+
+def _without_ending(name: str) -> str:
     # napari numbers layers of the same name.
     name = re.sub(r" \[\d+\]$", "", re.split(r"[/\\]", name)[-1]).lower()
-    words = re.findall(r"\d+|[^\W\d_]+", ENDINGS.sub("", name))
-    return [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
+    return ENDINGS.sub("", name)

@@ -68,9 +68,8 @@ class ImageLayers:
     def reveal(self, others: list[ImageLayers]) -> None:
         """Make the image visible, and hide others that lie in the same place."""
         shown = [self.layer, *self.stains]
-        if self.viewer.canvas.grid.enabled:
-            others = []
-        for other in others:
+        in_grid = self.viewer.canvas.grid.enabled
+        for other in [] if in_grid else others:
             for layer in (other.layer, *other.stains):
                 if layer.visible and layer not in shown and _overlap(self.layer, layer):
                     layer.visible = False
@@ -83,7 +82,8 @@ class ImageLayers:
         if self.stains and not any(layer.visible for layer in self.stains):
             for layer in self.stains:
                 layer.visible = True
-        self._lift(shown)
+        if not in_grid:
+            self._lift(shown)
 
     def _lift(self, shown: list[Layer]) -> None:
         """Put the image above others that would hide it."""

@@ -23,6 +23,8 @@ from centroid_encoder.viewer.map.lent_colors import lend, take_back
 
 DIRECT = 20_000
 """Labels above which a colour for each makes napari slow; an image of the classes does not."""
+TABLE = 2**24
+"""Ids below which a table of all of them is the quickest way from labels to values."""
 HIGHLIGHT = "selected cells"
 OUTLINE = 2
 """Width of the outline of selected cells in pixels of the image: seen from afar, too."""
@@ -172,6 +174,8 @@ class LayerLink:
     def highlight(self, rows: NDArray[np.intp]) -> None:
         """Mark cells in the layer; none takes the marks away."""
         rows = self._present(rows)
+        if not len(rows) and not len(self._selected) and isinstance(self.layer, Labels):
+            return
         if isinstance(self.layer, Points):
             self._quiet = True
             try:
@@ -299,8 +303,15 @@ class LayerLink:
         skimage: Any = import_module("skimage.util")
         ids, values = self.join.ids[self.join.joined], values[self.join.joined]
         values = values.astype(np.min_scalar_type(int(values.max(initial=0))))
+        first, last = int(ids.min(initial=0)), int(ids.max(initial=0))
+        table = np.zeros(last + 2, dtype=values.dtype) if first >= 0 and last < TABLE else None
+        if table is not None:
+            table[ids] = values
 
         def paint(block: ArrayLike) -> Any:
+            if table is not None:
+                # What is not in the table is taken for its last entry or the background: 0.
+                return table.take(np.asarray(block), mode="clip")
             # The ids are of this type, which holds all that images of labels do.
             return skimage.map_array(np.asarray(block, dtype=np.int64), ids, values)
 

@@ -102,13 +102,41 @@ class CellsPanel(QWidget):
         bring_back(self._viewer)
 
     def zoom(self) -> None:
-        """Move the camera to the selected cells, in the layer that is chosen if they are there."""
+        """Go to the selected cells, in the layer that is chosen if they are there.
+
+        An image that is not open is opened, if its file is known.
+        """
         rows = np.flatnonzero(self._session.selected)
-        there = [link for link in self._links if link.join.joined[rows].any()]
-        there.sort(key=lambda link: link.layer is not self._session.catalog.layer)
-        for link in there[:1]:
-            link.image.reveal([other.image for other in self._links if other is not link])
+        self._open_image_of(rows)
+        for link in self._showing(rows)[:1]:
+            self._reveal(link)
             link.show(rows)
+
+    def _showing(self, rows: NDArray[np.intp]) -> list[LayerLink]:
+        """The links that show some of these cells, that of the layer that is chosen first."""
+        there = [link for link in self._links if link.join.joined[rows].any()]
+        return sorted(there, key=lambda link: link.layer is not self._session.catalog.layer)
+
+    def _reveal(self, link: LayerLink) -> None:
+        link.image.reveal([other.image for other in self._links if other is not link])
+
+    def _open_image_of(self, rows: NDArray[np.intp]) -> None:
+        """Open the image of these cells, unless one of them is in a layer already."""
+        catalog = self._session.catalog
+        found = catalog.to_open(rows)
+        if found is None:
+            return
+        region, files = found
+        try:
+            for stain in files.stains:
+                self._viewer.open(str(stain), layer_type="image")
+            (labels, *_) = self._viewer.open(str(files.mask), layer_type="labels")
+        except Exception as error:  # Whatever a reader stumbles over, the user should know.
+            self._session.failed.emit(error)
+            return
+        catalog.refresh()
+        if all(link.layer is not labels for link in catalog.joins):
+            catalog.show_region(region, labels)
 
     def clear(self) -> None:
         """Select no cells."""
@@ -150,10 +178,16 @@ class CellsPanel(QWidget):
             f"{len(chosen):,} {unit} selected" if some else "No cell selected"
         )
         self.clear_button.setEnabled(some)
-        unseen = self._session.catalog.unseen(chosen)
+        catalog = self._session.catalog
+        unseen = catalog.unseen(chosen)
         self.unseen_text.setText(unseen)
         self.unseen_text.setVisible(bool(unseen))
-        self.show_button.setEnabled(some and not unseen)
+        self.show_button.setEnabled(some and (not unseen or catalog.to_open(chosen) is not None))
+        if len(chosen) == 1:
+            # Of several images in the same place, one is seen.
+            for link in self._showing(chosen)[:1]:
+                if link.image.name:
+                    self._reveal(link)
 
     def _offer_colorings(self) -> None:
         """Offer what the colours can stand for; keep what is chosen, where that is possible."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
@@ -9,14 +11,20 @@ from qtpy.QtGui import QColor, QIcon, QPixmap
 from qtpy.QtWidgets import (
     QAbstractItemView,
     QColorDialog,
+    QFileDialog,
     QHeaderView,
+    QLabel,
+    QPushButton,
     QTableWidget,
     QTableWidgetItem,
     QWidget,
 )
 from superqt.utils import signals_blocked
 
-from centroid_encoder.viewer.panels.fields import column, plain_table
+from centroid_encoder.files import check_target, replacing
+from centroid_encoder.tl._composition import composition
+from centroid_encoder.viewer.panels.choice import Choice
+from centroid_encoder.viewer.panels.fields import column, plain_table, side_by_side
 from centroid_encoder.viewer.session.classes import ClassRow, class_rows
 from centroid_encoder.viewer.session.session import Session
 
@@ -31,6 +39,7 @@ TIPS = (
     "The same for all its cells, each by a network that has not seen it (Check labels)",
 )
 SWATCH = 14
+ALL = "all images"
 
 
 class ClassTable(QWidget):
@@ -63,17 +72,64 @@ class ClassTable(QWidget):
         self.view.itemDoubleClicked.connect(self._on_double_click)
         self.view.itemChanged.connect(self._on_box)
         self.view.setAccessibleName("Classes")
-        column(self, self.view)
+        self.image_box = Choice("Image whose cells are counted", "Count the cells of one image")
+        self.image_box.currentIndexChanged.connect(self._on_classes)
+        self.save_button = QPushButton("Save counts …")
+        self.save_button.setToolTip("Write the cells of each class in each image into a .csv")
+        self.save_button.clicked.connect(self._ask_file)
+        self._of_images = QWidget()
+        row = side_by_side(QLabel("Cells of"), (self.image_box, 1), self.save_button)
+        self._of_images.setLayout(row)
+        column(self, self._of_images, self.view)
         for event in (
             session.result_changed,
             session.check_changed,
             session.label_key_changed,
             session.colors_changed,
+            session.labels_changed,
         ):
             event.connect(self._on_classes)
+        for event in (session.links_changed, session.table_changed):
+            event.connect(self._on_images)
+        self._on_images()
 
-    def _on_classes(self) -> None:
-        self.set_classes(class_rows(self._session))
+    def _on_images(self) -> None:
+        """Offer the images that there are now."""
+        images = [image for image in self._session.catalog.images() if image.region is not None]
+        before = self.image_box.value
+        values = [image.region for image in images]
+        offered = [(ALL, None), *((image.name, image.region) for image in images)]
+        self.image_box.offer(offered, before if before in values else None)
+        self._of_images.setVisible(bool(images))
+        if before is not None and before not in values:
+            self._on_classes()
+
+    def _ask_file(self) -> None:
+        name, _ = QFileDialog.getSaveFileName(self, "Save counts", "composition.csv", "*.csv")
+        if name:
+            self.save_counts(Path(name))
+
+    def save_counts(self, path: Path) -> None:
+        """Write how many cells of each class there are in each image, as `tl.composition` counts.
+
+        What goes wrong is said by the session.
+        """
+        session = self._session
+        region_column, label_key = session.catalog.region_column, session.shown_labels
+        if session.adata is None or region_column is None or label_key is None or session.reread():
+            return
+        try:
+            check_target(path, ".csv")
+            table = composition(session.adata, region_column, label_key=label_key)
+            with replacing(path) as beside:
+                table.to_csv(beside)
+        except (OSError, KeyError, ValueError) as error:
+            session.failed.emit(error)
+        else:
+            session.say(f"Saved {path.name}.")
+
+    def _on_classes(self, _: object = None) -> None:
+        self.set_classes(class_rows(self._session, self.image_box.value))
 
     def set_classes(self, rows: list[ClassRow]) -> None:
         """Show other classes, or other colours and numbers of the same ones."""

@@ -45,6 +45,10 @@ LABEL_THEM = (
     "Click one in the image and name it under Misplaced cells, or write labels into "
     f"obs[{UNLABELED!r}] in a notebook."
 )
+NO_MASKS = (
+    "No mask of an image of the table is in {}. A mask is called like its image, with a word such "
+    "as mask or labels in its name or in that of its folder: A_mask.tif, masks/A.tif."
+)
 NO_LAYER = "none"
 NO_REGIONS = "one image"
 PAUSE = 300
@@ -78,6 +82,8 @@ class DataPanel(QWidget):
         menu = QMenu(self)
         menu.addAction("AnnData file (.h5ad) …", self._ask_file)
         menu.addAction("AnnData folder (.zarr) …", self._ask_folder)
+        menu.addSeparator()
+        self.images_action = menu.addAction("Folder of images and masks …", self._ask_images)
         self.open_button.setMenu(menu)
         self.opening = Opening()
         self.opening.opened.connect(self._on_opened)
@@ -164,6 +170,22 @@ class DataPanel(QWidget):
         name = QFileDialog.getExistingDirectory(self, "Open a table: choose its .zarr folder")
         if name:
             self.opening.begin(Path(name))
+
+    def _ask_images(self) -> None:
+        name = QFileDialog.getExistingDirectory(self, "Folder of the table's images and masks")
+        if name:
+            self.list_folder(Path(name))
+
+    def list_folder(self, folder: Path) -> None:
+        """List the images of the table in a folder; each is opened when a cell of it is gone to."""
+        n, n_images = self.catalog.list_folder(folder), len(self.catalog.images())
+        if n:
+            self.message.say(
+                f"Masks of {n} of {n_images} images found in {folder.name}. Each is opened when "
+                "you go to a cell of it, by Zoom to or under Misplaced cells."
+            )
+        else:
+            self.message.say(NO_MASKS.format(folder.name), "warning")
 
     def _ask_layers(self) -> None:
         dialog = self._dialog = MeasureDialog(*self.catalog.measurable, self)
@@ -289,6 +311,8 @@ class DataPanel(QWidget):
         for widget in (self._cells_in, self.layer_box):
             widget.setVisible(not images)
         self.images_table.setVisible(bool(images))
+        if self.images_action is not None:
+            self.images_action.setEnabled(bool(images))
         if images and images[0].region is not None:
             images = [*images, TableImage(None, sum(image.n_cells for image in images))]
         self.images_table.show_images(images, self.catalog.layers)
@@ -327,12 +351,11 @@ def summary(images: list[TableImage]) -> str:
     whole = [image for image in joined if image.region is None]
     if whole:
         return str(whole[0].join)
-    n_cells = sum(image.n_cells for image in images if image.region is not None)
+    n_images = sum(image.region is not None for image in images)
     missing = sum(x.join.n_rows - x.join.n_joined for x in joined if x.join is not None)
     others = sum(x.join.n_unmatched_ids for x in joined if x.join is not None)
     return (
-        f"{n_cells:,} cells of {len(images)} images, {len(joined)} of which are open; "
-        f"{missing:,} cell{'s' * (missing != 1)} without a label or point there; "
+        f"{len(joined)} of {n_images} images open; {missing:,} of their cells not found; "
         f"{others:,} label{'s' * (others != 1)} without a row"
     )
 

@@ -11,8 +11,9 @@ from magicgui.widgets import ComboBox, LineEdit
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QGridLayout, QLabel, QWidget
 
-from centroid_encoder.viewer.data.ids import are_ids
+from centroid_encoder.viewer.data.ids import are_ids, named
 from centroid_encoder.viewer.data.positions import axis
+from centroid_encoder.viewer.data.regions import REGION_KEYS
 from centroid_encoder.viewer.panels.fields import (
     NONE,
     PAGE,
@@ -138,7 +139,9 @@ class TrainingForm(Form):
                 # Who asks for it gets it, and is told what is wrong with it.
                 labels.append(str(label_key))
             features, masks = _representations(adata), _masks(adata)
-            columns = list(map(str, adata.obs.columns))
+            # Whole images are what one would hold out first.
+            images = named(adata.obs, REGION_KEYS)
+            columns = list(dict.fromkeys(map(str, [*images, *adata.obs.columns])))
         self._filling = True
         try:
             offer(self.label_key, labels, before if before in labels else _likely(labels))

@@ -26,18 +26,30 @@ class ClassRow:
     """Cross-validated 5-NN error; NaN where it is not known."""
 
 
-def class_rows(session: Session) -> list[ClassRow]:
-    """Return the classes of the map, or, without one, of the labels that are chosen."""
+def class_rows(session: Session, image: object = None) -> list[ClassRow]:
+    """Return the classes of the map, or, without one, of the labels that are chosen.
+
+    Parameters
+    ----------
+    session
+        What to look at.
+    image
+        The image whose cells are counted; None for all.
+    """
     adata, label_key = session.adata, session.label_key
     if adata is None or label_key is None:
         return []
-    result = session.result
+    result, column = session.result, session.catalog.region_column
+    counted = np.ones(adata.n_obs, dtype=bool)
+    if image is not None and column is not None:
+        counted = (adata.obs[column].astype(str) == str(image)).to_numpy()
     if result is None:
-        counts = adata.obs[label_key].value_counts()
+        counts = adata.obs[label_key][counted].value_counts()
         n_cells = {name: int(counts.get(name, 0)) for name in session.class_colors}
         held_out: dict[object, float] = {}
     else:
-        in_class = np.bincount(result.codes[result.codes >= 0], minlength=len(result.classes))
+        codes = result.codes[(result.codes >= 0) & counted]
+        in_class = np.bincount(codes, minlength=len(result.classes))
         n_cells = dict(zip(result.classes, map(int, in_class), strict=True))
         held_out = _held_out_errors(result)
     out_of_fold = _out_of_fold_errors(session.check, session.shown_labels)

@@ -1,0 +1,83 @@
+"""How many cells of each class there are in each image, donor or other group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.tl._cells import obs_column
+from centroid_encoder.tl._stored import label_categories, read_result
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+
+def composition(
+    adata: AnnData, group_key: str, *, label_key: str | None = None, key: str = "ce"
+) -> pd.DataFrame:
+    """Count the cells of each class in each image, donor or other group.
+
+    `adata` stays as it is.
+
+    Parameters
+    ----------
+    adata
+        Annotated data.
+    group_key
+        Column of ``adata.obs`` with the groups.
+    label_key
+        Column of ``adata.obs`` with the classes; ``"ce_label"``, say, for those that are predicted.
+        Default: the labels of the map.
+    key
+        Name of the map, as given to `key_added`. Not used if there is a `label_key`.
+
+    Returns
+    -------
+    DataFrame
+        (n_groups, n_classes) numbers of cells, dtype ``int64``, in the order of the categories. A
+        class without cells has a column of zeros, a group without labelled cells a row of them.
+        Cells without a group or a label are not counted.
+
+    Raises
+    ------
+    KeyError
+        If there is no such column or map.
+    ValueError
+        If a column has numbers that are no whole ones, which are neither groups nor classes.
+
+    Examples
+    --------
+    >>> import centroid_encoder as ce
+    >>> import scanpy as sc
+    >>> adata = sc.datasets.pbmc68k_reduced()
+    >>> counts = ce.tl.composition(adata, "phase", label_key="bulk_labels")
+    >>> counts.loc["G1"].sum()
+    np.int64(410)
+    >>> shares = counts.div(counts.sum(axis=1), axis=0)
+    """
+    if label_key is None:
+        label_key = read_result(adata, key).label_key
+    groups = _categorical(adata, group_key, "group_key")
+    labels = _categorical(adata, label_key, "label_key")
+    known = (groups.codes >= 0) & (labels.codes >= 0)
+    pairs = pd.Series(groups.codes[known].astype("int64") * len(labels.categories))
+    counts = (pairs + labels.codes[known]).value_counts()
+    full = counts.reindex(range(len(groups.categories) * len(labels.categories)), fill_value=0)
+    table = full.to_numpy(dtype="int64").reshape(len(groups.categories), len(labels.categories))
+    return pd.DataFrame(
+        table,
+        index=pd.Index(groups.categories, name=group_key),
+        columns=pd.Index(labels.categories, name=label_key),
+    )
+
+
+def _categorical(adata: AnnData, name: str, parameter: str) -> pd.Categorical:
+    column = obs_column(adata, name)
+    if pd.api.types.is_float_dtype(column.dtype) and (column.dropna() % 1 != 0).any():
+        raise InputError("{}: obs[{!r}] holds numbers, not names", Setting(parameter), name)
+    categories = label_categories(column)
+    return pd.Categorical.from_codes(
+        categories.get_indexer(column.astype(object)), categories=categories
+    )

@@ -1,0 +1,73 @@
+"""Bars are as long as the shares of the classes, and in their colours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+from numpy.testing import assert_allclose
+
+import centroid_encoder as ce
+
+
+def draw(adata: Any, **kwargs: Any) -> Axes:
+    return ce.pl.composition(adata, "image", label_key="cell_type", show=False, **kwargs)
+
+
+def bars(ax: Axes) -> np.ndarray:
+    """(n_groups, n_classes) lengths."""
+    return np.array([[bar.get_width() for bar in one] for one in ax.containers]).T
+
+
+@pytest.fixture
+def images(cells: ad.AnnData) -> ad.AnnData:
+    cells.obs["image"] = ["A"] * 30 + ["$x$"] * 90
+    cells.obs.loc[cells.obs_names[0], "cell_type"] = np.nan
+    return cells
+
+
+def test_bars_are_shares_or_counts(images: ad.AnnData, unchanged: Any) -> None:
+    with unchanged(images):
+        ax = draw(images)
+    assert_allclose(bars(ax), 100 * np.array([[30, 30, 30], [9, 10, 10]]) / [[90], [29]])
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert names == ["$x$ (90)", "A (29)"]
+    assert ax.get_title() == "cell_type by image, n = 119"
+    ax = draw(images, counts=True)
+    assert_allclose(bars(ax), [[30, 30, 30], [9, 10, 10]])
+    assert ax.get_xlabel() == "cells"
+    assert ax.get_xlim()[1] == 90
+
+
+def test_colors_are_those_of_the_classes(images: ad.AnnData) -> None:
+    images.uns["cell_type_colors"] = ["#ff0000", "#00ff00", "#0000ff"]
+    ax = draw(images)
+    colors = [to_hex(one[0].get_facecolor()) for one in ax.containers]
+    assert colors == images.uns["cell_type_colors"]
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [
+        f"type {i}" for i in range(3)
+    ]
+
+
+def test_nothing_to_count_is_an_error(images: ad.AnnData) -> None:
+    images.obs["image"] = None
+    with pytest.raises(ValueError, match="no cell has both"):
+        draw(images)
+
+
+def test_figures_of_many_images_are_as_high(images: ad.AnnData, tmp_path: Any) -> None:
+    heights = []
+    for n in (2, 40):
+        images.obs["image"] = [f"image {i % n}" for i in range(120)]
+        ax = draw(images)
+        heights.append(ax.figure.get_figheight())
+        ax.figure.canvas.draw()
+        inside = ax.get_legend().get_window_extent().x1 <= ax.figure.bbox.x1
+        assert inside
+    assert heights[1] > 5 * heights[0] / 2
+    draw(images, save=tmp_path / "figure.pdf")
+    assert (tmp_path / "figure.pdf").stat().st_size

@@ -1,0 +1,406 @@
+"""Several images whose ids begin anew, in one table: from opening them to the saved result.
+
+With the variable SHOTS, a folder, a screenshot of each step is written there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+from napari import Viewer
+from napari.layers import Labels
+from numpy.typing import NDArray
+from pytestqt.qtbot import QtBot
+from qtpy.QtWidgets import QApplication
+from skimage.io import imread, imsave
+
+from benchmarks.datasets import data_folder
+from centroid_encoder.viewer import CentroidEncoderWidget
+from centroid_encoder.viewer.data.tables import is_drawn
+from centroid_encoder.viewer.map.overlay import HIGHLIGHT
+
+Images = dict[str, NDArray[Any]]
+
+
+class Study:
+    """Somebody who works with images in one table, and looks at each step whether all is well."""
+
+    def __init__(self, viewer: Viewer, widget: CentroidEncoderWidget, qtbot: QtBot) -> None:
+        self.viewer, self.widget, self.qtbot = viewer, widget, qtbot
+        self.shots = os.environ.get("SHOTS")
+        self.n = 0
+
+    def shot(self, name: str) -> None:
+        self.n += 1
+        QApplication.processEvents()
+        if self.shots:
+            self.qtbot.wait(300)
+            path = Path(self.shots) / f"{self.n:02d}_{name}.png"
+            self.viewer.screenshot(str(path), canvas_only=False, flash=False)
+
+    @property
+    def adata(self) -> AnnData:
+        assert self.widget.catalog.table is not None
+        return self.widget.catalog.table.adata
+
+    def check(self, column: str, ids: str) -> None:
+        """Each cell is joined to its own label, in its own image."""
+        obs, joins = self.adata.obs, self.widget.catalog.joins
+        joined = np.zeros(len(obs), dtype=int)
+        for link, join in joins.items():
+            rows = np.flatnonzero(join.joined)
+            joined[rows] += 1
+            image = obs[column].iloc[rows].astype(str)
+            assert set(image) == {str(link.region.value)}
+            assert link.layer.name.startswith(f"{link.region.value}_")
+            np.testing.assert_array_equal(join.ids[rows], obs[ids].iloc[rows])
+        open_ = {str(link.region.value) for link in joins}
+        np.testing.assert_array_equal(joined, obs[column].astype(str).isin(open_))
+
+    def marked(self) -> dict[str, set[int]]:
+        """Labels that are outlined, by the layer that the outline lies on."""
+        layers = list(self.viewer.layers)
+        found = {}
+        for i, mark in enumerate(layers):
+            if is_drawn(mark) and mark.name.startswith(HIGHLIGHT):
+                beneath = layers[i - 1]
+                found[beneath.name] = set(beneath.data[np.asarray(mark.data) > 0].tolist())
+                assert mark.visible == beneath.visible
+        return found
+
+    def walk(self, column: str, ids: str, n: int) -> set[str]:
+        """Click on misplaced cells, and return the images that they are in."""
+        widget, seen = self.widget, set()
+        widget.tabs.setCurrentWidget(widget.misplaced)
+        table = widget.misplaced
+        assert table.model.rowCount() >= 1
+        for row in range(min(n, table.model.rowCount())):
+            table.view.selectRow(row)
+            (at,) = np.flatnonzero(widget.session.selected)
+            image, number = str(self.adata.obs[column].iloc[at]), self.adata.obs[ids].iloc[at]
+            assert self.marked() == {f"{image}_mask": {number}}
+            assert self.viewer.layers[f"{image}_mask"].visible
+            seen.add(image)
+        return seen
+
+
+def cut(image: NDArray[Any], photo: NDArray[Any], adata: AnnData) -> tuple[Images, Images]:
+    """Cut a field into four images; ids begin at 1 in each."""
+    height, width = (n // 2 for n in image.shape)
+    place = np.full(int(image.max()) + 1, "", dtype=object)
+    number = np.zeros(int(image.max()) + 1, dtype=np.int32)
+    masks, photos = {}, {}
+    taken: set[int] = set()
+    for i, name in enumerate(("B01", "B02", "B07", "B12")):
+        top, left = divmod(i, 2)
+        at = (slice(top * height, (top + 1) * height), slice(left * width, (left + 1) * width))
+        mask = image[at]
+        # A cell on the border is in the first image.
+        own = np.setdiff1d(np.unique(mask), [0, *taken])
+        taken |= set(own.tolist())
+        place[own], number[own] = name, np.arange(1, len(own) + 1)
+        masks[name] = np.where(np.isin(mask, own), number[mask], 0).astype(np.uint16)
+        photos[name] = photo[at]
+    cells = adata.obs["cell_id"].to_numpy()
+    adata.obs["image"] = pd.Categorical(place[cells])
+    adata.obs["ObjectNumber"] = number[cells]
+    for gone in ("cell_id", "region"):
+        del adata.obs[gone]
+    return masks, photos
+
+
+@pytest.fixture
+def study(viewer: Viewer, open_widget: Callable[[], Any], qtbot: QtBot) -> Study:
+    return Study(viewer, open_widget(), qtbot)
+
+
+@pytest.fixture
+def three(make_cells: Callable[..., AnnData], image_of: Callable[..., Any]) -> tuple[Any, AnnData]:
+    """Three images of different sizes, ids from 1 in each, and the table of all."""
+    masks, parts = {}, []
+    for i, n in enumerate((80, 100, 60)):
+        adata = make_cells(n_obs=n, distance=1.0)
+        image = image_of(adata, i)
+        numbers = np.zeros(int(image.max()) + 1, dtype=np.int32)
+        numbers[np.sort(adata.obs["cell_id"])] = np.arange(1, n + 1)
+        masks["ABC"[i]] = numbers[image]
+        adata.obs["ImageName"] = f"{'ABC'[i]}"
+        adata.obs["CellNb"] = numbers[adata.obs.pop("cell_id")]
+        adata.obs_names = [f"{'ABC'[i]}{k}" for k in range(n)]
+        parts.append(adata)
+    whole = ad.concat(parts)
+    order = np.random.default_rng(0).permutation(whole.n_obs)
+    return masks, whole[order].copy()
+
+
+def test_three_images_from_opening_to_saving_and_back(
+    three: Any, study: Study, train: Callable[..., None], tmp_path: Path
+) -> None:
+    masks, cells = three
+    viewer, widget = study.viewer, study.widget
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    for name, mask in masks.items():
+        viewer.add_labels(mask, name=f"{name}_mask")
+    widget.data.open_file(tmp_path / "cells.h5ad")
+    study.check("ImageName", "CellNb")
+    assert len(widget.catalog.joins) == 3
+    widget.form.label_key.value = "cell_type"
+    train(widget)
+    widget.cells.color_box.setCurrentText("label")
+    own = {name: viewer.layers[f"{name}_mask"].colormap for name in masks}
+    widget.select(np.arange(40))
+    rows = cells.obs.iloc[:40]
+    assert study.marked() == {
+        f"{name}_mask": set(part["CellNb"])
+        for name, part in rows.groupby("ImageName", observed=True)
+    }
+    assert study.walk("ImageName", "CellNb", 12) == set("ABC")
+    widget.misplaced.label_box.setCurrentText("other")
+    widget.misplaced.relabel_button.click()
+    assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1
+    # One image is closed, and opened again: the others keep their colours.
+    before = {name: viewer.layers[f"{name}_mask"].colormap for name in masks}
+    viewer.layers.remove("B_mask")
+    widget.catalog.refresh()
+    assert viewer.layers["A_mask"].colormap is before["A"]
+    (at,) = np.flatnonzero(study.adata.obs_names == "B5")
+    widget.select([at])
+    assert widget.cells.unseen_text.text() == "In B, which is not open."
+    assert study.marked() == {}
+    viewer.add_labels(masks["B"], name="B_mask")
+    widget.catalog.refresh()
+    study.check("ImageName", "CellNb")
+    assert len(widget.catalog.joins) == 3
+    assert viewer.layers["B_mask"].colormap is not own["B"]
+    widget.keep.save_table(tmp_path / "done.h5ad")
+    widget.data.open_file(tmp_path / "done.h5ad")
+    study.check("ImageName", "CellNb")
+    assert widget.result is not None
+    assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1
+
+
+def test_images_in_the_same_place_are_seen_one_at_a_time(three: Any, study: Study) -> None:
+    masks, cells = three
+    viewer, widget = study.viewer, study.widget
+    for name, mask in masks.items():
+        viewer.add_image(np.ones(mask.shape), name=f"{name}_DAPI")
+        viewer.add_labels(mask, name=f"{name}_mask")
+    widget.show_table(cells, label_key="cell_type")
+    rows = {name: np.flatnonzero(cells.obs["ImageName"] == name) for name in masks}
+
+    def visible() -> set[str]:
+        return {layer.name for layer in viewer.layers if layer.visible and not is_drawn(layer)}
+
+    widget.select(rows["A"][:5])
+    assert len(visible()) == 6
+    for name in "BAC":
+        # As a click in the map.
+        widget.select(rows[name][:1])
+        assert visible() == {f"{name}_DAPI", f"{name}_mask"}
+    # What the user shows again stays, until another image is gone to.
+    viewer.layers["A_mask"].visible = True
+    widget.select(np.concatenate([rows["A"], rows["C"]]))
+    assert study.marked().keys() == {"A_mask", "C_mask"}
+    viewer.layers["A_mask"].visible = False
+    study.marked()
+    viewer.window.remove_dock_widget(widget)
+    assert len(visible()) == 6
+
+
+def event(layer: Labels, label: int, viewbox: tuple[int, int] = (0, 0)) -> Any:
+    """A click of the mouse on a label."""
+    from types import SimpleNamespace
+
+    at = layer.data_to_world(np.argwhere(layer.data == label)[0])
+    return SimpleNamespace(
+        position=tuple(at), pos=np.zeros(2), view_direction=None, dims_displayed=[0, 1],
+        viewbox=viewbox, type="mouse_press", button=1,
+    )  # fmt: skip
+
+
+def click(study: Study, made: Any) -> list[str]:
+    """Click, and return the names of the cells that are selected."""
+    study.widget.cells.clear()
+    for callback in list(study.viewer.mouse_drag_callbacks):
+        if getattr(callback, "__func__", None) is not None:
+            list(callback(study.viewer, made) or ())
+    return study.adata.obs_names[study.widget.session.selected].tolist()
+
+
+def test_a_click_finds_the_cell_of_the_image_that_is_seen(three: Any, study: Study) -> None:
+    masks, cells = three
+    viewer, widget = study.viewer, study.widget
+    for name, mask in masks.items():
+        viewer.add_image(np.ones(mask.shape), name=f"{name}_DAPI", blending="translucent")
+        viewer.add_labels(mask, name=f"{name}_mask")
+    widget.show_table(cells, label_key="cell_type")
+
+    def cell(name: str, number: int) -> list[str]:
+        obs = cells.obs
+        return obs.index[(obs["ImageName"] == name) & (obs["CellNb"] == number)].tolist()
+
+    a, c = viewer.layers["A_mask"], viewer.layers["C_mask"]
+    # C lies above: its cells answer, and its image hides those beneath.
+    assert click(study, event(c, 7)) == cell("C", 7)
+    viewer.layers["C_mask"].visible = viewer.layers["C_DAPI"].visible = True
+    both = (a.data == 3)[: c.data.shape[0], : c.data.shape[1]] & (c.data > 0)
+    if both.any():
+        assert click(study, event(a, 3)) != cell("A", 3)
+    for name in "BC":
+        viewer.layers[f"{name}_mask"].visible = viewer.layers[f"{name}_DAPI"].visible = False
+    a.visible = viewer.layers["A_DAPI"].visible = True
+    assert click(study, event(a, 3)) == cell("A", 3)
+    # In a grid all are seen, each in its own part.
+    for layer in list(viewer.layers):
+        layer.visible = True
+    viewer.canvas.grid.stride = 2
+    viewer.canvas.grid.enabled = True
+    try:
+        for name in "ABC":
+            layer = viewer.layers[f"{name}_mask"]
+            place = viewer.canvas.grid.position(viewer.layers.index(layer), viewer.layers)
+            assert click(study, event(layer, 5, place)) == cell(name, 5)
+            # Selected cells are white there: another layer would move the others on.
+            assert len(viewer.layers) == 6
+            np.testing.assert_allclose(layer.colormap.map(5), (1, 1, 1, 1))
+        assert viewer.layers["A_mask"].visible
+    finally:
+        viewer.canvas.grid.enabled = False
+    assert list(study.marked()) == ["C_mask"]
+    widget.cells.clear()
+    assert study.marked() == {}
+
+
+def test_images_of_a_folder_are_opened_as_their_cells_are_gone_to(
+    three: Any, study: Study, train: Callable[..., None], tmp_path: Path
+) -> None:
+    masks, cells = three
+    viewer, widget = study.viewer, study.widget
+    (tmp_path / "masks").mkdir()
+    for name, mask in masks.items():
+        imsave(tmp_path / "masks" / f"{name}.tif", mask.astype(np.uint16), check_contrast=False)
+        imsave(tmp_path / f"{name}_DAPI.tif", (mask > 0).astype(np.uint8), check_contrast=False)
+    (tmp_path / "masks" / "notes.txt").write_text("")
+    widget.show_table(cells, label_key="cell_type")
+    assert widget.data.joined_text.text().startswith("240 cells; no layer")
+    widget.data.list_folder(tmp_path / "nothing")
+    assert "No mask of an image of the table is in nothing" in widget.data.message.text()
+    widget.data.list_folder(tmp_path)
+    assert "Masks of 3 of 3 images found" in widget.data.message.text()
+    assert len(viewer.layers) == 0
+    table = widget.data.images_table
+    assert [table.item(i, 2).text() for i in range(3)] == [f"{x}.tif (not open)" for x in "ABC"]
+    (at,) = np.flatnonzero(cells.obs_names == "B5")
+    widget.select([at])
+    assert widget.cells.unseen_text.text() == "In B, which is not open; Zoom to opens B.tif."
+    widget.cells.show_button.click()
+    assert {layer.name for layer in viewer.layers if not is_drawn(layer)} == {"B", "B_DAPI"}
+    (join,) = widget.catalog.joins.values()
+    assert join.rows(cells.obs["CellNb"].iloc[[at]]).tolist() == [at]
+    train(widget)
+    widget.tabs.setCurrentWidget(widget.misplaced)
+    for row in range(widget.misplaced.model.rowCount()):
+        widget.misplaced.view.selectRow(row)
+    assert len(widget.catalog.joins) == 3
+    for link, join in widget.catalog.joins.items():
+        rows = np.flatnonzero(join.joined)
+        assert set(cells.obs["ImageName"].iloc[rows]) == {link.layer.name}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_real_field_in_four_images(study: Study, tmp_path: Path) -> None:
+    folder = data_folder()
+    if folder is None:
+        pytest.skip("no folder of data sets: set CE_DATA to where they lie (benchmarks/datasets)")
+    folder /= "vectra_6plex"
+    viewer, widget = study.viewer, study.widget
+    adata = ad.read_h5ad(folder / "cells.h5ad")
+    masks, photos = cut(
+        imread(folder / "labels_nucleus.tif"), imread(folder / "composite_image.jpg"), adata
+    )
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    study.shot("empty")
+    for name in masks:
+        viewer.add_image(photos[name], rgb=True, name=f"{name}_composite")
+        viewer.add_labels(masks[name], name=f"{name}_mask")
+    widget.data.open_file(tmp_path / "cells.h5ad")
+    study.shot("joined")
+    assert len(widget.catalog.joins) == 4
+    assert not widget.catalog.misfits
+    study.check("image", "ObjectNumber")
+    widget.form.missing.value = "take the feature's mean"
+    widget.form.group_key.value = "image"
+    study.shot("advanced")
+    widget.form.max_epochs.value = 20
+    widget.train()
+    study.qtbot.waitUntil(lambda: widget.training is None, timeout=600_000)
+    assert widget.result is not None
+    widget.cells.color_box.setCurrentText("label")
+    study.shot("trained")
+    is_foxp3 = np.flatnonzero(study.adata.obs["phenotype"] == "FoxP3+")
+    widget.select(is_foxp3)
+    parts = study.adata.obs.iloc[is_foxp3].groupby("image", observed=True)["ObjectNumber"]
+    assert study.marked() == {f"{name}_mask": set(part) for name, part in parts}
+    study.shot("selected")
+    viewer.canvas.grid.stride = 2
+    viewer.canvas.grid.enabled = True
+    viewer.reset_view()
+    study.shot("grid")
+    viewer.canvas.grid.enabled = False
+    assert len(study.walk("image", "ObjectNumber", 6)) > 1
+    study.shot("misplaced")
+    widget.tabs.setCurrentWidget(widget.classes)
+    study.shot("classes")
+    widget.misplaced.label_box.setCurrentText("mast cell")
+    widget.misplaced.relabel_button.click()
+    # Of one image the ids of another.
+    catalog = widget.catalog
+    catalog.show_region("B02", viewer.layers["B01_mask"])
+    widget.tabs.setCurrentIndex(0)
+    study.shot("wrong")
+    assert catalog.misfit is not None
+    assert catalog.misfit.better is not None
+    assert catalog.misfit.better.region is not None
+    assert catalog.misfit.better.region.value == "B01"
+    widget.data.better_button.click()
+    catalog.show_region("B02", viewer.layers["B02_mask"])
+    study.check("image", "ObjectNumber")
+    assert len(catalog.joins) == 4
+    viewer.layers.remove("B07_mask")
+    viewer.layers.remove("B07_composite")
+    catalog.refresh()
+    widget.select(np.flatnonzero(study.adata.obs["image"] == "B07")[:1])
+    study.shot("not_open")
+    widget.keep.save_table(tmp_path / "done.h5ad")
+    done = ad.read_h5ad(tmp_path / "done.h5ad")
+    assert (done.obs["phenotype_relabeled"] != done.obs["phenotype"]).sum() == 1
+
+
+def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) -> None:
+    _, cells = three
+    widget = study.widget
+    widget.show_table(cells, label_key="cell_type")
+    classes = widget.classes
+    assert [row.n for row in classes.rows] == [81, 80, 79]
+    classes.image_box.choose("B")
+    counts = cells.obs.loc[cells.obs["ImageName"] == "B", "cell_type"].value_counts()
+    assert {row.name: row.n for row in classes.rows} == counts.to_dict()
+    classes.save_counts(tmp_path / "counts.csv")
+    table = pd.read_csv(tmp_path / "counts.csv", index_col=0)
+    assert table.index.tolist() == list("ABC")
+    assert table.loc["B"].to_dict() == counts.to_dict()
+    classes.save_counts(tmp_path / "nowhere" / "counts.csv")
+    assert "nowhere" in widget.message.text()
+    # Whole images are what is held out first.
+    assert widget.form.group_key.choices[:2] == ("none", "ImageName")
+    widget.data.region_box.setCurrentText("one image")
+    widget.show_table(cells[:5].copy())
