@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from centroid_encoder.files import flush, hdf5, readable, replacing
 from centroid_encoder.stores import check_store, check_store_target, replacing_folder
@@ -19,7 +19,7 @@ Write = Callable[[Path], object]
 
 
 def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
-    """Read a ``.h5ad`` file or a ``.zarr`` store, the former without its matrix if it can wait.
+    """Read a ``.h5ad`` file or a ``.zarr`` store, without its matrix if that can wait.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
             # What its summary says is there may be gone, and would be read as zeros.
             store = zarr.open_group(path, mode="r", use_consolidated=False)
             check_store_contained(store, path, RESULTS)
-            return ad.read_zarr(store)
+            return ad.read_zarr(store) if matrix else _without_matrix(store)
         import h5py
 
         # What is read and written of results is in this file, not behind a link.
@@ -56,6 +56,25 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
     # h5py, zarr and anndata raise many kinds of errors for damaged files.
     except Exception as error:
         raise OSError(unreadable(path, error)) from error
+
+
+def _without_matrix(store: Any) -> AnnData:
+    """Read a zarr store but for X, layers and the X of ``raw``: of them, where they are."""
+    from anndata import AnnData
+    from anndata.experimental import read_dispatched
+    from anndata.io import sparse_dataset
+
+    def read(func: Callable[[Any], Any], name: str, part: Any, *, iospec: Any) -> Any:
+        if iospec.encoding_type == "anndata":
+            return AnnData(**{key: read_dispatched(part[key], read) for key in part})
+        if name.strip("/") in ("X", "raw/X") or name.strip("/").startswith("layers/"):
+            if iospec.encoding_type in ("csr_matrix", "csc_matrix"):
+                return sparse_dataset(part)
+            if iospec.encoding_type == "array":
+                return part
+        return func(part)
+
+    return cast("AnnData", read_dispatched(store, read))
 
 
 def with_results(
