@@ -241,6 +241,23 @@ def test_rows_are_found_in_any_order(tmp_path):
             assert_array_equal(x.toarray(), expected[where])
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+def test_tables_may_be_read_lazily_as_well(tmp_path):
+    pytest.importorskip("xarray", reason="anndata's read_lazy needs xarray")
+    X = sparse.csr_matrix(genes())
+    adata = table(X)
+    expected = trained(adata)
+    adata = table(X)
+    adata.obs["kind"] = adata.obs["kind"].astype("category")
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    lazy = ad.experimental.read_lazy(tmp_path / "cells.h5ad")
+    assert_same_bits(trained(lazy), expected)
+    assert isinstance(lazy.X, da.Array)
+    query = ad.experimental.read_lazy(tmp_path / "cells.h5ad")
+    ce.tl.ingest(query, lazy, progress=False)
+    assert_array_equal(query.obsm["X_ce"], expected["embedding"])
+
+
 @pytest.mark.parametrize("layout", [sparse.csr_matrix, sparse.csc_matrix])
 def test_a_training_never_has_the_matrix_in_memory(layout, tmp_path, monkeypatch):
     """Of 10 MB at most two thirds: less than reading it takes."""

@@ -66,6 +66,8 @@ def _without_matrix(store: Any) -> AnnData:
 
     def read(func: Callable[[Any], Any], name: str, part: Any, *, iospec: Any) -> Any:
         if iospec.encoding_type == "anndata":
+            # AnnData would make what is gone.
+            part["obs"], part["var"]
             return AnnData(**{key: read_dispatched(part[key], read) for key in part})
         if name.strip("/") in ("X", "raw/X") or name.strip("/").startswith("layers/"):
             if iospec.encoding_type in ("csr_matrix", "csc_matrix"):

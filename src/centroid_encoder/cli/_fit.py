@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def fit(
     The output is IN with the embedding in obsm["X_ce"], the predicted class of every cell in
     obs["ce_label"], and the map itself in uns["ce"]: it takes new cells with the command ingest.
     """
-    adata = read_cells(input_file)
+    adata = read_cells(input_file, matrix=False)
     training = options.arguments(adata, **training)
 
     # Imported only now: a file that cannot be read is reported without waiting for torch.
@@ -39,8 +40,9 @@ def fit(
     from centroid_encoder.tl._stored import embedding_key
     from centroid_encoder.tl._summary import summary
 
-    job = tl.centroid_encoder.job(adata, **training)
-    work.run(job, adata)
+    with closing(adata.file):
+        job = tl.centroid_encoder.job(adata, **training)
+        work.run(job, adata)
     key = job.key
     files: dict[Path, Write] = {
         output: with_results(input_file, output, adata, obsm=[embedding_key(key)], uns=[key])

@@ -348,6 +348,9 @@ def obs_column(adata: AnnData, key: str) -> pd.Series:
     if key not in adata.obs:
         raise MissingKeyError(f"obs has no column {key!r}{near_matches(key, adata.obs.columns)}")
     column = adata.obs[key]
+    if not isinstance(adata.obs, pd.DataFrame):
+        # That of `anndata.experimental.read_lazy` is not in memory either.
+        column = adata.obs[[key]].to_memory()[key]
     if isinstance(column, pd.DataFrame):
         raise InputError(f"obs has {column.shape[1]} columns {key!r}; rename or drop all but one")
     return column

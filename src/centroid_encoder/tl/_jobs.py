@@ -15,6 +15,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 
 from centroid_encoder.core.training import Report, never
@@ -307,6 +308,9 @@ def write_results(adata: AnnData, results: Results) -> None:
         write_results(actual, results)
         adata._init_as_actual(actual)
         return
+    if not isinstance(adata.obs, pd.DataFrame):
+        # Columns of a table that lies on a disk are not what figures take.
+        adata.obs = adata.obs.to_memory()
     absent = object()
     written: list[tuple[Any, str, Any]] = []
     try:
