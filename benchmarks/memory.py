@@ -59,8 +59,8 @@ def report(found: dict[str, float], what: str, n_bytes: float) -> None:
     most = 1.25 * n_bytes + BESIDE
     verdict = "within" if found["peak"] <= most else "above"
     print(
-        f"  {found['seconds']:.0f} s, peak of memory {found['peak'] / 1e9:.2f} GB, of which "
-        f"{found['before'] / 1e9:.2f} GB programs; {what} {n_bytes / 1e9:.2f} GB: "
+        f"  {found['seconds']:.0f} s, peak of memory {found['peak'] / 1e9:.2f} GB; "
+        f"{what} {n_bytes / 1e9:.2f} GB: "
         f"{verdict} 1.25 × that + 1 GB = {most / 1e9:.2f} GB",
         flush=True,
     )
@@ -77,17 +77,15 @@ def measured(what: str, file: Path) -> dict[str, float]:
 
 def train(file: Path) -> None:
     """Train on a file with default settings."""
-    before, adata = peak(), ad.read_h5ad(file, backed="r")
-    _train(adata, before)
+    _train(ad.read_h5ad(file, backed="r"))
 
 
 def train_loaded(file: Path) -> None:
     """Read a file and train on it."""
-    before, adata = peak(), ad.read_h5ad(file)
-    _train(adata, before)
+    _train(ad.read_h5ad(file))
 
 
-def _train(adata: AnnData, before: int) -> None:
+def _train(adata: AnnData) -> None:
     start = time.perf_counter()
     ce.tl.centroid_encoder(adata, "kind", progress=False)
     seconds, most = time.perf_counter() - start, peak()
@@ -97,21 +95,21 @@ def _train(adata: AnnData, before: int) -> None:
         x = adata.X[first : first + N_AT_ONCE]
         kept += int((weights[x.indices] > 0).sum())
         data += x.nnz
-    tell(before, most, seconds, kept=8 * (kept + adata.n_obs), data=8 * (data + adata.n_obs))
+    tell(most, seconds, kept=8 * (kept + adata.n_obs), data=8 * (data + adata.n_obs))
 
 
 def place(file: Path) -> None:
     """Train on some cells, and place all of a file."""
     known = ad.read_h5ad(file, backed="r")[:N_AT_ONCE].to_memory()
     ce.tl.centroid_encoder(known, "kind", model=ce.CentroidEncoder(max_epochs=2), progress=False)
-    before, start = peak(), time.perf_counter()
+    start = time.perf_counter()
     ce.tl.ingest(ad.read_h5ad(file, backed="r"), known, progress=False)
-    tell(before, peak(), time.perf_counter() - start)
+    tell(peak(), time.perf_counter() - start)
 
 
-def tell(before: int, most: int, seconds: float, **sizes: int) -> None:
+def tell(most: int, seconds: float, **sizes: int) -> None:
     """Print what `measured` reads."""
-    print(json.dumps({"before": before, "peak": most, "seconds": seconds, **sizes}))
+    print(json.dumps({"peak": most, "seconds": seconds, **sizes}))
 
 
 def peak() -> int:
