@@ -94,7 +94,7 @@ def test_pixels_are_the_same_if_shape_scale_and_place_are() -> None:
             [labels(), labels("cells", units=("um", "um"))],
             "different units, px and um; measure one after the other",
         ),
-        ([labels(units=("um", "nm"))], "axes of nuclei are in different units, nm and µm"),
+        ([labels(units=("um", "nm"))], "axes of nuclei are in different units, nm and [µμ]m"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(layers: list[Labels | Image], text: str) -> None:

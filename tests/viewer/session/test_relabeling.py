@@ -230,11 +230,14 @@ def test_labels_of_any_kind_can_be_typed_trained_on_and_saved(
     assert set(trained.uns["ce"]["classes"].tolist()) == set(expected) - {None}
 
 
-@pytest.mark.parametrize("dtype", ["object", "string"])
-def test_text_stays_the_kind_of_text_it_was(dtype: str) -> None:
+# pandas 3 takes text for str where it may choose.
+@pytest.mark.parametrize(
+    ("dtype", "kinds"), [("object", {"object", "str"}), ("string", {"string"})]
+)
+def test_text_stays_the_kind_of_text_it_was(dtype: str, kinds: set[str]) -> None:
     adata = table(pd.Categorical(pd.Series(["x", "y", "x"], dtype=dtype)))
     Relabeling(adata, "kind").relabel([0], "z")
-    assert adata.obs["kind_relabeled"].cat.categories.dtype == dtype
+    assert str(adata.obs["kind_relabeled"].cat.categories.dtype) in kinds
 
 
 @pytest.mark.parametrize(
