@@ -62,6 +62,7 @@ sklearn sklearn.pipeline.Pipeline class modules/generated/sklearn.pipeline.Pipel
 skimage skimage.measure.regionprops function api/skimage.measure.html#$
 torch torch.Generator class generated/torch.Generator.html#$
 torch torch.Tensor class tensors.html#$
+torch torch.nn.utils.skip_init function generated/torch.nn.utils.skip_init.html#$
 torch torch.device class tensor_attributes.html#$
 napari napari.Viewer class api/napari.Viewer.html#$
 """
