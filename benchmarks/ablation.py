@@ -1,4 +1,4 @@
-"""What each ingredient of the default recipe buys: take one away at a time.
+"""What each ingredient of the recipe with a bottleneck buys: take one away at a time.
 
     python -m benchmarks.ablation letter --method "without compactness"   # a cell of the table
     python -m benchmarks.ablation --all                                   # the table
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.errors import run_cases
-from benchmarks.methods import Method, centroid_encoder
+from benchmarks.methods import BOTTLENECK, Method, centroid_encoder
 from benchmarks.protocols import EXPERIMENTS, N_FOLDS
 
 N_RUNS = 5
@@ -22,8 +22,6 @@ FIRST = {"usps": 10, "usps-1000": 25} | dict.fromkeys(
     ("letter", "landsat", "phoneme"), 10 * N_FOLDS
 )
 """First run of each experiment: the tables of errors hold those before."""
-WHOLE: dict[str, Any] = {"placement": "bottleneck"}
-"""Parameters of what has all of them: the network with a bottleneck, as it is by default."""
 WITHOUT: dict[str, dict[str, Any]] = {
     "batch normalisation": {"batch_norm": False},
     "pre-training": {"pretrain_epochs": 0},
@@ -34,24 +32,26 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "output in the span": {"output": "full"},
     "the one-cycle schedule": {"schedule": "constant", "learning_rate": 1e-3},
 }
-"""Ingredients of the default, and the parameters that take each away."""
+"""Ingredients, and the parameters that take each away."""
 ONLY = {"batch normalisation": ["usps"], "pre-training": ["letter"]}
-"""Where the default has an ingredient at all, if not everywhere."""
+"""Where an ingredient is there at all, if not everywhere."""
 
 
 def _without(name: str) -> Method:
     missing = {
-        experiment: "the default has none of it here"
+        experiment: "there is none of it here"
         for experiment in FIRST
         if experiment not in ONLY.get(name, FIRST)
     }
-    return Method(f"without {name}", centroid_encoder(**WHOLE | WITHOUT[name]), "ablation", missing)
+    return Method(
+        f"without {name}", centroid_encoder(**BOTTLENECK | WITHOUT[name]), "ablation", missing
+    )
 
 
 METHODS = {
     method.name: method
     for method in (
-        Method("the default", centroid_encoder(**WHOLE), "ablation"),
+        Method("all of them", centroid_encoder(**BOTTLENECK), "ablation"),
         *(_without(name) for name in WITHOUT),
     )
 }

@@ -37,6 +37,7 @@ from sklearn.neighbors import KNeighborsClassifier, LocalOutlierFactor, NearestN
 
 import centroid_encoder as ce
 from benchmarks import datasets
+from benchmarks.methods import BOTTLENECK
 from benchmarks.parts import run_named
 from centroid_encoder.core.splits import stratified_holdout
 
@@ -162,7 +163,7 @@ def permutation(n_repetitions: int = 100, n_permutations: int = 39) -> None:
     iris = load_iris()
     X, y = datasets.sonar()
     # Small and quick: whether the test holds its level does not hang on the network.
-    model = ce.CentroidEncoder(hidden=(16,), max_epochs=5)
+    model = ce.CentroidEncoder(**BOTTLENECK, hidden=(16,), max_epochs=5)
     kwargs: dict[str, Any] = {
         "n_folds": 2,
         "model": model,
@@ -217,11 +218,11 @@ def mislabels() -> None:
 
 
 def throughput(n: int = 1_000_000, d: int = 2_000) -> None:
-    """Send random sparse cells, which lie on disk, through a map of default size."""
+    """Send random sparse cells, which lie on disk, through a map with a bottleneck."""
     rng = np.random.default_rng(0)
     known = random_cells(2000, d)
     known.obs["class"] = pd.Categorical(rng.integers(10, size=2000).astype(str))
-    model = ce.CentroidEncoder(max_epochs=2)
+    model = ce.CentroidEncoder(**BOTTLENECK, max_epochs=2)
     ce.tl.centroid_encoder(known, "class", model=model, progress=False)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cells.h5ad"

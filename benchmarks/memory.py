@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import centroid_encoder as ce
+from benchmarks.methods import BOTTLENECK
 
 FOLDER = Path(__file__).parents[1] / "build" / "memory"
 N_CLASSES, N_GENES, STEP = 10, 20_000, 20
@@ -76,7 +77,7 @@ def measured(what: str, file: Path) -> dict[str, float]:
 
 
 def train(file: Path) -> None:
-    """Train on a file with default settings."""
+    """Train on a file, with a bottleneck."""
     _train(ad.read_h5ad(file, backed="r"))
 
 
@@ -87,7 +88,8 @@ def train_loaded(file: Path) -> None:
 
 def _train(adata: AnnData) -> None:
     start = time.perf_counter()
-    ce.tl.centroid_encoder(adata, "kind", progress=False)
+    model = ce.CentroidEncoder(**BOTTLENECK)
+    ce.tl.centroid_encoder(adata, "kind", model=model, progress=False)
     seconds, most = time.perf_counter() - start, peak()
     weights = np.asarray(adata.uns["ce"]["model"]["arrays"]["weight"])
     kept, data = 0, 0
@@ -101,7 +103,8 @@ def _train(adata: AnnData) -> None:
 def place(file: Path) -> None:
     """Train on some cells, and place all of a file."""
     known = ad.read_h5ad(file, backed="r")[:N_AT_ONCE].to_memory()
-    ce.tl.centroid_encoder(known, "kind", model=ce.CentroidEncoder(max_epochs=2), progress=False)
+    model = ce.CentroidEncoder(**BOTTLENECK, max_epochs=2)
+    ce.tl.centroid_encoder(known, "kind", model=model, progress=False)
     start = time.perf_counter()
     ce.tl.ingest(ad.read_h5ad(file, backed="r"), known, progress=False)
     tell(peak(), time.perf_counter() - start)

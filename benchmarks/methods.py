@@ -22,6 +22,7 @@ from benchmarks.rivals import classical, networks
 from benchmarks.rivals.selection import embed
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.core.quality import knn_predict, nearest_center
+from centroid_encoder.core.training import drained
 
 Decisions = dict[str, NDArray[np.intp]]
 """Class of each test sample by rule: ``"knn"``, ``"voronoi"``, ``"decoder"``."""
@@ -51,6 +52,10 @@ def decide(train: NDArray[Any], codes: NDArray[np.intp], test: NDArray[Any]) -> 
     return {"knn": knn_predict(train, codes, test), "voronoi": nearest_center(test, centers)}
 
 
+BOTTLENECK: dict[str, Any] = {"placement": "bottleneck", "class_weight": None}
+"""Parameters of the network that is squeezed, all samples alike, as it was by default once."""
+
+
 def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
     """Make the product's default, or take the paper's recipe for the experiment."""
 
@@ -61,10 +66,13 @@ def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
             model = CentroidEncoder.from_recipe(f"paper-{experiment}", random_state=seed, **params)
         else:
             model = CentroidEncoder(random_state=seed, **params)
-        model.fit(X, codes)
+        fit = drained(model.fit_codes(X, codes, np.arange(codes.max() + 1)))
         test = model.transform(X_test)
-        return decide(model.transform(X), codes, test) | {
-            "decoder": model.decoder_distances(test).argmin(axis=1)
+        return {
+            # Training samples lie where they do in the picture: `transform` knows them.
+            "knn": knn_predict(fit.embed(), codes, test),
+            "voronoi": nearest_center(test, model.centers_),
+            "decoder": model.decoder_distances(test).argmin(axis=1),
         }
 
     return run
@@ -169,6 +177,7 @@ CLASSICAL: tuple[tuple[str, classical.Rival, str, Mapping[str, str]], ...] = (
 def _rows() -> list[Method]:
     ours = [
         Method("centroid-encoder", centroid_encoder(), "centroid-encoder"),
+        Method("centroid-encoder, bottleneck", centroid_encoder(**BOTTLENECK), "centroid-encoder"),
         Method(
             "centroid-encoder, the paper's recipe",
             centroid_encoder(recipe=True),

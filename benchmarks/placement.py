@@ -3,10 +3,12 @@
     python -m benchmarks.placement                     # two draws of ten data sets
     python -m benchmarks.placement letter paul15       # of some
     python -m benchmarks.placement digits --flipped 0.1  # a tenth of the training labels is wrong
+    python -m benchmarks.placement blood --class-weight none  # all samples count alike
 
 Prints for each data set and placement, as means over the draws:
 
 - error of test samples by five neighbours, by Voronoi cells and by the model's own decision, %;
+- balanced: mean of the classes' errors by the latter, %;
 - negative log-likelihood and expected calibration error of the probabilities, of samples that
   neither trained nor calibrated;
 - within: how well neighbours within a class are kept (trustworthiness of the test samples' places,
@@ -97,6 +99,7 @@ def evaluate(
     centers = class_centers(placed, y_given, n_classes)
     probabilities = model.predict_proba(X_test)
     right = probabilities.argmax(axis=1) == y_test
+    of_classes = [1 - right[y_test == j].mean() for j in np.unique(y_test)]
     other = CentroidEncoder(random_state=seed + 100, device="cpu", **params).fit(X, y_given)
     own = np.linalg.norm(placed - centers[y_given], axis=1)
     apart = cdist(centers, centers) + np.diag(np.full(n_classes, np.inf))
@@ -108,6 +111,7 @@ def evaluate(
         "neighbours": 100 * (knn_predict(placed, y_given, known) != y_test).mean(),
         "cells": 100 * (model.predict_voronoi(X_test) != y_test).mean(),
         "decision": 100 * (~right).mean(),
+        "balanced": 100 * np.mean(of_classes),
         "likelihood": -np.log(np.maximum(likely, 1e-12)).mean(),
         "calibration": expected_calibration_error(probabilities.max(axis=1), right),
         "within": _within(model.standardize(X_test), known, y_test),
@@ -141,7 +145,9 @@ def main() -> None:
     # An empty list of choices is all of them.
     parser.add_argument("sets", nargs="*", metavar="SET", help=", ".join(SETS))
     parser.add_argument("--flipped", type=float, default=0.0)
+    parser.add_argument("--class-weight", choices=("sqrt", "balanced", "none"), default="sqrt")
     arguments = parser.parse_args()
+    params = {"class_weight": None if arguments.class_weight == "none" else arguments.class_weight}
     torch.set_num_threads(1)
     heading = None
     for name in arguments.sets or SETS:
@@ -149,7 +155,9 @@ def main() -> None:
         data = load()
         for placement in get_args(Placement):
             rows = [
-                evaluate(data, n_train, n_test, seed, arguments.flipped, placement=placement)
+                evaluate(
+                    data, n_train, n_test, seed, arguments.flipped, placement=placement, **params
+                )
                 for seed in range(N_DRAWS)
             ]
             if heading is None:

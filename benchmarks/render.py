@@ -33,6 +33,7 @@ TABLES: dict[str, tuple[str, ...]] = {
 }
 RULES = ("knn", "voronoi", "decoder")
 OURS = "centroid-encoder"
+BOTH = (OURS, "centroid-encoder, bottleneck")
 PICTURES = [name for name, method in METHODS.items() if "full input space" not in method.kind]
 """Methods that end in the plane."""
 PAPER_NAME = {
@@ -87,21 +88,23 @@ def measured(results: pd.DataFrame, method: Method, experiment: str, best: float
 
 
 def rules_table(results: pd.DataFrame) -> str:
-    """Return the three errors of the centroid-encoder."""
+    """Return the three errors of the centroid-encoder, by both placements."""
     lines = [
-        "| | runs | 5-NN | Voronoi | decoder | Voronoi : 5-NN |",
-        "|---|---:|---:|---:|---:|---:|",
+        "| | placement | runs | 5-NN | Voronoi | decoder | Voronoi : 5-NN |",
+        "|---|---|---:|---:|---:|---:|---:|",
     ]
     for name, experiment in EXPERIMENTS.items():
-        rows = results[(results["experiment"] == name) & (results["method"] == OURS)]
-        if not len(rows):
-            continue
-        errors = [100 * rows[f"{rule}_error"].mean() for rule in RULES]
-        lines.append(
-            f"| {experiment.title} | {len(rows)} | "
-            + " | ".join(f"{error:.2f}" for error in errors)
-            + f" | {errors[1] / errors[0]:.2f} |"
-        )
+        for method, placement in zip(BOTH, ("voronoi", "bottleneck"), strict=True):
+            rows = results[(results["experiment"] == name) & (results["method"] == method)]
+            if not len(rows):
+                continue
+            knn, voronoi, decoder = (100 * rows[f"{rule}_error"].mean() for rule in RULES)
+            # Without a decoder, the cells are the decision.
+            decided = f"{decoder:.2f}" if placement == "bottleneck" else ""
+            lines.append(
+                f"| {experiment.title} | {placement} | {len(rows)} | {knn:.2f} | {voronoi:.2f} | "
+                f"{decided} | {voronoi / knn:.2f} |"
+            )
     return "\n".join(lines)
 
 

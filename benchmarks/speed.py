@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 
 import centroid_encoder as ce
 from benchmarks import datasets
+from benchmarks.methods import BOTTLENECK
 from benchmarks.parts import run_named
 from benchmarks.protocols import EXPERIMENTS, Split
 from centroid_encoder import CentroidEncoder
@@ -41,7 +42,7 @@ from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import knn_predict
 from centroid_encoder.recipes import HIDDEN
 
-HURRIED: dict[str, Any] = {
+HURRIED: dict[str, Any] = BOTTLENECK | {
     "hidden": (250, 100, 50),
     "max_features": 400,
     "batch_size": 256,
@@ -50,8 +51,8 @@ HURRIED: dict[str, Any] = {
     "compactness": 0.5,
 }
 """For the first impression: a small network in large steps, on the features that matter most."""
-SHORT: dict[str, Any] = {"learning_rate": 0.01, "dropout": 0.1}
-"""The default network in a few epochs, which leave no time to learn through much noise."""
+SHORT: dict[str, Any] = BOTTLENECK | {"learning_rate": 0.01, "dropout": 0.1}
+"""The network with a bottleneck in few epochs, which leave no time to learn through much noise."""
 BUDGETS: tuple[dict[str, Any], ...] = (
     *(HURRIED | {"max_epochs": n_epochs} for n_epochs in (1, 2, 3, 4)),
     *(SHORT | {"max_epochs": n_epochs} for n_epochs in (4, 5, 6, 8, 12, 16, 20)),
@@ -234,7 +235,7 @@ def error_of(
     X_test: NDArray[Any],
     y_test: NDArray[Any],
 ) -> float:
-    """5-NN error of test samples."""
+    """5-NN error of test samples of a model with a bottleneck, which places all alike."""
     return float((knn_predict(model.transform(X), y, model.transform(X_test)) != y_test).mean())
 
 
@@ -301,8 +302,9 @@ def arithmetic() -> None:
         X = rng.normal(size=(n, d)).astype(np.float32)
         y = rng.integers(10, size=n)
         model = CentroidEncoder(
-            hidden=hidden, batch_size=batch_size, scale="feature", max_epochs=8, random_state=0
-        )
+            **BOTTLENECK, hidden=hidden, batch_size=batch_size, scale="feature", max_epochs=8,
+            random_state=0,
+        )  # fmt: skip
         layers = [*pairwise([d, *hidden, 2]), *pairwise([2, *reversed(hidden), 9])]
         # Forward, backward to weights, and to inputs but for the first layer.
         n_flop = n * (6 * sum(a * b for a, b in layers) - 2 * d * hidden[0])
@@ -363,7 +365,7 @@ def product_rate() -> float:
 def scaling(sizes: tuple[int, ...] = (10_000, 31_623, 100_000, 316_228, 1_000_000)) -> None:
     """Measure fits of ever more cells of 2,000 features, each in a process of its own.
 
-    The default's, and those of supervised UMAP as far as it goes in a few minutes.
+    Those with a bottleneck, and those of supervised UMAP as far as it goes in a few minutes.
     """
     for method, sizes_ in (("centroid_encoder", sizes), ("umap", sizes[:3])):
         found = []
@@ -393,7 +395,7 @@ def fit_classes(method: str, n: int, d: int = 2000) -> None:
         UMAP().fit(X[:100], y[:100])  # compiles
         model: Any = UMAP()
     else:
-        model = CentroidEncoder(random_state=0)
+        model = CentroidEncoder(**BOTTLENECK, random_state=0)
     before = memory()
     start = time.perf_counter()
     model.fit(X, y)
@@ -415,10 +417,10 @@ def synthetic(n: int, d: int) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
 
 
 def transform() -> None:
-    """Measure how many samples a second go through maps of default size."""
+    """Measure how many samples a second go through maps with a bottleneck, of default size."""
     for d in (100, 2000):
         X, y = synthetic(50_000, d)
-        model = CentroidEncoder(max_epochs=1, random_state=0).fit(X, y)
+        model = CentroidEncoder(**BOTTLENECK, max_epochs=1, random_state=0).fit(X, y)
         model.transform(X[:1000])
         start = time.perf_counter()
         model.transform(X)
@@ -432,7 +434,7 @@ def jobs() -> None:
     codes = np.arange(600) % 4
     X = rng.normal(size=(4, 30))[codes] + rng.normal(size=(600, 30))
     adata = AnnData(X, obs={"label": codes.astype(str)})
-    model = CentroidEncoder(hidden=(50, 20), max_epochs=20, device="cpu")
+    model = CentroidEncoder(**BOTTLENECK, hidden=(50, 20), max_epochs=20, device="cpu")
     seconds: dict[str, list[float]] = {"started": [], "1": [], "2": []}
     for _ in range(N_TIMED):
         for name, n_jobs in (("started", 2), ("1", 1), ("2", 2)):
@@ -462,11 +464,11 @@ OPERATIONS = {
 
 
 def profile() -> None:
-    """Show where the seconds of a training on MNIST go, before, in and after its epochs."""
+    """Show where the seconds of a training with a bottleneck go, before, in and after epochs."""
     X, y = EXPERIMENTS["mnist"].run(0)[:2]
-    CentroidEncoder(max_epochs=1, random_state=0).fit(X[:5000], y[:5000])
+    CentroidEncoder(**BOTTLENECK, max_epochs=1, random_state=0).fit(X[:5000], y[:5000])
     start = time.perf_counter()
-    reports = CentroidEncoder(max_epochs=4, random_state=0).fit_reports(X, y)
+    reports = CentroidEncoder(**BOTTLENECK, max_epochs=4, random_state=0).fit_reports(X, y)
     next(reports)
     first = time.perf_counter() - start
     epochs = []

@@ -1,10 +1,11 @@
-"""What a supervised embedding makes of labels that mean nothing: write `demo/random-labels.png`."""
+"""What both placements make of labels that mean nothing: write ``demo/random-labels.png``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
 import numpy as np
 import scanpy as sc
 
@@ -17,9 +18,12 @@ def main() -> None:
     adata = sc.datasets.pbmc68k_reduced()
     shuffled = np.random.default_rng(0).permutation(adata.obs["bulk_labels"])
     adata.obs["shuffled"] = shuffled.astype(str)
-    ce.tl.centroid_encoder(adata, "shuffled")
+    figure, axes = plt.subplots(2, 2, figsize=(13, 9), layout="constrained")
+    for row, placement in zip(axes, ("bottleneck", "voronoi"), strict=True):
+        ce.tl.centroid_encoder(adata, "shuffled", placement=placement, key_added=placement)
+        ce.pl.voronoi(adata, key=placement, ax=list(row), show=False)
     Path("demo").mkdir(exist_ok=True)
-    ce.pl.voronoi(adata, show=False, save=Path("demo/random-labels.png"))
+    figure.savefig("demo/random-labels.png", dpi=100)
 
 
 if __name__ == "__main__":

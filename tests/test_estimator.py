@@ -179,7 +179,24 @@ def test_class_weights_by_label(iris: tuple) -> None:
         return float(np.mean(predicted == "virginica"))
 
     assert recall({"virginica": 30.0}) > recall(None)
-    assert recall("balanced") > recall(None)
+    assert recall("balanced") > recall("sqrt") > recall(None)
+
+
+@pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
+def test_class_weights_by_the_root_of_the_number(iris: tuple, placement: str) -> None:
+    X, y = iris
+    rare = np.concatenate([np.arange(100), np.arange(100, 110)])
+    by_hand = {name: 1 / np.sqrt((y[rare] == name).sum()) for name in np.unique(y)}
+    # Five times less often, and half as much for it.
+    assert by_hand["virginica"] / by_hand["setosa"] == pytest.approx(np.sqrt(5))
+    models = [
+        quick(placement=placement, class_weight=weight).fit(X[rare], y[rare])
+        for weight in ("sqrt", by_hand, None)
+    ]
+    embeddings = [model.transform(X) for model in models]
+    assert_allclose(embeddings[0], embeddings[1], atol=1e-4)
+    assert np.abs(embeddings[0] - embeddings[2]).max() > 0.01
+    assert ce.CentroidEncoder().class_weight == "sqrt"
 
 
 def test_same_seed_same_bits_and_other_seed_other_bits(iris: tuple) -> None:
@@ -199,6 +216,8 @@ def test_recipes_are_valid_and_carry_the_papers_constants(name: str, iris: tuple
     ).fit(X, y)
     assert model.transform(X).shape == (150, 2)
     full = ce.CentroidEncoder.from_recipe(name)
+    assert full.placement == "bottleneck"
+    assert full.class_weight is None
     assert full.output == "full"
     assert full.scale == "feature"
     assert full.clip is None

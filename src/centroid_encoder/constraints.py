@@ -116,10 +116,10 @@ def check_parameters(params: Mapping[str, Any]) -> None:
     if isinstance(weights, Mapping):
         known = all(isinstance(weight, numbers.Real) for weight in weights.values())
     else:
-        known = weights is None or (isinstance(weights, str) and weights == "balanced")
+        known = weights is None or (isinstance(weights, str) and weights in ("sqrt", "balanced"))
     if not known:
         raise InputError(
-            "{} must be None, 'balanced' or a number for each class; got {}",
+            "{} must be 'sqrt', 'balanced', None or a number for each class; got {}",
             Setting("class_weight"),
             repr(weights),
         )

@@ -56,24 +56,23 @@ class CentroidEncoder(
 ):
     """Supervised, parametric embedding that maps every sample to the centroid of its class.
 
-    An autoencoder-shaped network with a linear bottleneck is trained to map each sample to the mean
-    of its class in input space; the bottleneck is the embedding [1]_. The map takes new samples,
-    and its decoder decides to which class they belong.
+    Networks are trained to map each sample to the mean of its class, as in [1]_, and the embedding
+    shows for which class they take it and how sure they are. The map takes new samples.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension m of the embedding.
-    placement : {"bottleneck", "voronoi"}, default="bottleneck"
-        Where a sample's place comes from. ``"bottleneck"`` is the paper's: the network is squeezed
-        through `n_components` linear units, and what they say is the embedding. ``"voronoi"``
-        trains without the squeeze, which costs accuracy, and lays the embedding out afterwards:
-        classes have positions whose distances are as those of their centroids; a sample lies in the
-        Voronoi cell of its most probable class, arranged there by the leading components of the
-        class's own scatter, and the nearer to the border the less sure it is. `predict`,
-        `predict_voronoi` and `decoder_distances`, read off the plane, then decide the same. Of more
-        than a hundred features it learns from as many principal axes, with the noise of `dropout`
-        made of the features.
+    placement : {"bottleneck", "voronoi"}, default="voronoi"
+        Where a sample's place comes from. ``"bottleneck"`` is the paper's: an autoencoder-shaped
+        network is squeezed through `n_components` linear units, and what they say is the embedding.
+        ``"voronoi"`` trains without the squeeze, which costs accuracy, and lays the embedding out
+        afterwards: classes have positions whose distances are as those of their centroids; a sample
+        lies in the Voronoi cell of its most probable class, arranged there by the leading
+        components of the class's own scatter, and the nearer to the border the less sure it is.
+        `predict`, `predict_voronoi` and `decoder_distances`, read off the plane, then decide the
+        same. Of more than a hundred features it learns from as many principal axes, with the noise
+        of `dropout` made of the features.
     n_networks : int or "auto", default="auto"
         With ``placement="voronoi"``, number of networks, each of which is trained on all but one
         fold of the samples; a new sample is placed by all of them together. Probabilities then come
@@ -114,8 +113,11 @@ class CentroidEncoder(
         the number k of features learned from, 1/2 − 50 / k: up to a hundred can hardly spare any,
         of thousands one half will do. It is at least 0.02, and of n < 1,250 training samples at
         least 25 / n, up to 0.15: what so few say of single features is largely chance.
-    class_weight : "balanced", dict or None, default=None
-        Weight of each class's samples in the loss, as in scikit-learn.
+    class_weight : "sqrt", "balanced", dict or None, default="sqrt"
+        Weight of each class's samples in the loss: by one over the square root of their number
+        (``"sqrt"``, so that small classes are not overlooked and large ones still count for more),
+        by one over their number (``"balanced"``), by numbers of your own, as in scikit-learn; or
+        all the same.
     pretrain_epochs : int or "auto", default="auto"
         Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it. ``"auto"`` takes
         half as many as of training with more than 15 classes, which tangle in the plane without
@@ -206,7 +208,7 @@ class CentroidEncoder(
         self,
         n_components: int = 2,
         *,
-        placement: Placement = "bottleneck",
+        placement: Placement = "voronoi",
         n_networks: int | Literal["auto"] = "auto",
         hidden: Sequence[int] | Literal["auto"] = "auto",
         activation: Activation = "relu",
@@ -217,7 +219,7 @@ class CentroidEncoder(
         max_features: int | None = 2000,
         clip: float | None = 10.0,
         dropout: float | Literal["auto"] = "auto",
-        class_weight: Literal["balanced"] | Mapping[Any, float] | None = None,
+        class_weight: Literal["sqrt", "balanced"] | Mapping[Any, float] | None = "sqrt",
         pretrain_epochs: int | Literal["auto"] = "auto",
         max_epochs: int | Literal["auto"] = "auto",
         validation_fraction: float = 0.0,

@@ -100,10 +100,10 @@ def test_a_figure_of_training_and_test_samples(
 
 
 @pytest.mark.parametrize("ingredient", ablation.WITHOUT)
-def test_every_ingredient_is_one_of_the_default(ingredient: str) -> None:
-    # Where the default has it: all its rules are of the number of samples, features and classes.
+def test_every_ingredient_is_one_of_the_recipe(ingredient: str) -> None:
+    # Where the recipe has it: all its rules are of the number of samples, features and classes.
     n_train, n_inputs, n_classes = {"pre-training": (1350, 16, 26)}.get(ingredient, (8000, 256, 10))
-    whole = ablation.WHOLE
+    whole = methods.BOTTLENECK
     default = resolved(CentroidEncoder(**whole).get_params(), n_train, n_inputs, n_classes)
     lacking = CentroidEncoder(**whole | ablation.WITHOUT[ingredient])
     without = resolved(lacking.get_params(), n_train, n_inputs, n_classes)

@@ -7,6 +7,7 @@ The files are small: four hidden units, sixty samples of five features.
 - ``46b2e80``: calibrated; novelty in one number of components, which has to be learned anew now.
 - ``b6e40a7``: the last commit that did not name the version that wrote the file.
 - ``0.1.0.dev0``: says who wrote it and for which objective.
+- ``1328ceb``: one of the last whose default had a bottleneck; this map is placed in Voronoi cells.
 
 Every release adds one: ``python tests/core/test_old_maps.py VERSION`` with that version installed.
 """
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 import centroid_encoder as ce
+from centroid_encoder.core import saved
 
 MAPS = Path(__file__).parents[1] / "data" / "maps"
 
@@ -63,7 +65,28 @@ def test_loads_and_says_what_it_said(name: str, tmp_path: Path) -> None:
 
 
 def test_there_is_one_of_each_kind() -> None:
-    assert len(list(MAPS.glob("*.safetensors"))) >= 4
+    assert len(list(MAPS.glob("*.safetensors"))) >= 5
+
+
+@pytest.mark.parametrize("name", ["47a4583", "46b2e80", "b6e40a7", "0.1.0.dev0", "1328ceb"])
+def test_what_has_another_default_now_is_what_it_was(name: str) -> None:
+    model = ce.load(MAPS / f"{name}.safetensors", device="cpu")
+    assert model.placement == ("voronoi" if name == "1328ceb" else "bottleneck")
+    assert model.class_weight is None
+
+
+@pytest.mark.parametrize("parameter", ["placement", "class_weight"])
+def test_what_was_no_choice_yet_has_the_value_of_then(parameter: str) -> None:
+    X, y = samples()
+    then = {"placement": "bottleneck", "class_weight": None}
+    model = ce.CentroidEncoder(**then, hidden=(4,), max_epochs=1, device="cpu").fit(X, y)
+    config, arrays = model.to_state()
+    params = config["estimator"]["params"]
+    without = {name: value for name, value in params.items() if name != parameter}
+    config["estimator"] |= {"params": without}
+    again = ce.CentroidEncoder.from_state(saved.sealed(config, arrays), arrays, device="cpu")
+    assert again.get_params()[parameter] == then[parameter]
+    assert ce.CentroidEncoder().get_params()[parameter] != then[parameter]
 
 
 def write(name: str) -> None:

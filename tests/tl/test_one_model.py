@@ -8,8 +8,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import centroid_encoder as ce
+from centroid_encoder.core import saved
 from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._stored import StoredCrossValidation, StoredMap
 from centroid_encoder.tl._summary import summary
@@ -27,7 +29,8 @@ def rare(make_cells):
 
 class TestMissingClasses:
     def test_of_a_map_are_named_and_stored(self, rare, caplog):
-        job = ce.tl.centroid_encoder.job(rare, "cell_type")
+        model = ce.CentroidEncoder(class_weight=None)
+        job = ce.tl.centroid_encoder.job(rare, "cell_type", model=model)
         list(job.steps())
         job.write(rare)
         table = StoredMap.read(rare, "ce").per_class.set_index("class")
@@ -49,7 +52,8 @@ class TestMissingClasses:
 
     @pytest.mark.slow
     def test_without_a_region_are_named_in_the_figure(self, rare):
-        ce.tl.centroid_encoder(rare, "cell_type", placement="bottleneck", progress=False)
+        model = ce.CentroidEncoder(placement="bottleneck", class_weight=None)
+        ce.tl.centroid_encoder(rare, "cell_type", model=model, progress=False)
         for regions, label in (("decoder", "rare (no region)"), ("voronoi", "rare")):
             axes = ce.pl.voronoi(rare, regions=regions, show=False)
             entries = [text.get_text() for text in axes[-1].get_legend().get_texts()]
@@ -96,6 +100,21 @@ class TestOneModel:
         assert "other settings than the map's" in axes.get_title()
         plt.close("all")
 
+    def test_what_a_map_of_an_earlier_version_does_not_say_is_what_it_was_then(self, cells, fast):
+        model = clone(fast).set_params(placement="bottleneck", class_weight=None)
+        ce.tl.centroid_encoder(cells, "cell_type", model=model, progress=False)
+        config = json.loads(cells.uns["ce"]["model"]["config"])
+        for name in ("placement", "class_weight"):
+            del config["estimator"]["params"][name]
+        config = saved.sealed(config, cells.uns["ce"]["model"]["arrays"])
+        cells.uns["ce"]["model"]["config"] = json.dumps(config)
+        ce.tl.cross_validate(cells, "cell_type", n_folds=2, progress=False)
+        assert not any("two models" in sentence for sentence in summary(cells, "ce"))
+        ce.tl.cross_validate(cells, "cell_type", n_folds=2, model=fast, progress=False)
+        (said,) = [sentence for sentence in summary(cells, "ce") if "two models" in sentence]
+        assert "class_weight=None against 'sqrt'" in said
+        assert "placement='bottleneck' against 'voronoi'" in said
+
     def test_other_values_are_other_settings(self, cells, fast):
         cells.obsm["X_pca"] = cells.X[:, :4]
         ce.tl.centroid_encoder(cells, "cell_type", use_rep="X_pca", model=fast, progress=False)
@@ -124,10 +143,15 @@ class TestOneModel:
             (None, "knn", "5-NN"),
         ],
     )
+    @pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
     def test_a_title_gives_the_error_of_the_rule_that_is_drawn(
-        self, cells, fast, regions, rule, name
+        self, cells, fast, placement, regions, rule, name
     ):
-        ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
+        arguments = {"placement": placement, "model": fast}
+        ce.tl.centroid_encoder(cells, "cell_type", progress=False, **arguments)
+        if placement == "voronoi" and rule == "decoder":
+            # There is none: the cells are the decision.
+            rule, name = "voronoi", "Voronoi"
         quality = cells.uns["ce"]["quality"]["test"]
         quality |= {"knn_error": 0.11, "voronoi_error": 0.22, "decoder_error": 0.33}
         _, held_out = ce.pl.voronoi(cells, regions=regions, show=False)

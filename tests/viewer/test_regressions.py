@@ -22,6 +22,7 @@ import centroid_encoder as ce
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
+from centroid_encoder.viewer.session.misplaced import REGIONS
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -687,6 +688,19 @@ def test_cells_that_change_behind_the_map_are_not_confused(
     widget.cells.color_box.setCurrentText("predicted class")
     widget.cells.color_box.setCurrentText("label")
     check_linked(widget, viewer.layers["nuclei"])
+
+
+@pytest.mark.parametrize("placement", ["bottleneck", "Voronoi"])
+def test_decoder_regions_are_named_where_there_is_a_decoder(
+    widget: CentroidEncoderWidget, train: Train, placement: str
+):
+    widget.form.placement.value = placement
+    train(widget)
+    for regions in ("decoder regions", "no regions"):
+        widget.map.regions_box.setCurrentText(regions)
+        _, _, summary = REGIONS.list_cells(widget.session)
+        region = "decoder region" if placement == "bottleneck" else "Voronoi cell"
+        assert summary.endswith(f"lie in another class's {region}.")
 
 
 def test_labels_that_go_while_training(

@@ -19,6 +19,8 @@ from centroid_encoder.errors import InputError
 
 HISTORY = ("stage", "epoch", "loss", "validation_loss", "validation_error")
 """What is kept of each report."""
+BEFORE = {"placement": "bottleneck", "class_weight": None}
+"""What arguments were before there was a choice, where the default is something else now."""
 LABEL_BYTES = 2**24
 """More than these no names of classes take."""
 
@@ -113,7 +115,7 @@ def params_from(
     ----------
     params, known
         What `params_to` returned, and the names of all arguments. Those that are not stored are
-        left out, and keep their default; but for `placement`, which is then "bottleneck".
+        left out, and keep their default; but for those of `BEFORE`.
     config
         Config of the map that they belong to, which says what release wrote them.
 
@@ -124,8 +126,7 @@ def params_from(
     unknown = [name for name in params if name not in known]
     if unknown:
         raise newer(config or {}, f"parameter {unknown[0]!r}")
-    # Before there was a choice, every network had a bottleneck.
-    params = {"placement": "bottleneck", **params}
+    params = {**BEFORE, **params}
     if isinstance(params.get("hidden"), list):
         params["hidden"] = tuple(params["hidden"])
     if isinstance(params.get("class_weight"), dict):

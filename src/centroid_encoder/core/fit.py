@@ -30,6 +30,7 @@ from centroid_encoder.core.standardization import Scale, Standardizer
 from centroid_encoder.core.training import Outcome, Report, Shown, TrainingData, never, train
 from centroid_encoder.errors import InputError, Setting
 
+ClassWeight = Literal["sqrt", "balanced"] | Mapping[Any, float] | None
 N_AXES = 100
 """Principal axes of the inputs that networks without a bottleneck learn from, of more features."""
 N_SHOWN = 2_000
@@ -453,18 +454,23 @@ def _some(problem: Problem, n: int) -> Tensor:
 
 
 def _class_weights(
-    weight: Literal["balanced"] | Mapping[Any, float] | None,
+    weight: ClassWeight,
     labels: NDArray[Any],
     classes: NDArray[Any],
     absent: NDArray[Any],
 ) -> NDArray[np.float64] | None:
-    """(K,) weight of each class that is trained on; those of absent ones are passed over."""
+    """(K,) weight of each class that is trained on, in any unit; absent ones are passed over."""
     if weight is None:
         return None
     if isinstance(weight, Mapping):
         unused = set(absent.tolist())
         weight = {label: value for label, value in weight.items() if label not in unused}
-    per_class: NDArray[np.float64] = compute_class_weight(weight, classes=classes, y=labels)
+    rooted = isinstance(weight, str) and weight == "sqrt"
+    per_class: NDArray[np.float64] = compute_class_weight(
+        "balanced" if rooted else weight, classes=classes, y=labels
+    )
+    if rooted:
+        per_class = np.sqrt(per_class)
     if not (per_class > 0).all():
         raise InputError("{} must be above 0 for every class", Setting("class_weight"))
     return per_class

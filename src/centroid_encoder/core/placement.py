@@ -28,7 +28,7 @@ from torch import Tensor
 
 from centroid_encoder.core.axes import principal_axes
 
-Placement = Literal["bottleneck", "voronoi"]
+Placement = Literal["voronoi", "bottleneck"]
 Floats = NDArray[np.floating]
 Codes = NDArray[np.intp]
 

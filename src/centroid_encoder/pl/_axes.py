@@ -84,6 +84,8 @@ def panel_title(result: Result, panel: str, regions: Regions | None) -> str:
     n = count_words(errors["n"], int((result.split == panel).sum()))
     if panel == "train":
         return f"training cells ({n})"
+    if regions == "decoder" and not result.stored.has_decoder:
+        regions = "voronoi"
     rule, name = RULES_IN_WORDS[regions if result.embedding.shape[1] <= 2 else None]
     text = f"held-out {name} error {100 * errors[f'{rule}_error']:.1f} % ({n})"
     if errors["at_chance"]:

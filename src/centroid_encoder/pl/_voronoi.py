@@ -80,7 +80,8 @@ def voronoi(
         given.
     regions
         ``"voronoi"``: cells of the class centers, straight-edged; ``"decoder"``: where the model
-        decides for a class, curved; None: no regions.
+        decides for a class, which with ``placement="bottleneck"`` is curved, and else the same;
+        None: no regions.
     split
         ``"train"`` or ``"test"`` for one panel. Default: both, where cells were held out. Cells
         that `ingest` has sent through a map have one panel of their own: predicted classes over

@@ -85,9 +85,10 @@ def centroid_encoder(
 ) -> Training:
     """Embed cells so that their classes stay together: the Centroid-Encoder of Ghosh & Kirby.
 
-    A network is trained to map every labeled cell to the mean of its class, through a bottleneck of
-    two units: the embedding. A part of the labeled cells is held out and never shapes the map; the
-    errors counted on it say how much of the picture is real.
+    Networks are trained to map every labeled cell to the mean of its class. Each cell is then laid
+    into the Voronoi cell of the class that those take it for which have not seen it, the nearer to
+    the border the less sure they are. A part of the labeled cells is held out and never shapes the
+    map; the errors counted on it say how much of the picture is real.
 
     A file opened with ``backed="r"`` or a dask array never comes into memory as a whole: of it the
     genes that are kept do, at most ``max_features`` of the `model`, as CSR. The map is the same.
@@ -102,10 +103,9 @@ def centroid_encoder(
     n_components
         Dimension of the embedding. Default: 2; with a `model`, what that says.
     placement
-        Where a cell's place comes from: ``"bottleneck"``, two units in the middle of the network,
-        as in the paper; or ``"voronoi"``, several networks without one, after which each cell is
-        laid into the Voronoi cell of the class that those take it for which have not seen it.
-        Default: ``"bottleneck"``; with a `model`, what that says.
+        Where a cell's place comes from: ``"voronoi"``, the Voronoi cell of the class that the
+        networks take it for; or ``"bottleneck"``, as in the paper, two units in the middle of one
+        network. Default: ``"voronoi"``; with a `model`, what that says.
     use_rep
         Key of ``adata.obsm`` to learn from instead of the expression matrix. Of a DataFrame, the
         columns are told by their names: `ingest` finds them in any order.
@@ -155,8 +155,9 @@ def centroid_encoder(
         ``adata.obs["ce_split"]`` : :class:`pandas.Series` (dtype ``category``)
             ``"train"``, ``"test"`` or ``"unlabeled"``.
         ``adata.obs["ce_label"]`` : :class:`pandas.Series` (dtype ``category``)
-            Predicted class of every cell, with the categories of `label_key`: the class whose
-            centroid is nearest to the decoder's output.
+            Predicted class of every cell, with the categories of `label_key`: the one in whose
+            Voronoi cell it lies; with ``placement="bottleneck"`` the one whose centroid is nearest
+            to the decoder's output.
         ``adata.obs["ce_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
             Its probability, which tells doubt between the classes. It is calibrated on the
             held-out cells, so that of the cells with 0.8, four in five are right; with
@@ -166,8 +167,9 @@ def centroid_encoder(
             training cells, each judged by the others, that are less novel; NaN with fewer than ten
             training cells.
         ``adata.uns["ce"]`` : :class:`dict`
-            ``params``; ``classes`` and their ``centers`` (n_classes × n_components, means of the
-            embedded training cells); ``history`` (a DataFrame, one row an epoch); ``quality``
+            ``params``; ``classes`` and their ``centers`` (n_classes × n_components, what the
+            Voronoi cells are about; with ``placement="bottleneck"`` means of the embedded training
+            cells); ``history`` (a DataFrame, one row an epoch); ``quality``
             (``train`` and ``test`` errors as shares in [0, 1], and a DataFrame ``per_class``; of
             the held-out cells also the expected ``calibration_error`` of their confidence, the
             ends of its 95 % interval, ``calibration_error_low`` and ``calibration_error_high``, and

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") -> pd.DataFrame:
     """List the labeled cells that lie in another class's region, worst first.
 
-    Among them are mislabelled cells, and cells of classes that the data do not tell apart. A
-    training cell's label has shaped the map, and drawn the cell towards its class: what is
+    Among them are mislabelled cells, and cells of classes that the data do not tell apart. With
+    ``placement="bottleneck"`` a training cell's label has drawn it towards its class: what is
     misplaced among the held-out cells says more. `adata` stays as it is.
 
     Parameters
@@ -31,7 +31,7 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
         Its ``key_added``.
     regions
         ``"voronoi"``: cells of the class centers; ``"decoder"``: where the model decides for a
-        class, as in ``obs["ce_label"]``.
+        class, as in ``obs["ce_label"]``, which is the same without a bottleneck.
 
     Returns
     -------
@@ -45,7 +45,7 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
         ``depth`` : dtype ``float64``
             How far inside that region, in (0, 1]: 1 − (distance to that class's center) /
             (distance to its own class's); near 0 at the border, 1 at the other's center. For
-            ``"decoder"`` distances are those of the decoder's output to the classes' centroids.
+            ``"decoder"`` distances are those by which the model decides.
 
         Cells of equal depth are in the order of ``obs_names``. Cells without a label, and cells
         left out for missing values, are never listed.

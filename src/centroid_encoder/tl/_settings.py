@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from centroid_encoder.core.description import BEFORE
 from centroid_encoder.core.saved import parse_config
 from centroid_encoder.errors import Message, Setting, Value
 from centroid_encoder.tl._stored import StoredMap
@@ -41,8 +42,8 @@ def differing_settings(
     for name in (*SOURCES, *sorted(both)):
         pairs[name] = mapped.params.get(name), params.get(name)
     if model is not None and mapped.model is not None and "config" in mapped.model:
-        of_map = parse_config(mapped.model["config"]).get("estimator", {}).get("params", {})
-        of_check = json.loads(model)
+        stored = parse_config(mapped.model["config"]).get("estimator", {}).get("params", {})
+        of_map, of_check = BEFORE | stored, BEFORE | json.loads(model)
         # What only one of them knows had its default in the other.
         for name in sorted((set(of_map) & set(of_check)) - set(NO_SETTINGS)):
             pairs[name] = of_map[name], of_check[name]

@@ -114,7 +114,8 @@ class StoredMap(Stored):
     """``uns[key]``: a map and what is known of its training."""
 
     centers: NDArray[np.floating]
-    """(M, m) means of the embedded training cells."""
+    """(M, m) what the Voronoi cells are about: means of the embedded training cells, or positions
+    that the classes have been given."""
     history: pd.DataFrame | None = None
     """One row an epoch; None after `tl.ingest`."""
     quality: Mapping[str, Any] | None = None
@@ -145,6 +146,11 @@ class StoredMap(Stored):
         origin = self.params.get("ingested_from")
         return None if origin is None else str(origin)
 
+    @property
+    def has_decoder(self) -> bool:
+        """Whether a decoder decides; if not, a cell is of the class in whose Voronoi cell it is."""
+        return self.model is None or "placement_targets" not in self.model.get("arrays", {})
+
     def errors(self, split: str) -> Errors:
         """Errors of the ``"train"`` or ``"test"`` cells, with their number ``n``."""
         counted = (self.quality or {}).get(split, {})
@@ -154,8 +160,8 @@ class StoredMap(Stored):
     def per_class(self) -> pd.DataFrame:
         """(M, …) ``n_test``, ``test_knn_error`` and so on of each class.
 
-        ``n_predicted`` is how many of all cells the decoder takes for the class, and ``n_in_cell``
-        how many lie in its Voronoi cell.
+        ``n_predicted`` is how many of all cells the model takes for the class, and ``n_in_cell``
+        how many lie in its Voronoi cell: the same number without a decoder.
         """
         columns = [f"{split}_{rule}_error" for split in (TRAIN, TEST) for rule in RULES[:3]]
         table = (self.quality or {}).get("per_class")
@@ -281,7 +287,7 @@ class Result:
 
     @property
     def centers(self) -> NDArray[np.floating]:
-        """(M, m) means of the embedded training cells."""
+        """(M, m) what the Voronoi cells are about."""
         return self.stored.centers
 
     @property

@@ -163,6 +163,8 @@ def test_what_was_chosen_is_kept_where_it_exists(
         ("random_state", 3, {"random_state": 3}),
         ("device", "cpu", {"device": "cpu"}),
         ("n_components", "3", {"n_components": 3}),
+        ("placement", "bottleneck", {"placement": "bottleneck"}),
+        ("placement", "Voronoi", {}),
         ("key_added", " mine ", {"key_added": "mine"}),
         ("key_added", "  ", {}),
     ],
@@ -175,6 +177,10 @@ def test_knobs_are_arguments(
     form.set_adata(table)
     getattr(form, name).value = value
     assert form.parameters() == expected
+
+
+def test_the_placement_that_is_shown_is_the_one_that_is_trained(form: TrainingForm):
+    assert form.placement.value == form.shown("placement", ce.CentroidEncoder().placement)
 
 
 def test_epochs_are_chosen_by_hand_or_not(form: TrainingForm, table: AnnData):

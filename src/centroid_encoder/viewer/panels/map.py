@@ -69,7 +69,7 @@ class MapPanel(QWidget):
             "Regions of the map",
             REGIONS,
             "Voronoi cells: which class's center is nearest. Decoder regions: for which class the "
-            "model itself decides",
+            "model itself decides; with Voronoi placement, the same",
         )
         self.regions_box.currentIndexChanged.connect(self._on_regions)
         self._empty = QLabel()

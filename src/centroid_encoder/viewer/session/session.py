@@ -169,6 +169,8 @@ class Session:
     @property
     def misplaced_by(self) -> Regions:
         """Kind of regions that tell which cells are misplaced."""
+        if self.result is not None and not self.result.stored.has_decoder:
+            return "voronoi"
         return self.regions or "decoder"
 
     @property
