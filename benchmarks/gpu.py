@@ -113,12 +113,12 @@ def out_of_memory() -> None:
     of_data = f"{X.nbytes / 1e6:.0f} MB of data"
     for placement in get_args(Placement):
         settings: dict[str, Any] = {
-            "placement": placement, "max_epochs": 2, "n_networks": 2, "random_state": 0,
-            "hidden": (2000, 1000, 500),
+            "placement": placement, "max_epochs": 2, "n_networks": 2, "random_state": 0
         }  # fmt: skip
+        wide = {"hidden": (2000, 1000, 500)}
         with at_most(1200), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            CentroidEncoder(batch_size=50_000, **settings).fit(X, y)
+            CentroidEncoder(batch_size=50_000, **settings, **wide).fit(X, y)
         said = [str(one.message) for one in caught if "out of memory" in str(one.message)]
         told = said[0] if said else "it fits"
         check(f"{placement}: {of_data} and large batches in 1200 MB: {told}", bool(said))
