@@ -115,7 +115,7 @@ def out_of_memory() -> None:
         settings: dict[str, Any] = {
             "placement": placement, "max_epochs": 2, "n_networks": 2, "random_state": 0
         }  # fmt: skip
-        wide = {"hidden": (2000, 1000, 500)}
+        wide: dict[str, Any] = {"hidden": (2000, 1000, 500)}
         with at_most(1200), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             CentroidEncoder(batch_size=50_000, **settings, **wide).fit(X, y)
