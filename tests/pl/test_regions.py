@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import centroid_encoder as ce
 from centroid_encoder.pl._regions import (
-    corners,
     panel_limits,
     plane_centers,
     plane_points,
@@ -46,14 +45,6 @@ class TestPaths:
 
 
 class TestLimits:
-    def test_leave_room_about_centers(self):
-        centers = np.array([[0.0, 0.0], [1.0, 0.0], [9.0, 0.0], [np.nan, 0.0]])
-        found = corners(centers)
-        # 0.3 of the way to the nearest one; of one that is far from all, of what is usual.
-        assert_allclose(found[:3], centers[:3] - 0.3)
-        assert_allclose(found[3:], centers[:3] + 0.3)
-        assert_array_equal(corners(centers[:1]), centers[:1])
-
     def test_are_equally_long_unless_asked_otherwise(self):
         points = np.array([[0.0, 0], [10, 2], [np.nan, np.nan]])
         assert_allclose(panel_limits(points), [[-0.5, -4.5], [10.5, 6.5]])

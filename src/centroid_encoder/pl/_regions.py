@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from matplotlib.path import Path
 from numpy.typing import NDArray
-from scipy.spatial import KDTree
 
 from centroid_encoder import tl
 from centroid_encoder.core.regions import (
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 REGION_ALPHA = 0.22
-ROOM = 0.3
-"""How much of the way to the nearest other center is shown about each center."""
 
 
 def plane_points(embedding: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -53,21 +50,6 @@ def panel_limits(points: NDArray[np.floating], *, equal: bool = True) -> NDArray
         half = (limits[1] - limits[0]).max() / 2
         limits = limits.mean(axis=0) + np.array([[-half], [half]])
     return limits
-
-
-def corners(centers: NDArray[np.floating]) -> NDArray[np.floating]:
-    """(2M, m) corners of a box about each of (M, m) centers, for `panel_limits`.
-
-    A class at the rim whose cells lie close together would otherwise have its cell cut off at its
-    center. Classes without a center are left out.
-    """
-    centers = centers[np.isfinite(centers).all(axis=1)]
-    if len(centers) < 2:
-        return centers
-    distances, _ = KDTree(centers).query(centers, k=2)
-    apart = np.asarray(distances)[:, 1]
-    half = ROOM * np.minimum(apart, np.median(apart))[:, None]
-    return np.concatenate([centers - half, centers + half])
 
 
 def region_outlines(

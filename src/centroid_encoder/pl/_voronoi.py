@@ -19,7 +19,6 @@ from centroid_encoder.pl._legend import legend_beside, legend_on_data
 from centroid_encoder.pl._points import Coloring, read_coloring
 from centroid_encoder.pl._regions import (
     REGION_ALPHA,
-    corners,
     panel_limits,
     plane_centers,
     plane_points,
@@ -153,9 +152,7 @@ def voronoi(
     colors = class_colors(adata, result, palette)
     points = plane_points(result.embedding)
     # Of a class that no cell is taken for, nothing else may be there.
-    inside = (
-        points if result.is_query else np.vstack([points, corners(plane_centers(result.centers))])
-    )
+    inside = points if result.is_query else np.vstack([points, plane_centers(result.centers)])
     limits = panel_limits(inside, equal=result.embedding.shape[1] > 1)
     outlines = region_outlines(adata, result, regions, limits)
 

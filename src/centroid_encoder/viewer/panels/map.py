@@ -16,7 +16,6 @@ from superqt.utils import signals_blocked
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.pl._axes import panel_title
 from centroid_encoder.pl._regions import (
-    corners,
     panel_limits,
     plane_centers,
     plane_points,
@@ -177,7 +176,7 @@ class MapPanel(QWidget):
         if centers is None:
             centers = class_centers(report.embedding[train], codes[train], n_classes)
         places = self._plane(centers, centers=True)
-        limits = self._steady(panel_limits(np.concatenate([embedding, corners(places)])))
+        limits = self._steady(panel_limits(np.concatenate([embedding, places])))
         titles = {"train": "training cells", "test": "held-out cells"}
         masks = {"train": run.train, "test": run.held_out}
         unlabeled = run.kept & (run.codes < 0)
@@ -313,7 +312,6 @@ def _limits(
     centers: NDArray[np.floating],
 ) -> NDArray[np.floating]:
     """Limits of the map: those of its training cells, if there are some, and all its centers."""
-    centers = corners(centers)
     if not len(behind):
         return panel_limits(np.concatenate([points, centers]))
     limits = panel_limits(np.concatenate([behind, centers]))
