@@ -195,27 +195,61 @@ def hdf5(path: Path, mode: Literal["w", "r+"]) -> Iterator[h5py.File]:
 
 
 class _Sink(io.FileIO):
-    """A file that takes everything once it could not be written, and remembers why."""
+    """A file that takes everything once it could not be written, and remembers why.
+
+    HDF5 reads what it has written, and ends the process where something else is there: what did not
+    get into the file stays in memory until the file is closed.
+    """
 
     error: OSError | None = None
 
+    def __init__(self, path: Path, mode: str) -> None:
+        super().__init__(path, mode)
+        self._kept: list[tuple[int, bytes]] = []
+        self._end = 0
+
     def write(self, data: Any) -> int:
-        view = memoryview(data).cast("B")
+        view, start, done = memoryview(data).cast("B"), self.tell(), 0
         try:
-            done = 0
             while self.error is None and done < len(view):
                 done += super().write(view[done:]) or 0
         except OSError as error:
-            self.error = error
+            self._fail(error)
+        if done < len(view):
+            self._kept.append((start + done, bytes(view[done:])))
+            self._end = max(self._end, start + len(view))
+            self.seek(start + len(view))
         return len(view)
+
+    def readinto(self, buffer: Any) -> int:
+        view, start = memoryview(buffer).cast("B"), self.tell()
+        n = super().readinto(view) or 0
+        if self.error is None:
+            return n
+        view[n:] = bytes(len(view) - n)
+        for offset, data in self._kept:
+            first, last = max(offset, start), min(offset + len(data), start + len(view))
+            if first < last:
+                view[first - start : last - start] = data[first - offset : last - offset]
+        self.seek(start + len(view))
+        return len(view)
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if self.error is not None and whence == os.SEEK_END:
+            offset, whence = self._end + offset, os.SEEK_SET
+        return super().seek(offset, whence)
 
     def truncate(self, size: int | None = None) -> int:
         try:
             if self.error is None:
                 return super().truncate(size)
         except OSError as error:
-            self.error = error
+            self._fail(error)
+        self._end = max(self._end, size or 0)
         return size or 0
+
+    def _fail(self, error: OSError) -> None:
+        self.error, self._end = error, os.fstat(self.fileno()).st_size
 
 
 def _remove_abandoned(folder: Path) -> None:

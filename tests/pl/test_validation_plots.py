@@ -104,8 +104,9 @@ def test_labels_that_have_changed_are_not_judged_by(
 
 @pytest.mark.parametrize("name", ce.pl.__all__)
 def test_every_figure_refuses_a_folder_that_is_not_there_before_all_else(name: str) -> None:
+    needed = {"group_key": "image"} if name == "composition" else {}
     with pytest.raises(FileNotFoundError, match="there is no folder nowhere"):
-        getattr(ce.pl, name)(ad.AnnData(), save="nowhere/figure.png")
+        getattr(ce.pl, name)(ad.AnnData(), save="nowhere/figure.png", **needed)
     with pytest.raises(ValueError, match="dpi must be positive"):
-        getattr(ce.pl, name)(ad.AnnData(), dpi=-1)
+        getattr(ce.pl, name)(ad.AnnData(), dpi=-1, **needed)
     assert not plt.get_fignums()

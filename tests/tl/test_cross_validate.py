@@ -199,7 +199,9 @@ class TestDoubts:
         validate(cells)
         assert not len(cells.uns["ce_cv"]["warnings"])
 
-    def test_small_classes(self, cells, validate):
+    def test_small_classes(self, cells, fast, validate):
+        # By the weights of the default, so small a class would not be overlooked.
+        fast.set_params(class_weight=None)
         rank = cells.obs.groupby("cell_type", observed=True).cumcount()
         few = cells[((cells.obs["cell_type"] != "type 1") | (rank < 3)).to_numpy()].copy()
         validate(few)
