@@ -251,6 +251,6 @@ class CentroidEncoderWidget(QWidget):
         scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
         scrolled.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         # Always in sight: what is not saved is lost.
-        column(self, scrolled, self.keep).setContentsMargins(6, 0, 6, 4)
+        column(self, scrolled, self.keep).setContentsMargins(6, 0, 6, 2)
         self.setMinimumWidth(WIDTH)
         WheelGuard(self)
