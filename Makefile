@@ -33,7 +33,7 @@ demo: screen  ## Train on real cells and open napari on them; write demo/
 PYTEST := OMP_NUM_THREADS=1 LP_NUM_THREADS=0 $(BIN)/python -m pytest -n 2
 
 test: screen  ## Run the tests, some minutes; make test ARGS="-k voronoi" picks some
-	@echo 'Running the quick tests, about five minutes on two cores. A dot is a test that passed;'
+	@echo 'Running the quick tests, about ten minutes on two cores. A dot is a test that passed;'
 	@echo 'F or E is one that failed, and what went wrong is printed at the end.'
 	@$(PYTEST) -m "not slow" $(ARGS)
 
