@@ -25,7 +25,7 @@ import centroid_encoder as ce
 from centroid_encoder.core.map import CodedMap
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.errors import Advice
-from centroid_encoder.tl import _ingest, _lazy
+from centroid_encoder.tl import _judge, _lazy
 from centroid_encoder.tl._stored import read_result
 
 Ingest = Callable[..., AnnData | None]
@@ -370,7 +370,7 @@ class TestValues:
         with unchanged(new), pytest.raises(ValueError, match="1 NaN and 1 infinite") as caught:
             ingest(new, known)
         assert "the first is 'gene2' of cell 'new3'; pass missing='mean'" in str(caught.value)
-        monkeypatch.setattr(_ingest, "CHUNK", 10)
+        monkeypatch.setattr(_judge, "CHUNK", 10)
         new.X[3, 2] = 0
         with pytest.raises(ValueError, match=r"X \(cells 50 to 59\) has 0 NaN and 1 infinite"):
             ingest(new, known)
@@ -417,7 +417,7 @@ class TestValues:
 
     def test_chunks_change_nothing(self, known, new, ingest, monkeypatch):
         expected = ingest(new, known, copy=True)
-        monkeypatch.setattr(_ingest, "CHUNK", 7)
+        monkeypatch.setattr(_judge, "CHUNK", 7)
         ingest(new, known)
         assert_allclose(new.obsm["X_ce"], expected.obsm["X_ce"], atol=1e-6)
         assert_array_equal(new.obs["ce_label"], expected.obs["ce_label"])
@@ -500,7 +500,7 @@ def test_ctrl_c_changes_nothing(known, new, ingest, unchanged, monkeypatch):
 
     decide = CodedMap.decide
     monkeypatch.setattr(CodedMap, "decide", strike)
-    monkeypatch.setattr(_ingest, "CHUNK", 10)
+    monkeypatch.setattr(_judge, "CHUNK", 10)
     with unchanged(new), pytest.raises(KeyboardInterrupt):
         ingest(new, known)
     assert len(calls) == 3
@@ -564,7 +564,7 @@ def test_a_file_does_not_come_into_memory(known, ingest, tmp_path, monkeypatch):
 
 def test_a_query_writes_all_or_nothing(known, new, unchanged, monkeypatch):
     """What the widget runs in a thread, in three steps."""
-    monkeypatch.setattr(_ingest, "CHUNK", 25)
+    monkeypatch.setattr(_judge, "CHUNK", 25)
     query = ce.tl.ingest.job(new, known)
     through = query.steps()
     n_done = [next(through).n_done]

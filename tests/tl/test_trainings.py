@@ -181,7 +181,7 @@ def test_dask_gives_the_same_bits(validated):
     expected = validated(**arguments)
     with (
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
         ) as cluster,
         distributed.Client(cluster),
         joblib.parallel_config(backend="dask"),

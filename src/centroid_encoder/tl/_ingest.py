@@ -13,23 +13,18 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.utils import gen_batches
 
 from centroid_encoder.core.alignment import Alignment
 from centroid_encoder.core.map import CodedMap
-from centroid_encoder.core.training import StoppedTooEarly
 from centroid_encoder.errors import Advice, Call, InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import read_matrix
+from centroid_encoder.tl._dask import has_own_chunks, where_chunks_are
 from centroid_encoder.tl._jobs import Job, Progress, Results, from_job, result_key
+from centroid_encoder.tl._judge import Found, Judge
 from centroid_encoder.tl._lazy import LazyMatrix, is_lazy
 from centroid_encoder.tl._names import check_free
-from centroid_encoder.tl._new_cells import (
-    VALUES_AT_ONCE,
-    MissingFeatures,
-    NewCells,
-    match_features,
-)
+from centroid_encoder.tl._new_cells import MissingFeatures, NewCells, match_features
 from centroid_encoder.tl._reference import Reference, read_reference
 from centroid_encoder.tl._stored import (
     QUERY,
@@ -40,12 +35,11 @@ from centroid_encoder.tl._stored import (
     embedding_key,
     obs_key,
 )
+from centroid_encoder.tl._threads import on_threads
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-CHUNK = 4096
-"""Cells that go through at once, at most."""
 SHIFTED = 0.5
 """Lower quartile of novelty above which a query is shifted as a whole."""
 LEAST_CELLS = 20
@@ -79,8 +73,9 @@ def ingest(
     cells unlike anything the map has seen (novelty). Of neither is a label a proof: batches differ,
     and a map has no word for a class that it does not know.
 
-    The cells go through in chunks: sparse data never become dense as a whole, and files and dask
-    arrays never come into memory as a whole.
+    The cells go through in chunks: sparse data never become dense as a whole, and files never come
+    into memory as a whole. Chunks of dask arrays are judged where they are, under the scheduler
+    that dask has been told, such as on the workers of a cluster; only what is found comes back.
 
     Parameters
     ----------
@@ -159,6 +154,8 @@ def ingest(
         If a file is damaged, if genes are missing (the message says how many, and which), if the
         query looks like raw counts and the training data were no whole numbers, or if values
         cannot be used. `adata` is then as it was.
+    RuntimeError
+        If workers of a dask cluster died again and again.
 
     Notes
     -----
@@ -217,7 +214,7 @@ def ingest(
         notices.insert(0, Message(text, key_added, Setting("key_added")))
     return Ingestion(
         NewCells(
-            X=LazyMatrix.of(X) if is_lazy(X) else X,
+            X=X if has_own_chunks(X) or not is_lazy(X) else LazyMatrix.of(X),
             obs_names=adata.obs_names,
             where=where,
             missing=missing,
@@ -276,23 +273,16 @@ class Ingestion(Job):
     ) -> Generator[Progress, None, Results]:
         """Send the cells through the map, a chunk at a time."""
         del snapshot
-        n, model = len(self.obs_names), self._known.model
+        model = self._known.model
         map_ = model.in_order(np.asarray(self._known.classes.tolist()))
-        embedding = np.empty((n, map_.centers.shape[1]), dtype=np.float32)
-        predicted = np.empty(n, dtype=np.intp)
-        confidence = np.empty(n, dtype=np.float32)
-        novelty = np.full(n, np.nan, dtype=np.float32)
         excess = self._excess(map_)
-        for part in gen_batches(n, max(1, min(CHUNK, VALUES_AT_ONCE // model.n_features_in_))):
-            if stop():
-                raise StoppedTooEarly
-            x, missing = self._cells.read(part, model, self.notices)
-            embedding[part], predicted[part], confidence[part] = map_.decide(map_.judge(x))
-            if map_.knows_novelty:
-                novelty[part] = map_.novelty(x, missing, excess)
-            yield Progress(part.stop, n)
-        self._judge(novelty)
-        return self._found(map_, embedding, predicted, confidence, novelty)
+        judge = Judge(self._cells, model, map_, excess)
+        if has_own_chunks(self._cells.X):
+            found = yield from on_threads(where_chunks_are(judge, stop, self.notices), 1)
+        else:
+            found = yield from judge.one_by_one(stop, self.notices)
+        self._judge(found["novelty"])
+        return self._found(map_, found)
 
     def _excess(self, map_: CodedMap) -> float:
         """Align the cells, if that is wanted; return what to take off every score of novelty."""
@@ -343,15 +333,11 @@ class Ingestion(Job):
         """Novelty that three in four cells exceed: 0.25 of cells like the training cells."""
         return float(np.quantile(novelty, 0.25))
 
-    def _found(
-        self,
-        map_: CodedMap,
-        embedding: NDArray[np.float32],
-        predicted: NDArray[np.intp],
-        confidence: NDArray[np.float32],
-        novelty: NDArray[np.float32],
-    ) -> Results:
+    def _found(self, map_: CodedMap, found: Found) -> Results:
         known, key, classes = self._known, self.key, self._known.classes
+        embedding, predicted, confidence, novelty = (
+            np.ascontiguousarray(found[name]) for name in found.dtype.names or ()
+        )
         assigned = confidence >= self._min_confidence
         if self._max_novelty < 1:
             assigned &= novelty <= self._max_novelty

@@ -29,6 +29,11 @@ def is_lazy(X: Any) -> bool:
     return hasattr(X, "chunks") or hasattr(X, "to_memory")
 
 
+def is_by_columns(X: Any) -> bool:
+    """Tell whether the rows of a dask array's chunks are too many to be put together whole."""
+    return bool(X.numblocks[1] > 1 and max(X.chunks[0]) * _row_bytes(X) > STRIP)
+
+
 def in_memory(X: Any) -> Matrix:
     """Return a dense or CSR matrix, whatever AnnData holds: views, backed, dask, frames."""
     if hasattr(X, "compute") or hasattr(X, "to_memory"):
@@ -261,17 +266,20 @@ class Strips:
 
 
 def _of_dask(X: Any) -> Blocks:
-    rows = np.cumsum([0, *X.chunks[0]])
-    size = X.dtype.itemsize * X.shape[1]
-    if sparse.issparse(X._meta):
-        # An entry takes its column as well.
-        size = int(FULL * size * (1 + 4 / X.dtype.itemsize))
-    if X.numblocks[1] > 1 and max(X.chunks[0]) * size > STRIP:
+    if is_by_columns(X):
         return Strips.of(X, np.cumsum([0, *X.chunks[1]]).tolist())
+    rows, size = np.cumsum([0, *X.chunks[0]]), _row_bytes(X)
     # Several chunks together, as long as they are small.
     wanted = np.arange(0, rows[-1] + 1, max(1, BLOCK // max(1, size)))
     at = np.unique(rows[np.searchsorted(rows, wanted, side="right") - 1])
     return Rows(X, np.unique(np.append(at, rows[-1])))
+
+
+def _row_bytes(X: Any) -> int:
+    """Bytes of a row of a dask array, about."""
+    size = int(X.dtype.itemsize * X.shape[1])
+    # An entry takes its column as well.
+    return int(FULL * size * (1 + 4 / X.dtype.itemsize)) if sparse.issparse(X._meta) else size
 
 
 def _n_bytes(array: Any) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -68,17 +68,24 @@ class NewCells(Source):
     def read(
         self, part: slice, model: CentroidEncoder, notices: list[Message]
     ) -> tuple[Matrix, NDArray[np.bool_] | None]:
-        """Read a part of the cells: (n, d) finite values in the order of the map's features.
+        """Read a part of the cells: what `prepared` returns."""
+        return self.prepared(self.X[part], part.start, model, notices)
 
-        What is missing gets the mean of the training cells; so do gaps, if that is wanted. Where
-        that is comes with it: of all cells (d,), or of each (n, d).
+    def prepared(
+        self, rows: Any, start: int, model: CentroidEncoder, notices: list[Message]
+    ) -> tuple[Matrix, NDArray[np.bool_] | None]:
+        """Return (n, d) finite values in the order of the map's features.
+
+        `rows` are those of the matrix from number `start` on. What is missing gets the mean of the
+        training cells; so do gaps, if that is wanted. Where that is comes with it: of all cells
+        (d,), or of each (n, d).
         """
-        x, where = in_memory(self.X[part]), self.where
+        x, where = in_memory(rows), self.where
         check_real(x, where)
         absent = np.empty(0, dtype=np.intp)
         if self.index is not None:
             absent = np.flatnonzero(self.index < 0)
-        if part.start == 0:
+        if start == 0:
             found = x if self.index is None else x[:, self.index[self.index >= 0]]
             _check_counts(found, where, model, notices)
         if self.index is not None:
@@ -98,11 +105,12 @@ class NewCells(Source):
                 gaps[:, absent] = True
                 missing = gaps
         if self.missing == "error":
-            if part != slice(0, len(self.obs_names)):
-                where += f" (cells {part.start:,} to {part.stop - 1:,})"
+            stop = start + x.shape[0]
+            if (start, stop) != (0, len(self.obs_names)):
+                where += f" (cells {start:,} to {stop - 1:,})"
             advice = Message("; {}", TAKE_MEAN)
             names = getattr(model, "feature_names_in_", None)
-            check_finite(x, where, self.obs_names[part], names, advice)
+            check_finite(x, where, self.obs_names[start:stop], names, advice)
         return x, missing
 
 

@@ -12,15 +12,14 @@ from concurrent.futures import BrokenExecutor, CancelledError
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed, effective_n_jobs, parallel_config
+from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.base import clone
-from threadpoolctl import ThreadpoolController
 
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.map import Codes
@@ -32,6 +31,7 @@ from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._folds import Fold, misses
 from centroid_encoder.tl._jobs import Progress
 from centroid_encoder.tl._matrix import fill_missing
+from centroid_encoder.tl._threads import on_threads
 
 WATCHED = 0.1
 """Seconds between two questions whether to stop, while others train."""
@@ -200,7 +200,7 @@ def _one_by_one(
 ) -> Generator[Report, None, Mapping[Place, Found]]:
     found: dict[Place, Found] = {}
     for place in plan.places:
-        reports = _on_threads(plan.train(data, place, stop), n_threads)
+        reports = on_threads(plan.train(data, place, stop), n_threads)
         while True:
             try:
                 report = next(reports)
@@ -271,7 +271,7 @@ def _train(
         reports = plan.train(
             Data(X, codes, groups), place, stop, device_in_turn(plan.estimator.device, i)
         )
-        return i, drained(_on_threads(reports, n_threads))
+        return i, drained(on_threads(reports, n_threads))
 
 
 def device_in_turn(device: str, i: int, n_devices: int | None = None) -> str:
@@ -283,29 +283,6 @@ def device_in_turn(device: str, i: int, n_devices: int | None = None) -> str:
         n_devices = torch.cuda.device_count()
     # Whoever names one of them gets that one.
     return f"cuda:{i % n_devices}" if device in ("auto", "cuda") and n_devices > 1 else device
-
-
-Step = TypeVar("Step")
-Ended = TypeVar("Ended")
-
-
-def _on_threads(
-    steps: Generator[Step, None, Ended], n_threads: int
-) -> Generator[Step, None, Ended]:
-    """Take steps on so many threads; between them, there are as many as before."""
-    controller = ThreadpoolController()
-    while True:
-        n_before = torch.get_num_threads()
-        torch.set_num_threads(n_threads)
-        try:
-            # scikit-learn asks joblib, too; what is asked within a training stays within it.
-            with controller.limit(limits=n_threads), parallel_config("sequential"):
-                step = next(steps)
-        except StopIteration as end:
-            return cast(Ended, end.value)
-        finally:
-            torch.set_num_threads(n_before)
-        yield step
 
 
 class _Owner(NamedTuple):
