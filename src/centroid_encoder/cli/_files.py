@@ -59,7 +59,7 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
 
 
 def _without_matrix(store: Any) -> AnnData:
-    """Read a zarr store but for X, layers and the X of ``raw``: of them, where they are."""
+    """Read a zarr store; X, that of ``raw``, layers, obsm and obsp stay where they are."""
     from anndata import AnnData
     from anndata.experimental import read_dispatched
     from anndata.io import sparse_dataset
@@ -69,7 +69,8 @@ def _without_matrix(store: Any) -> AnnData:
             # AnnData would make what is gone.
             part["obs"], part["var"]
             return AnnData(**{key: read_dispatched(part[key], read) for key in part})
-        if name.strip("/") in ("X", "raw/X") or name.strip("/").startswith("layers/"):
+        name = name.strip("/")
+        if name in ("X", "raw/X") or name.startswith(("layers/", "obsm/", "obsp/")):
             if iospec.encoding_type in ("csr_matrix", "csc_matrix"):
                 return sparse_dataset(part)
             if iospec.encoding_type == "array":
@@ -77,6 +78,13 @@ def _without_matrix(store: Any) -> AnnData:
         return func(part)
 
     return cast("AnnData", read_dispatched(store, read))
+
+
+def identity(path: Path) -> bytes:
+    """Tell a file or store from what may once have that name: sizes and times of its files."""
+    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
+    told = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
+    return repr(told).encode()
 
 
 def with_results(

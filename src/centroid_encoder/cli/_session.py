@@ -40,6 +40,8 @@ class Results(NamedTuple):
     """What was found."""
     document: dict[str, Any]
     """The same for ``--json``."""
+    then: Callable[[], object] = lambda: None
+    """What is to be done once the files are written."""
 
 
 def reporting(command: Callable[..., Results]) -> Callable[..., None]:
@@ -58,8 +60,9 @@ def reporting(command: Callable[..., Results]) -> Callable[..., None]:
         work = Session(quiet=quiet)
         try:
             with work.on_stderr():
-                files, sentences, document = command(work, **options)
+                files, sentences, document, then = command(work, **options)
                 write_all(files)
+                then()
         except EXPECTED as error:
             raise click.ClickException(words(error)) from error
         if as_json:

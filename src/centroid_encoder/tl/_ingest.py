@@ -8,6 +8,7 @@ import numbers
 import os
 from collections.abc import Callable, Generator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -21,6 +22,7 @@ from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import read_matrix
 from centroid_encoder.tl._dask import has_own_chunks, where_chunks_are
 from centroid_encoder.tl._jobs import Job, Progress, Results, from_job, result_key
+from centroid_encoder.tl._journal import Journal
 from centroid_encoder.tl._judge import Found, Judge
 from centroid_encoder.tl._lazy import LazyMatrix, is_lazy
 from centroid_encoder.tl._names import check_free
@@ -267,6 +269,22 @@ class Ingestion(Job):
         self.origin = known.origin
         self._known, self._align = known, align
         self._min_confidence, self._max_novelty = min_confidence, max_novelty
+        self._kept_at: tuple[Path, bytes] | None = None
+
+    def keep_at(self, path: Path, of: bytes) -> None:
+        """Keep what is found in a file as well, and go on where a run that was ended left one.
+
+        Whoever calls this removes the file when the results are where they belong. That of other
+        cells, another map or other options is replaced, with a notice; `of` tells the cells' values
+        from others. In a file is what is found here, not what is found on the workers of dask.
+
+        Raises
+        ------
+        FileExistsError
+            If there is a file of another kind.
+        """
+        self._kept_at = path, of
+        Journal(path, [])
 
     def _compute(
         self, stop: Callable[[], bool], snapshot: Callable[[], bool]
@@ -280,7 +298,17 @@ class Ingestion(Job):
         if has_own_chunks(self._cells.X):
             found = yield from on_threads(where_chunks_are(judge, stop, self.notices), 1)
         else:
-            found = yield from judge.one_by_one(stop, self.notices)
+            journal = None
+            if self._kept_at is not None:
+                path, of = self._kept_at
+                journal = Journal(path, [of, *judge.told()])
+                if journal.is_of_others:
+                    text = (
+                        "{} is of other cells, another map or other options, or of another version "
+                        "of this program: all cells are placed anew"
+                    )
+                    self.notices.append(Message(text, path.name))
+            found = yield from judge.one_by_one(stop, self.notices, journal)
         self._judge(found["novelty"])
         return self._found(map_, found)
 
