@@ -363,6 +363,7 @@ class CentroidEncoder(
         *,
         feature_names: ArrayLike | None = None,
         groups: NDArray[np.intp] | None = None,
+        together: bool = False,
         stop: Callable[[], bool] = never,
         snapshot: Callable[[], bool] = never,
     ) -> Generator[Report, None, Fit]:
@@ -386,6 +387,10 @@ class CentroidEncoder(
         groups
             (n_samples,) indices of donors or batches. With ``placement="voronoi"`` a sample is then
             placed by networks that have seen nothing of its group.
+        together
+            Whether the processes of ``torch.distributed``, if there are several, train this map
+            together. Each calls this with the same, and gets the same; nothing else of the
+            estimator asks for other processes.
         stop, snapshot
             As in `fit_reports`.
 
@@ -403,7 +408,13 @@ class CentroidEncoder(
                 self.feature_names_in_ = np.asarray(feature_names, dtype=object)
             return (
                 yield from self._trained(
-                    X, codes, classes, groups=groups, stop=stop, snapshot=snapshot
+                    X,
+                    codes,
+                    classes,
+                    groups=groups,
+                    together=together,
+                    stop=stop,
+                    snapshot=snapshot,
                 )
             )
 

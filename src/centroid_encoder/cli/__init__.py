@@ -21,6 +21,7 @@ from centroid_encoder.cli._fit import fit
 from centroid_encoder.cli._ingest import ingest
 from centroid_encoder.cli._measure import measure
 from centroid_encoder.cli._plot import figures
+from centroid_encoder.cli._processes import are_several, in_all
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -39,7 +40,8 @@ NOT_PRINTED = 3
     }
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Turn labelled cells into a picture you can believe: a supervised map of a .h5ad file.
 
     Results are written beside their target and renamed once they are complete; a failure or Ctrl-C
@@ -50,6 +52,11 @@ def cli() -> None:
     understood, 3 all files are written but the results could not be printed, 129, 130 or 143
     interrupted. That nobody reads stdout to its end is no error.
     """
+    command = context.invoked_subcommand
+    if are_several() and command != fit.name:
+        raise click.UsageError(
+            f"{fit.name} alone is done by several processes; start {command} without torchrun"
+        )
 
 
 for command in (measure, fit, cross_validate, ingest, figures):
@@ -71,12 +78,9 @@ def main() -> NoReturn:
         # In a log, each update of a progress bar is a new line.
         os.environ.setdefault("TQDM_MININTERVAL", "5")
     try:
-        cli(prog_name="centroid-encoder")
-    except SystemExit as end:
-        status = end.code
+        status = in_all(_run) if are_several() else _run()
     except _Stopped as stopped:
-        click.echo("Interrupted", err=True)
-        status = 128 + stopped.number
+        status = _interrupted(stopped)
     sys.stdout.flush()
     lost = None if out is None else out.error
     if status == 0 and lost is not None and lost.errno != errno.EPIPE:
@@ -84,6 +88,22 @@ def main() -> NoReturn:
         click.echo(text, err=True)
         status = NOT_PRINTED
     sys.exit(status)
+
+
+def _run() -> int:
+    """Run what the arguments say, and return the exit status."""
+    try:
+        cli(prog_name="centroid-encoder")
+    except SystemExit as end:
+        return int(end.code or 0)
+    except _Stopped as stopped:
+        return _interrupted(stopped)
+    return 0
+
+
+def _interrupted(stopped: _Stopped) -> int:
+    click.echo("Interrupted", err=True)
+    return 128 + stopped.number
 
 
 def _open_standard_files() -> None:

@@ -23,6 +23,7 @@ from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.placement import Layout, Placer, Scatter
+from centroid_encoder.core.processes import Processes
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.rows import CHUNK, ProjectedRows, class_means, standardized
 from centroid_encoder.core.splits import cross_validation_folds, stratified_holdout
@@ -242,6 +243,7 @@ def fit(
     seed: int,
     *,
     groups: Codes | None = None,
+    together: bool = False,
     stop: Callable[[], bool] = never,
     snapshot: Callable[[], bool] = never,
 ) -> Generator[Report, None, Fit]:
@@ -268,6 +270,9 @@ def fit(
     groups
         (n,) index of a group for each row: where several networks are trained on a part of the rows
         each, a group is seen whole or not at all.
+    together
+        Whether the processes of `torch.distributed`, if there are several, train this together.
+        Each then does this with the same, and gets the same.
     stop, snapshot
         As for `core.training.train`, which says what else is raised.
 
@@ -275,7 +280,10 @@ def fit(
     ------
     ValueError
         If there are fewer than two classes, or some that no file can hold; if a class weight is not
-        above 0; if the data are too large, or no class is large enough to validate.
+        above 0; if the data are too large, or no class is large enough to validate; if processes
+        that train together do not do so with the same.
+    WorkerError
+        If another process has failed or is gone.
     """
     labels = classes[codes[codes >= 0]]
     check_classification_targets(labels)
@@ -302,8 +310,29 @@ def fit(
     )
     settings = resolved(params, problem.n_train, problem.n_inputs, len(known))
     order = own_codes(np.arange(len(classes)), known, len(classes))
-    fitted, outcome = yield from _trained(problem, settings, seed, order, stop, snapshot)
+    processes = Processes.found(device) if together else None
+    if processes is not None:
+        _check_alike(processes, problem, settings, seed)
+    fitted, outcome = yield from _trained(problem, settings, seed, order, processes, stop, snapshot)
     return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)
+
+
+def _check_alike(
+    processes: Processes, problem: Problem, settings: Mapping[str, Any], seed: int
+) -> None:
+    """Refuse to train on parts of different problems: the sums would still come out."""
+    data, own = problem.data, {"device", "random_state"}
+    indices = [data.labels, data.train, data.validation, data.folds, data.weights]
+    some = data.rows.gather(data.train[:CHUNK])
+    same = {
+        "cells or labels": b"".join(
+            one.cpu().numpy().tobytes() for one in indices if one is not None
+        ),
+        "features": problem.standardizer.kept.tobytes(),
+        "parameters": repr([one for one in settings.items() if one[0] not in own]).encode(),
+        "seeds": str(seed).encode(),
+    }
+    processes.check_alike(same, {"values": float((some + 0.5).abs().double().mean())})
 
 
 def _trained(
@@ -311,6 +340,7 @@ def _trained(
     settings: Mapping[str, Any],
     seed: int,
     order: Codes,
+    processes: Processes | None,
     stop: Callable[[], bool],
     snapshot: Callable[[], bool],
 ) -> Generator[Report, None, tuple[FittedMap, Outcome]]:
@@ -341,6 +371,9 @@ def _trained(
     if placer is not None:
         projected = ProjectedRows(data.rows, data.train, data.folds, problem.shares, N_AXES)
         data = replace(data, rows=projected)
+        if processes is not None:
+            # The last of many axes are others where processors round differently.
+            processes.of_first([projected.axes])
     # While it learns, the rows are along the axes already.
     learned = replace(architecture, n_inputs=data.rows.n_inputs)
     network = learned.network(generator, batch_norm=settings["batch_norm"]).to(device)
@@ -349,7 +382,15 @@ def _trained(
     )
     show = {} if placer is None else {"place": _Shown(problem, placer, order)}
     outcome = yield from train(
-        network, objective, data, config, generator, stop=stop, snapshot=snapshot, **show
+        network,
+        objective,
+        data,
+        config,
+        generator,
+        stop=stop,
+        snapshot=snapshot,
+        processes=processes,
+        **show,
     )
     network.fold_batch_norm()
     if projected is not None:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, relu
 
+from centroid_encoder.core.processes import Processes
+
 Activation = Literal["relu", "leaky_relu", "tanh", "sigmoid"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -81,7 +83,7 @@ class Network(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.n_networks = n_networks
         self.encoder = _linear_layers(widths, n_networks)
-        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in hidden if batch_norm)
+        self.norms = nn.ModuleList(BatchNorm(width) for width in hidden if batch_norm)
         self.decoder = _linear_layers(mirrored) if n_outputs else nn.ModuleList()
         self.axes: Tensor | None
         self.register_buffer("axes", None)
@@ -153,6 +155,11 @@ class Network(nn.Module):
         own = output[folds.clamp_min(0), torch.arange(len(mean), device=x.device)]
         return torch.where(folds[:, None] < 0, mean, own)
 
+    def normalize_over(self, processes: Processes) -> None:
+        """Normalise over the batches of all processes, each of which is given a part of them."""
+        for norm in cast(Iterable[BatchNorm], self.norms):
+            norm.processes = processes
+
     def stage_parameters(self, depth: int) -> list[nn.Parameter]:
         """Parameters that layer-freeze stage `depth` adds: one encoder and one decoder layer."""
         layers = [self.encoder[depth]]
@@ -194,6 +201,27 @@ class Linear(nn.Linear):
 
     def reset_parameters(self) -> None:
         """Leave the weights as they are."""
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalisation, also of batches of which other processes have a part.
+
+    Torch's own for several processes, SyncBatchNorm, works on GPUs only.
+    """
+
+    processes: Processes | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise (b, n) inputs over the batch; in evaluation mode by the running statistics."""
+        if self.processes is None or not self.training:
+            return super().forward(x)
+        n, mean, variance = self.processes.moments(x)
+        with torch.no_grad():
+            momentum = cast(float, self.momentum)
+            cast(Tensor, self.running_mean).lerp_(mean, momentum)
+            cast(Tensor, self.running_var).lerp_(variance * n / (n - 1), momentum)
+            cast(Tensor, self.num_batches_tracked).add_(1)
+        return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
 
 
 class Linears(nn.Module):

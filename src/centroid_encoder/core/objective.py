@@ -159,15 +159,6 @@ class CentroidTargets:
         return np.asarray(output @ self.basis + self.origin, dtype=np.float32)
 
 
-def over_processes(part: Tensor) -> Tensor:
-    """Sum of what each process has of a batch: of a statistic of its rows, or of a gradient.
-
-    One process has the whole batch, so this is what it is given. Gradients and every statistic of a
-    batch pass through here, so that a batch may be divided among processes later.
-    """
-    return part
-
-
 def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes: int) -> Tensor:
     """Share of the scatter of a (b, m) code that is within classes, in [0, 1].
 
@@ -178,11 +169,11 @@ def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes
     # A product, not an indexed sum: on a GPU the order of those is not always the same.
     member = torch.nn.functional.one_hot(labels, n_classes).to(code.dtype) * w[:, None]
     tiny, epsilon = torch.finfo(code.dtype).tiny, torch.finfo(code.dtype).eps
-    of_class = over_processes(member.sum(dim=0)).clamp_min(tiny)
-    means = over_processes(member.T @ code) / of_class[:, None]
-    mean = over_processes(w @ code) / over_processes(w.sum()).clamp_min(tiny)
-    within = over_processes(w @ (code - means[labels]).square().sum(dim=1))
-    total = over_processes(w @ (code - mean).square().sum(dim=1))
+    of_class = member.sum(dim=0).clamp_min(tiny)
+    means = (member.T @ code) / of_class[:, None]
+    mean = (w @ code) / w.sum().clamp_min(tiny)
+    within = w @ (code - means[labels]).square().sum(dim=1)
+    total = w @ (code - mean).square().sum(dim=1)
     # Of a code in one place rounding errors are all the scatter there is.
-    rounding = 100 * epsilon**2 * over_processes(w @ code.detach().square().sum(dim=1))
+    rounding = 100 * epsilon**2 * (w @ code.detach().square().sum(dim=1))
     return within / torch.maximum(total, rounding + tiny)

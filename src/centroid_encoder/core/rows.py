@@ -80,7 +80,7 @@ class Rows(Protocol):
 
     def noisy(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Tensor:
         """(…, n_inputs) rows at (…,) indices, with the noise of `drop`."""
-        return drop(self.gather(index.reshape(-1))).reshape(*index.shape, -1)
+        return drop(self.gather(index.reshape(-1))).reshape(*index.shape, self.n_inputs)
 
 
 def standardized(X: Matrix | Lazy, standardizer: Standardizer, device: torch.device) -> Rows:
@@ -261,7 +261,7 @@ class CSRRows(Rows):
         starts = self._indptr[index]
         counts = self._indptr[index + 1] - starts
         ends = counts.cumsum(0)
-        n_values = int(ends[-1])
+        n_values = int(ends[-1]) if len(index) else 0
         # Position of every stored value of these rows, in row order.
         positions = torch.arange(n_values, device=self.device)
         positions += torch.repeat_interleave(starts - ends + counts, counts, output_size=n_values)
@@ -374,9 +374,9 @@ class ProjectedRows(Rows):
         if self._noisy is None:
             # One network after the other: the inputs are wider than what is left of them.
             axes = self.axes.reshape(-1, *self.axes.shape[-2:])
-            each = zip(index.reshape(len(axes), -1), axes, strict=True)
+            each = zip(index.reshape(len(axes), index.shape[-1]), axes, strict=True)
             parts = [drop(self._rows.gather(own)) @ along.T for own, along in each]
-            return torch.stack(parts).reshape(*index.shape, -1)
+            return torch.stack(parts).reshape(*index.shape, self.n_inputs)
         if index.dim() == 1:
             return self._noisy[index]
         return self._noisy[torch.arange(len(index), device=self.device)[:, None], index]

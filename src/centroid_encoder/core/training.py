@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar, cast
@@ -15,13 +16,14 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from centroid_encoder.core.network import Network
-from centroid_encoder.core.objective import Batch, Objective, over_processes
+from centroid_encoder.core.objective import Batch, Objective
 from centroid_encoder.core.optimization import (
     Adam,
     TrainingConfig,
     learning_rate_share,
     suitable_numerics,
 )
+from centroid_encoder.core.processes import Processes
 from centroid_encoder.core.rows import Rows
 from centroid_encoder.core.steps import Steps
 from centroid_encoder.errors import DivergedError, Message, Setting
@@ -146,6 +148,7 @@ def train(
     stop: Callable[[], bool] = never,
     snapshot: Callable[[], bool] = never,
     place: Callable[[Tensor], Shown] = _as_it_is,
+    processes: Processes | None = None,
 ) -> Generator[Report, None, Outcome]:
     """Train `network` in place, yielding one report per epoch.
 
@@ -172,6 +175,9 @@ def train(
         stage of pre-training. True puts it into the report.
     place
         Makes what is shown of what the encoder says of all rows; by default, that is the embedding.
+    processes
+        Those that train this network together, if there are several. Each calls this with the same;
+        what is left to one of them is when it wants to `stop`, which stops all, and its `snapshot`.
 
     Returns
     -------
@@ -186,14 +192,18 @@ def train(
         If it arrived before the first training epoch was over.
     DivergedError
         If the loss is not finite: training diverged.
+    WorkerError
+        If another process has failed or is gone.
     """
-    loop = _Loop(network, objective, data, config, generator, stop, snapshot, place)
-    if config.pretrain_epochs:
-        for depth in range(network.n_stages):
-            yield from loop.pretrain(depth)
-    yield from loop.train()
-    if config.merge_epochs and len(data.validation) and not loop.stopped:
-        yield from loop.merge()
+    loop = _Loop(network, objective, data, config, generator, stop, snapshot, place, processes)
+    with nullcontext() if processes is None else processes.interruptible():
+        loop.meet()
+        if config.pretrain_epochs:
+            for depth in range(network.n_stages):
+                yield from loop.pretrain(depth)
+        yield from loop.train()
+        if config.merge_epochs and len(data.validation) and not loop.stopped:
+            yield from loop.merge()
     return Outcome(loop.reports, loop.interrupted, config.batch_size)
 
 
@@ -209,6 +219,7 @@ class _Loop:
     stop: Callable[[], bool]
     snapshot: Callable[[], bool]
     place: Callable[[Tensor], Shown]
+    processes: Processes | None
     stopped: bool = False
     interrupted: bool = False
     reports: list[Report] = field(default_factory=list)
@@ -222,6 +233,12 @@ class _Loop:
         # Dropout masks are drawn where the data are.
         seed = int(torch.randint(2**62, (), generator=self.generator))
         self.noise = torch.Generator(self.data.rows.device).manual_seed(seed)
+
+    def meet(self) -> None:
+        """Let all processes begin with the same weights."""
+        if self.processes is not None:
+            self.network.normalize_over(self.processes)
+            self.processes.of_first([*self.network.parameters(), *self.network.buffers()])
 
     def pretrain(self, depth: int) -> Iterator[Report]:
         """Train the two layers that stage `depth` adds, everything older frozen."""
@@ -282,9 +299,7 @@ class _Loop:
             self.stopped = self.interrupted = True
         if best is None:
             raise StoppedTooEarly
-        with torch.no_grad():
-            for tensor, value in zip(state, best, strict=True):
-                tensor.copy_(value)
+        _copy(best, state)
 
     def _stage(
         self,
@@ -302,7 +317,8 @@ class _Loop:
         gradients = partial(self._gradients, adam, first, depth)
         fixed = codes is not None or self.data.rows.fixed
         gather = partial(self._inputs, codes)
-        step = Steps(gather, gradients, adam.step, self.noise, fixed=fixed)
+        captures = self.processes is None
+        step = Steps(gather, gradients, adam.step, self.noise, captures=captures, fixed=fixed)
         for epoch in range(n_epochs):
             with suitable_numerics(self.network, self.batch_size):
                 self.network.train()
@@ -312,7 +328,7 @@ class _Loop:
                     self.network.eval()
                 if self.stopped:
                     return
-                validation_loss, validation_error = self._validate(validation, depth)
+                validation_loss, validation_error = self._agreed(*self._validate(validation, depth))
                 if not math.isfinite(loss + (validation_loss if len(validation) else 0)):
                     raise DivergedError(
                         "training diverged in epoch {} of {}: the loss is not finite; a smaller {} "
@@ -349,27 +365,51 @@ class _Loop:
         total = torch.zeros((), device=train.device)
         done = 0
         for _ in self.data.rows.renew(train, self._drop):
-            if self.stop():
+            # Several processes agree before a batch.
+            if self.processes is None and self.stop():
                 self.stopped = True
                 return math.nan
         order = self._order(train)
         for batch in self._draw(order):
-            if self.stop():
-                self.stopped = True
-                break
             share = learning_rate_share(progress + done / order.shape[-1] / n_epochs, self.config)
             adam.learning_rate = self.config.learning_rate * share
             try:
-                loss = step(batch)
+                loss = self._take(step, batch)
             except torch.OutOfMemoryError:
                 size = batch.shape[-1]
                 if size < 2 * (MIN_NORMALIZED if self.network.norms else 1):
                     raise
                 self.batch_size = size // 2
                 continue
+            if loss is None:
+                self.stopped = True
+                break
             total += loss * batch.shape[-1]
             done += batch.shape[-1]
         return float(total) / max(done, 1)
+
+    def _take(self, step: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor | None:
+        """Take a step and return its loss; None if the training is to stop."""
+        if self.processes is None:
+            return None if self.stop() else step(batch)
+        # Batch normalisation counts a batch at once, whatever becomes of the step.
+        buffers, loss = list(self.network.buffers()), None
+        before = _copied(buffers)
+        try:
+            loss = self.processes.take(partial(step, batch), stop=self.stop())
+        finally:
+            if loss is None:
+                _copy(before, buffers)
+        return loss
+
+    def _agreed(self, loss: float, error: float) -> tuple[float, float]:
+        """Numbers of the validation by which all processes go on or end."""
+        if self.processes is None:
+            return loss, error
+        numbers = torch.tensor([loss, error], dtype=torch.float64, device=self.data.rows.device)
+        # And the weights: where processors round differently, they would part in time.
+        self.processes.of_first([numbers, *self.network.parameters(), *self.network.buffers()])
+        return float(numbers[0]), float(numbers[1])
 
     def _order(self, train: Tensor) -> Tensor:
         """(n,) rows `train` in random order.
@@ -405,7 +445,12 @@ class _Loop:
 
     def _inputs(self, codes: Tensor | None, rows: Tensor) -> Tensor:
         """Inputs of a batch: its rows with noise, or what the frozen encoder says of them."""
-        return self.data.rows.noisy(rows, self._drop) if codes is None else codes[rows]
+        own, drop = rows, self._drop
+        if self.processes is not None:
+            n = rows.shape[-1]
+            part = self.processes.part(n)
+            own, drop = rows[..., part], partial(self._drop, part=part, n=n)
+        return self.data.rows.noisy(own, drop) if codes is None else codes[own]
 
     def _gradients(
         self, adam: Adam, first: int, depth: int, rows: Tensor, inputs: Tensor
@@ -413,29 +458,39 @@ class _Loop:
         """Leave the gradients of a batch with the parameters and return its loss."""
         adam.zero_grad()
         code = self.network.encode(inputs, first=first, depth=depth)
-        loss = self.objective.loss(self._batch(rows, code, depth))
+        output = self.network.decode(code, depth=depth)
+        if self.processes is not None:
+            widths = code.shape[-1], output.shape[-1]
+            whole = self.processes.whole(torch.cat([code, output], dim=-1), rows.shape[-1])
+            code, output = whole.split(widths, dim=-1)
+        loss = self.objective.loss(self._batch(rows, code, output))
         loss.backward()
-        for parameter in self.network.parameters():
-            if parameter.grad is not None:
-                parameter.grad = over_processes(parameter.grad)
+        if self.processes is not None:
+            self.processes.sum_gradients(self.network.parameters())
         return loss.detach()
 
-    def _batch(self, rows: Tensor, code: Tensor, depth: int) -> Batch:
+    def _batch(self, rows: Tensor, code: Tensor, output: Tensor) -> Batch:
         labels = self.data.labels[rows]
         weights = None if self.data.weights is None else self.data.weights[labels]
-        return Batch(rows, labels, weights, code, self.network.decode(code, depth=depth))
+        return Batch(rows, labels, weights, code, output)
 
-    def _drop(self, x: Tensor) -> Tensor:
-        """Input dropout, with the probability rounded to a multiple of 1/256."""
+    def _drop(self, x: Tensor, part: slice | None = None, n: int = 0) -> Tensor:
+        """Input dropout, with the probability rounded to a multiple of 1/256.
+
+        Where `x` is a part of n rows, the noise is what it is for all of them.
+        """
         # At most 255: something has to pass.
         threshold = min(255, round(256 * self.config.dropout))
         if not threshold:
             return x
         # Eight bytes of noise per random number: several times faster than Bernoulli draws.
-        n_words = math.ceil(x.numel() / 8)
+        start, n_values = 0, x.numel()
+        if part is not None:
+            start, n_values = part.start * x.shape[-1], n * x.shape[-1]
+        n_words = math.ceil(n_values / 8)
         words = torch.empty(n_words, dtype=torch.int64, device=x.device)
         words.random_(-(2**63), None, generator=self.noise)
-        noise = words.view(torch.uint8)[: x.numel()].view_as(x)
+        noise = words.view(torch.uint8)[start : start + x.numel()].view_as(x)
         # A product with zeros and ones takes a twentieth of the time of filling in zeros.
         kept = torch.ge(noise, threshold, out=torch.empty_like(x))
         return kept.mul_(x).mul_(256 / (256 - threshold))
@@ -448,7 +503,7 @@ class _Loop:
         loss, wrong, decided = 0.0, 0, True
         for part, inputs in self.data.rows.batches(rows):
             code = self._code(inputs, depth)
-            batch = self._batch(part, code, depth)
+            batch = self._batch(part, code, self.network.decode(code, depth=depth))
             loss += float(self.objective.loss(batch)) * len(part)
             distances = self.objective.distances(batch.output)
             if distances is None:
@@ -476,3 +531,9 @@ class _Loop:
 
 def _copied(tensors: list[Tensor]) -> list[Tensor]:
     return [tensor.detach().clone() for tensor in tensors]
+
+
+@torch.no_grad()
+def _copy(values: list[Tensor], tensors: list[Tensor]) -> None:
+    for tensor, value in zip(tensors, values, strict=True):
+        tensor.copy_(value)

@@ -195,6 +195,10 @@ def centroid_encoder(
     Ctrl-C keeps the best state so far, with a warning; before the first epoch is over it leaves
     `adata` as it was.
 
+    Where ``torch.distributed`` has a group of several processes, these train together. Each has
+    to call this with the same cells and the same int as `random_state`, and gets the same results,
+    which are those of one process but for rounding.
+
     Examples
     --------
     >>> import centroid_encoder as ce
@@ -309,6 +313,7 @@ class Training(Job):
             cells.class_labels,
             feature_names=None if cells.names is None else cells.names.astype(str),
             groups=None if cells.groups is None else cells.groups[self.kept],
+            together=True,
             stop=stop,
             snapshot=snapshot,
         )
