@@ -320,8 +320,8 @@ def test_csr_rows_never_become_dense_as_a_whole() -> None:
 def test_features_left_out_of_csr_are_skipped(
     copy_limit: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("centroid_encoder.core.rows.COPY_LIMIT", copy_limit)
-    monkeypatch.setattr("centroid_encoder.core.rows.COPY_SHARE", 0)
+    monkeypatch.setattr("centroid_encoder.core.kept.COPY_LIMIT", copy_limit)
+    monkeypatch.setattr("centroid_encoder.core.kept.COPY_SHARE", 0)
     X = sparse.random_array((50, 30), density=0.3, format="csr", rng=np.random.default_rng(0))
     codes = np.arange(50) % 3
     standardizer = Standardizer.fit(X, np.arange(50), codes, "supervised", 10.0, 7)
@@ -332,7 +332,7 @@ def test_features_left_out_of_csr_are_skipped(
 
 
 def test_of_large_csr_a_small_part_is_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("centroid_encoder.core.rows.COPY_LIMIT", 0)
+    monkeypatch.setattr("centroid_encoder.core.kept.COPY_LIMIT", 0)
     X = sparse.random_array((500, 90), density=0.3, format="csr", rng=np.random.default_rng(0))
     codes = np.arange(500) % 3
     sizes = []
@@ -351,7 +351,7 @@ def test_of_large_csr_a_small_part_is_copied(monkeypatch: pytest.MonkeyPatch) ->
 def test_large_csr_in_memory_is_not_copied(
     dtype: DTypeLike, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("centroid_encoder.core.rows.COPY_LIMIT", 0)
+    monkeypatch.setattr("centroid_encoder.core.kept.COPY_LIMIT", 0)
     n, n_values = 20 * CHUNK, 40
     X = sparse.csr_array(
         (

@@ -23,6 +23,8 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 import centroid_encoder as ce
+from centroid_encoder.core.pieces import Pieces, Stored
+from centroid_encoder.errors import InputError
 from centroid_encoder.tl import _lazy
 
 Kind = Callable[[Any, Path], Any]
@@ -133,6 +135,40 @@ def test_a_map_is_the_same_wherever_the_matrix_is(layout, kind, placement, tmp_p
         assert_same_bits(trained(adata, placement), expected)
         assert type(adata.X) is source
     assert "    reading X a part at a time" in caplog.messages
+
+
+@pytest.mark.parametrize("layout", [sparse.csr_matrix, np.asarray])
+@pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
+@pytest.mark.parametrize("limit", [0, 3e-6])
+def test_a_map_is_the_same_if_what_is_kept_is_in_a_file(
+    layout, placement, limit, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("centroid_encoder.core.rows.PROJECTED", 0)
+    # Half of the values are 0: so many are held dense.
+    X = layout(genes() if layout is not np.asarray else genes() + (np.arange(N_GENES) % 3 > 0))
+    expected = trained(table(X), placement)
+    arrays = []
+    joined = Pieces.joined
+    monkeypatch.setattr(Pieces, "joined", lambda self: arrays.append(joined(self)) or arrays[-1])
+    with kept_in("backed", X, tmp_path) as adata:
+        assert_same_bits(trained(adata, placement, memory_limit=limit), expected)
+    assert arrays
+    assert all(isinstance(array, Stored) for array in arrays)
+
+
+def test_what_fits_is_kept_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(Pieces, "__init__", lambda *_, limit: pytest.fail("a file"))
+    X = genes() + 1
+    with kept_in("backed", X, tmp_path) as adata:
+        trained(adata)
+        with pytest.raises(pytest.fail.Exception):
+            trained(adata, memory_limit=0)
+
+
+@pytest.mark.parametrize("limit", [-1, "1 GB", True, np.nan])
+def test_a_limit_is_a_number(limit):
+    with pytest.raises(InputError, match="memory_limit must be"):
+        trained(table(genes()), memory_limit=limit)
 
 
 def gappy(X: np.ndarray) -> np.ndarray:

@@ -3,34 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils import gen_batches
 from torch import Tensor
 
 from centroid_encoder.core.axes import principal_axes
+from centroid_encoder.core.kept import Entries, held, stored_as
 from centroid_encoder.core.matrix import (
     VALUES_AT_ONCE,
     Lazy,
     Matrix,
-    is_sparse,
-    without_duplicates,
 )
+from centroid_encoder.core.pieces import PIECE, Pieces, Stored
 from centroid_encoder.core.standardization import CPU, Standardizer
 
-COPY_LIMIT, COPY_SHARE = 2**28, 1 / 8
-"""Bytes that a copy of CSR data without the features left out may take, and its share of the data:
-it is made if it is within one of them."""
 SHARE = 0.5
 """Of the free memory of a CUDA device that rows may take: training them takes some, too."""
-DENSE = 0.5
-"""Share of values other than 0 from which on dense data take less memory than CSR."""
-PIECE = 2**26
-"""Bytes of the pieces that CSR is put together from: each goes back to the system when it is in."""
 CHUNK = 4096
 """Rows that pass through the network at once when no gradient is needed."""
 N_PROJECTED = 10_000
@@ -87,56 +79,37 @@ def standardized(X: Matrix | Lazy, standardizer: Standardizer, device: torch.dev
     """Return the standardised rows of dense or CSR data; on the CPU and CUDA, to the same bits.
 
     Of data that are not in memory, the features that are kept come into it: as CSR, or dense if
-    that takes less. Rows that would take more than `SHARE` of the free memory of a CUDA device stay
-    off it, and go there in batches.
+    that takes less. Of more than `Lazy.memory_limit`, they come into a temporary file, and only the
+    rows that are asked for into memory. Rows that would take more than `SHARE` of the free memory
+    of a CUDA device stay off it, and go there in batches.
     """
-    held, standardizer = _held(X, standardizer)
-    kind: Any = CSRRows if isinstance(held, Entries) else DenseRows
+    kept, standardizer = held(X, standardizer)
+    kind: Any = CSRRows if isinstance(kept, Entries) else DenseRows
     rows: Rows
-    if device.type != "cuda":
-        rows = kind(held, standardizer, device)
-        return rows
-    if kind.n_bytes(held, standardizer) <= SHARE * torch.cuda.mem_get_info(device)[0]:
+    if device.type == "cuda" and (
+        kind.n_bytes(kept, standardizer) <= SHARE * torch.cuda.mem_get_info(device)[0]
+    ):
         try:
-            rows = kind(held, standardizer, device)
+            rows = kind(kept, standardizer, device)
         except torch.OutOfMemoryError:
             # A limit of the process's own may leave less than is free.
             torch.cuda.empty_cache()
         else:
             return rows
-    return HostRows(kind(held, standardizer, CPU), device)
-
-
-def _held(
-    X: Matrix | Lazy, standardizer: Standardizer
-) -> tuple[NDArray[Any] | Lazy | Entries, Standardizer]:
-    """What is to be in memory of the data, and the standardisation of that."""
-    kept = standardizer.kept
-    if isinstance(X, Lazy):
-        if is_sparse(X) or _share_of_values(X, kept) < DENSE:
-            return _read_kept(X, kept), standardizer.of_kept
-        return X, standardizer
-    if not sparse.issparse(X):
-        return X, standardizer
-    csr = without_duplicates(X)
-    if len(kept) < X.shape[1]:
-        n_bytes = csr.data.nbytes + csr.indices.nbytes
-        if _share_kept(csr, kept) * n_bytes <= max(COPY_LIMIT, COPY_SHARE * n_bytes):
-            # Without the features left out, each batch is made in a fraction of the time.
-            csr, standardizer = csr[:, kept], standardizer.of_kept
-    return Entries(csr.indptr, csr.indices, csr.data), standardizer
-
-
-def _share_kept(csr: Any, kept: NDArray[np.intp]) -> float:
-    """Share of the entries that are in some columns."""
-    n_of_column = np.zeros(csr.shape[1], np.int64)
-    for part in gen_batches(csr.nnz, VALUES_AT_ONCE // 8):
-        n_of_column += np.bincount(csr.indices[part], minlength=len(n_of_column))
-    return float(n_of_column[kept].sum() / max(csr.nnz, 1))
+    if device.type == "mps":
+        rows = kind(kept, standardizer, device)
+        return rows
+    if isinstance(kept, Entries) and isinstance(kept.data, Stored):
+        rows = StoredCSRRows(kept, standardizer)
+    elif isinstance(kept, Lazy) and DenseRows.n_bytes(kept, standardizer) > kept.memory_limit:
+        rows = StoredDenseRows(kept, standardizer)
+    else:
+        rows = kind(kept, standardizer, CPU)
+    return HostRows(rows, device) if device.type == "cuda" else rows
 
 
 class HostRows(Rows):
-    """Rows that are too many for a device: they stay in the memory of the processor."""
+    """Rows that are too many for a device: they stay in the memory of the processor, or a file."""
 
     def __init__(self, rows: Rows, device: torch.device) -> None:
         self.n_rows, self.n_inputs, self.device = rows.n_rows, rows.n_inputs, device
@@ -164,69 +137,46 @@ class DenseRows(Rows):
     ) -> None:
         self.n_rows, self.n_inputs, self.device = X.shape[0], len(standardizer.kept), device
         self._dense = torch.empty((self.n_rows, self.n_inputs), device=device)
-        for part in gen_batches(self.n_rows, max(1, min(CHUNK, VALUES_AT_ONCE // X.shape[1]))):
-            rows: Any = X[part]
-            self._dense[part] = standardizer(rows, device)
+        for part, inputs in _standardized_parts(X, standardizer, device):
+            self._dense[part] = inputs
 
     def gather(self, index: Tensor) -> Tensor:
         """(b, n_inputs) rows at (b,) int64 indices on the same device."""
         return self._dense[index]
 
 
-class Entries(NamedTuple):
-    """The arrays of CSR; scipy would want larger indices for more than 2³¹ entries."""
+class StoredDenseRows(Rows):
+    """Dense data, standardised once, in a temporary file."""
 
-    indptr: NDArray[np.integer]
-    indices: NDArray[np.integer]
-    data: NDArray[Any]
+    def __init__(self, X: Lazy, standardizer: Standardizer) -> None:
+        self.n_rows, self.n_inputs, self.device = X.shape[0], len(standardizer.kept), CPU
+        pieces = Pieces(np.float32, limit=0)
+        for _, inputs in _standardized_parts(X, standardizer, CPU):
+            pieces.add(inputs.numpy())
+        self._dense = cast(Stored, pieces.joined())
 
-
-def _share_of_values(X: Lazy, kept: NDArray[np.intp]) -> float:
-    """Share of values other than 0 in the first rows of the columns that are kept."""
-    _, rows = next(X.blocks())
-    return float((np.asarray(rows)[:CHUNK, kept] != 0).mean())
-
-
-def _read_kept(X: Lazy, kept: NDArray[np.intp]) -> Entries:
-    """Read some columns as CSR. Beside what comes of it, no more is in memory than one piece."""
-    counts = [np.zeros(1, np.int64)]
-    indices, data = _Pieces(np.int32), _Pieces(_stored_as(X.dtype))
-    for _, rows in X.blocks():
-        csr = without_duplicates(sparse.csr_array(rows[:, kept]))
-        counts.append(np.diff(csr.indptr))
-        indices.add(csr.indices)
-        data.add(csr.data)
-    return Entries(np.concatenate(counts).cumsum(), indices.joined(), data.joined())
+    def gather(self, index: Tensor) -> Tensor:
+        """(b, n_inputs) rows at (b,) int64 indices on the same device."""
+        first, last = _runs(index)
+        values = self._dense.read(first * self.n_inputs, last * self.n_inputs)
+        return torch.from_numpy(values).view(-1, self.n_inputs)
 
 
-def _stored_as(dtype: np.dtype[Any]) -> type[np.floating]:
-    return np.float32 if np.can_cast(dtype, np.float32) else np.float64
+def _standardized_parts(
+    X: NDArray[Any] | Lazy, standardizer: Standardizer, device: torch.device
+) -> Iterator[tuple[slice, Tensor]]:
+    for part in gen_batches(X.shape[0], max(1, min(CHUNK, VALUES_AT_ONCE // X.shape[1]))):
+        rows: Any = X[part]
+        yield part, standardizer(rows, device)
 
 
-class _Pieces:
-    """A long array whose length is known at last: there are never two copies of it."""
-
-    def __init__(self, dtype: type[np.generic]) -> None:
-        self._dtype, self._pieces = dtype, [np.empty(0, dtype)]
-        self._parts: list[NDArray[Any]] = []
-        self._n_bytes = 0
-
-    def add(self, part: NDArray[Any]) -> None:
-        self._parts.append(part.astype(self._dtype, copy=False))
-        self._n_bytes += self._parts[-1].nbytes
-        if self._n_bytes > PIECE:
-            self._pieces.append(np.concatenate(self._parts))
-            self._parts, self._n_bytes = [], 0
-
-    def joined(self) -> NDArray[Any]:
-        pieces = [*self._pieces, *self._parts]
-        self._pieces, self._parts = [], []
-        joined, done = np.empty(sum(map(len, pieces)), self._dtype), 0
-        for i, piece in enumerate(pieces):
-            joined[done : done + len(piece)] = piece
-            done += len(piece)
-            pieces[i] = piece[:0].copy()
-        return joined
+def _runs(index: Tensor) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
+    """First row of each run of rows that follow each other, and the row after its last."""
+    rows = index.numpy()
+    # Between two rows that do not follow each other, and at both ends, if there are any.
+    breaks = np.diff(rows) != 1
+    is_end = np.ones(len(rows) and 1, dtype=bool)
+    return rows[np.r_[is_end, breaks]], rows[np.r_[breaks, is_end]] + 1
 
 
 class CSRRows(Rows):
@@ -244,11 +194,9 @@ class CSRRows(Rows):
         column[kept] = np.arange(self.n_inputs)
         self._column = torch.from_numpy(column).to(device)
         self._indptr = torch.from_numpy(entries.indptr.astype(np.int64)).to(device)
-        self._indices = _to_tensor(entries.indices, device)
         # Differences in float64, as for dense data; MPS has none.
         dtype = torch.float32 if device.type == "mps" else torch.float64
-        stored_as = np.float32 if dtype == torch.float32 else _stored_as(entries.data.dtype)
-        self._data = _to_tensor(entries.data.astype(stored_as, copy=False), device)
+        self._hold(entries.indices, entries.data, dtype)
         self._mean, self._scale, self._weight = (
             torch.from_numpy(values[kept]).to(dtype).to(device)
             for values in (standardizer.mean, standardizer.scale, standardizer.weight)
@@ -256,19 +204,28 @@ class CSRRows(Rows):
         self._clip = standardizer.clip
         self._zero = standardizer(np.zeros((1, n_features)), device)
 
+    def _hold(self, indices: Any, data: Any, dtype: torch.dtype) -> None:
+        """Keep the entries, to compute with values of a dtype."""
+        exact = np.float32 if dtype == torch.float32 else stored_as(data.dtype)
+        self._indices = _to_tensor(indices, self.device)
+        self._data = _to_tensor(data, self.device, exact)
+
+    def _entries(self, index: Tensor, starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Features and values of all entries of some rows, in their order."""
+        ends = counts.cumsum(0)
+        n_values = int(ends[-1]) if len(index) else 0
+        positions = torch.arange(n_values, device=self.device)
+        positions += torch.repeat_interleave(starts - ends + counts, counts, output_size=n_values)
+        return self._indices[positions], self._data[positions]
+
     def gather(self, index: Tensor) -> Tensor:
         """(b, n_inputs) rows at (b,) int64 indices on the same device."""
         starts = self._indptr[index]
         counts = self._indptr[index + 1] - starts
-        ends = counts.cumsum(0)
-        n_values = int(ends[-1]) if len(index) else 0
-        # Position of every stored value of these rows, in row order.
-        positions = torch.arange(n_values, device=self.device)
-        positions += torch.repeat_interleave(starts - ends + counts, counts, output_size=n_values)
-        columns = self._column[self._indices[positions]]
+        features, values = self._entries(index, starts, counts)
+        columns, n_values = self._column[features], len(features)
         cells = torch.arange(len(index), device=self.device) * self.n_inputs
         cells = torch.repeat_interleave(cells, counts, output_size=n_values) + columns
-        values = self._data[positions]
         if self.n_inputs < len(self._column):
             found = columns >= 0
             cells, columns, values = cells[found], columns[found], values[found]
@@ -277,6 +234,22 @@ class CSRRows(Rows):
         z.clamp_(-self._clip, self._clip).mul_(self._weight[columns])
         dense = self._zero.repeat(len(index), 1)
         return dense.view(-1).scatter_(0, cells, z.float()).view_as(dense)
+
+
+class StoredCSRRows(CSRRows):
+    """CSR data in a temporary file: only the rows asked for come into memory."""
+
+    def __init__(self, entries: Entries, standardizer: Standardizer) -> None:
+        super().__init__(entries, standardizer, CPU)
+
+    def _hold(self, indices: Any, data: Any, dtype: torch.dtype) -> None:
+        self._files = indices, data
+
+    def _entries(self, index: Tensor, starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
+        indptr = self._indptr.numpy()
+        first, last = (indptr[bounds] for bounds in _runs(index))
+        features, values = (torch.from_numpy(file.read(first, last)) for file in self._files)
+        return features, values
 
 
 class ProjectedRows(Rows):
@@ -382,7 +355,18 @@ class ProjectedRows(Rows):
         return self._noisy[torch.arange(len(index), device=self.device)[:, None], index]
 
 
-def _to_tensor(array: NDArray[np.generic], device: torch.device) -> Tensor:
+def _to_tensor(
+    array: NDArray[Any] | Stored, device: torch.device, dtype: type[np.generic] | None = None
+) -> Tensor:
+    if isinstance(array, Stored):
+        # A part after the other: there may be more of it than memory.
+        exact = np.dtype(dtype or array.dtype)
+        tensor = torch.empty(len(array), dtype=getattr(torch, exact.name), device=device)
+        for part in gen_batches(len(array), PIECE // 8):
+            read = array.read(np.array([part.start]), np.array([part.stop]))
+            tensor[part] = torch.from_numpy(read.astype(exact, copy=False))
+        return tensor
+    array = array if dtype is None else array.astype(dtype, copy=False)
     # torch has no read-only tensors and warns when it shares memory with a read-only array.
     return torch.from_numpy(array if array.flags.writeable else array.copy()).to(device)
 

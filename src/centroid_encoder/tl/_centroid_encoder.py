@@ -37,7 +37,9 @@ from centroid_encoder.tl._jobs import (
     from_job,
     result_key,
 )
+from centroid_encoder.tl._lazy import LazyMatrix
 from centroid_encoder.tl._matrix import fill_missing
+from centroid_encoder.tl._memory import limit_in_bytes
 from centroid_encoder.tl._names import check_free
 from centroid_encoder.tl._stored import (
     CALIBRATION_ERRORS,
@@ -80,6 +82,7 @@ def centroid_encoder(
     key_added: str | None = None,
     random_state: int | np.random.Generator = 0,
     device: str | None = None,
+    memory_limit: float | None = None,
     progress: bool = True,
     copy: bool = False,
 ) -> Training:
@@ -91,7 +94,8 @@ def centroid_encoder(
     map; the errors counted on it say how much of the picture is real.
 
     A file opened with ``backed="r"`` or a dask array never comes into memory as a whole: of it the
-    genes that are kept do, at most ``max_features`` of the `model`, as CSR. The map is the same.
+    genes that are kept do, at most ``max_features`` of the `model`, as CSR; or, of more than
+    `memory_limit`, they are read from a temporary file batch by batch. The map is the same.
 
     Parameters
     ----------
@@ -139,6 +143,10 @@ def centroid_encoder(
     device
         Where to compute: ``"auto"`` or a torch device. Default: ``"auto"``; with a `model`, what
         that says.
+    memory_limit
+        Of data that are not in memory, how many GB (10⁹ bytes) the genes that are kept may take
+        there; of more, a temporary file is made of them. Default: half of the memory that is
+        free.
     progress
         Show a progress bar.
     copy
@@ -212,6 +220,7 @@ def centroid_encoder(
     key = result_key(key_added)
     check_free(adata, key)
     check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
+    limit = limit_in_bytes(memory_limit)
     cells = read_cells(
         adata,
         label_key,
@@ -224,6 +233,8 @@ def centroid_encoder(
         group_key,
         lazily=True,
     )
+    if isinstance(cells.X, LazyMatrix):
+        cells = replace(cells, X=replace(cells.X, memory_limit=limit))
     estimator = configured(model, n_components=n_components, placement=placement, device=device)
     return Training(cells, estimator, key, test_size=test_size, random_state=random_state)
 

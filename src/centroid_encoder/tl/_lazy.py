@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
@@ -87,6 +88,7 @@ class LazyMatrix(Lazy):
     """(d,) columns that it consists of; None for all."""
     fill: NDArray[np.float64] | None = None
     """(d,) what is put in the place of NaN and inf; None for nothing."""
+    memory_limit: float = math.inf
     _kept: tuple[int, Matrix] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
