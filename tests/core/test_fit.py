@@ -65,7 +65,7 @@ def test_the_map_is_that_of_labels_in_any_order(
 
 def check_against(coded: CodedMap, expected: ce.CentroidEncoder, X: np.ndarray) -> None:
     embedding = expected.transform(X)
-    places, predicted, confidence = coded.decide(coded.judge(X))
+    places, predicted, confidence = coded.decide(coded.judge(X), len(X))
     assert_array_equal(places, embedding)
     assert_array_equal(CLASSES[predicted], expected.predict(X))
     assert_array_equal(confidence, expected.predict_proba(X).max(axis=1))

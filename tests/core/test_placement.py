@@ -303,7 +303,7 @@ class TestNetworks:
             fit = run(model, X, codes)
             tensors = [value for value in vars(found[0]).values() if torch.is_tensor(value)]
             sizes.append(sum(tensor.nbytes for tensor in tensors))
-            errors.append((fit.map.decide(fit.judge())[1] != codes).mean())
+            errors.append((fit.map.decide(fit.judge(), len(codes))[1] != codes).mean())
         assert sizes[0] > 2 * n_networks * X.shape[0] * 10 * 4
         assert sizes[1] < 2**19
         assert abs(errors[0] - errors[1]) < 0.02

@@ -208,8 +208,11 @@ class Fit:
 
     def distances(self, index: NDArray[np.integer]) -> NDArray[np.float32]:
         """(n, M) distances to the classes of the rows at an index; see `judge`."""
-        parts = [np.empty((0, self.map.n_codes), dtype=np.float32)]
-        return np.concatenate(parts + [distances for _, distances in self.judge(index)])
+        distances, done = np.empty((len(index), self.map.n_codes), dtype=np.float32), 0
+        for _, some in self.judge(index):
+            distances[done : done + len(some)] = some
+            done += len(some)
+        return distances
 
     def standardized(self, index: NDArray[np.integer]) -> NDArray[np.float32]:
         """(n, k) inputs of the network for the rows at an index."""
@@ -406,7 +409,9 @@ def _trained(
     unseen = np.flatnonzero(np.isin(index, data.validation.cpu().numpy()))
     asked = Calibration.chosen(np.arange(len(index)) if not len(unseen) else unseen)
     embedding, distances = _judged(
-        fitted.judge_rows(data.rows, torch.from_numpy(index).to(device), data.folds), asked
+        fitted.judge_rows(data.rows, torch.from_numpy(index).to(device), data.folds),
+        len(index),
+        asked,
     )
     if placer is None:
         fitted.centers = class_centers(embedding, codes, n_classes)
@@ -416,18 +421,19 @@ def _trained(
     return fitted, outcome
 
 
-def _judged(judged: Iterator[Judged], asked: Codes) -> Judged:
-    """Embedding of all rows, and distances of those asked: of all they may not fit into memory."""
-    parts, found, done = [], [], 0
-    order = np.argsort(asked, kind="stable")
-    for embedding, distances in judged:
-        first, last = np.searchsorted(asked, [done, done + len(embedding)], sorter=order)
-        found.append(distances[asked[order[first:last]] - done])
-        parts.append(embedding)
-        done += len(embedding)
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return np.concatenate(parts), np.concatenate(found)[back]
+def _judged(judged: Iterator[Judged], n: int, asked: Codes) -> Judged:
+    """Embedding of n rows, and distances of those asked: of all they may not fit into memory."""
+    order, done = np.argsort(asked, kind="stable"), 0
+    for places, of_classes in judged:
+        if not done:
+            embedding = np.empty((n, places.shape[1]), places.dtype)
+            distances = np.empty((len(asked), of_classes.shape[1]), of_classes.dtype)
+        first, last = np.searchsorted(asked, [done, done + len(places)], sorter=order)
+        some = order[first:last]
+        distances[some] = of_classes[asked[some] - done]
+        embedding[done : done + len(places)] = places
+        done += len(places)
+    return embedding, distances
 
 
 def _placer(

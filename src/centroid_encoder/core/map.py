@@ -96,12 +96,16 @@ class FittedMap:
         Of networks side by side, (n_rows,) `folds` says which one a row is asked of; see
         `Network.outputs`.
         """
-        parts = [np.empty((0, self.architecture.n_components), np.float32)]
-        if self.placer is not None:
-            parts += [places for places, _ in self.judge_rows(rows, index, folds)]
-        else:
-            parts += [self._encoded(inputs) for _, inputs in rows.batches(index)]
-        return np.concatenate(parts)
+        n, done = rows.n_rows if index is None else len(index), 0
+        embedding = np.empty((n, self.architecture.n_components), np.float32)
+        for places in (
+            (self._encoded(inputs) for _, inputs in rows.batches(index))
+            if self.placer is None
+            else (places for places, _ in self.judge_rows(rows, index, folds))
+        ):
+            embedding[done : done + len(places)] = places
+            done += len(places)
+        return embedding
 
     def judge(self, X: Matrix) -> Iterator[Judged]:
         """Map (n, d) data to the embedding, and say how far each row is from each class.
@@ -271,21 +275,20 @@ class CodedMap:
             yield embedding, distances
 
     def decide(
-        self, judged: Iterable[Judged]
+        self, judged: Iterable[Judged], n: int
     ) -> tuple[NDArray[np.float32], Codes, NDArray[np.float32]]:
-        """Embedding of rows, (n,) predicted classes, and the probability of each.
+        """Embedding of n rows, (n,) predicted classes, and the probability of each.
 
         In chunks, since distances to all classes take a multiple of the memory.
         """
-        parts = []
-        for embedding, distances in judged:
-            confidence = self.fitted.calibration.probabilities(distances).max(axis=1)
-            parts.append((embedding, distances.argmin(axis=1), confidence.astype(np.float32)))
-        if not parts:
-            nothing = np.empty(0)
-            empty = np.empty((0, self.centers.shape[1]), dtype=np.float32)
-            return empty, nothing.astype(np.intp), nothing.astype(np.float32)
-        embedding, predicted, confidence = (
-            np.concatenate(part) for part in zip(*parts, strict=True)
-        )
+        # What comes of a chunk is put where it belongs at once: kept as it is, it would lie between
+        # larger arrays that go, and memory would not get back what these took.
+        embedding = np.empty((n, self.fitted.architecture.n_components), dtype=np.float32)
+        predicted, confidence = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.float32)
+        done = 0
+        for places, distances in judged:
+            part = slice(done, done + len(places))
+            embedding[part], predicted[part] = places, distances.argmin(axis=1)
+            confidence[part] = self.fitted.calibration.probabilities(distances).max(axis=1)
+            done = part.stop
         return embedding, predicted, confidence

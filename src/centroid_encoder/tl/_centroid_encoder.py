@@ -338,7 +338,7 @@ class Training(Job):
 
     def _found(self, fit: Fit) -> Results:
         cells, estimator, map_ = self._cells, self._estimator, fit.map
-        embedding, predicted, confidence = map_.decide(fit.judge())
+        embedding, predicted, confidence = map_.decide(fit.judge(), int(self.kept.sum()))
         novelty = fit.novelty() if map_.knows_novelty else np.full(len(embedding), np.nan)
         split = np.where(self.held_out, 1, np.where(self.train, 0, 2))
         columns: dict[Column, Any] = {

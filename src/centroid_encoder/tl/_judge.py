@@ -63,7 +63,8 @@ class Judge:
         x, missing = self.cells.prepared(x, start, self.model, notices)
         found = np.empty(x.shape[0], self.dtype)
         map_ = self.map_
-        found["embedding"], found["predicted"], found["confidence"] = map_.decide(map_.judge(x))
+        decided = map_.decide(map_.judge(x), x.shape[0])
+        found["embedding"], found["predicted"], found["confidence"] = decided
         found["novelty"] = map_.novelty(x, missing, self.excess) if map_.knows_novelty else np.nan
         return found
 
