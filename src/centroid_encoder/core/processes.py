@@ -7,6 +7,7 @@ processes (`torch.distributed.all_reduce`), and so is all else that they tell ea
 
 from __future__ import annotations
 
+import re
 import signal
 import threading
 import zlib
@@ -267,7 +268,8 @@ class Processes:
                 raise WorkerError(
                     "the processes of this training have lost each other: one of them has ended, "
                     "or its machine cannot be reached ({})",
-                    str(error).partition("\n")[0],
+                    # Without the line of its program before it, and its guesses after it.
+                    re.sub(r"^\[[^\]]*\] |\. This is .*|\n.*", "", str(error), flags=re.DOTALL),
                 ) from error
         self._n_sums += 1
         return tensor
