@@ -221,7 +221,9 @@ class BatchNorm(nn.BatchNorm1d):
             cast(Tensor, self.running_mean).lerp_(mean, momentum)
             cast(Tensor, self.running_var).lerp_(variance * n / (n - 1), momentum)
             cast(Tensor, self.num_batches_tracked).add_(1)
-        return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+        # As torch's own does it on processors, to round as that does.
+        factor = torch.rsqrt(variance + self.eps) * self.weight
+        return x * factor + (self.bias - mean * factor)
 
 
 class Linears(nn.Module):
