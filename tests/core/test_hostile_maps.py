@@ -129,8 +129,8 @@ HOSTILE: dict[str, tuple[Callable[[Config, Arrays], None], str]] = {
 }
 
 
-def described_as(sharpness: float) -> Callable[[Config, Arrays], None]:
-    return lambda config, arrays: config.update(sharpness=sharpness)
+def described_as(**told: float) -> Callable[[Config, Arrays], None]:
+    return lambda config, arrays: config.update(told)
 
 
 def moved(by: float) -> Callable[[Config, Arrays], None]:
@@ -148,9 +148,10 @@ PLACED: dict[str, tuple[Callable[[Config, Arrays], None], str]] = {
     "long axes": (weight("placement_axes", 1e30), "must be of length 1"),
     "the longest axes": (weight("placement_axes", 3e38), "must be of length 1"),
     "no axes": (weight("placement_axes", float("nan")), "not finite"),
-    "not sharp": (described_as(0), "sharpness must be a positive number"),
-    "less than not sharp": (described_as(-1), "sharpness must be a positive number"),
-    "sharp as nothing": (described_as(float("nan")), "sharpness must be a positive number"),
+    "not sharp": (described_as(sharpness=0), "sharpness must be a positive number"),
+    "less than not sharp": (described_as(sharpness=-1), "sharpness must be a positive number"),
+    "sharp as nothing": (described_as(sharpness=np.nan), "sharpness must be a positive number"),
+    "flat": (described_as(steepness=0), "steepness must be a positive number"),
     "far positions": (moved(1e40), "no finite numbers"),
     "positions in one place": (moved(1e-200), "no finite numbers"),
 }

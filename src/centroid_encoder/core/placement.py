@@ -40,8 +40,9 @@ SIZE = 0.35
 """What one standard deviation of a class's scatter is on that scale, near its position."""
 USUAL = 2.5
 """Standard deviations that a place stands for at most: what lies farther out is in doubt."""
-ODDS = 20.0
-"""Logarithm of the odds that one unit of that scale stands for."""
+STEEPNESS = 6.0
+"""Logarithm of the odds that one unit of that scale stands for. Networks are seldom surer than 8:
+if it were much more, all samples would lie near the borders."""
 BORDER = 1e-3
 """The same between `DOUBTFUL` and the border, where nothing lies but something may be asked of."""
 CERTAIN = 5.0
@@ -185,6 +186,8 @@ class Layout:
 
     positions: NDArray[np.float64]
     """(M, m) positions of the classes; no two are the same."""
+    steepness: float = STEEPNESS
+    """Logarithm of the odds that one unit of the gauge stands for."""
 
     @classmethod
     def fit(cls, centroids: NDArray[np.float64], n_components: int) -> Self:
@@ -229,7 +232,7 @@ class Layout:
         others[rows, own] = -np.inf
         odds = np.maximum(logits[rows, own] - logsumexp(others, axis=1), 0)
         # Towards the class that it may be instead, as far as the odds say.
-        doubt = DOUBTFUL - odds / ODDS
+        doubt = DOUBTFUL - odds / self.steepness
         towards = self.positions[others.argmax(axis=1)] - self.positions[own]
         gauges, growth = cell.gauges(within), cell.gauges(towards)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -253,7 +256,7 @@ class Layout:
         own = self.nearest(places)
         gauges = _Cells(self, own).gauges(places - self.positions[own])
         left = 1 - np.minimum(gauges, 1)
-        squared = ODDS * np.maximum(left - (1 - DOUBTFUL), 0) + BORDER * left
+        squared = self.steepness * np.maximum(left - (1 - DOUBTFUL), 0) + BORDER * left
         squared = -np.logaddexp(-squared, -CERTAIN - np.log(max(len(self.positions) - 1, 1)))
         # The smallest ones can be below 0 by the logarithm of one and a little.
         squared += np.log1p(np.exp(-CERTAIN) / max(len(self.positions) - 1, 1))

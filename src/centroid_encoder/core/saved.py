@@ -40,6 +40,8 @@ OBJECTIVE = "centroid"
 
 LARGEST_WEIGHT = 1e12
 """Weights of a network are within it: no training comes near, and more would make no numbers."""
+STEEPNESS_BEFORE = 20.0
+"""Of the layout of maps that do not tell it."""
 CENTROIDS_PER_BYTE = 16
 """Numbers that all centroids may have for each byte of the map they come from."""
 
@@ -89,7 +91,7 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     if fitted.placer is not None:
         scatter, odds = fitted.placer.scatter, fitted.placer.odds
         offsets = np.zeros(len(fitted.centers)) if odds.offsets is None else odds.offsets
-        config["sharpness"] = odds.sharpness
+        config |= {"sharpness": odds.sharpness, "steepness": fitted.placer.layout.steepness}
         arrays |= {
             "placement_targets": fitted.placer.targets,
             "placement_axes": scatter.axes,
@@ -388,8 +390,10 @@ def _architecture(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]])
 
 def _placer(config: Mapping[str, Any], own: Arrays) -> Placer:
     """Rebuild what places samples from arrays of the right shapes."""
-    if not _is_positive(config.get("sharpness")):
-        raise InvalidStateError(f"sharpness must be a positive number: {config.get('sharpness')!r}")
+    told = {"steepness": STEEPNESS_BEFORE} | dict(config)
+    for name in ("sharpness", "steepness"):
+        if not _is_positive(told.get(name)):
+            raise InvalidStateError(f"{name} must be a positive number: {told.get(name)!r}")
     positions = own["centers"]
     if len(np.unique(positions, axis=0)) < len(positions):
         raise InvalidStateError("two classes have the same position")
@@ -399,8 +403,8 @@ def _placer(config: Mapping[str, Any], own: Arrays) -> Placer:
     return Placer(
         own["placement_targets"],
         Scatter(own["placement_axes"], own["placement_means"], own["placement_directions"]),
-        Layout(positions),
-        Odds(float(config["sharpness"]), own["placement_offsets"]),
+        Layout(positions, float(told["steepness"])),
+        Odds(float(told["sharpness"]), own["placement_offsets"]),
     )
 
 
