@@ -24,6 +24,12 @@ CPU = torch.device("cpu")
 N_LARGE = 2 * CHUNK + 100  # several chunks, the last one partial
 
 
+@pytest.fixture(autouse=True)
+def csr_stays_csr(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few rows become dense once and for all; what is tested here is how many are gathered."""
+    monkeypatch.setattr("centroid_encoder.core.rows.SMALL", 0)
+
+
 def fit(
     X: Matrix,
     scale: Scale = "feature",
@@ -345,6 +351,19 @@ def test_of_large_csr_a_small_part_is_copied(monkeypatch: pytest.MonkeyPatch) ->
     assert sizes[0] < 0.25 * sizes[1]
     # Of what is not copied, the values are those of X.
     assert np.shares_memory(rows._data.numpy(), X.data)  # type: ignore[attr-defined]
+
+
+def test_small_csr_is_made_dense_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = sparse.random_array((500, 90), density=0.3, format="csr", rng=np.random.default_rng(0))
+    standardizer = Standardizer.fit(X, np.arange(500), np.arange(500) % 3, "supervised", 10.0, 40)
+    index = torch.tensor([4, 0, 4])
+    n_bytes = 4 * 500 * len(standardizer.kept)
+    monkeypatch.setattr("centroid_encoder.core.rows.SMALL", n_bytes)
+    dense = standardized(X, standardizer, CPU)
+    monkeypatch.setattr("centroid_encoder.core.rows.SMALL", n_bytes - 1)
+    sparse_rows = standardized(X, standardizer, CPU)
+    assert (dense.fixed, sparse_rows.fixed) == (True, False)
+    np.testing.assert_array_equal(dense.gather(index), sparse_rows.gather(index))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

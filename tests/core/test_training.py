@@ -1003,7 +1003,7 @@ def test_errors_leave_everything_as_before(
 
 @pytest.mark.parametrize(
     ("n_weights_a_side", "batch_size", "expected"),
-    [(10, 32, 1), (1000, 8, 1), (1000, 17, 2), (1000, 512, 3)],
+    [(10, 32, 1), (1000, 16, 1), (1000, 34, 2), (1000, 512, 3)],
 )
 def test_a_large_problem_gets_all_threads_and_no_more(
     n_weights_a_side: int, batch_size: int, expected: int

@@ -18,7 +18,7 @@ from centroid_encoder.core.network import Network
 Optimizer = Literal["adamw", "adam", "amsgrad"]
 Schedule = Literal["one_cycle", "constant"]
 
-MIN_FLOPS_PER_THREAD = 5e7
+MIN_FLOPS_PER_THREAD = 1e8
 """Below this much arithmetic per batch, a further thread costs more than it brings."""
 
 

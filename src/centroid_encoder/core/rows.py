@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ from centroid_encoder.core.standardization import CPU, Standardizer
 
 SHARE = 0.5
 """Of the free memory of a CUDA device that rows may take: training them takes some, too."""
+SMALL = 2**27
+"""Bytes of standardised rows that are dense whatever they came as: they are gathered in no time."""
 CHUNK = 4096
 """Rows that pass through the network at once when no gradient is needed."""
 N_PROJECTED = 10_000
@@ -85,27 +87,35 @@ def standardized(X: Matrix | Lazy, standardizer: Standardizer, device: torch.dev
     """
     kept, standardizer = held(X, standardizer)
     kind: Any = CSRRows if isinstance(kept, Entries) else DenseRows
-    rows: Rows
     if device.type == "cuda" and (
         kind.n_bytes(kept, standardizer) <= SHARE * torch.cuda.mem_get_info(device)[0]
     ):
         try:
-            rows = kind(kept, standardizer, device)
+            return _in_memory(kept, standardizer, device)
         except torch.OutOfMemoryError:
             # A limit of the process's own may leave less than is free.
             torch.cuda.empty_cache()
-        else:
-            return rows
     if device.type == "mps":
-        rows = kind(kept, standardizer, device)
-        return rows
+        return _in_memory(kept, standardizer, device)
+    rows: Rows
     if isinstance(kept, Entries) and isinstance(kept.data, Stored):
         rows = StoredCSRRows(kept, standardizer)
     elif isinstance(kept, Lazy) and DenseRows.n_bytes(kept, standardizer) > kept.memory_limit:
         rows = StoredDenseRows(kept, standardizer)
     else:
-        rows = kind(kept, standardizer, CPU)
+        rows = _in_memory(kept, standardizer, CPU)
     return HostRows(rows, device) if device.type == "cuda" else rows
+
+
+def _in_memory(
+    kept: NDArray[Any] | Lazy | Entries, standardizer: Standardizer, device: torch.device
+) -> Rows:
+    if not isinstance(kept, Entries):
+        return DenseRows.of(kept, standardizer, device)
+    rows = CSRRows(kept, standardizer, device)
+    if 4 * rows.n_rows * rows.n_inputs > SMALL:
+        return rows
+    return DenseRows(rows.gather_many(torch.arange(rows.n_rows, device=device)))
 
 
 class HostRows(Rows):
@@ -132,13 +142,17 @@ class DenseRows(Rows):
         """Memory that these take on the device."""
         return 4 * int(X.shape[0]) * len(standardizer.kept)
 
-    def __init__(
-        self, X: NDArray[Any] | Lazy, standardizer: Standardizer, device: torch.device
-    ) -> None:
-        self.n_rows, self.n_inputs, self.device = X.shape[0], len(standardizer.kept), device
-        self._dense = torch.empty((self.n_rows, self.n_inputs), device=device)
+    @classmethod
+    def of(cls, X: NDArray[Any] | Lazy, standardizer: Standardizer, device: torch.device) -> Self:
+        """Standardise (n, d) data, some at a time."""
+        dense = torch.empty((X.shape[0], len(standardizer.kept)), device=device)
         for part, inputs in _standardized_parts(X, standardizer, device):
-            self._dense[part] = inputs
+            dense[part] = inputs
+        return cls(dense)
+
+    def __init__(self, dense: Tensor) -> None:
+        self.n_rows, self.n_inputs = dense.shape
+        self.device, self._dense = dense.device, dense
 
     def gather(self, index: Tensor) -> Tensor:
         """(b, n_inputs) rows at (b,) int64 indices on the same device."""
