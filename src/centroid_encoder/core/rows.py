@@ -302,7 +302,6 @@ class ProjectedRows(Rows):
             How many axes there are, of more features than these and of as many rows.
         """
         self.n_rows, self.device, self._rows = rows.n_rows, rows.device, rows
-        self._folds = folds
         of_networks = [train]
         if folds is not None:
             of_networks = [train[folds[train] != k] for k in range(int(folds.max()) + 1)]
@@ -347,13 +346,8 @@ class ProjectedRows(Rows):
             shape = (*self.axes.shape[:-2], self.n_rows, self.n_inputs)
             self._noisy = torch.empty(shape, device=self.device)
         for part, inputs in self._rows.batches(index):
-            noisy = drop(inputs)
-            if self._folds is None:
-                self._noisy[part] = noisy @ self.axes.T
-            else:
-                for k, axes in enumerate(self.axes):
-                    learns = self._folds[part] != k
-                    self._noisy[k, part[learns]] = noisy[learns] @ axes.T
+            # Also for the network that does not learn from a row: to leave it out takes longer.
+            self._noisy[..., part, :] = drop(inputs) @ self.axes.mT
             yield
 
     def noisy(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Tensor:
