@@ -615,6 +615,12 @@ def test_steps_with_and_without_batch_norm(
     assert (settings["batch_size"], settings["learning_rate"]) == (batch_size, learning_rate)
 
 
+@pytest.mark.parametrize(("n", "batch_size"), [(700, 43), (60_000, 256)])
+def test_steps_without_the_squeeze_are_fewer(n: int, batch_size: int) -> None:
+    settings = resolved(ce.CentroidEncoder().get_params(), n, 784, 10)
+    assert (settings["batch_size"], settings["learning_rate"]) == (batch_size, 7e-3)
+
+
 def test_what_is_given_is_kept() -> None:
     given = {
         "placement": "bottleneck",
