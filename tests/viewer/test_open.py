@@ -79,7 +79,7 @@ def test_labels_that_are_none_are_taken_at_their_word(viewer: Viewer, cells: Ann
     ("arguments", "error", "message"),
     [
         ({"labels": "cells"}, KeyError, "cells"),
-        ({"labels": "image"}, ValueError, "neither a Labels nor a Points layer of this viewer"),
+        ({"labels": "image"}, ValueError, "no Labels, Points or Shapes layer of this viewer"),
         ({"labels": Labels(np.zeros((2, 2), int))}, ValueError, "layer of this viewer"),
         ({"label_key": "kind"}, KeyError, "obs has no column 'kind'"),
         ({"instance_key": "id"}, KeyError, "obs has no column 'id'"),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import napari
-from napari.layers import Labels, Points
+
+from centroid_encoder.viewer.data.ids import CellLayer
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -19,7 +20,7 @@ def open(
     adata: AnnData | None = None,
     *,
     viewer: napari.Viewer | None = None,
-    labels: Labels | Points | str | None = None,
+    labels: CellLayer | str | None = None,
     label_key: str | None = None,
     instance_key: str | None = None,
     name: str = "notebook",
@@ -33,7 +34,7 @@ def open(
     viewer
         Viewer to dock the widget in. Default: the current one, or a new one.
     labels
-        Labels or Points layer whose labels or points are the cells, or its name.
+        Labels, Points or Shapes layer whose labels, points or shapes are the cells, or its name.
     label_key
         Column of ``adata.obs`` with the classes.
     instance_key
@@ -52,12 +53,12 @@ def open(
     KeyError
         If there is no such layer or column.
     ValueError
-        If the layer holds neither labels nor points, or is not in the viewer.
+        If the layer holds no labels, points or shapes, or is not in the viewer.
     """
     viewer = viewer or napari.current_viewer() or napari.Viewer()
     layer = viewer.layers[labels] if isinstance(labels, str) else labels
-    if layer is not None and not (layer in viewer.layers and isinstance(layer, Labels | Points)):
-        raise ValueError(f"{layer} is neither a Labels nor a Points layer of this viewer")
+    if layer is not None and not (layer in viewer.layers and isinstance(layer, CellLayer)):
+        raise ValueError(f"{layer} is no Labels, Points or Shapes layer of this viewer")
     widget: CentroidEncoderWidget
     _, widget = viewer.window.add_plugin_dock_widget(PLUGIN)
     if adata is not None:

@@ -32,12 +32,12 @@ from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
     from anndata import AnnData
-    from napari.layers import Labels, Points
     from napari.viewer import Viewer
     from qtpy.QtGui import QDragEnterEvent, QDropEvent
 
     from centroid_encoder.tl._stored import Result
     from centroid_encoder.viewer._worker import Worker
+    from centroid_encoder.viewer.data.ids import CellLayer
 
 WIDTH = 460
 """Pixels below which something would be cut off."""
@@ -103,7 +103,7 @@ class CentroidEncoderWidget(QWidget):
         adata: AnnData,
         *,
         name: str = "notebook",
-        layer: Labels | Points | None = None,
+        layer: CellLayer | None = None,
         label_key: str | None = None,
         instance_key: str | None = None,
     ) -> None:

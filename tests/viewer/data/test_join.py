@@ -10,7 +10,7 @@ import pytest
 from anndata import AnnData
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from napari.layers import Image, Labels, Points
+from napari.layers import Image, Labels, Points, Shapes
 
 from centroid_encoder.viewer.data.features import features_to_anndata
 from centroid_encoder.viewer.data.guesses import guess, guess_link
@@ -39,6 +39,11 @@ def labels(ids: Any, **options: Any) -> Labels:
 
 def points(n: int, **options: Any) -> Points:
     return Points(np.zeros((n, 2)), **options)
+
+
+def shapes(n: int, **options: Any) -> Shapes:
+    triangle = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    return Shapes([triangle + i for i in range(n)], shape_type="polygon", **options)
 
 
 def join(
@@ -288,6 +293,19 @@ def test_points_by_a_column_of_the_same_name() -> None:
 def test_points_by_napari_spatialdata_indices() -> None:
     layer = points(3, metadata={"indices": [7, 4, 9]})
     assert join(table([4, 7, 5]), layer).rows([0, 1, 2]).tolist() == [1, 0, -1]
+
+
+@pytest.mark.parametrize(
+    "told", [{"features": {"cell_id": [7, 4, 9]}}, {"metadata": {"indices": [7, 4, 9]}}]
+)
+def test_shapes_are_joined_as_points_are(told: dict[str, Any]) -> None:
+    layer = shapes(3, **told)
+    found = join(table([4, 7, 5]), layer)
+    assert found.rows([0, 1, 2]).tolist() == [1, 0, -1]
+    assert str(found) == "3 cells; 1 without a shape in the layer; 1 shape without a row"
+    assert guessed(table([4, 7]), layer) == (None, "cell_id")
+    with pytest.raises(ValueError, match=r"several shapes have the id 4; give every shape its own"):
+        join(table([4, 7]), shapes(3, features={"cell_id": [4, 7, 4]}))
 
 
 def test_indices_of_points_that_are_gone_are_not_believed() -> None:

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from anndata import AnnData
 from napari.components import LayerList
-from napari.layers import Image, Labels, Layer, Points
+from napari.layers import Image, Labels, Layer, Points, Shapes
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.data.guesses import guess
@@ -54,6 +54,12 @@ def features(n: int = N) -> pd.DataFrame:
 
 def points(table: pd.DataFrame, **options: Any) -> Points:
     return Points(np.random.default_rng(0).normal(size=(len(table), 2)), features=table, **options)
+
+
+def shapes(table: pd.DataFrame) -> Shapes:
+    triangle = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    outlines = [triangle + i for i in range(len(table))]
+    return Shapes(outlines, shape_type="polygon", features=table)
 
 
 def spatial_table(regions: list[str], cells: AnnData) -> AnnData:
@@ -321,7 +327,10 @@ def test_nothing_keeps_a_removed_layer_alive() -> None:
 # -- publishing ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [lambda: image(features=features()), lambda: points(features())])
+@pytest.mark.parametrize(
+    "make",
+    [lambda: image(features=features()), lambda: points(features()), lambda: shapes(features())],
+)
 def test_results_go_to_the_features(make: Callable[[], Layer], train: Callable[..., None]) -> None:
     layer = make()
     extra = pd.DataFrame(
@@ -420,8 +429,11 @@ def test_results_of_labels_without_index_keep_napari_rule(train: Callable[..., N
     assert layer.features["ce_label"][N:].isna().all()
 
 
-def test_results_follow_points_that_can_be_told(train: Callable[..., None]) -> None:
-    layer = points(features())
+@pytest.mark.parametrize("make", [points, shapes])
+def test_results_follow_points_and_shapes_that_can_be_told(
+    make: Callable[[pd.DataFrame], Points | Shapes], train: Callable[..., None]
+) -> None:
+    layer = make(features())
     (table,) = Tables(LayerList([layer])).find()
     table.adata  # noqa: B018 - as the form does
     layer.selected_data = {0, 7}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import dask.array as da
@@ -13,7 +14,7 @@ from anndata import AnnData
 from matplotlib.colors import to_rgba
 from napari import Viewer
 from napari.components import ViewerModel
-from napari.layers import Labels, Layer, Points
+from napari.layers import Labels, Layer, Points, Shapes
 from napari.utils.colormaps import DirectLabelColormap
 from numpy.typing import NDArray
 from qtpy.QtCore import QPoint, Qt
@@ -59,6 +60,14 @@ def points(**options: Any) -> Points:
     features = {"cell_id": keys, "kind": list("abacb"), "score": [0.1, 0.5, 0.2, 0.9, 0.7]}
     positions = np.arange(10.0).reshape(5, 2) ** 2
     return Points(positions, features=features, **options)
+
+
+def shapes(**options: Any) -> Shapes:
+    """Polygons for these points."""
+    of = points()
+    corners = np.array([[-0.4, -0.4], [-0.4, 0.4], [0.4, 0.4], [0.4, -0.4]])
+    outlines = [place + corners for place in of.data]
+    return Shapes(outlines, shape_type="polygon", features=of.features, **options)
 
 
 def seen(layer: Labels, image: Any = None) -> NDArray[np.floating]:
@@ -259,13 +268,17 @@ def state(viewer: Any, layer: Any) -> dict[str, Any]:
         now["colormaps"] = layer.colormap, layer._direct_colormap, layer._random_colormap
         now["alone"] = layer.colormap.use_selection, layer.colormap.selection
     else:
-        face = layer._face
         now["mode"] = str(layer.face_color_mode)
         now["face"] = layer.face_color.tolist()
         now["current"] = layer.current_face_color
-        now["cycle"] = {k: v.tolist() for k, v in face.categorical_colormap.colormap.items()}
         now["continuous"] = layer.face_colormap, layer.face_contrast_limits
-        now["property"] = face.color_properties and face.color_properties.name
+        if isinstance(layer, Points):
+            face = layer._face
+            now["cycle"] = {k: v.tolist() for k, v in face.categorical_colormap.colormap.items()}
+            now["property"] = face.color_properties and face.color_properties.name
+        else:
+            now["cycle"] = layer.face_color_cycle.tolist()
+            now["property"] = layer._face_color_property
         now["callbacks"] = len(layer.selected_data.events.items_changed)
     return now
 
@@ -292,13 +305,13 @@ def alone(layer: Labels) -> Labels:
     return layer
 
 
-def cycled() -> Points:
-    layer = points(face_color="score")
+def cycled(make: Callable[..., Any]) -> Any:
+    layer = make(face_color="score")
     layer.face_color_mode = "cycle"
     return layer
 
 
-def reddened(layer: Points) -> Points:
+def reddened(layer: Any) -> Any:
     layer.face_color = "red"
     return layer
 
@@ -310,15 +323,25 @@ LABELS: dict[str, Callable[[], Labels]] = {
     "alone": lambda: alone(Labels(IMAGE)),
     "multiscale": pyramid,
 }
-POINTS: dict[str, Callable[[], Points]] = {
-    "one color": lambda: points(face_color="pink"),
-    "own colors": lambda: points(face_color=np.linspace(0.1, 1, 20).reshape(5, 4)),
-    "cycle": lambda: points(face_color="kind", face_color_cycle=["cyan", "tan", "navy"]),
-    "colormap": lambda: points(
-        face_color="score", face_colormap="magma", face_contrast_limits=(0.2, 0.8)
-    ),
-    "cycle of numbers": cycled,
-    "direct after cycle": lambda: reddened(points(face_color="kind")),
+
+
+def ways_to_color(make: Callable[..., Any]) -> dict[str, Callable[[], Any]]:
+    return {
+        "one color": lambda: make(face_color="pink"),
+        "own colors": lambda: make(face_color=np.linspace(0.1, 1, 20).reshape(5, 4)),
+        "cycle": lambda: make(face_color="kind", face_color_cycle=["cyan", "tan", "navy"]),
+        "colormap": lambda: make(
+            face_color="score", face_colormap="magma", face_contrast_limits=(0.2, 0.8)
+        ),
+        "cycle of numbers": lambda: cycled(make),
+        "direct after cycle": lambda: reddened(make(face_color="kind")),
+    }
+
+
+ITEMS = {
+    f"{make.__name__}, {kind}": colored
+    for make in (points, shapes)
+    for kind, colored in ways_to_color(make).items()
 }
 
 
@@ -343,10 +366,10 @@ def test_labels_are_as_they_were(way: str, kind: str) -> None:
         assert_same(state(viewer, layer), before)
 
 
-@pytest.mark.parametrize("kind", POINTS)
-def test_points_are_as_they_were(kind: str) -> None:
+@pytest.mark.parametrize("kind", ITEMS)
+def test_points_and_shapes_are_as_they_were(kind: str) -> None:
     viewer = ViewerModel()
-    layer = viewer.add_layer(POINTS[kind]())
+    layer = viewer.add_layer(ITEMS[kind]())
     before = state(viewer, layer)
     link = link_to(viewer, layer)
     link.color("label", CODES, COLORS)
@@ -413,8 +436,8 @@ def test_of_two_links_any_may_go_first(way: str, first: int, again: bool) -> Non
 
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("first", [0, 1])
-def test_of_two_links_to_points_any_may_go_first(first: int, again: bool) -> None:
-    for make in POINTS.values():
+def test_of_two_links_to_points_or_shapes_any_may_go_first(first: int, again: bool) -> None:
+    for make in ITEMS.values():
         close_in_turn(make(), first, again)
 
 
@@ -538,14 +561,14 @@ def test_the_layer_is_removed_before_the_link_is_closed(way: str, kind: str) -> 
     )
 
 
-def test_points_are_added_while_they_are_colored() -> None:
+def test_points_and_shapes_are_added_while_they_are_colored() -> None:
     viewer = ViewerModel()
-    for kind, make in POINTS.items():
+    for kind, make in ITEMS.items():
         layer = viewer.add_layer(make())
         before = layer.face_color.copy(), str(layer.face_color_mode)
         link = link_to(viewer, layer)
         link.color("label", CODES, COLORS)
-        layer.add([[1, 1], [2, 2]])
+        layer.add(layer.data[:2])
         link.color("label", CODES, COLORS)
         np.testing.assert_allclose(layer.face_color[5:], 0)
         link.highlight(np.arange(5))
@@ -556,9 +579,9 @@ def test_points_are_added_while_they_are_colored() -> None:
         np.testing.assert_allclose(layer.face_color[:5], before[0], err_msg=kind)
 
 
-def test_points_are_removed_while_they_are_colored() -> None:
+def test_points_and_shapes_are_removed_while_they_are_colored() -> None:
     viewer = ViewerModel()
-    for kind, make in POINTS.items():
+    for kind, make in ITEMS.items():
         layer = viewer.add_layer(make())
         before = layer.face_color.copy(), str(layer.face_color_mode)
         link = link_to(viewer, layer)
@@ -571,7 +594,7 @@ def test_points_are_removed_while_they_are_colored() -> None:
         link.show(np.arange(5))
         link.close()
         assert str(layer.face_color_mode) == before[1], kind
-        if kind != "own colors":
+        if "own colors" not in kind:
             np.testing.assert_allclose(layer.face_color, before[0][[0, 1, 3]], err_msg=kind)
         assert layer.face_color[:, 3].all()
 
@@ -603,9 +626,10 @@ def test_marks_are_those_of_the_last_selection() -> None:
     assert list(viewer.layers) == [layer]
 
 
-def test_marked_points_are_selected_and_not_picked() -> None:
+@pytest.mark.parametrize("make", [points, shapes])
+def test_marked_points_and_shapes_are_selected_and_not_picked(make: Callable[..., Any]) -> None:
     viewer, picked = ViewerModel(), []
-    layer = points()
+    layer = make()
     link = link_to(viewer, layer, picked=picked)
     link.highlight(np.array([0, 2, 4]))
     assert layer.selected_data == {3, 0}
@@ -614,9 +638,10 @@ def test_marked_points_are_selected_and_not_picked() -> None:
     assert not layer.selected_data
 
 
-def test_selected_points_are_picked() -> None:
+@pytest.mark.parametrize("make", [points, shapes])
+def test_selected_points_and_shapes_are_picked(make: Callable[..., Any]) -> None:
     viewer, picked = ViewerModel(), []
-    layer = points()
+    layer = make()
     link = link_to(viewer, layer, picked=picked)
     layer.selected_data = {0, 3}
     assert sorted(picked[-1]) == [0, 4]
@@ -750,16 +775,18 @@ def test_an_image_with_fewer_dimensions_than_the_viewer() -> None:
     np.testing.assert_allclose(viewer.scene.camera.center[-2:], np.array(CELLS[7]) + 1)
 
 
-def test_the_camera_shows_points() -> None:
+@pytest.mark.parametrize("make", [partial(points, size=1), shapes])
+def test_the_camera_shows_points_and_shapes(make: Callable[..., Any]) -> None:
     viewer = ViewerModel()
-    layer = points(scale=(3, 0.5), translate=(100, -4), size=1)
+    layer = make(scale=(3, 0.5), translate=(100, -4))
     link = link_to(viewer, layer)
     for rows in ([0], [0, 4], [4, 1, 3]):
         viewer.scene.camera.zoom = 1000
         link.show(np.array(rows))
         for row in rows:
             at = list(layer.features["cell_id"]).index(IDS[row])
-            assert in_view(viewer, layer.data_to_world(layer.data[at]))
+            for corner in np.atleast_2d(layer.data[at]):
+                assert in_view(viewer, layer.data_to_world(corner))
 
 
 def test_three_dimensions_at_once() -> None:
@@ -868,6 +895,32 @@ def test_a_click_picks_the_cell_and_nothing_else_does(viewer: Viewer, mouse: Mou
     QTest.mouseRelease(mouse.native, Qt.MouseButton.LeftButton, none, mouse.at(cell))
     mouse.click(cell)
     assert len(picked) == 2
+
+
+def test_a_click_picks_the_shape(viewer: Viewer, mouse: Mouse) -> None:
+    picked: Picked = []
+    layer = shapes(scale=(2, 2))
+    link = link_to(viewer, layer, picked=picked)
+    viewer.reset_view()
+    places = dict(zip(layer.features["cell_id"], 2 * points().data, strict=True))
+    mouse.click(places[4])  # the first of the shapes
+    mouse.click(places[20])
+    mouse.click(places[3])  # no cell
+    mouse.click(places[20] + 20)
+    assert picked == [[4], [3]]
+    layer.mode = "select"
+    mouse.click(places[55])
+    assert picked[-1] == [0]
+    layer.mode = "add_rectangle"
+    n = len(picked)
+    mouse.click(places[4])
+    # To draw one is not to pick another; napari itself selects no longer what was selected.
+    assert [4] not in picked[n:]
+    link.close()
+    layer.mode = "pan_zoom"
+    n = len(picked)
+    mouse.click(places[4])
+    assert len(picked) == n
 
 
 def test_a_click_picks_in_stacks_pyramids_and_space(viewer: Viewer, mouse: Mouse) -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from napari.layers import Image, Labels, Layer, Points
+from napari.layers import Image, Labels, Layer
 from psygnal import Signal
 
 from centroid_encoder.viewer.data.folder import ImageFiles, list_images
 from centroid_encoder.viewer.data.guesses import ONE_IMAGE, Columns, guess, guess_link
+from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.data.images import TableImage, region_column, table_images, unseen
 from centroid_encoder.viewer.data.join import Join, LayerIds, Link
 from centroid_encoder.viewer.data.measuring import measurable
@@ -63,8 +64,8 @@ class Catalog:
     link
         What joins it to the layer that is chosen, or None if no layer shows it.
     joins
-        The links by which cells are shown, and which row is which label or point there: that one,
-        unless it does not say so, and those to layers that show other regions of the table.
+        The links by which cells are shown, and which row is which label, point or shape there: that
+        one, unless it does not say so, and those to layers that show other regions of the table.
     problem
         What is wrong with the link then, or None.
     problems
@@ -86,7 +87,7 @@ class Catalog:
 
     def __init__(self, layers: LayerList) -> None:
         self.tables: list[Table] = []
-        self.layers: list[Labels | Points] = []
+        self.layers: list[CellLayer] = []
         self.measurable: tuple[list[Labels], list[Image]] = [], []
         self.table: Table | None = None
         self.link: Link | None = None

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
-from napari.layers import Labels, Layer, Points
+from napari.layers import Labels, Layer
 
-from centroid_encoder.viewer.data.ids import INSTANCE_KEYS, named, whole_numbers
+from centroid_encoder.viewer.data.ids import INSTANCE_KEYS, ItemLayer, named, whole_numbers
 from centroid_encoder.viewer.data.join import OBS_NAMES, Join, LayerIds, Link
 from centroid_encoder.viewer.data.regions import MANY, Region, guess_region
 
@@ -263,7 +263,7 @@ def _id_columns(adata: AnnData, layer: Layer, declared: str | None) -> list[str]
     # pandas, too, calls numbers of rows so, which are nobody's ids.
     if "index" in columns and np.array_equal(adata.obs["index"], np.arange(adata.n_obs)):
         columns.remove("index")
-    if isinstance(layer, Points):
+    if isinstance(layer, ItemLayer):
         # Without names of cells, points are compared with cells last: by all they have.
         columns = [*[OBS_NAMES] * ("cell" in layer.features), *columns, OBS_NAMES]
     return list(dict.fromkeys([declared, *columns] if declared is not None else columns))

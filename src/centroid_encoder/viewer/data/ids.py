@@ -8,12 +8,17 @@ import re
 import zlib
 from collections.abc import Iterator, Sequence
 from itertools import pairwise, product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-from napari.layers import Labels
+from napari.layers import Labels, Points, Shapes
 from numpy.typing import NDArray
+
+ItemLayer: TypeAlias = Points | Shapes
+"""Layers of cells that are points or shapes, each with a row of features."""
+CellLayer: TypeAlias = Labels | Points | Shapes
+"""Layers whose labels, points or shapes may be cells."""
 
 NUMBERED = ("id", "number", "nb", "nr", "no", "num", "index", "idx", "label")
 """How columns of ids end."""

@@ -11,7 +11,7 @@ import pandas as pd
 from napari.layers import Labels, Layer, Points
 from numpy.typing import ArrayLike, NDArray
 
-from centroid_encoder.viewer.data.ids import digest, label_ids, texts, whole_numbers
+from centroid_encoder.viewer.data.ids import ItemLayer, digest, label_ids, texts, whole_numbers
 from centroid_encoder.viewer.data.regions import Region
 
 if TYPE_CHECKING:
@@ -74,10 +74,10 @@ class Link:
         raise ValueError(f"obs has no column {name!r}; choose another one")
 
     def make(self, read: Callable[[Layer], LayerIds] | None = None) -> Join:
-        """Find out which row is which label or point.
+        """Find out which row is which label, point or shape.
 
         The ids of a Labels layer are the values in its image but 0, the background. Those of a
-        Points layer are a column of its features, of the same name as the id column or
+        Points or Shapes layer are a column of its features, of the same name as the id column or
         ``"index"``, or what napari-spatialdata keeps for it in ``metadata["indices"]``; the names
         of cells are compared with its feature ``"cell"``.
 
@@ -97,11 +97,11 @@ class Link:
 
 @dataclass(frozen=True, eq=False)
 class Join:
-    """Which row of a table is which label of an image, or which point; see `Link.make`."""
+    """Which row of a table is which label of an image, which point or shape; see `Link.make`."""
 
     ids: NDArray[np.int64]
-    """(n_obs,) id of each row in the layer: the label's value or the point's index. Without
-    meaning where a row is not joined."""
+    """(n_obs,) id of each row in the layer: the label's value, or the index of the point or shape.
+    Without meaning where a row is not joined."""
     joined: NDArray[np.bool_]
     """(n_obs,) rows that are in the layer."""
     n_rows: int
@@ -109,7 +109,7 @@ class Join:
     n_unmatched_ids: int
     """Ids in the layer that no row has."""
     item: str
-    """What the layer holds: ``"label"`` or ``"point"``."""
+    """What the layer holds: ``"label"``, ``"point"`` or ``"shape"``."""
     known: NDArray[np.int64] = field(repr=False)
     """Ids of the layer, of cells or not."""
     _row: NDArray[np.intp] = field(repr=False)
@@ -156,7 +156,7 @@ class LayerIds:
 
     item: str
     ids: NDArray[np.int64]
-    """Sorted: the labels, or the indices of the points."""
+    """Sorted: the labels, or the indices of the points or shapes."""
     pixels: int = 0
     """What tells an image of labels from others with the same ids."""
 
@@ -166,22 +166,25 @@ class LayerIds:
         if isinstance(layer, Labels):
             image = layer.data[0] if layer.multiscale else layer.data
             return cls("label", label_ids(layer), digest(image))
-        if isinstance(layer, Points):
-            return cls("point", np.arange(len(layer.data)))
-        raise ValueError(f"{layer.name} holds neither labels nor points; choose another layer")
+        if isinstance(layer, ItemLayer):
+            item = "point" if isinstance(layer, Points) else "shape"
+            return cls(item, np.arange(len(layer.data)))
+        raise ValueError(
+            f"{layer.name} holds neither labels nor points nor shapes; choose another layer"
+        )
 
     def find(self, link: Link, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Index into `ids` of each of the rows; −1 for rows that are not in the layer."""
         column, name = link.ids().iloc[rows], link.ids_name
         known: NDArray[Any]
         values: NDArray[Any]
-        if isinstance(link.layer, Points):
-            points = _point_ids(link.layer, link)
+        if isinstance(link.layer, ItemLayer):
+            items = _item_ids(link.layer, self.item, link)
             try:
                 values, there = whole_numbers(column, name)
-                known, has_id = whole_numbers(points, "features")
+                known, has_id = whole_numbers(items, "features")
             except ValueError:
-                (values, there), (known, has_id) = texts(column), texts(points)
+                (values, there), (known, has_id) = texts(column), texts(items)
         else:
             values, there = whole_numbers(column, name, prefixed=True)
             # Not in place: pandas 3 lends its arrays for reading only.
@@ -191,7 +194,9 @@ class LayerIds:
         index = pd.Index(known[has_id])
         if not index.is_unique:
             several = index[index.duplicated()][0]
-            raise ValueError(f"several points have the id {several}; give every point its own")
+            raise ValueError(
+                f"several {self.item}s have the id {several}; give every {self.item} its own"
+            )
         ids = pd.Series(values[there])
         repeated = ids[ids.duplicated()].unique()
         if len(repeated):
@@ -236,16 +241,16 @@ def _repeated(values: NDArray[Any], link: Link, item: str) -> str:
     return f"{link.ids_name} gives several cells the same {item}: {names}{more}; choose {cure}"
 
 
-# -- points --------------------------------------------------------------------------------------
+# -- points and shapes ---------------------------------------------------------------------------
 
 
-def _point_ids(layer: Points, link: Link) -> pd.Series:
-    """Id of each point, to be compared with those of the table."""
+def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
+    """Id of each point or shape, to be compared with those of the table."""
     adata, features, indices = link.table.adata, layer.features, layer.metadata.get("indices")
     if link.id_column == OBS_NAMES and OBS_NAMES not in adata.obs:
         if "cell" in features:
             return features["cell"]
-        _check_unmoved(features, adata)
+        _check_unmoved(features, item, adata)
         return pd.Series(np.arange(len(features)))
     if link.id_column in features:
         return features[link.id_column]
@@ -254,17 +259,17 @@ def _point_ids(layer: Points, link: Link) -> pd.Series:
     if "index" in features:
         return features["index"]
     raise ValueError(
-        f"the points have no ids to compare {link.ids_name} with; give the layer a feature "
+        f"the {item}s have no ids to compare {link.ids_name} with; give the layer a feature "
         f"{link.id_column!r}, or choose another column"
     )
 
 
-def _check_unmoved(features: pd.DataFrame, adata: AnnData) -> None:
-    """Check that the cells are numbered as the points are: that their measurements agree."""
+def _check_unmoved(features: pd.DataFrame, item: str, adata: AnnData) -> None:
+    """Check that the cells are numbered as the items are: that their measurements agree."""
     names = [name for name in features if str(name) in adata.var_names]
     numeric = all(pd.api.types.is_numeric_dtype(features[name].dtype) for name in names)
     if not names or not numeric or not adata.var_names.is_unique:
-        raise ValueError("the points do not say which cell is which; choose a column of ids")
+        raise ValueError(f"the {item}s do not say which cell is which; choose a column of ids")
     numbers, there = whole_numbers(pd.Series(adata.obs_names), OBS_NAMES)
     inside = bool((there & (numbers >= 0) & (numbers < len(features))).all())
     if inside:
@@ -273,6 +278,6 @@ def _check_unmoved(features: pd.DataFrame, adata: AnnData) -> None:
         inside = np.array_equal(now, then, equal_nan=True)
     if not inside:
         raise ValueError(
-            "the points or their features have changed since the table was made of them; choose "
+            f"the {item}s or their features have changed since the table was made of them; choose "
             "the table that is made of them now"
         )

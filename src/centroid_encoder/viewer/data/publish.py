@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 import pandas as pd
-from napari.layers import Labels, Points
 from numpy.typing import NDArray
 
 from centroid_encoder.tl._stored import Column, colors_key, cv_key, embedding_key, obs_key
 from centroid_encoder.viewer.data.features import with_result
 from centroid_encoder.viewer.data.guesses import guess
-from centroid_encoder.viewer.data.ids import are_ids, whole_numbers
+from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, are_ids, whole_numbers
 from centroid_encoder.viewer.data.tables import Table, is_anndata, table_of_features
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def publish(table: Table, key: str) -> None:
             copy = layer.metadata.get("adata")
             if layer.metadata.get("sdata") is table.sdata and _is_copy(copy, table.adata):
                 layer.metadata["adata"] = _with_result(copy, table.adata, key)
-    elif table.origin == "features" and isinstance(table.layer, Labels | Points):
+    elif table.origin == "features" and isinstance(table.layer, CellLayer):
         rows = _rows_of_features(table, table.layer)
         if rows is None:
             logger.warning(
@@ -56,13 +55,13 @@ def publish(table: Table, key: str) -> None:
         _assign(table.layer, features)
 
 
-def _rows_of_features(table: Table, layer: Labels | Points) -> NDArray[np.intp] | None:
+def _rows_of_features(table: Table, layer: CellLayer) -> NDArray[np.intp] | None:
     """Row of the table of each row of the layer's features, −1 for none; None if unknown."""
     features = layer.features
     if table.is_made_of(features):
         return np.arange(table.adata.n_obs)
     try:
-        if isinstance(layer, Points):
+        if isinstance(layer, ItemLayer):
             return guess(table, layer).make().rows(np.arange(len(features)))
         ids, known = np.arange(len(features)), np.ones(len(features), dtype=bool)
         name = next(iter([*are_ids(table.adata.obs), "index"]))
@@ -74,10 +73,10 @@ def _rows_of_features(table: Table, layer: Labels | Points) -> NDArray[np.intp] 
     return np.where(known, rows, -1)
 
 
-def _assign(layer: Labels | Points, features: pd.DataFrame) -> None:
+def _assign(layer: CellLayer, features: pd.DataFrame) -> None:
     """Replace the features of a layer by more of them."""
     before, table = layer.features, table_of_features(layer)
-    defaults = layer.feature_defaults if isinstance(layer, Points) else None
+    defaults = layer.feature_defaults if isinstance(layer, ItemLayer) else None
     layer.features = features
     if defaults is not None:
         # napari forgets what the user has set for the next point.

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
 from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
 import pandas as pd
-from napari.layers import Labels, Layer, Points
+from napari.layers import Labels, Layer
 
 from centroid_encoder.viewer.data.features import features_to_anndata, measured
+from centroid_encoder.viewer.data.ids import CellLayer
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -130,7 +131,7 @@ class Tables:
         its cells.
         """
         # Images carry AnnData too, but no cells.
-        layers = sorted(self._layers, key=lambda layer: not isinstance(layer, Labels | Points))
+        layers = sorted(self._layers, key=lambda layer: not isinstance(layer, CellLayer))
         places: dict[int, Table] = {}
         for place in [*_of_spatialdata(layers), *_attached(layers), *self._added.values()]:
             places.setdefault(id(place.adata), place)
@@ -160,9 +161,9 @@ def is_drawn(layer: Layer) -> bool:
     return DRAWN in layer.metadata
 
 
-def layers_of_cells(layers: Iterable[Layer]) -> list[Labels | Points]:
-    """Return the layers whose labels or points may be the cells of a table."""
-    return [layer for layer in layers if isinstance(layer, Labels | Points) and not is_drawn(layer)]
+def layers_of_cells(layers: Iterable[Layer]) -> list[CellLayer]:
+    """Return the layers whose labels, points or shapes may be the cells of a table."""
+    return [layer for layer in layers if isinstance(layer, CellLayer) and not is_drawn(layer)]
 
 
 def table_of_features(layer: Layer) -> Table | None:
@@ -212,7 +213,7 @@ def _annotating(layer: Layer) -> dict[str, AnnData]:
 
 def _of_features(layer: Layer) -> Table | None:
     """Table of the layer's features, one for all widgets; None if they measure nothing."""
-    if not isinstance(layer, Labels | Points):
+    if not isinstance(layer, CellLayer):
         return None
     features = layer.features
     table = table_of_features(layer)

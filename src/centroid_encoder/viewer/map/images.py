@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import numpy as np
-from napari.layers import Image, Labels, Layer
+from napari.layers import Image, Labels, Layer, Shapes
 
 from centroid_encoder.viewer.data.regions import is_of_image
 from centroid_encoder.viewer.data.tables import is_drawn
@@ -111,8 +111,10 @@ def value_at(layer: Layer, event: Any) -> Any:
         dims_displayed=event.dims_displayed,
         world=True,
     )
-    # (level, value) of a multiscale image
-    return value[-1] if isinstance(value, tuple) else value
+    if not isinstance(value, tuple):
+        return value
+    # (shape, vertex), or (level, value) of a multiscale image
+    return value[0 if isinstance(layer, Shapes) else -1]
 
 
 def _hides(layer: Layer) -> bool:

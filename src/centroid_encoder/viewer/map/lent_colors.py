@@ -11,9 +11,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from napari.layers import Labels, Layer, Points
+from napari.layers import Labels, Layer
 from napari.utils.colormaps.standardize_color import transform_color
 from numpy.typing import NDArray
+
+from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
 
 Give = Callable[[Any, Any], None]
 """Gives a layer its own colours in place of those that it was lent. It does not hold the layer."""
@@ -26,8 +28,8 @@ _LENT: WeakKeyDictionary[Layer, tuple[Any, Give, float]] = WeakKeyDictionary()
 widgets: the colours that one of them finds may be those that another has lent."""
 
 
-def lend(layer: Labels | Points, colors: Any) -> Any:
-    """Give a layer other colours: a colour map for labels, (n, 4) face colours for points.
+def lend(layer: CellLayer, colors: Any) -> Any:
+    """Give a layer other colours: a colour map for labels, (n, 4) face colours for others.
 
     Labels that are too pale for colours to be told apart become clearer.
 
@@ -39,8 +41,8 @@ def lend(layer: Labels | Points, colors: Any) -> Any:
     lent, give, opacity = _LENT.get(layer, (None, None, layer.opacity))
     # Colours that the user has chosen meanwhile are the layer's own now.
     if give is None or not _shows(layer, lent):
-        give = _point_colors(layer) if isinstance(layer, Points) else _label_colors(layer)
-    if isinstance(layer, Points):
+        give = _item_colors(layer) if isinstance(layer, ItemLayer) else _label_colors(layer)
+    if isinstance(layer, ItemLayer):
         layer.face_color = colors
         lent = layer.face_color.copy()
     else:
@@ -51,7 +53,7 @@ def lend(layer: Labels | Points, colors: Any) -> Any:
     return lent
 
 
-def take_back(layer: Labels | Points, lent: Any) -> None:
+def take_back(layer: CellLayer, lent: Any) -> None:
     """Give a layer its own colours and opacity, unless others have been lent or chosen since."""
     latest, give, opacity = _LENT.get(layer, (None, None, layer.opacity))
     if give is None or lent is None or lent is not latest:
@@ -80,16 +82,16 @@ def _label_colors(layer: Labels) -> Give:
     return give
 
 
-def _point_colors(layer: Points) -> Give:
+def _item_colors(layer: ItemLayer) -> Give:
     mode, colors = str(layer.face_color_mode), layer.face_color.copy()
     current, features = layer.current_face_color, set(layer.features)
 
-    def give(layer: Points, lent: NDArray[np.floating]) -> None:
-        # Points that are added take the colour of those that were selected last.
+    def give(layer: ItemLayer, lent: NDArray[np.floating]) -> None:
+        # Items that are added take the colour of those that were selected last.
         if _among(transform_color(layer.current_face_color), lent):
             with layer.block_update_properties():
                 layer.current_face_color = current
-        # Points are added at the end; which ones were removed, nothing tells.
+        # Items are added at the end; which ones were removed, nothing tells.
         n = min(len(colors), len(layer.data))
         face = layer.face_color.copy()
         face[:n] = colors[:n]
@@ -102,11 +104,11 @@ def _point_colors(layer: Points) -> Give:
     return give
 
 
-def _shows(layer: Labels | Points, lent: Any) -> bool:
+def _shows(layer: CellLayer, lent: Any) -> bool:
     """Whether a layer still has the colours that it was lent."""
-    if not isinstance(layer, Points):
+    if not isinstance(layer, ItemLayer):
         return layer.colormap is lent
-    # Some points may have been added, removed or painted.
+    # Some items may have been added, removed or painted.
     return str(layer.face_color_mode) == "direct" and _among(layer.face_color, lent)
 
 

@@ -11,11 +11,12 @@ from weakref import WeakSet
 import numpy as np
 from matplotlib.colors import to_rgba
 from napari.components import ViewerModel
-from napari.layers import Labels, Layer, Points
+from napari.layers import Labels, Layer, Points, Shapes
 from napari.utils.colormaps import DirectLabelColormap
 from numpy.typing import ArrayLike, NDArray
 from psygnal import Signal
 
+from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.data.tables import DRAWN
 from centroid_encoder.viewer.map.images import ImageLayers, value_at
@@ -38,14 +39,14 @@ _OPEN: WeakSet[LayerLink] = WeakSet()
 
 
 class LayerLink:
-    """Colour, highlight, show and pick the cells of one Labels or Points layer.
+    """Colour, highlight, show and pick the cells of one Labels, Points or Shapes layer.
 
     Parameters
     ----------
     viewer
         The viewer.
     layer
-        Layer whose labels or points are cells.
+        Layer whose labels, points or shapes are cells.
     join
         Which rows of the table they are; all other rows are none of its business.
     image
@@ -55,9 +56,7 @@ class LayerLink:
     picked = Signal(object)
     """Rows that the user picked in the layer."""
 
-    def __init__(
-        self, viewer: ViewerModel, layer: Labels | Points, join: Join, image: str = ""
-    ) -> None:
+    def __init__(self, viewer: ViewerModel, layer: CellLayer, join: Join, image: str = "") -> None:
         self.viewer = viewer
         self.layer = layer
         self.join = join
@@ -75,8 +74,8 @@ class LayerLink:
         viewer.layers.events.removed.connect(self._on_removed)
         viewer.canvas.grid.events.enabled.connect(self._on_grid)
         layer.events.visible.connect(self._on_visible)
-        if isinstance(layer, Points):
-            layer.selected_data.events.items_changed.connect(self._on_points_selected)
+        if isinstance(layer, ItemLayer):
+            layer.selected_data.events.items_changed.connect(self._on_items_selected)
 
     def close(self) -> None:
         """Leave the layer and the viewer as they were before."""
@@ -89,8 +88,8 @@ class LayerLink:
         if self._on_press in self.viewer.mouse_drag_callbacks:
             self.viewer.mouse_drag_callbacks.remove(self._on_press)
         self.viewer.layers.events.removed.disconnect(self._on_removed)
-        if isinstance(self.layer, Points):
-            self.layer.selected_data.events.items_changed.disconnect(self._on_points_selected)
+        if isinstance(self.layer, ItemLayer):
+            self.layer.selected_data.events.items_changed.disconnect(self._on_items_selected)
         # Marks first: see `uncolor`.
         self.highlight(np.empty(0, dtype=np.intp))
         self.uncolor()
@@ -112,8 +111,8 @@ class LayerLink:
         if self.layer not in self.viewer.layers:
             return
         self._colors = None
-        if isinstance(self.layer, Points):
-            self._color_points(codes, colors)
+        if isinstance(self.layer, ItemLayer):
+            self._color_items(codes, colors)
         elif self._has_few:
             self._classes.remove()
             self._colors = codes, colors
@@ -162,7 +161,7 @@ class LayerLink:
         self._classes.show(painted, name, colormap, self.layer, self.layer.opacity)
         self._on_visible()
 
-    def _color_points(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
+    def _color_items(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         palette = np.array([*map(to_rgba, colors), TRANSPARENT])
         face = np.zeros((len(self.layer.data), 4))
         rows = self._present(np.flatnonzero(self.join.joined))
@@ -176,7 +175,7 @@ class LayerLink:
         rows = self._present(rows)
         if not len(rows) and not len(self._selected) and isinstance(self.layer, Labels):
             return
-        if isinstance(self.layer, Points):
+        if isinstance(self.layer, ItemLayer):
             self._quiet = True
             try:
                 self.layer.selected_data = set(self.join.ids[rows].tolist())
@@ -253,7 +252,7 @@ class LayerLink:
 
     def _on_press(self, viewer: ViewerModel, event: Any) -> Iterator[None]:
         """Pick the cell on which the mouse was clicked, not dragged."""
-        if not isinstance(self.layer, Labels) or event.button in OTHER_BUTTONS:
+        if isinstance(self.layer, Points) or event.button in OTHER_BUTTONS:
             return
         start, dragged = _place(event), False
         yield
@@ -268,7 +267,7 @@ class LayerLink:
         if not tools <= {"pan_zoom", "pick"}:
             return
         value = value_at(self.layer, event)
-        rows = self.join.rows(np.array([value or 0]))
+        rows = self.join.rows(np.array([] if value is None else [value]))
         # A click beside the cells, as when moving the image, keeps the selection.
         if (rows >= 0).any():
             self.picked.emit(rows)
@@ -283,16 +282,16 @@ class LayerLink:
             for link in others
         )
 
-    def _on_points_selected(self, *_: Any) -> None:
+    def _on_items_selected(self, *_: Any) -> None:
         if not self._quiet:
-            points = np.fromiter(self.layer.selected_data, dtype=np.intp)
-            rows = self.join.rows(points)
+            items = np.fromiter(self.layer.selected_data, dtype=np.intp)
+            rows = self.join.rows(items)
             self.picked.emit(rows[rows >= 0])
 
     def _present(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of the rows that are in the layer, from which points may have been removed."""
+        """Those of the rows that are in the layer, from which some may have been removed."""
         rows = rows[self.join.joined[rows]]
-        if isinstance(self.layer, Points):
+        if isinstance(self.layer, ItemLayer):
             rows = rows[self.join.ids[rows] < len(self.layer.data)]
         return rows
 
@@ -346,6 +345,11 @@ class LayerLink:
         if isinstance(self.layer, Points):
             found = list(np.sort(self.layer.data[self.join.ids[rows]], axis=0).T)
             cell = float(np.median(self.layer.size))
+        elif isinstance(self.layer, Shapes):
+            outlines = [self.layer.data[i] for i in self.join.ids[rows]]
+            vertices = np.concatenate([*outlines, np.empty((0, self.layer.ndim))])
+            found = list(np.sort(vertices, axis=0).T)
+            cell = float(np.median([np.ptp(outline, axis=0).max() for outline in outlines] or [0]))
         else:
             painted = self._marked(rows)
             image = np.asarray(painted[0] if self.layer.multiscale else painted)

@@ -96,7 +96,7 @@ class DataPanel(QWidget):
         self.measuring.failed.connect(self._on_failed)
         self._dialog: MeasureDialog | None = None
         self.layer_box = Choice(
-            "Layer of the cells", "Layer whose labels or points are the cells of the table"
+            "Layer of the cells", "Layer whose labels, points or shapes are the cells of the table"
         )
         self.layer_box.currentIndexChanged.connect(self._on_layer)
         self.instance_box = Choice(
