@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 from numpy.testing import assert_array_equal
 from sklearn.datasets import load_iris
 
@@ -111,3 +115,32 @@ def test_one_class_is_too_few(X: np.ndarray) -> None:
     with pytest.raises(ValueError, match=r"at least two classes, but got one class .*'setosa'"):
         drained(estimator.fit_codes(X, np.full(150, 2), CLASSES))
     assert not hasattr(estimator, "n_features_in_")
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
+def test_what_is_decided_keeps_no_memory_of_what_it_comes_from():
+    """Small arrays between larger ones that go would keep the memory of these: here 0.1 GB."""
+    X = np.random.default_rng(0).normal(size=(60, 5))
+    model = ce.CentroidEncoder(placement="bottleneck", hidden=(8,), max_epochs=1, device="cpu")
+    coded = model.fit(X, np.arange(60) % 3).in_order(model.classes_)
+
+    def judged(n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for _ in range(n):
+            inputs = torch.ones(4096, 2000)
+            hidden = torch.relu(inputs[:, :500] @ torch.ones(500, 500))
+            code = torch.relu(hidden[:, :125] + 1)
+            places = code[:, :2].contiguous()
+            distances = torch.cdist(code[:, :5], torch.ones(3, 5))
+            del inputs, hidden, code
+            yield places.numpy(), distances.numpy()
+
+    coded.decide(judged(3), 3 * 4096)
+    before = resident()
+    decided = coded.decide(judged(60), 60 * 4096)
+    assert resident() - before < sum(array.nbytes for array in decided) + 4e7
+
+
+def resident() -> int:
+    """Bytes of memory that this process has."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.partition("VmRSS:")[2].split()[0])

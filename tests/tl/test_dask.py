@@ -250,3 +250,28 @@ def test_workers_that_die_are_an_error(known, client):
     with pytest.raises(WorkerError, match="workers of the cluster died"):
         placed(adata, known)
     assert "X_ce" not in adata.obsm
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", ["voronoi"], indirect=True)
+def test_a_cluster_that_has_lost_all_its_workers_is_an_error(known, monkeypatch):
+    distributed = pytest.importorskip("distributed", reason="dask's clusters need distributed")
+    monkeypatch.setattr(_dask, "ALONE", 0.5)
+    X = genes(N_CELLS)
+
+    def slow(block: np.ndarray) -> np.ndarray:
+        time.sleep(0.2)
+        return block
+
+    blocks = da.from_array(X, chunks=(AT_ONCE, 60)).map_blocks(slow, dtype=X.dtype)
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster),
+    ):
+        steps = ce.tl.ingest.job(table(blocks), known).steps()
+        next(steps)
+        cluster.scale(0)
+        with pytest.raises(WorkerError, match="no workers any more"):
+            list(steps)
