@@ -17,6 +17,7 @@ import centroid_encoder as ce
 from centroid_encoder.core.quality import knn_predict
 
 OUTPUT = Path("demo")
+CELLS = "Centroid-Encoder, by its Voronoi cells"
 N_SPLITS = 6
 """One split of 140 cells is a draw: the next may be three points better or worse."""
 
@@ -35,13 +36,13 @@ def main() -> None:
             adata, "bulk_labels", random_state=seed, progress=False, copy=True
         )
         runs.append(errors(trained))
-        print(f"  map {seed + 1} of {N_SPLITS}: {100 * runs[-1]['Centroid-Encoder']:.1f} %")
+        print(f"  map {seed + 1} of {N_SPLITS}: {100 * runs[-1][CELLS]:.1f} %")
         if seed == 0:
             first = trained
-    print(f"\nHeld-out 5-NN error in two dimensions, {N_SPLITS} splits: mean ± sd")
+    print(f"\nHeld-out error in two dimensions, {N_SPLITS} splits: mean ± sd")
     for name in runs[0]:
         shares = 100 * np.array([run[name] for run in runs])
-        print(f"  {name:<28} {shares.mean():5.1f} ± {shares.std(ddof=1):.1f} %")
+        print(f"  {name:<44} {shares.mean():5.1f} ± {shares.std(ddof=1):.1f} %")
 
     ce.pl.voronoi(first, show=False, save=OUTPUT / "voronoi.png")
     first.write_h5ad(OUTPUT / "pbmc68k.h5ad")
@@ -50,18 +51,20 @@ def main() -> None:
 
 
 def errors(adata: AnnData) -> dict[str, float]:
-    """Return the 5-NN errors of the held-out cells, neighbours among the training cells.
+    """Return the errors of the held-out cells, by the map's regions and by 5 neighbours.
 
-    PCA learns from the training cells alone; the stored UMAP saw all of them, but no label.
+    Neighbours are training cells. PCA learns from the training cells alone; the stored UMAP saw all
+    of them, but no label.
     """
     train, test = (adata.obs["ce_split"] == name for name in ("train", "test"))
     labels = adata.obs["bulk_labels"].cat.codes.to_numpy()
     pictures = {
-        "Centroid-Encoder": adata.obsm["X_ce"],
-        "UMAP (saw these cells too)": adata.obsm["X_umap"],
-        "PCA": PCA(2, random_state=0).fit(adata.X[train]).transform(adata.X),
+        "Centroid-Encoder, by 5 neighbours": adata.obsm["X_ce"],
+        "UMAP (saw these cells too), by 5 neighbours": adata.obsm["X_umap"],
+        "PCA, by 5 neighbours": PCA(2, random_state=0).fit(adata.X[train]).transform(adata.X),
     }
-    found = {}
+    told = adata.obs["ce_label"].astype(str) != adata.obs["bulk_labels"].astype(str)
+    found = {CELLS: float(told[test].mean())}
     for name, picture in pictures.items():
         predicted = knn_predict(picture[train], labels[train], picture[test])
         found[name] = float(np.mean(predicted != labels[test]))
