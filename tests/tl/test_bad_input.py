@@ -105,6 +105,8 @@ BAD = [
         ("'cell_type'", "fractional numbers", "120 different", "pandas.cut")),
     Bad("labels are identifiers", relabel(lambda y: np.arange(len(y))), TypeError,
         ("120 different numbers in 120 cells", "identifier")),
+    Bad("labels are names", relabel(lambda y: [f"cell {i}" for i in range(len(y))]), TypeError,
+        ("'cell_type'", "each of 120 cells a class of its own", "names")),
     Bad("labels are dates", relabel(lambda y: pd.date_range("2024", periods=len(y)).floor("30D")),
         TypeError, ("Timestamp", "make them strings", ".astype(str)")),
     Bad("labels of mixed types", relabel(lambda y: [1, "a", 2] * 40, object), TypeError,

@@ -228,6 +228,11 @@ def _read_labels(
         raise InputError(
             f"{where} has one class only ({classes[0]!r}); a supervised embedding needs two or more"
         )
+    if len(classes) == used.count() > 2:
+        raise InputTypeError(
+            f"{where} gives each of {len(classes)} cells a class of its own; this looks like their "
+            "names, not like classes"
+        )
     # The subclass np.str_ is a string as well, and a bool is an int.
     kinds = {
         next((kind for kind in (str, bool, int) if isinstance(name, kind)), type(name))

@@ -69,9 +69,7 @@ def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
         features[names].to_numpy(dtype, na_value=np.nan),
         obs=pd.DataFrame(obs, index=features.index).set_axis(index),
         var=pd.DataFrame(index=[str(name) for name in names]),
-        obsm={}
-        if names == numbers
-        else {WITH_POSITIONS: features[numbers].to_numpy(dtype, na_value=np.nan)},
+        obsm=obsm,
     )
 
 
