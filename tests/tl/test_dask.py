@@ -265,6 +265,8 @@ def test_a_cluster_that_has_lost_all_its_workers_is_an_error(known, monkeypatch)
 
     blocks = da.from_array(X, chunks=(AT_ONCE, 60)).map_blocks(slow, dtype=X.dtype)
     with (
+        # Else the block that the worker had begun may be given up first, which is another error.
+        dask.config.set({"distributed.scheduler.allowed-failures": 100}),
         distributed.LocalCluster(
             n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
         ) as cluster,
