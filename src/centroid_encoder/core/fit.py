@@ -274,7 +274,7 @@ def fit(
         (n,) index of a group for each row: where several networks are trained on a part of the rows
         each, a group is seen whole or not at all.
     together
-        Whether the processes of `torch.distributed`, if there are several, train this together.
+        Whether the processes of ``torch.distributed``, if there are several, train this together.
         Each then does this with the same, and gets the same.
     stop, snapshot
         As for `core.training.train`, which says what else is raised.

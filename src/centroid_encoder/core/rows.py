@@ -81,9 +81,9 @@ def standardized(X: Matrix | Lazy, standardizer: Standardizer, device: torch.dev
     """Return the standardised rows of dense or CSR data; on the CPU and CUDA, to the same bits.
 
     Of data that are not in memory, the features that are kept come into it: as CSR, or dense if
-    that takes less. Of more than `Lazy.memory_limit`, they come into a temporary file, and only the
-    rows that are asked for into memory. Rows that would take more than `SHARE` of the free memory
-    of a CUDA device stay off it, and go there in batches.
+    that takes less. Of more than a `Lazy` matrix allows (its ``memory_limit``), they come into a
+    temporary file, and only the rows that are asked for into memory. Rows that would take more than
+    `SHARE` of the free memory of a CUDA device stay off it, and go there in batches.
     """
     kept, standardizer = held(X, standardizer)
     kind: Any = CSRRows if isinstance(kept, Entries) else DenseRows
