@@ -41,8 +41,8 @@ SIZE = 0.35
 USUAL = 2.5
 """Standard deviations that a place stands for at most: what lies farther out is in doubt."""
 STEEPNESS = 6.0
-"""Logarithm of the odds that one unit of that scale stands for. Networks are seldom surer than 8:
-if it were much more, all samples would lie near the borders."""
+"""Logarithm of the odds that one unit of that scale stands for. Half of the samples of most data
+sets have odds below e⁵: if it were much more, they would all lie near the borders."""
 BORDER = 1e-3
 """The same between `DOUBTFUL` and the border, where nothing lies but something may be asked of."""
 CERTAIN = 5.0
