@@ -24,7 +24,7 @@ from benchmarks.protocols import EXPERIMENTS
 from benchmarks.rivals import classical
 from benchmarks.rivals.selection import embed
 from centroid_encoder.core.quality import knn_predict
-from centroid_encoder.core.training import drained
+from centroid_encoder.core.reports import drained
 from centroid_encoder.pl._colors import default_palette
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"

@@ -20,7 +20,7 @@ from benchmarks.methods import BOTTLENECK
 from benchmarks.protocols import EXPERIMENTS, N_FOLDS, Split
 from centroid_encoder import CentroidEncoder, tl
 from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
-from centroid_encoder.core.training import drained
+from centroid_encoder.core.reports import drained
 
 CELLS = {
     "pbmc3k": ("pbmc3k/pbmc3k_annotated.h5ad", "classified"),

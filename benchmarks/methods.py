@@ -22,7 +22,7 @@ from benchmarks.rivals import classical, networks
 from benchmarks.rivals.selection import embed
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.core.quality import knn_predict, nearest_center
-from centroid_encoder.core.training import drained
+from centroid_encoder.core.reports import drained
 
 Decisions = dict[str, NDArray[np.intp]]
 """Class of each test sample by rule: ``"knn"``, ``"voronoi"``, ``"decoder"``."""

@@ -48,7 +48,7 @@ from centroid_encoder import CentroidEncoder
 from centroid_encoder.core.confidence import expected_calibration_error
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import class_centers, knn_predict
-from centroid_encoder.core.training import drained
+from centroid_encoder.core.reports import drained
 
 N_DRAWS = 2
 SETS: dict[str, tuple[Callable[[], Data], int, int]] = {

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from benchmarks import datasets
-from centroid_encoder.core.fit import Problem
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.optimization import TrainingConfig
+from centroid_encoder.core.problem import Problem
 from centroid_encoder.core.rows import class_means
 from centroid_encoder.core.training import train
 

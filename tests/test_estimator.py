@@ -24,9 +24,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import centroid_encoder as ce
 from centroid_encoder.core.objective import CentroidTargets
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.core.splits import stratified_holdout
-from centroid_encoder.core.training import StoppedTooEarly
 from centroid_encoder.recipes import RECIPES, resolved
 
 

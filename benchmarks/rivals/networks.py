@@ -29,13 +29,14 @@ from benchmarks.rivals.objectives import (
     RegularizedNCA,
 )
 from centroid_encoder.constraints import resolve_device
-from centroid_encoder.core.fit import Problem
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.objective import Objective
 from centroid_encoder.core.optimization import Optimizer, Schedule, TrainingConfig
+from centroid_encoder.core.problem import Problem
+from centroid_encoder.core.reports import drained
 from centroid_encoder.core.rows import standardized
 from centroid_encoder.core.standardization import Scale
-from centroid_encoder.core.training import TrainingData, drained, train
+from centroid_encoder.core.training import TrainingData, train
 from centroid_encoder.recipes import input_dropout
 
 CLIP = 10.0

@@ -43,10 +43,10 @@ from centroid_encoder.core.objective import Output
 from centroid_encoder.core.optimization import Optimizer, Schedule
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import nearest_center
+from centroid_encoder.core.reports import Outcome, Report, drained, never
 from centroid_encoder.core.rows import standardized
 from centroid_encoder.core.saved import Arrays, InvalidStateError
 from centroid_encoder.core.standardization import Scale
-from centroid_encoder.core.training import Outcome, Report, drained, never
 from centroid_encoder.errors import InputError
 from centroid_encoder.recipes import RECIPES, resolved
 

@@ -22,9 +22,10 @@ from centroid_encoder.core.objective import (
 )
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.quality import knn_predict
+from centroid_encoder.core.reports import Report
 from centroid_encoder.core.rows import Rows, standardized
 from centroid_encoder.core.standardization import Standardizer
-from centroid_encoder.core.training import Report, TrainingData, train
+from centroid_encoder.core.training import TrainingData, train
 
 Array = NDArray[np.float64]
 

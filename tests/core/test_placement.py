@@ -37,10 +37,10 @@ from centroid_encoder.core.placement import (
     Scatter,
     _scaled_down,
 )
+from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.core.rows import ProjectedRows, standardized
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.core.standardization import Standardizer
-from centroid_encoder.core.training import Report, StoppedTooEarly
 
 SEEDS = st.integers(0, 2**32 - 1)
 

@@ -24,15 +24,10 @@ from centroid_encoder.core.optimization import (
     learning_rate_share,
     suitable_numerics,
 )
+from centroid_encoder.core.reports import Outcome, Report, StoppedTooEarly
 from centroid_encoder.core.rows import CHUNK, Rows, class_means, standardized
 from centroid_encoder.core.standardization import Standardizer
-from centroid_encoder.core.training import (
-    Outcome,
-    Report,
-    StoppedTooEarly,
-    TrainingData,
-    train,
-)
+from centroid_encoder.core.training import TrainingData, train
 
 Array = NDArray[np.float64]
 Weights = list[Tensor]

@@ -30,7 +30,7 @@ from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.network import BatchNorm, Network
 from centroid_encoder.core.objective import Batch, CentroidTargets
 from centroid_encoder.core.processes import Processes
-from centroid_encoder.core.training import never
+from centroid_encoder.core.reports import never
 
 CPU = torch.device("cpu")
 RANK = int(os.environ.get("RANK", "0"))

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
 
 import centroid_encoder as ce
-from centroid_encoder.core.training import StoppedTooEarly
+from centroid_encoder.core.reports import StoppedTooEarly
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from numpy.testing import assert_array_equal
 from scipy import sparse
 
 import centroid_encoder as ce
-from centroid_encoder.core.training import StoppedTooEarly
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import InputError, WorkerError
 from centroid_encoder.tl import _dask, _judge, _lazy
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import centroid_encoder as ce
-from centroid_encoder.core.training import StoppedTooEarly
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import Advice
 from centroid_encoder.tl._jobs import Progress
 

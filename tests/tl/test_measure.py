@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 import centroid_encoder as ce
-from centroid_encoder.core.training import StoppedTooEarly
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.tl._measure import Measurement
 
 LABELS = np.array([[0, 7, 7, 0], [0, 7, 7, 3], [9, 0, 0, 3]])

@@ -25,7 +25,7 @@ from joblib._parallel_backends import ThreadingBackend
 from scipy import sparse
 
 import centroid_encoder as ce
-from centroid_encoder.core.training import Report, StoppedTooEarly
+from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import Advice, DivergedError, InputError, Setting, WorkerError
 from centroid_encoder.tl._jobs import Progress
 from centroid_encoder.tl._trainings import device_in_turn

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from centroid_encoder.core.map import FittedMap
+from centroid_encoder.core.reports import Report
 from centroid_encoder.core.saved import InvalidStateError, newer
-from centroid_encoder.core.training import Report
 from centroid_encoder.errors import InputError
 
 HISTORY = ("stage", "epoch", "loss", "validation_loss", "validation_error")

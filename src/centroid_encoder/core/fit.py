@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
@@ -23,156 +22,17 @@ from centroid_encoder.core.network import Network
 from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.placement import Layout, Placer, Scatter
+from centroid_encoder.core.problem import Problem, check_alike, class_weights
 from centroid_encoder.core.processes import Processes
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.rows import CHUNK, ProjectedRows, class_means, standardized
-from centroid_encoder.core.splits import cross_validation_folds, stratified_holdout
-from centroid_encoder.core.standardization import Scale, Standardizer
-from centroid_encoder.core.training import Outcome, Report, Shown, TrainingData, never, train
-from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.core.reports import Outcome, Report, Shown, never
+from centroid_encoder.core.rows import CHUNK, ProjectedRows, class_means
+from centroid_encoder.core.training import train
 
-ClassWeight = Literal["sqrt", "balanced"] | Mapping[Any, float] | None
 N_AXES = 100
 """Principal axes of the inputs that networks without a bottleneck learn from, of more features."""
 N_SHOWN = 2_000
 """Rows that the odds are learned from while the training goes on."""
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Data that are ready to be trained on: standardised, on their device, divided."""
-
-    X: Matrix | Lazy
-    """(n, d) the data as they came."""
-    codes: Codes
-    """(n,) class index of each row, from 0 to M − 1; −1 for rows that shape nothing."""
-    standardizer: Standardizer
-    data: TrainingData
-
-    @classmethod
-    def of(
-        cls,
-        X: Matrix | Lazy,
-        codes: Codes,
-        device: torch.device,
-        *,
-        scale: Scale,
-        clip: float | None,
-        max_features: int | None,
-        validation_fraction: float = 0.0,
-        seed: int = 0,
-        class_weight: NDArray[np.floating] | None = None,
-        n_networks: Callable[[int], int] = lambda n_train: 1,
-        groups: Codes | None = None,
-    ) -> Self:
-        """Standardise the data by the rows that train.
-
-        Parameters
-        ----------
-        X
-            (n, d) finite data, dense or CSR. If they are not in memory, they are read twice: for
-            what is learned of them, and for the features that are kept.
-        codes
-            (n,) class index of each row; −1 for rows that are only embedded. Every class has a row
-            that trains.
-        device
-            Where to train.
-        scale, clip, max_features, validation_fraction
-            As `CentroidEncoder` documents them.
-        seed
-            Makes the choice of the rows that validate repeatable.
-        class_weight
-            (M,) weight of the samples of each class, in any unit.
-        n_networks
-            How many networks share the rows that train, by how many of these there are. Each is
-            trained on all but its own fold.
-        groups
-            (n,) group indices; rows of one group are in one fold.
-
-        Raises
-        ------
-        ValueError
-            If the data are too large to be standardised, or no class large enough to validate.
-        """
-        labeled = np.flatnonzero(codes >= 0)
-        validates = np.zeros(len(labeled), dtype=bool)
-        if validation_fraction:
-            validates = stratified_holdout(codes[labeled], validation_fraction, seed)
-            if not validates.any():
-                raise InputError(
-                    "no class has the {:.0f} samples that {} needs",
-                    np.ceil(1 / validation_fraction),
-                    Setting("validation_fraction", validation_fraction),
-                )
-        index, validation = labeled[~validates], labeled[validates]
-        folds = _folds(codes, index, n_networks(len(index)), seed, groups)
-        standardizer = Standardizer.fit(
-            X,
-            index,
-            codes[index],
-            scale,
-            np.inf if clip is None else clip,
-            max_features,
-            None if folds is None else folds[index],
-        )
-        if not np.isfinite(standardizer.scale).all():
-            raise ValueError("X holds values too large to be standardised; rescale it")
-        weights = None
-        if class_weight is not None:
-            mean_one = class_weight / class_weight[codes[index]].mean()
-            weights = torch.from_numpy(mean_one.astype(np.float32)).to(device)
-        data = TrainingData(
-            standardized(X, standardizer, device),
-            torch.from_numpy(codes).to(device),
-            torch.from_numpy(index).to(device),
-            torch.from_numpy(validation).to(device),
-            weights,
-            None if folds is None else torch.from_numpy(folds).to(device),
-        )
-        return cls(X, codes, standardizer, data)
-
-    @property
-    def class_weights(self) -> NDArray[np.floating] | None:
-        """(M,) weight of the samples of each class; None for all the same."""
-        return None if self.data.weights is None else self.data.weights.cpu().numpy()
-
-    @property
-    def shares(self) -> NDArray[np.floating] | None:
-        """(K, k) by how much more each network weighs each input than all do; None for no more."""
-        standardizer = self.standardizer
-        if standardizer.of_networks is None:
-            return None
-        kept = standardizer.kept
-        return np.asarray(standardizer.of_networks[:, kept] / standardizer.weight[kept])
-
-    @property
-    def n_networks(self) -> int:
-        """Number of networks that are trained."""
-        return 1 if self.data.folds is None else int(self.data.folds.max()) + 1
-
-    @property
-    def n_train(self) -> int:
-        """Number of rows that shape the weights."""
-        return len(self.data.train)
-
-    @property
-    def n_inputs(self) -> int:
-        """Number of features that the network sees."""
-        return self.data.rows.n_inputs
-
-
-def _folds(
-    codes: Codes, train: NDArray[np.integer], n_networks: int, seed: int, groups: Codes | None
-) -> Codes | None:
-    """(n,) which network is not trained on each row, −1 for rows that none is trained on."""
-    of_train, groups = codes[train], None if groups is None else groups[train]
-    most = np.bincount(of_train).max() if groups is None else len(np.unique(groups))
-    n_folds = min(n_networks, int(most))
-    if n_folds < 2:
-        return None
-    folds = np.full(len(codes), -1)
-    folds[train] = cross_validation_folds(of_train, n_folds, seed, groups)
-    return folds
 
 
 @dataclass(frozen=True)
@@ -306,7 +166,7 @@ def fit(
         max_features=params["max_features"],
         validation_fraction=params["validation_fraction"],
         seed=seed,
-        class_weight=_class_weights(params["class_weight"], labels, classes[known], absent),
+        class_weight=class_weights(params["class_weight"], labels, classes[known], absent),
         # How many there are says which features each of them sees.
         n_networks=lambda n: int(resolved(params, n, X.shape[1], len(known))["n_networks"]),
         groups=groups,
@@ -315,27 +175,9 @@ def fit(
     order = own_codes(np.arange(len(classes)), known, len(classes))
     processes = Processes.found(device) if together else None
     if processes is not None:
-        _check_alike(processes, problem, settings, seed)
+        check_alike(processes, problem, settings, seed)
     fitted, outcome = yield from _trained(problem, settings, seed, order, processes, stop, snapshot)
     return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)
-
-
-def _check_alike(
-    processes: Processes, problem: Problem, settings: Mapping[str, Any], seed: int
-) -> None:
-    """Refuse to train on parts of different problems: the sums would still come out."""
-    data, own = problem.data, {"device", "random_state"}
-    indices = [data.labels, data.train, data.validation, data.folds, data.weights]
-    some = data.rows.gather(data.train[:CHUNK])
-    same = {
-        "cells or labels": b"".join(
-            one.cpu().numpy().tobytes() for one in indices if one is not None
-        ),
-        "features": problem.standardizer.kept.tobytes(),
-        "parameters": repr([one for one in settings.items() if one[0] not in own]).encode(),
-        "seeds": str(seed).encode(),
-    }
-    processes.check_alike(same, {"values": float((some + 0.5).abs().double().mean())})
 
 
 def _trained(
@@ -441,7 +283,7 @@ def _placer(
 ) -> Placer:
     """Lay out the classes, and learn their scatter: all that is known before the training."""
     data = problem.data
-    some = _some(problem, placement.N_FITTED).to(data.rows.device)
+    some = problem.some(placement.N_FITTED).to(data.rows.device)
     of_classes = torch.tensor(centroids, dtype=torch.float32, device=some.device)
     residuals = torch.empty((len(some), problem.n_inputs), device=some.device)
     for i, (part, inputs) in enumerate(data.rows.batches(some)):
@@ -456,7 +298,7 @@ def _placer(
 @torch.no_grad()
 def _told(problem: Problem, placer: Placer, network: Network) -> Placer:
     """Learn the odds from rows that train, each asked of the network that is not trained on it."""
-    data, some = problem.data, _some(problem, placement.N_FITTED).to(problem.data.rows.device)
+    data, some = problem.data, problem.some(placement.N_FITTED).to(problem.data.rows.device)
     outputs = [
         network.outputs(inputs, None if data.folds is None else data.folds[part]).cpu().numpy()
         for part, inputs in data.rows.batches(some)
@@ -473,7 +315,7 @@ class _Shown:
         nowhere = np.full((1, positions.shape[1]), np.nan)
         self._centers = np.concatenate([positions, nowhere])[order]
         self._placer, self._codes, self._weights = placer, problem.codes, problem.class_weights
-        self._some, self._rows = _some(problem, N_SHOWN).numpy(), problem.data.rows
+        self._some, self._rows = problem.some(N_SHOWN).numpy(), problem.data.rows
 
     @cached_property
     def _along(self) -> NDArray[np.float32]:
@@ -490,34 +332,3 @@ class _Shown:
             for start in range(0, len(said), CHUNK)
         ]
         return np.concatenate(places), self._centers
-
-
-def _some(problem: Problem, n: int) -> Tensor:
-    """Return at most n of the rows that train, the same each time."""
-    train = problem.data.train.cpu()
-    if len(train) <= n:
-        return train
-    return train[torch.from_numpy(np.random.default_rng(0).permutation(len(train))[:n])]
-
-
-def _class_weights(
-    weight: ClassWeight,
-    labels: NDArray[Any],
-    classes: NDArray[Any],
-    absent: NDArray[Any],
-) -> NDArray[np.float64] | None:
-    """(K,) weight of each class that is trained on, in any unit; absent ones are passed over."""
-    if weight is None:
-        return None
-    if isinstance(weight, Mapping):
-        unused = set(absent.tolist())
-        weight = {label: value for label, value in weight.items() if label not in unused}
-    rooted = isinstance(weight, str) and weight == "sqrt"
-    per_class: NDArray[np.float64] = compute_class_weight(
-        "balanced" if rooted else weight, classes=classes, y=labels
-    )
-    if rooted:
-        per_class = np.sqrt(per_class)
-    if not (per_class > 0).all():
-        raise InputError("{} must be above 0 for every class", Setting("class_weight"))
-    return per_class

@@ -22,8 +22,8 @@ from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.novelty import LEAST
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
+from centroid_encoder.core.reports import Report
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
-from centroid_encoder.core.training import Report
 from centroid_encoder.errors import InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import Cells, Missing, listed, read_cells

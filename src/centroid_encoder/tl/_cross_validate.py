@@ -19,7 +19,7 @@ from centroid_encoder.core.description import params_to
 from centroid_encoder.core.matrix import Lazy
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import permutation_p_value
-from centroid_encoder.core.training import Report
+from centroid_encoder.core.reports import Report
 from centroid_encoder.errors import InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import Cells, Missing, read_cells

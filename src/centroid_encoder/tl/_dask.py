@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
-from centroid_encoder.core.training import StoppedTooEarly
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import Message, Problem, WorkerError
 from centroid_encoder.tl._jobs import Progress
 from centroid_encoder.tl._judge import Found, Judge

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from centroid_encoder.core.training import Report, never
+from centroid_encoder.core.reports import Report, never
 from centroid_encoder.errors import InputError, InputTypeError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._lazy import is_half

@@ -14,7 +14,7 @@ from sklearn.utils import gen_batches
 
 from centroid_encoder import __version__
 from centroid_encoder.core.map import CodedMap
-from centroid_encoder.core.training import StoppedTooEarly
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import Message, Problem
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._jobs import Progress

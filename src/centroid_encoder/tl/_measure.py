@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from centroid_encoder.core import measurement
-from centroid_encoder.core.training import StoppedTooEarly, never
+from centroid_encoder.core.reports import StoppedTooEarly, never
 from centroid_encoder.errors import Advice, InputError, InputTypeError, Message, Setting
 from centroid_encoder.tl._jobs import Progress, drain
 from centroid_encoder.tl._log import shown_as_scanpy

@@ -24,8 +24,8 @@ from sklearn.base import clone
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.map import Codes
 from centroid_encoder.core.matrix import Matrix
+from centroid_encoder.core.reports import Report, StoppedTooEarly, drained, never
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
-from centroid_encoder.core.training import Report, StoppedTooEarly, drained, never
 from centroid_encoder.errors import Advice, WorkerError
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._folds import Fold, misses

@@ -10,7 +10,7 @@ from typing import Any
 from qtpy.QtCore import QObject, Signal
 from superqt.utils import create_worker
 
-from centroid_encoder.core.training import Report
+from centroid_encoder.core.reports import Report
 from centroid_encoder.tl._jobs import Progress, Steps
 
 SNAPSHOT_INTERVAL = 0.2

@@ -16,7 +16,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QLabel, QProgressBar, QPushButton
 
-from centroid_encoder.core.training import Report
+from centroid_encoder.core.reports import Report
 from centroid_encoder.viewer.panels.progress import ProgressRow, _duration
 
 

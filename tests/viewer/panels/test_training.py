@@ -16,7 +16,7 @@ from qtpy.QtCore import QCoreApplication, QEvent, QThreadPool
 from superqt.utils import WorkerBase
 
 import centroid_encoder as ce
-from centroid_encoder.core.training import Report, StoppedTooEarly
+from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.tl._jobs import Job
 from centroid_encoder.viewer import _worker
 from centroid_encoder.viewer._worker import SNAPSHOT_INTERVAL, Worker

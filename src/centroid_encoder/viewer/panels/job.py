@@ -15,7 +15,7 @@ from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import ProgressRow
 
 if TYPE_CHECKING:
-    from centroid_encoder.core.training import Report
+    from centroid_encoder.core.reports import Report
     from centroid_encoder.tl._jobs import Job, Progress
     from centroid_encoder.viewer._worker import Worker
     from centroid_encoder.viewer.data.tables import Table
@@ -192,7 +192,7 @@ class JobPanel(QWidget):
         self.written(table, made_by)
 
     def _on_failed(self, error: Exception) -> None:
-        from centroid_encoder.core.training import StoppedTooEarly
+        from centroid_encoder.core.reports import StoppedTooEarly
 
         self._give_up()
         if isinstance(error, StoppedTooEarly):

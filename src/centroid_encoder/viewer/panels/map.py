@@ -32,7 +32,7 @@ from centroid_encoder.viewer.session.session import Session
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.core.training import Report
+    from centroid_encoder.core.reports import Report
     from centroid_encoder.tl._centroid_encoder import Training
 
 QWIDGETSIZE_MAX = (1 << 24) - 1

@@ -14,7 +14,7 @@ from centroid_encoder.viewer.panels.fields import column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines
 
 if TYPE_CHECKING:
-    from centroid_encoder.core.training import Report
+    from centroid_encoder.core.reports import Report
     from centroid_encoder.tl._jobs import Progress
 
 COUNTING = "counting errors"
