@@ -790,6 +790,14 @@ def test_data_that_cannot_be_used(
     assert contents(folder) == before
 
 
+@pytest.mark.parametrize("n_bins", ["0", "-1", "1001", str(10**12)])
+def test_bins_that_no_figure_can_show_are_refused(n_bins: str, folder: Path) -> None:
+    # The table holds no result: it is not read before.
+    options = ("-o", "figure.png", "--n-bins", n_bins)
+    said = failure("plot", "calibration", "in.h5ad", *options, status=2)
+    assert said == f"Invalid value for '--n-bins': {n_bins} is not in the range 1<=x<=1000."
+
+
 @pytest.mark.parametrize("dpi", ["1", "9" * 20])
 def test_dots_that_make_no_figure_are_refused(dpi: str, folder: Path) -> None:
     said = failure("plot", "history", "in.h5ad", "-o", "figure.png", "--dpi", dpi, status=2)

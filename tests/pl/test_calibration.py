@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 from statistics import NormalDist
 from typing import Any
 
@@ -183,9 +185,12 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"changed since the cross-validation: 'new' was not"):
             draw(cells)
 
-    def test_say_that_there_must_be_a_bin(self, cells, validate):
-        with pytest.raises(ValueError, match="n_bins must be at least 1; got 0"):
-            draw(validate(cells), n_bins=0)
+    @pytest.mark.parametrize("n_bins", [0, -1, 10**12, 1001, 2.5, math.nan, None, "10"])
+    def test_say_how_many_bins_there_can_be(self, n_bins, cells):
+        # Before anything is read: there is no result here.
+        said = f"n_bins must be a whole number from 1 to 1000; got {n_bins!r}"
+        with pytest.raises(ValueError, match=re.escape(said)):
+            draw(cells, n_bins=n_bins)
         assert not plt.get_fignums()
 
 

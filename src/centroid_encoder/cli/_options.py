@@ -78,7 +78,8 @@ METAVARS = {
 }
 TYPES: dict[str, Any] = {
     **dict.fromkeys(("max_missing", "max_novelty", "max_own", "min_confidence"), Share(0, 1)),
-    **dict.fromkeys(("n_bins", "n_components", "n_repeats"), click.IntRange(1)),
+    **dict.fromkeys(("n_components", "n_repeats"), click.IntRange(1)),
+    "n_bins": click.IntRange(1, 1000),
     # Letters smaller than a dot, and images larger than matplotlib makes, would fail.
     "dpi": click.IntRange(10, 2400),
     "n_folds": click.IntRange(2),

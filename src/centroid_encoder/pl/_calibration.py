@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from centroid_encoder.core.confidence import calibration_bins
-from centroid_encoder.errors import Call, InputError
+from centroid_encoder.errors import Call, InputError, Setting
 from centroid_encoder.pl._axes import (
     Save,
     count_words,
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 STRIP = 0.2
 """Height of the histogram, as a share of the diagram above it."""
+MOST_BINS = 1000
+"""More points than the page has dots beside each other."""
 
 
 def calibration(
@@ -59,8 +62,8 @@ def calibration(
     key
         Name of the results, as given to `key_added`.
     n_bins
-        Number of points. Each stands for equally many cells: confidences crowd near 100 %, and
-        bins of equal width would leave most points to a handful of cells.
+        Number of points, from 1 to 1000. Each stands for equally many cells: confidences crowd near
+        100 %, and bins of equal width would leave most points to a handful of cells.
     title
         In place of the default.
     ax, show, save, dpi
@@ -79,6 +82,10 @@ def calibration(
         If there is no cell with a confidence, if the labels are no longer those of the result, or
         if an argument is not valid.
     """
+    if not (isinstance(n_bins, numbers.Integral) and 1 <= n_bins <= MOST_BINS):
+        raise InputError(
+            "{} must be a whole number from 1 to {}; got {!r}", Setting("n_bins"), MOST_BINS, n_bins
+        )
     write = figure_writer("calibration", save, dpi, own=ax is None)
     cells = read_held_out(adata, key)
     known = np.isfinite(cells.confidence)
