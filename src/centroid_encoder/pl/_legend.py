@@ -142,10 +142,20 @@ def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating])
             ax.plot(*np.stack([center, position]).T, color=color, linewidth=0.6, zorder=3)
 
 
-def wrapped(name: str) -> str:
-    """Break a long name into up to four lines of similar length."""
+def wrapped(name: str, widest: int | None = None) -> str:
+    """Break a long name into up to four lines of similar length.
+
+    Parameters
+    ----------
+    name
+    widest
+        Letters that a line may have; what does not fit then is left out, which "…" tells.
+    """
     n_lines = min(len(name) // 24 + 1, 4)
-    return textwrap.fill(name, len(name) // n_lines + 6, max_lines=4, placeholder=" …")
+    width = len(name) // n_lines + 6
+    if widest is not None:
+        width = max(min(width, widest), 4)
+    return textwrap.fill(name, width, max_lines=4, placeholder=" …")
 
 
 def move_apart(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anndata as ad
@@ -497,3 +498,25 @@ def test_live_outlines_are_those_of_the_training_cells_alone() -> None:
         assert len(ring) == 4
         extent = [ring.min(axis=0), ring.max(axis=0)]
         np.testing.assert_allclose(extent, [[x_min, 0], [x_max, 10]])
+
+
+@pytest.mark.parametrize("width", [800, 300])
+@pytest.mark.parametrize("at", [(0.01, 5), (9.99, 5), (5, 0.01), (5, 9.99)])
+def test_names_at_the_rim_stay_in_the_panel(at: tuple[float, float], width: int) -> None:
+    names = ("tumor", "W" * 90, "no more than a name of many words that nobody would write")
+    centers = np.array([at, (5, 3), (6, 7)])
+    figure = make_figure(width, 420)
+    figure.show(replace(make_scene(), names=names, centers=centers), COLORS)
+    for ax in figure.axes:
+        frame = ax.get_window_extent()
+        shown = [text for text in ax.texts if text.get_text()]
+        for text in shown:
+            box = text.get_window_extent()
+            # Its halo is wider than the letters.
+            assert frame.x0 + 2 <= box.x0 < box.x1 <= frame.x1 - 2
+            assert frame.y0 + 2 <= box.y0 < box.y1 <= frame.y1 - 2
+        short, long, words = (text.get_text() for text in shown)
+        assert short == "tumor"
+        # What is missing is told.
+        assert ("…" in long) == (long.count("W") < 90)
+        assert words.endswith("…") or words.replace("\n", " ") == names[2]

@@ -15,12 +15,17 @@ from centroid_encoder.pl._legend import move_apart, wrapped
 
 MANY = 20
 """Classes whose names are written unless the user wants otherwise: more hide the map."""
+RIM = 4
+"""Pixels between a name and the rim of its panel, at 96 dots per inch: at the rim itself, the first
+letter looks as if it were cut off."""
 
 
 def write_names(
     ax: Any, names: Sequence[str], centers: NDArray[np.floating], *, ink: str, halo: str
 ) -> list[Any]:
     """Write names at the centers of their classes, moved apart where they would overlap.
+
+    All of a name stays in its panel; of one that is too long for that, "…" stands for the rest.
 
     Parameters
     ----------
@@ -43,9 +48,12 @@ def write_names(
     seen = np.flatnonzero((x > x_min) & (x < x_max) & (y > y_min) & (y < y_max))
     if not len(seen):
         return []
-    page = ax.get_position().extents * np.tile(ax.figure.bbox.size, 2)
+    page = (ax.get_position().extents * np.tile(ax.figure.bbox.size, 2)).reshape(2, 2)
+    pixel = ax.figure.dpi / 96
     # In a small panel, large letters would hide the cells.
-    size = float(np.clip((page[2] - page[0]) / ax.figure.dpi * 96 / 33, 6, 9))
+    size = float(np.clip((page[1, 0] - page[0, 0]) / pixel / 33, 6, 9))
+    page += np.array([[RIM], [-RIM]]) * pixel
+    room = page[1, 0] - page[0, 0]
     style: dict[str, Any] = {
         "ha": "center",
         "va": "center",
@@ -57,9 +65,14 @@ def write_names(
         "zorder": 4,
     }
     texts = [ax.annotate(wrapped(names[i]), centers[i], centers[i], **style) for i in seen.tolist()]
+    for i, text in zip(seen.tolist(), texts, strict=True):
+        width = text.get_window_extent().width
+        if width > room:
+            longest = max(map(len, text.get_text().split("\n")))
+            text.set_text(wrapped(names[i], int(longest * room / width)))
     extents = np.array([text.get_window_extent().extents for text in texts])
     middles, sizes = (extents[:, 2:] + extents[:, :2]) / 2, extents[:, 2:] - extents[:, :2]
-    moved = move_apart(middles, sizes, page.reshape(2, 2))
+    moved = move_apart(middles, sizes, page)
     for text, place in zip(texts, ax.transData.inverted().transform(moved), strict=True):
         text.set_position(place)
     leads = np.abs(moved - middles).max(axis=1) > sizes[:, 1]

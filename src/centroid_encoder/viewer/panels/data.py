@@ -22,7 +22,13 @@ from centroid_encoder.viewer.data.images import TableImage, region_column, regio
 from centroid_encoder.viewer.data.join import OBS_NAMES
 from centroid_encoder.viewer.data.measuring import UNLABELED
 from centroid_encoder.viewer.panels.choice import Choice
-from centroid_encoder.viewer.panels.fields import column, form_label, form_layout, side_by_side
+from centroid_encoder.viewer.panels.fields import (
+    column,
+    form_label,
+    form_layout,
+    menu_button,
+    side_by_side,
+)
 from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog, MeasureRow
 from centroid_encoder.viewer.panels.message import Lines, Message, sentence
@@ -77,14 +83,12 @@ class DataPanel(QWidget):
 
         self.table_box = Choice("Table", "Tables of cells that were found in napari")
         self.table_box.currentIndexChanged.connect(self._on_table)
-        self.open_button = QPushButton("Open …")
-        self.open_button.setToolTip("Read a .h5ad or a .zarr; or drop it here")
         menu = QMenu(self)
         menu.addAction("AnnData file (.h5ad) …", self._ask_file)
         menu.addAction("AnnData folder (.zarr) …", self._ask_folder)
         menu.addSeparator()
         self.images_action = menu.addAction("Folder of images and masks …", self._ask_images)
-        self.open_button.setMenu(menu)
+        self.open_button = menu_button("Open …", "Read a .h5ad or a .zarr; or drop it here", menu)
         self.opening = Opening()
         self.opening.opened.connect(self._on_opened)
         self.opening.failed.connect(self._on_failed)

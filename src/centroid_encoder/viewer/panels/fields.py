@@ -13,6 +13,8 @@ from qtpy.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLayout,
+    QMenu,
+    QPushButton,
     QSizePolicy,
     QTableView,
     QVBoxLayout,
@@ -40,6 +42,13 @@ PAGE = (6, 4, 6, 4)
 """Margins of what lies in a tab."""
 NARROW = 70
 """Least width of a field in pixels."""
+MENU_BUTTON = """
+QPushButton { padding-right: 18px; }
+QPushButton::menu-indicator {
+    subcontrol-origin: padding; subcontrol-position: center right; right: 4px;
+}
+"""
+"""With the style of napari alone, the arrow touches the end of the text."""
 RANGES: dict[type, dict[str, Any]] = {
     int: {"min": -(2**31), "max": 2**31 - 1},
     float: {"min": -1e9, "max": 1e9, "step": 0.05},
@@ -299,6 +308,15 @@ def side_by_side(*widgets: QWidget | tuple[QWidget, int]) -> QHBoxLayout:
     for widget in widgets:
         row.addWidget(*(widget if isinstance(widget, tuple) else (widget,)))
     return row
+
+
+def menu_button(text: str, tip: str, menu: QMenu) -> QPushButton:
+    """Return a button that opens a menu, with an arrow that is apart from its text."""
+    button = QPushButton(text)
+    button.setToolTip(tip)
+    button.setMenu(menu)
+    button.setStyleSheet(MENU_BUTTON)
+    return button
 
 
 def plain_table(view: QTableView) -> None:

@@ -13,6 +13,7 @@ from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from centroid_encoder import pl
+from centroid_encoder.viewer.panels.fields import menu_button
 from centroid_encoder.viewer.panels.message import Message, sentence
 
 if TYPE_CHECKING:
@@ -43,12 +44,12 @@ class SaveRow(QWidget):
         self.save_reliability_action = menu.addAction(
             "Reliability page as .png, .pdf or .svg …", self._ask_reliability
         )
-        self.save_button = QPushButton("Save …")
-        self.save_button.setToolTip(
+        self.save_button = menu_button(
+            "Save …",
             "The table with the map, the map alone, the figure, or a page with the figure and the "
-            "evidence for it"
+            "evidence for it",
+            menu,
         )
-        self.save_button.setMenu(menu)
         self.copy_button = QPushButton("Copy as Python")
         self.copy_button.setToolTip(
             "Put a script on the clipboard that makes the same map and the same check"
