@@ -141,10 +141,7 @@ def test_the_widget_goes_to_the_new_cells(
     assert widget.catalog.join.joined.all()
     n = int((others.obs["ce_label"] == "unassigned").sum())
     assert 0 < n < 150
-    assert (
-        f"150 cells were sent through the map of nuclei: AnnData; {n} stay unassigned."
-        in widget.message.text()
-    )
+    assert widget.message.text().startswith(f"150 cells mapped by nuclei: AnnData, {n} unassigned.")
     (panel,) = widget.map.canvas.map.scene.panels
     assert panel.title == f"query cells (n = 150, {n} unassigned)"
     assert np.array_equal(widget.map.canvas.map.scene.points, others.obsm["X_ce"])

@@ -36,6 +36,8 @@ class JobPanel(QWidget):
         What is chosen, and where results are written.
     form
         Fields for the arguments of the job.
+    folded
+        Lines that its message has until a click shows all of them.
 
     Attributes
     ----------
@@ -47,7 +49,7 @@ class JobPanel(QWidget):
         The table of what runs, and the call that it stands for; None if nothing runs.
     """
 
-    def __init__(self, session: Session, form: Form) -> None:
+    def __init__(self, session: Session, form: Form, *, folded: int | None = None) -> None:
         super().__init__()
         self.session = session
         self.form = form
@@ -57,7 +59,7 @@ class JobPanel(QWidget):
         self._stopped = False
         self._warned = ""
         self.progress = ProgressRow()
-        self.message = Message()
+        self.message = Message(folded=folded)
         form.setting_changed.connect(self._on_setting)
         self.progress.stop_requested.connect(self.stop)
         self.progress.cancel_requested.connect(self.cancel)

@@ -6,13 +6,16 @@ import re
 from typing import Literal
 
 from qtpy.QtCore import QSize, Qt
-from qtpy.QtGui import QResizeEvent
+from qtpy.QtGui import QMouseEvent, QResizeEvent
 from qtpy.QtWidgets import QLabel, QWidget
 from superqt import QElidingLabel
 
 from centroid_encoder import errors
 
 Kind = Literal["info", "warning", "error"]
+
+MORE = "(more)"
+"""What stands after a text of which lines are left out: a click shows them."""
 
 
 class Lines(QLabel):
@@ -25,6 +28,8 @@ class Lines(QLabel):
         super().__init__(parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
         self._text = ""
+        self._most: int | None = None
+        """Lines that are shown, whatever room there is; None for all."""
 
     def text(self) -> str:
         """All of the text."""
@@ -46,7 +51,8 @@ class Lines(QLabel):
 
     def sizeHint(self) -> QSize:
         """Room for all lines."""
-        return QSize(0, self._height(len(self._lines)))
+        n = len(self._lines)
+        return QSize(0, self._height(n if self._most is None else min(n, self._most)))
 
     def minimumSizeHint(self) -> QSize:
         """Room for one line."""
@@ -82,9 +88,14 @@ class Lines(QLabel):
         self.setWordWrap(is_rich)
         lines, text = self._lines, self._text
         n = max(1, self.height() // self._line)
+        more = ""
+        if self._most is not None and n >= self._most:
+            n, more = self._most, f" {MORE}"
         if not is_rich:
             rest = " ".join(line.strip() for line in lines[n - 1 :])
-            last = self.fontMetrics().elidedText(rest, Qt.TextElideMode.ElideRight, self._width)
+            metrics = self.fontMetrics()
+            width = self._width - metrics.horizontalAdvance(more)
+            last = metrics.elidedText(rest, Qt.TextElideMode.ElideRight, width) + more
             text = "\n".join(lines if len(lines) <= n else [*lines[: n - 1], last])
         super().setText(text)
         self.setToolTip("" if is_rich or len(lines) <= n else self._text)
@@ -94,14 +105,20 @@ class Lines(QLabel):
 class Message(Lines):
     """Text below a part of the widget; gone when there is nothing to say.
 
+    Parameters
+    ----------
+    folded
+        Lines that are shown of a text that is no error, until a click shows all; None for all.
+
     Attributes
     ----------
     kind
         ``"info"``, ``"warning"`` or ``"error"``.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None, *, folded: int | None = None) -> None:
         super().__init__(parent)
+        self._folded = folded
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.kind: Kind = "info"
         self._colors: dict[str, str] = {}
@@ -110,9 +127,19 @@ class Message(Lines):
     def say(self, text: str, kind: Kind = "info") -> None:
         """Show a text, or nothing."""
         self.kind = kind
+        # What is wrong has to be read.
+        self._most = None if kind == "error" else self._folded
         self.setText(text)
         self.setVisible(bool(text))
         self._paint()
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """Show all of the text, or less again."""
+        super().mouseReleaseEvent(event)
+        # Who marks some words wants to copy them.
+        if self._folded is not None and self.kind != "error" and not self.hasSelectedText():
+            self._most = self._folded if self._most is None else None
+            self._take_room()
 
     @property
     def colors(self) -> dict[str, str]:

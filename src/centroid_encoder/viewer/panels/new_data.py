@@ -195,10 +195,10 @@ class NewDataPanel(JobPanel):
         session.show_mapped(table, made_by.key)
         if session.result is not None:
             n = int((session.result.predicted < 0).sum())
-            unassigned = f"; {n:,} stay unassigned" if n else ""
+            unassigned = f", {n:,} unassigned" if n else ""
             session.say(
-                f"{table.adata.n_obs:,} cells were sent through the map of {reference.name}"
-                f"{unassigned}. {warning}".strip(),
+                f"{table.adata.n_obs:,} cells mapped by {reference.name}{unassigned}. "
+                f"{warning}".strip(),
                 "warning" if warning else "info",
             )
 

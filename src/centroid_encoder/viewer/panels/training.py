@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from centroid_encoder.viewer.session.session import Kind, Session
 
 OTHER_LABELS = "This is the map of"
+FOLDED = 2
+"""Lines of a notice above the map, which would take its room."""
 
 
 class TrainingPanel(JobPanel):
@@ -36,7 +38,7 @@ class TrainingPanel(JobPanel):
     form: TrainingForm
 
     def __init__(self, session: Session) -> None:
-        super().__init__(session, TrainingForm())
+        super().__init__(session, TrainingForm(), folded=FOLDED)
         self.train_button = QPushButton("Train")
         self.train_button.setToolTip("Train a map of the cells that keeps their classes together")
         self.check_button = QPushButton("Check labels")
