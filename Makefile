@@ -59,9 +59,10 @@ format: $(ENV)  ## Fix what can be fixed by itself
 	$(BIN)/ruff format
 
 OUTPUT ?= docs/_build/html
-docs: $(ENV)  ## Run the tutorials and build docs/_build/html; a warning is an error
+docs: $(ENV)  ## Run the tutorials and build docs/_build/html; a warning or a dead link is an error
 	@echo 'Running the tutorials, some minutes the first time ...'
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs $(OUTPUT)
+	@$(BIN)/python docs/links.py $(OUTPUT)
 	@echo 'Built $(OUTPUT)/index.html'
 
 release-check: screen  ## Build what a release would upload, look into it, install and use it

@@ -12,7 +12,10 @@ project = "centroid-encoder"
 author = "centroid-encoder developers"
 copyright = f"2026, {author}"
 release = metadata.version("centroid-encoder")
-site = "https://centroid-encoder.github.io/centroid-encoder/"
+# Read the Docs has one site for each version, and says where it is.
+site = os.environ.get(
+    "READTHEDOCS_CANONICAL_URL", "https://centroid-encoder.github.io/centroid-encoder/"
+)
 
 extensions = [
     "inventories",
@@ -48,10 +51,14 @@ html_theme_options = {
     ),
 }
 
-# What a link to a page looks like elsewhere.
+html_baseurl = site
+
+# What a link to a page looks like elsewhere: with the first picture of the page, or else this one.
 ogp_site_url = site
-ogp_image = f"{site}_images/unfolding.gif"
-ogp_image_alt = "The map unfolding beside the tissue, in napari"
+ogp_image = f"{site}_images/tour-trained.png"
+ogp_image_alt = "A tissue in napari, and the map of its cells beside it"
+ogp_use_first_image = True
+ogp_custom_meta_tags = ('<meta name="twitter:card" content="summary_large_image" />',)
 ogp_social_cards = {"enable": False}
 
 # With html_image, a picture given as <img> and not found is a warning, not a hole in the page.
