@@ -82,11 +82,15 @@ def run(*command: str | Path, cwd: Path = ROOT, **env: str) -> str:
 
 def check_version(tag: str | None) -> None:
     version = PROJECT["version"]
+    released, dev, _ = version.partition(".dev")
+    notes("Unreleased" if dev else version)
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    need(citation["version"] == released, f"CITATION.cff is not of {released}")
     if tag is None:
-        say(f"Version {version}")
+        say(f"CHANGELOG.md describes version {version}")
         return
     need(tag == f"v{version}", f"the tag {tag} is not the version of pyproject.toml, {version}")
-    notes(version)
+    need("date-released" in citation, "CITATION.cff lacks date-released")
     say(f"Version {version} is that of the tag, and CHANGELOG.md describes it")
 
 

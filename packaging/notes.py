@@ -16,7 +16,7 @@ def notes(version: str) -> str:
         heading, _, text = section.partition("\n")
         if heading.split(" ")[0] == version and text.strip():
             return text.strip()
-    raise SystemExit(f"CHANGELOG.md says nothing of {version}: rename its section 'Unreleased'")
+    raise SystemExit(f"CHANGELOG.md has no section {version!r} with something in it")
 
 
 if __name__ == "__main__":
