@@ -98,6 +98,52 @@ def test_units_and_origin_do_not_matter(change: Any) -> None:
     assert misfit is not None
 
 
+@pytest.mark.parametrize("name", ["spatial", "columns"])
+@pytest.mark.parametrize(
+    ("change", "scale", "size"),
+    [
+        (lambda xy: xy * 0.325 + 4000, (1, 1), "0.325"),
+        (lambda xy: xy[:, ::-1] * [2, -2], (1, 1), "2"),
+        (lambda xy: xy * 0.325, (0.65, 0.65), "0.325"),
+        # x of the positions first, y of the labels first.
+        (lambda xy: xy * [0.5, 2], (1, 1), "2 x 0.5"),
+        (lambda xy: np.where(np.arange(N)[:, None] % 7 == 0, 0, xy * 3), (1, 1), "3"),
+        (lambda xy: xy * 1.05, (1, 1), None),
+        (lambda xy: xy + 300, (0.5, 0.5), None),
+        (lambda xy: xy * 0.5 + 300, (0.5, 0.5), None),
+        (lambda xy: xy[:, ::-1] * [-0.5, 2], (0.5, 2), None),
+        (lambda xy: xy @ [[0.8, 0.6], [-0.6, 0.8]], (1, 1), None),
+    ],
+)
+def test_another_scale_is_told(change: Any, scale: Any, size: str | None, name: str) -> None:
+    image, adata = tissue()
+    adata.obsm["spatial"] = change(adata.obsm["spatial"])
+    if name == "columns":
+        adata.obs[["x", "y"]] = adata.obsm.pop("spatial")
+    catalog = catalog_of(Labels(image, scale=scale, name="nuclei"), adata)
+    assert catalog.misfit is None
+    (said,) = catalog.scales.values() or [None]
+    if size is None:
+        assert said is None
+    else:
+        assert said is not None
+        assert f"are on another scale than nuclei: a pixel is {size} of their units, not" in said
+        assert ("nor the layer's scale" in said) == (scale != (1, 1))
+    # As long as the layer is joined.
+    catalog.choose_layer(None)
+    assert not catalog.scales
+
+
+def test_of_few_or_blurred_cells_no_scale_is_told() -> None:
+    image, adata = tissue()
+    rng = np.random.default_rng(0)
+    adata.obsm["spatial"] = adata.obsm["spatial"] * 1.2 + rng.normal(0, 3, (N, 2))
+    few = adata[40:60].copy()
+    catalog = catalog_of(Labels(image), few)
+    assert catalog.misfit is None
+    assert not catalog.scales
+
+
 @pytest.mark.parametrize(
     "names", [("centroid-0", "centroid-1"), ("Centroid Y µm", "Centroid X µm"), ("y", "x")]
 )

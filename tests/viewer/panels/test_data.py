@@ -183,6 +183,19 @@ def test_ids_that_are_off_by_one_are_mended_with_a_button(
     assert not panel.better_button.isHidden()
 
 
+def test_another_scale_is_said_and_is_no_fault(
+    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf
+) -> None:
+    image = image_of(cells)
+    places = [np.argwhere(image == i).mean(axis=0)[::-1] for i in cells.obs["cell_id"]]
+    cells.obsm["spatial"] = 0.25 * np.array(places)
+    layers.append(Labels(image, name="nuclei", metadata={"adata": cells}))
+    panel.catalog.refresh()
+    assert panel.message.kind == "info"
+    assert "another scale than nuclei: a pixel is 0.25 of their units" in panel.message.text()
+    assert panel.better_button.isHidden()
+
+
 def test_a_file_that_is_no_table_is_said_there(panel: DataPanel, tmp_path: Path) -> None:
     (tmp_path / "text.h5ad").write_text("no table")
     assert panel.open_file(tmp_path / "text.h5ad") is None

@@ -72,6 +72,8 @@ class Catalog:
         What is wrong with links to layers that show other regions.
     misfits
         How the positions of the cells speak against links.
+    scales
+        What is to be said of links whose positions are on another scale than their labels.
     """
 
     listed = Signal()
@@ -95,6 +97,7 @@ class Catalog:
         self.problem: ValueError | None = None
         self.problems: dict[Link, ValueError] = {}
         self.misfits: dict[Link, Misfit] = {}
+        self.scales: dict[Link, str] = {}
         self._all = layers
         self._tables = Tables(layers)
         self._watched: list[Layer] = []
@@ -355,12 +358,15 @@ class Catalog:
         """Compare positions, once for a link: it takes too long for each stroke of a brush."""
         self._compared &= set(self.joins)
         self.misfits = {link: found for link, found in self.misfits.items() if link in self.joins}
+        self.scales = {link: said for link, said in self.scales.items() if link in self.joins}
         for link in self.joins:
             if link not in self._compared:
                 self._compared.add(link)
-                misfit = check_positions(link, self._read)
+                misfit, scale = check_positions(link, self._read)
                 if misfit is not None:
                     self.misfits[link] = misfit
+                if scale is not None:
+                    self.scales[link] = scale
 
     def absence(self) -> str:
         """Return why no layer shows the table, as sentences; empty if one does."""

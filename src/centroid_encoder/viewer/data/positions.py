@@ -38,6 +38,9 @@ FITS, HALF, HARDLY = 0.8, 0.5, 0.2
 """Shares of the cells that lie where their label is."""
 SOME = 50
 """Other regions that are tried."""
+SAME = 0.1
+"""Share by which two scales may differ: what one program calls the center of a cell another does
+not."""
 
 
 @dataclass(frozen=True)
@@ -96,10 +99,14 @@ def numbers(value: Any) -> NDArray[np.floating] | None:
     return table if np.isfinite(table).all(axis=1).any() else None
 
 
-def check_positions(link: Link, read: Callable[[Layer], LayerIds]) -> Misfit | None:
+def check_positions(
+    link: Link, read: Callable[[Layer], LayerIds]
+) -> tuple[Misfit | None, str | None]:
     """Compare the positions that a table stores with those of the labels its cells are joined to.
 
-    Units, origin, and axes that point elsewhere do not matter: any affine map may lie between.
+    Units, origin, and axes that point elsewhere do not speak against a link: any affine map may lie
+    between. But a scale that is neither that of the pixels nor that of the layer is told: of labels
+    of another resolution, or of a layer whose scale is not set.
 
     Parameters
     ----------
@@ -110,17 +117,19 @@ def check_positions(link: Link, read: Callable[[Layer], LayerIds]) -> Misfit | N
 
     Returns
     -------
-    Misfit or None
+    misfit
         None if they agree, or if nothing can be said.
+    scale
+        What is to be said of the scale, as a sentence; None if nothing is.
     """
     layer, place = link.layer, coordinates(link.table.adata)
     if not isinstance(layer, Labels) or place is None:
-        return None
+        return None, None
     where, positions = place
     ids, centers, near = _centers(layer)
 
-    def share_of(link: Link) -> float | None:
-        """Share of the cells whose label is near them; None if there are too few."""
+    def fit_of(link: Link) -> _Fit | None:
+        """How the cells lie to their labels; None if there are too few."""
         try:
             join = link.make(read)
         except ValueError:
@@ -131,12 +140,19 @@ def check_positions(link: Link, read: Callable[[Layer], LayerIds]) -> Misfit | N
         if len(places) < FEW or places.shape[1] != labels.shape[1]:
             return None
         some = np.linspace(0, len(places) - 1, min(len(places), PAIRS)).astype(int)
-        return float((_apart(places[some], labels[some]) < near).mean())
+        return _fit(places[some], labels[some], near)
 
-    share = share_of(link)
-    if share is None or share >= HALF:
-        return None
-    others = {other: share_of(other) or 0.0 for other in _others(link)}
+    def share_of(link: Link) -> float:
+        fit = fit_of(link)
+        return 0.0 if fit is None else fit.share
+
+    fit = fit_of(link)
+    if fit is None:
+        return None, None
+    share = fit.share
+    if share >= HALF:
+        return None, _other_scale(fit, layer, where) if share >= FITS else None
+    others = {other: share_of(other) for other in _others(link)}
     better = max(others, key=others.__getitem__)
     text = (
         f"The positions in {where} speak against this: {100 * share:.0f} % of the cells lie where "
@@ -146,10 +162,10 @@ def check_positions(link: Link, read: Callable[[Layer], LayerIds]) -> Misfit | N
         region = better.region if better.region != link.region else None
         with_it = f"with {better.ids_name}" if region is None else f"as {region.value}"
         text += f"; {with_it} it would be {100 * others[better]:.0f} %."
-        return Misfit(text, better)
-    return (
-        Misfit(f"{text}. The ids may be those of another image.", None) if share < HARDLY else None
-    )
+        return Misfit(text, better), None
+    if share < HARDLY:
+        return Misfit(f"{text}. The ids may be those of another image.", None), None
+    return None, None
 
 
 def _others(link: Link) -> Iterator[Link]:
@@ -167,16 +183,55 @@ def _others(link: Link) -> Iterator[Link]:
             yield replace(link, region=region._replace(value=value))
 
 
-def _apart(places: NDArray[np.floating], labels: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Distances that are left when the one are mapped to the other."""
-    places = np.column_stack([places, np.ones(len(places))])
-    fitted = np.ones(len(places), dtype=bool)
+@dataclass(frozen=True)
+class _Fit:
+    """Positions that are mapped to the centers of labels as well as an affine map can."""
+
+    share: float
+    """Of the cells that then lie where their label is."""
+    pixels: NDArray[np.floating]
+    """(ndim,) pixels along each axis of the labels that one unit of the positions is."""
+    errors: NDArray[np.floating]
+    """(ndim,) by which share these may be wrong, if labels are as far off as counts as near."""
+
+
+def _fit(places: NDArray[np.floating], labels: NDArray[np.floating], near: float) -> _Fit:
+    """Map (n, ndim) positions to centers of labels, in pixels."""
+    n = len(places)
+    # Coordinates of a slide are large, and all alike.
+    places = places - places.mean(axis=0)
+    with_one = np.column_stack([places, np.ones(n)])
+    fitted = np.ones(n, dtype=bool)
     for _ in range(3):
-        affine = np.linalg.lstsq(places[fitted], labels[fitted], rcond=None)[0]
-        apart: NDArray[np.floating] = np.linalg.norm(places @ affine - labels, axis=1)
+        affine = np.linalg.lstsq(with_one[fitted], labels[fitted], rcond=None)[0]
+        apart = np.linalg.norm(with_one @ affine - labels, axis=1)
         # Again without those that are far off: a few wrong ones must not tilt it.
         fitted = apart <= np.median(apart)
-    return apart
+    spread = labels.std(axis=0) * n**0.5
+    errors = np.divide(near, spread, out=np.full_like(spread, np.inf), where=spread > 0)
+    share = float((apart < near).mean())
+    return _Fit(share, np.linalg.norm(affine[:-1], axis=0), errors)
+
+
+def _other_scale(fit: _Fit, layer: Labels, where: str) -> str | None:
+    """Say on which scale the positions are, if that is neither the pixels' nor the layer's."""
+    own = np.abs(layer.scale)
+    if not (fit.pixels > 0).all():
+        return None
+    sizes = 1 / fit.pixels
+    # What few cells, or cells in a line, leave open is not told.
+    margin = SAME + 4 * fit.errors
+    for expected in (np.ones_like(own), own):
+        if (np.abs(np.log(sizes / expected)) < margin).all():
+            return None
+    alike = np.ptp(np.log(sizes)) < SAME
+    size = f"{sizes.mean():.3g}" if alike else " x ".join(f"{one:.3g}" for one in sizes)
+    known = "1" if np.allclose(own, 1) else "1, nor the layer's scale"
+    return (
+        f"The positions in {where} are on another scale than {layer.name}: a pixel is {size} of "
+        f"their units, not {known}. The cells are joined by their ids all the same; if the labels "
+        "are of another resolution than the image that was measured, open those."
+    )
 
 
 def _centers(labels: Labels) -> tuple[NDArray[np.int64], NDArray[np.floating], float]:

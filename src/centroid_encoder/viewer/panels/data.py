@@ -297,7 +297,7 @@ class DataPanel(QWidget):
         if catalog.problem is not None:
             self.message.say(sentence(catalog.problem), "error")
         elif link is None or misfit is None:
-            self.message.say("")
+            self.message.say(next(iter(catalog.scales.values()), ""))
         else:
             where = f"{link.layer.name}: " if of_several else ""
             self.message.say(where + misfit.text, "warning")
