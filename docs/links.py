@@ -12,7 +12,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-# Templates of the theme, and the list of modules with source code: viewcode counts builtins among them.
+# Templates of the theme, and the list of modules with source code, among which viewcode counts
+# builtins.
 SKIPPED = ("_static/", "_modules/index.html")
 
 

@@ -519,7 +519,7 @@ def test_out_of_memory_halves_the_batch_and_says_so(
         ({"n_components": 0}, "n_components must be at least 1 and below 65536; got 0"),
         ({"n_components": 2.5}, "n_components must be an integer"),
         ({"hidden": (10, 0)}, r"hidden\[1\] must be at least 1"),
-        ({"hidden": "500"}, "hidden must be a sequence"),
+        ({"hidden": "500"}, 'hidden must be "auto" or a sequence'),
         ({"activation": "gelu"}, "activation must be one of relu"),
         ({"scale": "minmax"}, "scale must be one of supervised, feature"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
@@ -735,6 +735,16 @@ def test_a_device_need_not_be_a_word(iris: tuple, tmp_path: Path) -> None:
     model = quick(device=torch.device("cpu")).fit(X, y)
     model.save(tmp_path / "map.safetensors")
     assert ce.load(tmp_path / "map.safetensors").device == "cpu"
+
+
+def test_a_table_is_no_map(tmp_path):
+    (tmp_path / "map.h5ad").write_bytes(b"\x89HDF\r\n\x1a\n")
+    (tmp_path / "map.zarr").mkdir()
+    for name in ("map.h5ad", "map.zarr"):
+        with pytest.raises(ValueError, match=r"is a table of cells; .* ce\.tl\.fitted_model"):
+            ce.load(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        ce.load(tmp_path / "none.h5ad")
 
 
 @pytest.mark.parametrize(

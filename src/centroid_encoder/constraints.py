@@ -102,7 +102,9 @@ def check_parameters(params: Mapping[str, Any]) -> None:
     hidden = params["hidden"]
     automatic = isinstance(hidden, str) and hidden == "auto"
     if not automatic and (isinstance(hidden, str) or not isinstance(hidden, Sequence | np.ndarray)):
-        raise InputError("{} must be a sequence of widths; got {}", Setting("hidden"), repr(hidden))
+        raise InputError(
+            '{} must be "auto" or a sequence of widths; got {}', Setting("hidden"), repr(hidden)
+        )
     for i, width in enumerate(() if automatic else hidden):
         WIDTH.check("hidden", width, f"[{i}]")
     for name, number in NUMBERS.items():

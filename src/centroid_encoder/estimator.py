@@ -733,4 +733,13 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> CentroidEncod
     FileNotFoundError
         If there is no such file.
     """
-    return CentroidEncoder.from_state(*saved.load(path), device=device)
+    try:
+        state = saved.load(path)
+    except (InvalidStateError, IsADirectoryError) as error:
+        if not str(path).endswith((".h5ad", ".zarr")):
+            raise
+        raise InvalidStateError(
+            f"{path} is a table of cells; read it with anndata, and ce.tl.fitted_model gives the "
+            "map that it carries"
+        ) from error
+    return CentroidEncoder.from_state(*state, device=device)

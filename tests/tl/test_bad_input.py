@@ -231,6 +231,7 @@ BAD = [
         {"n_components": 0}),
     Bad("weights for unknown classes", same, ValueError, ("class_weight",),
         model(class_weight={"type 7": 2.0})),
+    Bad("width by name", same, ValueError, ('hidden must be "auto" or',), model(hidden="big")),
     Bad("width of 0", same, ValueError, ("hidden[1] must be at least 1",), model(hidden=(9, 0))),
     Bad("unknown activation", same, ValueError, ("activation must be one of", "'swish'"),
         model(activation="swish")),
@@ -582,6 +583,25 @@ def test_a_mask_with_names_goes_by_them(cells, fast):
 def test_a_path_is_no_anndata(function):
     with pytest.raises(TypeError, match=r"an AnnData is needed, not str; read a file with"):
         getattr(ce.tl, function)("cells.h5ad", "cell_type")
+
+
+def test_arrays_are_for_the_estimator():
+    with pytest.raises(TypeError, match=r"not ndarray; for arrays .* CentroidEncoder\(\)\.fit"):
+        ce.tl.centroid_encoder(np.ones((9, 3)), "cell_type")
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "words"),
+    [
+        ("centroid_encoder", "max_epochs", r"pass model=ce\.CentroidEncoder\(max_epochs=…\)"),
+        ("centroid_encoder", "label_keys", r"did you mean 'label_key'"),
+        ("cross_validate", "folds", r"did you mean 'n_folds'"),
+        ("ingest", "max_epochs", r"ingest\(\) has no parameter 'max_epochs'"),
+    ],
+)
+def test_parameters_that_a_tool_does_not_have(cells, function, name, words):
+    with pytest.raises(TypeError, match=words):
+        getattr(ce.tl, function)(cells, "cell_type", **{name: 3})
 
 
 def test_two_columns_of_a_name_are_none(cells):

@@ -152,7 +152,7 @@ def fit(
     check_classification_targets(labels)
     known = np.unique(codes[codes >= 0])
     if len(known) < 2:
-        found = f"one class ({labels[0]!r})" if len(known) else "no samples"
+        found = f"one class ({labels[0]})" if len(known) else "no samples"
         raise ValueError(f"training needs at least two classes, but got {found}")
     check_labels(classes[known])
     known = known[np.argsort(classes[known], kind="stable")]

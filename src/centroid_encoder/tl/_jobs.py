@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import logging
 import numbers
+import os
 import time
 import warnings
 from abc import ABC, abstractmethod
@@ -21,6 +22,7 @@ from sklearn.base import clone
 from centroid_encoder.core.reports import Report, never
 from centroid_encoder.errors import InputError, InputTypeError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tl._cells import near_matches
 from centroid_encoder.tl._lazy import is_half
 from centroid_encoder.tl._log import shown_as_scanpy
 from centroid_encoder.tl._matrix import Source
@@ -172,6 +174,7 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
 
     @wraps(prepare)
     def tool(*args: P.args, **kwargs: P.kwargs) -> AnnData | None:
+        check_names(prepare.__name__, kwargs, signature)
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         adata, progress, copy = (given.arguments[name] for name in ("adata", "progress", "copy"))
@@ -187,6 +190,21 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
     tool.__annotations__ = {**prepare.__annotations__, "return": "AnnData | None"}
     tool.__dict__.update(job=prepare, __signature__=signature)
     return cast("Tool[P, J]", tool)
+
+
+def check_names(function: str, names: Iterable[str], signature: inspect.Signature) -> None:
+    """Refuse a parameter that a tool does not have, and say where there is one of that name."""
+    for name in names:
+        if name in signature.parameters:
+            continue
+        if (
+            "model" in signature.parameters
+            and name in inspect.signature(CentroidEncoder).parameters
+        ):
+            remedy = f"; it is one of the network: pass model=ce.CentroidEncoder({name}=…)"
+        else:
+            remedy = near_matches(name, signature.parameters)
+        raise TypeError(f"{function}() has no parameter {name!r}{remedy}")
 
 
 def log(notice: Message) -> None:
@@ -268,11 +286,12 @@ def check_not_replaced(label_key: object, *written: str) -> None:
 def check_writable(adata: AnnData, *, copy: bool) -> None:
     """Refuse what is no AnnData, or one that cannot take results."""
     if not hasattr(adata, "obs_names"):
-        name = type(adata).__name__
-        raise InputTypeError(
-            f"an AnnData is needed, not {name}; read a file with anndata.read_h5ad (or read_zarr) "
-            "first"
+        remedy = (
+            "read a file with anndata.read_h5ad (or read_zarr) first"
+            if isinstance(adata, str | os.PathLike)
+            else "for arrays and tables there is CentroidEncoder().fit(X, y)"
         )
+        raise InputTypeError(f"an AnnData is needed, not {type(adata).__name__}; {remedy}")
     if adata.is_view and adata.isbacked and not copy:
         raise InputError(
             "adata is a view of a file on disk, which cannot take results; pass "
