@@ -40,21 +40,12 @@ from benchmarks.protocols import EXPERIMENTS, Split
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import knn_predict
-from centroid_encoder.recipes import HIDDEN
+from centroid_encoder.recipes import HIDDEN, RECIPES
 
-HURRIED: dict[str, Any] = BOTTLENECK | {
-    "hidden": (250, 100, 50),
-    "max_features": 400,
-    "batch_size": 256,
-    "learning_rate": 0.02,
-    "dropout": 0.02,
-    "compactness": 0.5,
-}
-"""For the first impression: a small network in large steps, on the features that matter most."""
 SHORT: dict[str, Any] = BOTTLENECK | {"learning_rate": 0.01, "dropout": 0.1}
 """The network with a bottleneck in few epochs, which leave no time to learn through much noise."""
 BUDGETS: tuple[dict[str, Any], ...] = (
-    *(HURRIED | {"max_epochs": n_epochs} for n_epochs in (1, 2, 3, 4)),
+    RECIPES["draft"],
     *(SHORT | {"max_epochs": n_epochs} for n_epochs in (4, 5, 6, 8, 12, 16, 20)),
 )
 """Settings, cheap ones first."""

@@ -172,7 +172,7 @@ def test_options_and_their_defaults_are_those_of_the_tool(
         command = command.commands[name]
     own = own | {"input_file", "output", "overwrite", "as_json", "quiet"}
     if path in (["fit"], ["cross-validate"]):
-        own |= {"no_mask_var", "max_epochs"}
+        own |= {"no_mask_var", "max_epochs", "draft"}
     parameters = inspect.signature(tool).parameters
     options = command.make_context("", [], resilient_parsing=True).params
     for name, default in options.items():
@@ -218,6 +218,17 @@ def test_fit_writes_what_the_tool_writes_bit_for_bit(folder: Path, cells: ad.Ann
     ce.tl.fitted_model(adata, device="cpu").save("expected.safetensors")
     found = contents(folder)
     assert found["m.safetensors"] == found["expected.safetensors"]
+
+
+@pytest.mark.parametrize("given", [(), ("--max-epochs", 2)])
+def test_a_draft_is_a_small_network(folder: Path, given: tuple[Any, ...]) -> None:
+    labels = ("--label-key", "cell_type", "--quiet")
+    run(
+        "fit", "in.h5ad", *labels, "--draft", *given, "-o", "o.h5ad", "--model-out", "m.safetensors"
+    )
+    model = ce.load("m.safetensors", device="cpu")
+    assert model.hidden == (250, 100, 50)
+    assert model.n_epochs_ == (2 if given else 8)
 
 
 def test_fit_passes_options_on(folder: Path, make_cells: MakeCells) -> None:

@@ -208,7 +208,23 @@ def test_same_seed_same_bits_and_other_seed_other_bits(iris: tuple) -> None:
     assert not np.array_equal(by_generator.fit_transform(X, y), by_generator.fit_transform(X, y))
 
 
-@pytest.mark.parametrize("name", RECIPES)
+PAPERS = [name for name in RECIPES if name.startswith("paper-")]
+
+
+def test_a_draft_is_quick_and_tells_classes_apart() -> None:
+    X, X_test, y, y_test = train_test_split(*load_digits(return_X_y=True), random_state=0)
+    model = ce.CentroidEncoder.from_recipe("draft", random_state=0).fit(X, y)
+    assert model.n_epochs_ == 8
+    assert (model.predict_voronoi(X_test) == y_test).mean() > 0.9
+
+
+@pytest.mark.parametrize(("n_train", "n_epochs"), [(100, 8), (30_000, 4), (10**6, 2)])
+def test_few_epochs_are_fewer_of_many_samples(n_train: int, n_epochs: int) -> None:
+    params = ce.CentroidEncoder(max_epochs="few").get_params()
+    assert resolved(params, n_train, 50, 3)["max_epochs"] == n_epochs
+
+
+@pytest.mark.parametrize("name", PAPERS)
 def test_recipes_are_valid_and_carry_the_papers_constants(name: str, iris: tuple) -> None:
     X, y = iris
     model = ce.CentroidEncoder.from_recipe(
@@ -227,7 +243,7 @@ def test_recipes_are_valid_and_carry_the_papers_constants(name: str, iris: tuple
 
 
 def test_unknown_recipe_names_the_known_ones() -> None:
-    with pytest.raises(ValueError, match="paper-mnist, paper-usps"):
+    with pytest.raises(ValueError, match="draft, paper-mnist, paper-usps"):
         ce.CentroidEncoder.from_recipe("paper-cifar")
 
 

@@ -64,7 +64,7 @@ NUMBERS = {
     "n_networks": Number(1, integer=True, below=101, instead=("auto",)),
     "max_features": Number(1, integer=True, instead=(None,)),
     "pretrain_epochs": Number(0, integer=True, instead=("auto",)),
-    "max_epochs": Number(1, integer=True, instead=("auto",)),
+    "max_epochs": Number(1, integer=True, instead=("auto", "few")),
     "patience": Number(1, integer=True, instead=(None,)),
     "merge_epochs": Number(0, integer=True),
     "batch_size": Number(1, integer=True, instead=("auto",)),

@@ -1,4 +1,4 @@
-"""What to train with: the default by the size of the problem, the paper's settings by name."""
+"""What to train with: the default by the size of the problem, other settings by name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from centroid_encoder.errors import InputError, Setting
 SAMPLES_SEEN = 300_000
 SAMPLES_SEEN_OF_MANY = 1_200_000
 """Training samples that ``max_epochs="auto"`` wants the network to see, of few and of many."""
+SAMPLES_GLANCED_AT, MOST_GLANCES = 120_000, 8
+"""Those that ``max_epochs="few"`` wants it to see, and its largest number of epochs."""
 MANY_SAMPLES = 4_000
 """Training samples from which ``batch_norm="auto"`` normalises: fewer are then fitted too well."""
 DECAYED_SAMPLES = 20_000
@@ -98,6 +100,8 @@ def resolved(
         2 if many_classes and not placed else 1
     )
     auto("max_epochs", min(n_epochs, max(5, SAMPLES_SEEN_OF_MANY // n_train)))
+    if settings["max_epochs"] == "few":
+        settings["max_epochs"] = min(max(SAMPLES_GLANCED_AT // n_train, 2), MOST_GLANCES)
     auto("pretrain_epochs", settings["max_epochs"] // 2 if many_classes and not placed else 0)
     auto("dropout", input_dropout(n_inputs, n_train))
     auto("weight_decay", min(1.0, n_inputs / (2 * n_classes), DECAYED_SAMPLES / n_train))
@@ -154,6 +158,14 @@ _PAPER: dict[str, Any] = _PROGRAM | {
 _SMALL = _PAPER | {"hidden": (250, 150), "learning_rate": 0.01, "batch_size": 50}
 
 RECIPES: dict[str, dict[str, Any]] = {
+    # One small network in few steps, on the features that matter most.
+    "draft": {
+        "n_networks": 1,
+        "hidden": (250, 100, 50),
+        "max_features": 400,
+        "max_epochs": "few",
+        "learning_rate": 0.01,
+    },
     "paper-mnist": _PROGRAM
     | {
         "hidden": (1000, 500, 125),
@@ -176,4 +188,4 @@ RECIPES: dict[str, dict[str, Any]] = {
     "paper-iris": _PAPER | {"hidden": (100,), "learning_rate": 0.001, "batch_size": 16},
     "paper-sonar": _PAPER | {"hidden": (500, 250), "learning_rate": 0.001, "batch_size": 16},
 }
-"""Parameters of `CentroidEncoder` for each experiment of the paper."""
+"""Parameters of `CentroidEncoder` for a first look, and for each experiment of the paper."""

@@ -177,6 +177,9 @@ training = together(
         show_default="by the number of cells",
         help="Epochs of training.",
     ),
+    click.option(
+        "--draft", is_flag=True, help="Train a small network in few epochs, for a first look."
+    ),
 )
 """Options in place of what cannot be typed, for `arguments`."""
 
@@ -251,16 +254,24 @@ def _words(doc: str) -> str:
 
 
 def arguments(
-    adata: AnnData, *, mask_var: str, no_mask_var: bool, max_epochs: int | None, **others: Any
+    adata: AnnData,
+    *,
+    mask_var: str,
+    no_mask_var: bool,
+    max_epochs: int | None,
+    draft: bool,
+    **others: Any,
 ) -> dict[str, Any]:
     """Return the arguments of `tl` that the options of a training stand for."""
     if no_mask_var and mask_var != "auto":
         raise click.UsageError("--mask-var and --no-mask-var exclude each other")
     model = None
-    if max_epochs is not None:
+    if draft or max_epochs is not None:
         from centroid_encoder.estimator import CentroidEncoder
 
-        model = CentroidEncoder(max_epochs=max_epochs)
+        model = CentroidEncoder.from_recipe("draft") if draft else CentroidEncoder()
+        if max_epochs is not None:
+            model.set_params(max_epochs=max_epochs)
     if others["label_key"] in adata.obs:
         # A class may be a number, which on a command line is a word.
         classes = adata.obs[others["label_key"]].dropna().unique().tolist()

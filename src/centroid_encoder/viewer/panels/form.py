@@ -104,7 +104,7 @@ class TrainingForm(Form):
             name="max_epochs",
             label="Epochs",
             tooltip="Passes over the training cells. By default as many as show the network "
-            "300,000 cells, between 20 and 60; fewer of very many cells",
+            "300,000 cells, between 20 and 60; fewer of very many cells. Type few for a first look",
         )
         epochs.native.setPlaceholderText("auto")
         self.add(epochs)
