@@ -146,7 +146,7 @@ def centroid_encoder(
     memory_limit
         Of data that are not in memory, how many GB (10⁹ bytes) the genes that are kept may take
         there; of more, a temporary file is made of them. Default: half of the memory that is
-        free.
+        free, on Linux within what a container or a batch system allows.
     progress
         Show a progress bar.
     copy
