@@ -28,13 +28,13 @@ demo: screen  ## Train on real cells and open napari on them; write demo/
 	@$(if $(HEADLESS),echo 'No screen here$(comma) so napari opens on a virtual one. Half a minute ...')
 	@$(XVFB) $(BIN)/python examples/tissue.py $(if $(HEADLESS),--screenshot demo/napari.png)
 
-# Two workers share the cores; threads of their own, for numbers or for OpenGL, would stand in
-# each other's way.
-PYTEST := OMP_NUM_THREADS=1 LP_NUM_THREADS=0 $(BIN)/python -m pytest -n 2
+# A worker for each core; threads of their own, for numbers or for OpenGL, would stand in each
+# other's way. A worker with a window takes 1.5 GB, so that there are four at most.
+PYTEST := OMP_NUM_THREADS=1 LP_NUM_THREADS=0 $(BIN)/python -m pytest -n auto --maxprocesses 4
 
 test: screen  ## Run the tests, some minutes; make test ARGS="-k voronoi" picks some
-	@echo 'Running the quick tests, about ten minutes on two cores. A dot is a test that passed;'
-	@echo 'F or E is one that failed, and what went wrong is printed at the end.'
+	@echo 'Running the quick tests, about ten minutes on two cores, less on more. A dot is a test that'
+	@echo 'passed; F or E is one that failed, and what went wrong is printed at the end.'
 	@$(PYTEST) -m "not slow" $(ARGS)
 
 test-all: screen  ## Run the long tests as well; CE_CASES=0.2 draws a fifth of the random cases
