@@ -26,6 +26,7 @@ import centroid_encoder as ce
 from centroid_encoder.core.pieces import Pieces, Stored
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl import _lazy
+from centroid_encoder.tl._cells import read_matrix
 
 Kind = Callable[[Any, Path], Any]
 
@@ -254,6 +255,20 @@ def test_entries_stored_twice_are_added_up(tmp_path):
     expected = trained(table(X))
     with kept_in("backed", X, tmp_path) as adata:
         assert_same_bits(trained(adata), expected)
+
+
+@pytest.mark.parametrize("layout", [sparse.csr_matrix, sparse.csc_matrix])
+def test_indices_of_two_types_become_one_without_a_copy(layout):
+    """Else scipy converts all of them at each look at some rows."""
+    adata = table(layout(genes()))
+    adata.X.indptr = adata.X.indptr.astype(np.int64)
+    assert adata.X.indptr.dtype != adata.X.indices.dtype
+    X, _, _ = read_matrix(adata, use_rep=None, layer=None, use_raw=None)
+    assert X.indptr.dtype == X.indices.dtype
+    assert np.shares_memory(X.data, adata.X.data)
+    assert np.shares_memory(X.indices, adata.X.indices)
+    assert_array_equal(X.toarray(), genes())
+    assert_same_bits(trained(adata), trained(table(layout(genes()))))
 
 
 def test_rows_are_found_in_any_order(tmp_path):

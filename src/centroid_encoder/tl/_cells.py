@@ -21,7 +21,7 @@ from centroid_encoder.errors import (
     MissingKeyError,
     Setting,
 )
-from centroid_encoder.tl._lazy import LazyMatrix, in_memory, in_single, is_lazy
+from centroid_encoder.tl._lazy import LazyMatrix, in_memory, is_lazy, usable
 from centroid_encoder.tl._matrix import (
     Source,
     check_finite,
@@ -325,7 +325,7 @@ def read_matrix(
             raise InputError("{} excludes {} and {}", *settings)
         if adata.raw is None:
             raise InputError("adata.raw is empty, and {} asks for it", Setting("use_raw"))
-        return in_single(adata.raw.X), "raw.X", adata.raw.var_names.to_numpy().astype(object)
+        return usable(adata.raw.X), "raw.X", adata.raw.var_names.to_numpy().astype(object)
     if use_rep is not None and use_rep != "X":
         if layer is not None:
             raise _excluded()
@@ -333,12 +333,12 @@ def read_matrix(
         names = None
         if isinstance(X, pd.DataFrame):
             names = X.columns.astype(str).to_numpy().astype(object)
-        return in_single(X), f"obsm[{use_rep!r}]", names
+        return usable(X), f"obsm[{use_rep!r}]", names
     X = adata.X if layer is None else _entry(adata.layers, layer, "layers")
     if X is None:
         raise InputError("adata.X is empty; name a {} or {}", Setting("layer"), Setting("use_rep"))
     where = "X" if layer is None else f"layers[{layer!r}]"
-    return in_single(X), where, adata.var_names.to_numpy().astype(object)
+    return usable(X), where, adata.var_names.to_numpy().astype(object)
 
 
 def _excluded() -> InputError:

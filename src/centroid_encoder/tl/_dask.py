@@ -20,7 +20,7 @@ from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import Message, Problem, WorkerError
 from centroid_encoder.tl._jobs import Progress
 from centroid_encoder.tl._judge import Found, Judge
-from centroid_encoder.tl._lazy import in_single, is_by_columns, is_half
+from centroid_encoder.tl._lazy import is_by_columns, is_half, usable
 
 WATCHED = 0.1
 """Seconds between two looks at a cluster that has found nothing meanwhile."""
@@ -56,7 +56,7 @@ def where_chunks_are(
     X, n, n_at_once = judge.cells.X, len(judge.cells.obs_names), judge.n_at_once
     bounds = _bounds(X.chunks[0], n_at_once)
     if is_half(X._meta):
-        X = X.map_blocks(in_single, dtype=np.float32)
+        X = X.map_blocks(usable, dtype=np.float32)
     blocks = X.rechunk({0: tuple(np.diff(bounds).tolist()), 1: -1}, method="tasks").to_delayed()
     # Numbers instead of names, and no matrix: this goes to all workers.
     cells = replace(judge.cells, X=None, obs_names=pd.RangeIndex(n))
@@ -101,7 +101,7 @@ def _of_block(judge: Judge, block: Any, start: int, n_at_once: int) -> Block:
     if torch.get_num_threads() > 1:
         torch.set_num_threads(1)
     notices: list[Message] = []
-    block = in_single(block)
+    block = usable(block)
     if hasattr(block, "tocsr"):
         block = block.tocsr()
     try:

@@ -40,7 +40,7 @@ def in_memory(X: Any) -> Matrix:
     if hasattr(X, "compute") or hasattr(X, "to_memory"):
         X = X.compute() if hasattr(X, "compute") else X.to_memory()
     if sparse.issparse(X):
-        return cast("sparse.csr_array[Any]", cast(Any, X).tocsr())
+        return cast("sparse.csr_array[Any]", usable(cast(Any, X).tocsr()))
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.float64), np.nan)
     return np.asarray(X)
@@ -51,9 +51,20 @@ def is_half(X: Any) -> bool:
     return sparse.issparse(X) and cast(Any, X).dtype == np.float16
 
 
-def in_single(X: Any) -> Any:
-    """Return a sparse matrix of half precision in single."""
-    return X.astype(np.float32) if is_half(X) else X
+def usable(X: Any) -> Any:
+    """Return a sparse matrix in single precision if it is in half, and with indices of one type.
+
+    Files may have two types of indices; scipy would then convert all of them at each look at some
+    rows.
+    """
+    if is_half(X):
+        X = X.astype(np.float32)
+    if sparse.issparse(X) and X.format in ("csr", "csc"):
+        compressed = cast(Any, X)
+        if compressed.indices.dtype != compressed.indptr.dtype:
+            parts = compressed.data, compressed.indices, compressed.indptr
+            return type(compressed)(parts, compressed.shape)
+    return X
 
 
 class Blocks(Protocol):
@@ -171,7 +182,7 @@ class LazyMatrix(Lazy):
             # The old one must not be in memory together with the new one.
             self._kept = None
             start, stop = self.source.bounds[i : i + 2].tolist()
-            block: Any = in_single(self.source.read(start, stop))
+            block: Any = usable(self.source.read(start, stop))
             if self.columns is not None:
                 block = block[:, self.columns]
             self._kept = i, block if self.fill is None else _filled(block, self.fill)
@@ -224,7 +235,7 @@ class Strips:
         """Write what can only be read by columns; `bounds` are the first columns of the strips."""
         self, n_bytes = cls(X.shape), 0
         for start, stop in pairwise(bounds):
-            n_bytes += self._add(in_single(in_memory(X[:, start:stop])))
+            n_bytes += self._add(usable(in_memory(X[:, start:stop])))
         self.bounds = _regular(X.shape[0], n_bytes)
         return self
 
