@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
-from matplotlib.colors import to_rgba
+from matplotlib.colors import to_hex, to_rgba
 from napari import Viewer
 from napari.components import ViewerModel
 from napari.layers import Labels, Layer, Points, Shapes
@@ -895,6 +895,35 @@ def test_a_click_picks_the_cell_and_nothing_else_does(viewer: Viewer, mouse: Mou
     QTest.mouseRelease(mouse.native, Qt.MouseButton.LeftButton, none, mouse.at(cell))
     mouse.click(cell)
     assert len(picked) == 2
+
+
+def test_selected_shapes_are_white_while_they_are_coloured() -> None:
+    viewer, layer = ViewerModel(), shapes(face_color="#33333355")
+    own = layer.face_color.copy()
+    link = link_to(viewer, layer)
+    ids = layer.features["cell_id"].tolist()
+
+    def white() -> list[int]:
+        return [i for i, face in zip(ids, layer.face_color, strict=True) if (face == 1).all()]
+
+    link.highlight(np.array([0, 4]))  # cells 55 and 4
+    np.testing.assert_array_equal(layer.face_color, own)
+    link.color("label", CODES, COLORS)
+    assert white() == [4, 55]
+    assert to_hex(layer.face_color[ids.index(7)]) == COLORS[1]
+    link.highlight(np.array([1]))
+    assert white() == [7]
+    assert to_hex(layer.face_color[ids.index(55)]) == COLORS[0]
+    link.color("other", CODES, COLORS[::-1])
+    assert white() == [7]
+    link.highlight(np.empty(0, dtype=np.intp))
+    assert white() == []
+    link.highlight(np.array([1]))
+    link.uncolor()
+    np.testing.assert_array_equal(layer.face_color, own)
+    link.color("label", CODES, COLORS)
+    link.close()
+    np.testing.assert_array_equal(layer.face_color, own)
 
 
 def test_a_click_picks_the_shape(viewer: Viewer, mouse: Mouse) -> None:

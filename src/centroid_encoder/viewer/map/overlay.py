@@ -65,7 +65,7 @@ class LayerLink:
         self._lent: Any = None
         self._open = True
         self._colors: tuple[NDArray[np.intp], Sequence[str]] | None = None
-        """Codes and colours of the cells, where each label has a colour."""
+        """Codes and colours of the cells, where each label or shape has a colour."""
         self._selected = np.empty(0, dtype=np.intp)
         self._classes = _Drawing(viewer)
         self._highlight = _Drawing(viewer)
@@ -112,7 +112,8 @@ class LayerLink:
             return
         self._colors = None
         if isinstance(self.layer, ItemLayer):
-            self._color_items(codes, colors)
+            self._colors = codes, colors
+            self._color_items()
         elif self._has_few:
             self._classes.remove()
             self._colors = codes, colors
@@ -161,11 +162,17 @@ class LayerLink:
         self._classes.show(painted, name, colormap, self.layer, self.layer.opacity)
         self._on_visible()
 
-    def _color_items(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
+    def _color_items(self) -> None:
+        if self._colors is None:
+            return
+        codes, colors = self._colors
         palette = np.array([*map(to_rgba, colors), TRANSPARENT])
         face = np.zeros((len(self.layer.data), 4))
         rows = self._present(np.flatnonzero(self.join.joined))
         face[self.join.ids[rows]] = palette[codes[rows]]
+        if isinstance(self.layer, Shapes):
+            # The line that napari draws around them is thin, and not to be seen among others.
+            face[self.join.ids[self._present(self._selected)]] = WHITE
         self._lent = lend(self.layer, face)
 
     # -- selection -------------------------------------------------------------------------------
@@ -181,6 +188,9 @@ class LayerLink:
                 self.layer.selected_data = set(self.join.ids[rows].tolist())
             finally:
                 self._quiet = False
+            before, self._selected = self._selected, rows
+            if isinstance(self.layer, Shapes) and not np.array_equal(before, rows):
+                self._color_items()
             return
         self._recolor_marked(rows)
         if not len(rows) or self.layer not in self.viewer.layers or self._is_marked_by_color:
