@@ -196,6 +196,47 @@ def test_another_scale_is_said_and_is_no_fault(
     assert panel.better_button.isHidden()
 
 
+def test_a_layer_does_not_take_its_table_away_unsaid(
+    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf
+) -> None:
+    image = image_of(cells)
+    features = pd.DataFrame({"index": cells.obs["cell_id"].to_numpy(), "area": cells.X[:, 0]})
+    labels = Labels(image, name="nuclei", features=features)
+    layers.append(labels)
+    panel.catalog.refresh()
+    table = panel.catalog.table
+    assert table is not None
+    table.adata.obs["mine"] = "work of an hour"
+    layers.remove(labels)
+    panel.catalog.refresh()
+    assert entries(panel.table_box) == []
+    said = "nuclei was removed, and with it the table nuclei: features."
+    assert panel.message.text() == said
+    assert not panel.better_button.isHidden()
+    # If it comes back, there is nothing to say.
+    layers.append(labels)
+    panel.catalog.refresh()
+    assert panel.message.text() != said
+    assert panel.better_button.isHidden()
+    layers.remove(labels)
+    # What is chosen in its place does not hide that.
+    layers.append(Labels(image, name="others", metadata={"adata": cells}))
+    panel.catalog.refresh()
+    assert entries(panel.table_box) == ["others: AnnData"]
+    assert panel.message.text().startswith(said)
+    panel.better_button.click()
+    assert panel.catalog.table is not None
+    assert panel.catalog.table.name == "nuclei: features"
+    assert panel.catalog.table.adata.obs["mine"].tolist() == ["work of an hour"] * cells.n_obs
+    assert said not in panel.message.text()
+    assert entries(panel.table_box) == ["others: AnnData", "nuclei: features"]
+    # A table that is not of the layer stays without a word.
+    layers.remove(layers["others"])
+    panel.catalog.refresh()
+    assert entries(panel.table_box) == ["nuclei: features"]
+    assert "was removed" not in panel.message.text()
+
+
 def test_a_file_that_is_no_table_is_said_there(panel: DataPanel, tmp_path: Path) -> None:
     (tmp_path / "text.h5ad").write_text("no table")
     assert panel.open_file(tmp_path / "text.h5ad") is None

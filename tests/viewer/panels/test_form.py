@@ -106,6 +106,16 @@ def test_ids_and_positions_are_no_labels(form: TrainingForm):
     assert form.label_key.choices[1:] == ("kind",)
     assert list(table.adata.var_names) == ["area"]
     assert form.features.choices == ("X", "obsm: with positions")
+    # What is left out is said, and no longer when it is not.
+    said = form.positions_text
+    assert not said.isHidden()
+    assert said.text() == "Left out: 2 columns of positions or boxes (centroid-0, bbox-2)"
+    form.features.value = "obsm: with positions"
+    assert said.isHidden()
+    form.features.value = "X"
+    assert not said.isHidden()
+    form.set_adata(None)
+    assert said.isHidden()
     # A column of that name with classes is one of labels.
     table.adata.obs["label"] = np.arange(30) % 3
     form.set_adata(table.adata)

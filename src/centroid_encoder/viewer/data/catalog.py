@@ -74,6 +74,9 @@ class Catalog:
         How the positions of the cells speak against links.
     scales
         What is to be said of links whose positions are on another scale than their labels.
+    lost
+        The table that was chosen until its layer was removed, and the name of that layer; None once
+        the user has chosen again.
     """
 
     listed = Signal()
@@ -98,6 +101,7 @@ class Catalog:
         self.problems: dict[Link, ValueError] = {}
         self.misfits: dict[Link, Misfit] = {}
         self.scales: dict[Link, str] = {}
+        self.lost: tuple[Table, str] | None = None
         self._all = layers
         self._tables = Tables(layers)
         self._watched: list[Layer] = []
@@ -177,10 +181,13 @@ class Catalog:
             # Its layer was closed, not the file.
             table = self._tables.add(table.adata, table.name, path=table.path)
             self.tables = self._tables.find()
+        is_back = self._look_for_lost()
         if table not in self.tables:
             table = self._successor()
         if table is not self.table:
-            self.choose(table)
+            self._choose(table)
+        elif is_back:
+            self.link_changed.emit()
         elif self.layer not in self.layers:
             if not self._declined:
                 self._link_best()
@@ -189,6 +196,18 @@ class Catalog:
             self.link = self._guess(self.link.table, self.link.layer)
             self.join_again()
         self.listed.emit()
+
+    def _look_for_lost(self) -> bool:
+        """Note a table that has gone with its layer; tell whether one that was lost is back."""
+        gone = self.table
+        if gone is not None and gone not in self.tables and gone.layer is not None:
+            if gone.layer not in self._all:
+                # Without the layer, which may be large.
+                self.lost = Table(gone.adata, gone.name), gone.layer.name
+        elif self.lost is not None and any(layer.name == self.lost[1] for layer in self._all):
+            self.lost = None
+            return True
+        return False
 
     def _successor(self) -> Table | None:
         """Return what is chosen in place of a table that is gone.
@@ -208,6 +227,10 @@ class Catalog:
 
         The same table again, if its cells have changed, stays in its layer.
         """
+        self.lost = None
+        self._choose(table)
+
+    def _choose(self, table: Table | None) -> None:
         # What is gone may not have been heard of yet.
         self.layers = layers_of_cells(self._all)
         layer = self.layer if table is self.table else None
@@ -218,6 +241,12 @@ class Catalog:
             self.choose_layer(layer)
         else:
             self._link_best()
+
+    def keep_lost(self) -> None:
+        """List and choose the table whose layer was removed; it stays as long as the viewer."""
+        if self.lost is not None:
+            table, _ = self.lost
+            self.choose(self.add(table.adata, table.name))
 
     def choose_layer(self, layer: Layer | None) -> None:
         """Choose the layer that shows the table, or that none does."""

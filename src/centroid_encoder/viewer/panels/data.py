@@ -31,7 +31,7 @@ from centroid_encoder.viewer.panels.fields import (
 )
 from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog, MeasureRow
-from centroid_encoder.viewer.panels.message import Lines, Message, sentence
+from centroid_encoder.viewer.panels.message import Kind, Lines, Message, sentence
 from centroid_encoder.viewer.panels.opening import Opening
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ NO_MASKS = (
 )
 NO_LAYER = "none"
 NO_REGIONS = "one image"
+MEND = "Join the table to the labels where its cells are"
 PAUSE = 300
 """Milliseconds without a stroke after which painted labels are joined anew."""
 
@@ -118,7 +119,6 @@ class DataPanel(QWidget):
         self.message = Message()
         self.better_button = QPushButton()
         self.better_button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        self.better_button.setToolTip("Join the table to the labels where its cells are")
         self.better_button.clicked.connect(self._on_better)
 
         self._by, self._in = form_label("joined by"), QLabel("in")
@@ -245,6 +245,9 @@ class DataPanel(QWidget):
         self.catalog.show_region(region, layer)
 
     def _on_better(self) -> None:
+        if self.catalog.lost is not None:
+            self.catalog.keep_lost()
+            return
         misfit = self.catalog.misfit
         if misfit is not None and misfit.better is not None:
             self.catalog.choose_link(misfit.better)
@@ -268,7 +271,8 @@ class DataPanel(QWidget):
         self.measure_button.setEnabled(bool(catalog.measurable[0]))
         if not tables:
             self.table_box.setPlaceholderText("no table found")
-            self.message.say(EMPTY)
+            if catalog.lost is None:
+                self.message.say(EMPTY)
         elif self.message.text() == EMPTY:
             self.message.say("")
 
@@ -294,21 +298,34 @@ class DataPanel(QWidget):
         """Say what is wrong, and offer what mends it."""
         catalog = self.catalog
         link, misfit = next(iter(catalog.misfits.items()), (None, None))
+        said: list[str] = []
+        kind: Kind = "warning"
+        if catalog.lost is not None:
+            table, layer = catalog.lost
+            said.append(f"{layer} was removed, and with it the table {table.name}.")
         if catalog.problem is not None:
-            self.message.say(sentence(catalog.problem), "error")
-        elif link is None or misfit is None:
-            self.message.say(next(iter(catalog.scales.values()), ""))
-        else:
-            where = f"{link.layer.name}: " if of_several else ""
-            self.message.say(where + misfit.text, "warning")
+            said.append(sentence(catalog.problem))
+            kind = "error"
+        elif link is not None and misfit is not None:
+            said.append((f"{link.layer.name}: " if of_several else "") + misfit.text)
+        elif not said:
+            said += list(catalog.scales.values())[:1]
+            kind = "info"
+        self.message.say(" ".join(said), kind)
         better = None if misfit is None else misfit.better
-        text = ""
-        if link is not None and better is not None:
-            text = f"Join by {better.ids_name}"
+        text = tip = ""
+        if catalog.lost is not None:
+            text, tip = (
+                "Keep the table",
+                "List it again, without its layer; save it to keep it longer",
+            )
+        elif link is not None and better is not None:
+            text, tip = f"Join by {better.ids_name}", MEND
             if better.region is not None and better.region != link.region:
                 text = f"{link.layer.name} shows {better.region.value}"
         self.better_button.setText(text)
-        self.better_button.setVisible(better is not None)
+        self.better_button.setToolTip(tip)
+        self.better_button.setVisible(bool(text))
 
     def _show_images(self, images: list[TableImage]) -> None:
         """List the images, and last, where no layer shows all of them, that one could."""

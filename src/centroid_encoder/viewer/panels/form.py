@@ -11,6 +11,7 @@ from magicgui.widgets import ComboBox, LineEdit
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QGridLayout, QLabel, QWidget
 
+from centroid_encoder.viewer.data.features import WITH_POSITIONS
 from centroid_encoder.viewer.data.ids import are_ids, named
 from centroid_encoder.viewer.data.positions import axis
 from centroid_encoder.viewer.data.regions import REGION_KEYS
@@ -26,6 +27,7 @@ from centroid_encoder.viewer.panels.fields import (
     offer,
     sources,
 )
+from centroid_encoder.viewer.panels.message import Lines
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -99,6 +101,7 @@ class TrainingForm(Form):
         super().__init__(TRAIN, CHECK, special=SPECIAL, left_out=LEFT_OUT)
         self._adata: AnnData | None = None
         self._filling = False
+        self.positions_text = Lines()
         train, check = self._parameters[TRAIN], self._parameters[CHECK]
         epochs = LineEdit(
             name="max_epochs",
@@ -155,6 +158,7 @@ class TrainingForm(Form):
             self._filling = False
         for field in (self.label_key, self.features):
             field.enabled = adata is not None
+        self._show_positions()
         self._on_label_key(self.label_key.value)
 
     def parameters(self, function: str = TRAIN) -> dict[str, Any]:
@@ -218,13 +222,25 @@ class TrainingForm(Form):
 
     def _on_setting(self) -> None:
         if not self._filling:
+            self._show_positions()
             super()._on_setting()
+
+    def _show_positions(self) -> None:
+        """Say which columns of a layer's features are not learned from unless the user wants it."""
+        adata, names = self._adata, []
+        if adata is not None and WITH_POSITIONS in adata.obsm and self.features.value == "X":
+            names = [str(name) for name in adata.obs if axis(name) is not None]
+        columns = f"{len(names)} column{'s' * (len(names) != 1)}"
+        text = f"Left out: {columns} of positions or boxes ({', '.join(names)})"
+        self.positions_text.setText(text if names else "")
+        self.positions_text.setVisible(bool(names))
 
     def _lay_out(self, folded: list[Any]) -> None:
         """Put the likely fields below each other, and the others two in a row."""
         above = form_layout()
         add_row(above, self.label_key)
         add_row(above, self.features)
+        above.addRow(form_label(""), self.positions_text)
         column(self, above)
         grid = QGridLayout()
         at = 0
