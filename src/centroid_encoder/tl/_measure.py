@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import math
 import numbers
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,8 +14,9 @@ import pandas as pd
 
 from centroid_encoder.core import measurement
 from centroid_encoder.core.reports import StoppedTooEarly, never
-from centroid_encoder.errors import Advice, InputError, InputTypeError, Message, Setting
+from centroid_encoder.errors import Advice, InputError, Message, Setting
 from centroid_encoder.tl._jobs import Progress, drain
+from centroid_encoder.tl._label_images import Region, alike, checked_region, images_of, listed
 from centroid_encoder.tl._log import shown_as_scanpy
 from centroid_encoder.tl._names import check_text
 
@@ -167,19 +167,19 @@ class Measurement:
         named = labels if isinstance(labels, Mapping) else {"labels": labels}
         if not named:
             raise InputError("{} is empty: there is nothing to measure", Setting("labels"))
-        self._regions = [
-            _region(
+        regions = [
+            checked_region(
                 str(name),
                 one,
-                _of_region(name, images, named),
+                images_of(name, images, named),
                 spacing=spacing.get(name) if isinstance(spacing, Mapping) else spacing,
                 channel_axis=channel_axis,
                 time_series=time_series,
             )
             for name, one in named.items()
         ]
-        self._check_alike()
-        logger.info("measuring cells of %s", _listed(region.name for region in self._regions))
+        self._regions = alike(regions)
+        logger.info("measuring cells of %s", listed(region.name for region in self._regions))
         self._parts: list[_Part] = []
 
     def rename_channels(self, names: Sequence[str]) -> None:
@@ -194,7 +194,7 @@ class Measurement:
         if len(set(names)) != len(names) or len(names) != len(channels):
             raise InputError(
                 "there are {} channels, {}; these are not as many different names: {}",
-                *(len(channels), _listed(channels), _listed(names)),
+                *(len(channels), listed(channels), listed(names)),
             )
         for name in names:
             check_text(name, "the name of a channel")
@@ -230,7 +230,7 @@ class Measurement:
         ValueError
             If labels are negative, or if there are no cells.
         """
-        counted: list[tuple[_Region, int | None, measurement.Found]] = []
+        counted: list[tuple[Region, int | None, measurement.Found]] = []
         for region in self._regions:
             n_labels = 0
             for frame in region.frames(time_series=self._time_series):
@@ -364,7 +364,7 @@ class Measurement:
             index=pd.Index(index),
         )
 
-    def _note(self, region: _Region, n_labels: int) -> None:
+    def _note(self, region: Region, n_labels: int) -> None:
         if n_labels == 0 and len(self._regions) > 1:
             self.notices.append(Message(f"labels {region.name!r} hold no cells and are left out"))
         elif n_labels == 1:
@@ -375,188 +375,14 @@ class Measurement:
                 )
             )
 
-    def _check_alike(self) -> None:
-        """Check that what is measured of one region is measured of all others."""
-        first = self._regions[0]
-        self._regions = [
-            replace(region, channels={name: region.channels[name] for name in first.channels})
-            if region.channels.keys() == first.channels.keys()
-            else region
-            for region in self._regions
-        ]
-        for other in self._regions[1:]:
-            if len(other.spacing) != len(first.spacing):
-                raise InputError(
-                    "labels {!r} have {} axes of space and labels {!r} {}: measure one at a time",
-                    *(first.name, len(first.spacing), other.name, len(other.spacing)),
-                )
-            if set(other.channels) != set(first.channels):
-                raise InputError(
-                    "labels {!r} have the channels {} and labels {!r} {}: give all the same, or "
-                    "measure one at a time",
-                    *(first.name, _listed(first.channels)),
-                    *(other.name, _listed(other.channels)),
-                )
-            shapes = [measurement.shape_properties(one.spacing) for one in (first, other)]
-            if shapes[0] != shapes[1]:
-                raise InputError(
-                    "the pixels of labels {!r} are square and those of labels {!r} are not, or the "
-                    "other way round: they have no perimeter in common, so measure one at a time",
-                    *(first.name, other.name),
-                )
-
-
-@dataclass(frozen=True)
-class _Channel:
-    """One channel of an image, and which axes of that are time and channels."""
-
-    image: Any
-    axis: int | None = None
-    index: int = 0
-
-    def frame(self, number: int | None) -> Any:
-        """Pixels of a frame, which some arrays read now."""
-        if number is None and self.axis is None:
-            return self.image
-        where: list[Any] = [slice(None)] * len(self.image.shape)
-        if self.axis is not None:
-            where[self.axis] = self.index
-        if number is not None:
-            where[1 if self.axis == 0 else 0] = number
-        return self.image[tuple(where)]
-
-
-@dataclass(frozen=True)
-class _Region:
-    """A label image and what is measured in it."""
-
-    name: str
-    labels: _Channel
-    spacing: tuple[float, ...]
-    channels: dict[str, _Channel] = field(default_factory=dict)
-
-    def frames(self, *, time_series: bool) -> Iterable[int | None]:
-        """Numbers of its frames; None alone stands for what has none."""
-        return range(self.labels.image.shape[0]) if time_series else (None,)
-
 
 @dataclass(frozen=True)
 class _Part:
     """What was measured of one frame of a region."""
 
-    region: _Region
+    region: Region
     frame: int
     measured: measurement.Measured
-
-
-def _region(
-    name: str,
-    labels: Any,
-    images: Mapping[str, Any],
-    *,
-    spacing: Any,
-    channel_axis: int | None,
-    time_series: bool,
-) -> _Region:
-    """Check one label image and its channels; no pixel is read."""
-    check_text(name, "the name of labels")
-    labels = _array(f"labels {name!r}", labels)
-    if labels.dtype.kind == "b":
-        raise InputTypeError(
-            "labels {!r} are a mask, True or False: number its parts first, with "
-            "skimage.measure.label",
-            name,
-        )
-    if labels.dtype.kind not in "iu":
-        raise InputTypeError(
-            "labels {!r} are of dtype {}; labels are whole numbers, so convert them first, with "
-            "astype(int)",
-            *(name, labels.dtype),
-        )
-    ndim = len(labels.shape) - time_series
-    if ndim not in (2, 3):
-        also = "" if time_series or ndim != 4 else "; if the first axis is time, {}"
-        raise InputError(
-            f"labels {{!r}} have the shape {{}}, but space has 2 or 3 axes{also}",
-            *(name, tuple(labels.shape)),
-            *([Advice("time_series", True)] if also else []),
-        )
-    channels: dict[str, _Channel] = {}
-    for channel, image in images.items():
-        new = _channels(channel, image, name, labels, channel_axis)
-        if twice := channels.keys() & new.keys():
-            raise InputError("two channels would be called {!r}; give them other names", min(twice))
-        channels |= new
-    return _Region(name, _Channel(labels), _checked_spacing(spacing, name, ndim), channels)
-
-
-def _channels(
-    name: str, image: Any, region: str, labels: Any, channel_axis: int | None
-) -> dict[str, _Channel]:
-    """Channels of an image by their names."""
-    check_text(name, "the name of an image")
-    image = _array(f"image {name!r}", image)
-    if image.dtype.kind not in "biuf":
-        raise InputTypeError("image {!r} is of dtype {}, no intensities", name, image.dtype)
-    shape, wanted = tuple(image.shape), tuple(labels.shape)
-    if shape == wanted:
-        return {name: _Channel(image)}
-    axes = [axis for axis in range(len(shape)) if shape[:axis] + shape[axis + 1 :] == wanted]
-    if channel_axis is not None:
-        axes = [axis for axis in axes if channel_axis in (axis, axis - len(shape))]
-    if not axes:
-        raise InputError(
-            "image {!r} has the shape {} and labels {!r} {}: they must have the same pixels, and "
-            "beside them the image may have an axis of channels{}",
-            *(name, shape, region, wanted),
-            "" if channel_axis is None else Message(" ({})", Setting("channel_axis", channel_axis)),
-        )
-    if len(axes) > 1:
-        raise InputError(
-            "image {!r} of the shape {} may have its channels on axis {}; {}",
-            *(name, shape, " or ".join(map(str, axes)), Advice("channel_axis", axes[0])),
-        )
-    return {f"{name}_{i}": _Channel(image, axes[0], i) for i in range(shape[axes[0]])}
-
-
-def _of_region(name: Any, images: Any, regions: Mapping[Any, Any]) -> dict[str, Any]:
-    """Images of a region by their names."""
-    if images is None:
-        return {}
-    if not isinstance(images, Mapping):
-        return {"intensity": images}
-    nested = [isinstance(one, Mapping) for one in images.values()]
-    if not any(nested):
-        return {str(channel): image for channel, image in images.items()}
-    if not all(nested) or name not in images:
-        raise InputError(
-            "{} has images of some regions, but none of labels {!r}: it must have a mapping for "
-            "each of {}",
-            *(Setting("images"), name, _listed(regions)),
-        )
-    return {str(channel): image for channel, image in images[name].items()}
-
-
-def _array(what: str, value: Any) -> Any:
-    if isinstance(value, list | tuple):
-        value = np.asarray(value)
-    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
-        raise InputTypeError("{} must be an array; got {}", what, type(value).__name__)
-    return value
-
-
-def _checked_spacing(spacing: Any, name: str, ndim: int) -> tuple[float, ...]:
-    if spacing is None:
-        spacing = 1.0
-    one_for_all = isinstance(spacing, numbers.Real)
-    values = [spacing] * ndim if one_for_all else list(np.ravel(spacing))
-    numeric = all(isinstance(one, numbers.Real) for one in values)
-    if len(values) != ndim or not numeric or not all(0 < one < math.inf for one in values):
-        raise InputError(
-            "{} must be a positive number, or {} of them for labels {!r}; got {!r}",
-            *(Setting("spacing"), ndim, name, spacing),
-        )
-    return tuple(map(float, values))
 
 
 def _checked_quantiles(quantiles: float | Sequence[float]) -> tuple[float, ...]:
@@ -570,10 +396,6 @@ def _quantile_name(share: float) -> str:
     """``q05`` for 0.05, ``q99.9`` for 0.999."""
     percent = f"{100 * share:.10g}"
     return f"q{'0' if 0 < 100 * share < 10 else ''}{percent}"
-
-
-def _listed(names: Any) -> str:
-    return ", ".join(map(repr, names)) or "none"
 
 
 def _counted(
