@@ -291,10 +291,14 @@ def test_images_of_a_folder_are_opened_as_their_cells_are_gone_to(
     (tmp_path / "masks" / "notes.txt").write_text("")
     widget.show_table(cells, label_key="cell_type")
     assert widget.data.joined_text.text().startswith("240 cells; no layer")
-    widget.data.list_folder(tmp_path / "nothing")
-    assert "No mask of an image of the table is in nothing" in widget.data.message.text()
-    widget.data.list_folder(tmp_path)
-    assert "Masks of 3 of 3 images found" in widget.data.message.text()
+
+    def lists(folder: Path, said: str) -> None:
+        widget.data.list_folder(folder)
+        assert widget.data.message.text() == f"Looking for masks in {folder.name} …"
+        study.qtbot.waitUntil(lambda: said in widget.data.message.text())
+
+    lists(tmp_path / "nothing", "No mask of an image of the table is in nothing")
+    lists(tmp_path, "Masks of 3 of 3 images found")
     assert len(viewer.layers) == 0
     table = widget.data.images_table
     assert [table.item(i, 2).text() for i in range(3)] == [f"{x}.tif (not open)" for x in "ABC"]

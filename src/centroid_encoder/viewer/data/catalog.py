@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from napari.layers import Image, Labels, Layer
 from psygnal import Signal
 
-from centroid_encoder.viewer.data.folder import ImageFiles, list_images
+from centroid_encoder.viewer.data.folder import ImageFiles
 from centroid_encoder.viewer.data.guesses import ONE_IMAGE, Columns, guess, guess_link
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.data.images import TableImage, region_column, table_images, unseen
@@ -430,18 +430,10 @@ class Catalog:
         """Files of images of the table that are known, by what the table calls them."""
         return {} if self.table is None else self._files.get(self.table, {})
 
-    def list_folder(self, folder: Path) -> int:
-        """Find the files of the table's images in a folder, and return of how many there are any.
-
-        Nothing is opened.
-        """
-        table, column = self.table, self.region_column
-        if table is None or column is None:
-            return 0
-        found = list_images(folder, table.adata.obs[column].dropna().unique())
-        self._files[table] = self.files | found
+    def add_files(self, table: Table, found: Mapping[str, ImageFiles]) -> None:
+        """Know files of a table's images, which are opened when a cell of them is gone to."""
+        self._files[table] = {**self._files.get(table, {}), **found}
         self.link_changed.emit()
-        return len(found)
 
     def to_open(self, rows: NDArray[np.intp]) -> tuple[object, ImageFiles] | None:
         """Return the image of the first of these cells whose file is known, and its files.

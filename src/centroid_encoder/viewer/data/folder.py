@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from centroid_encoder.viewer.data.regions import ENDINGS, MASKS, all_words, is_of_image, plain
+from centroid_encoder.viewer.data.regions import (
+    ENDINGS,
+    MASKS,
+    all_words,
+    image_words,
+    is_of_image,
+    plain,
+    word_runs,
+)
 
 MOST = 20_000
 """Files that are looked at."""
@@ -62,19 +70,18 @@ def list_images(folder: Path, regions: Iterable[object]) -> dict[str, ImageFiles
                 masks.setdefault(found[0], []).append(path)
                 break
     only = {region: paths[0] for region, paths in masks.items() if len(paths) == 1}
-    return {
-        region: ImageFiles(mask, tuple(path for path in stains if _is_of(path, region, only)))
-        for region, mask in only.items()
-    }
-
-
-def _is_of(path: Path, region: str, others: Iterable[str]) -> bool:
-    """Tell whether an image has a region's name, and no longer one: ``A_2`` is not of ``A``."""
-    name = f"{path.parent.name}_{path.name}"
-    if not is_of_image(name, region):
-        return False
-    longer = [other for other in others if other != region and is_of_image(other, region)]
-    return not any(is_of_image(name, other) for other in longer)
+    by_words: dict[tuple[str, ...], list[str]] = {}
+    for region in only:
+        by_words.setdefault(image_words(region), []).append(region)
+    of_region: dict[str, list[Path]] = {region: [] for region in only}
+    for path in stains:
+        runs = word_runs(f"{path.parent.name}_{path.name}")
+        its = [region for run in runs for region in by_words.get(run, ())]
+        for region in its:
+            # A longer name counts more: `A_2` is not of `A`.
+            if not any(other != region and is_of_image(other, region) for other in its):
+                of_region[region].append(path)
+    return {region: ImageFiles(mask, tuple(of_region[region])) for region, mask in only.items()}
 
 
 def _images(folder: Path) -> Iterator[Path]:

@@ -106,6 +106,16 @@ def is_of_image(name: str, *images: str) -> bool:
 
     ``fov3_DAPI`` is of the image 3, and ``fov1_CD3`` is not.
     """
+    return not word_runs(name).isdisjoint(map(image_words, images))
+
+
+def image_words(image: str) -> tuple[str, ...]:
+    """Words of the name of an image by which files and layers are known to be of it."""
+    return tuple(word for word in all_words(image) if word not in WHAT)
+
+
+def word_runs(name: str) -> set[tuple[str, ...]]:
+    """Words in a row in the name of a layer or a file that may be the name of its image."""
     chunks = [all_words(chunk) for chunk in re.findall(r"[^\W_]+", _without_ending(name))]
     words = [word for chunk in chunks for word in chunk]
     starts, ends, at = set(), set(), 0
@@ -113,12 +123,7 @@ def is_of_image(name: str, *images: str) -> bool:
         starts |= {at, *([at + 1] if chunk[0] in THINGS else [])}
         at += len(chunk)
         ends.add(at)
-    for image in images:
-        wanted = [word for word in all_words(image) if word not in WHAT]
-        n = len(wanted)
-        if n and any(at + n in ends and words[at : at + n] == wanted for at in starts):
-            return True
-    return False
+    return {tuple(words[start:end]) for start in starts for end in ends if start < end}
 
 
 def alike(name: str, others: Iterable[Layer]) -> Sequence[Layer]:
