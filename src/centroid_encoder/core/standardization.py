@@ -176,8 +176,11 @@ def _moments(
             added: Any = one_hot.T @ rows
             sums += added if isinstance(added, np.ndarray) else added.toarray()
         if is_sparse(X):
-            # Of CSR it takes the precision as it is, and each entry for a cell of its own.
-            scaler.partial_fit(without_duplicates(rows.astype(np.float64)))
+            # Of CSR it takes the precision as it is, and each entry for a cell of its own. Before
+            # scikit-learn 1.9, the second chunk must have indices of 32 bits.
+            rows = without_duplicates(rows.astype(np.float64))
+            rows.indices, rows.indptr = (a.astype(np.int32) for a in (rows.indices, rows.indptr))
+            scaler.partial_fit(rows)
             continue
         for few in gen_batches(n, CACHED):
             scaler.partial_fit(rows[few])
