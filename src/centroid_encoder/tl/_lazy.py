@@ -59,7 +59,7 @@ def usable(X: Any) -> Any:
     """
     if is_half(X):
         X = X.astype(np.float32)
-    if sparse.issparse(X) and X.format in ("csr", "csc"):
+    if sparse.issparse(X) and cast(Any, X).format in ("csr", "csc"):
         compressed = cast(Any, X)
         if compressed.indices.dtype != compressed.indptr.dtype:
             parts = compressed.data, compressed.indices, compressed.indptr
