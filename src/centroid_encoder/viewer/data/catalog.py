@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from napari.layers import Image, Labels, Layer
@@ -15,25 +15,20 @@ from centroid_encoder.viewer.data.folder import ImageFiles
 from centroid_encoder.viewer.data.guesses import ONE_IMAGE, Columns, guess, guess_link
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.data.images import TableImage, region_column, table_images, unseen
-from centroid_encoder.viewer.data.join import Join, LayerIds, Link
+from centroid_encoder.viewer.data.join import Join, Link
+from centroid_encoder.viewer.data.known import Known
 from centroid_encoder.viewer.data.measuring import measurable
-from centroid_encoder.viewer.data.memory import How, Memory
+from centroid_encoder.viewer.data.memory import How
 from centroid_encoder.viewer.data.positions import Misfit, check_positions
 from centroid_encoder.viewer.data.regions import Region, alike
 from centroid_encoder.viewer.data.tables import Table, Tables, layers_of_cells
+from centroid_encoder.viewer.data.watch import LayerWatch
 
 if TYPE_CHECKING:
     import numpy as np
     from anndata import AnnData
     from napari.components import LayerList
     from numpy.typing import NDArray
-
-LAYERS = ("inserted", "removed", "reordered")
-"""Events of the list of layers after which tables and layers are looked for again."""
-PLACES = ("name", "features", "metadata")
-"""Events of a layer after which they are, too; a change inside of the metadata tells nobody."""
-IDS = ("data", "labels_update")
-"""Events of a layer that may have other ids now."""
 
 FEW = 5
 """Layers of which it is said why they do not show a table."""
@@ -104,15 +99,16 @@ class Catalog:
         self.lost: tuple[Table, str] | None = None
         self._all = layers
         self._tables = Tables(layers)
-        self._watched: list[Layer] = []
+        self._watch = LayerWatch(layers)
+        self._watch.stirred.connect(self._on_stirred)
+        self._watch.ids_changed.connect(self._on_ids)
+        self._known = Known()
         self._named: list[tuple[int, str]] = []
         # What was compared with the positions of the cells.
         self._compared: set[Link] = set()
         # The user wants the cells in no layer.
         self._declined = False
-        self._memories: WeakKeyDictionary[Table, Memory] = WeakKeyDictionary()
         self._files: WeakKeyDictionary[Table, dict[str, ImageFiles]] = WeakKeyDictionary()
-        self._ids: WeakKeyDictionary[Layer, LayerIds] = WeakKeyDictionary()
 
     @property
     def join(self) -> Join | None:
@@ -131,15 +127,12 @@ class Catalog:
 
     def connect(self) -> None:
         """Follow the layers of the viewer."""
-        for name in LAYERS:
-            self._all.events[name].connect(self._on_layers)
+        self._watch.connect()
         self.refresh()
 
     def disconnect(self) -> None:
         """Follow them no longer."""
-        for name in LAYERS:
-            self._all.events[name].disconnect(self._on_layers)
-        self._watch([])
+        self._watch.disconnect()
 
     def add(self, adata: AnnData, name: str, *, path: Path | None = None) -> Table:
         """List an AnnData of a file or a notebook."""
@@ -168,14 +161,13 @@ class Catalog:
 
     def refresh(self) -> None:
         """Look for tables and layers again; what is chosen stays, where it still exists."""
-        self._watch(list(self._all))
+        self._watch.follow(self._all)
         self.tables, self.layers = self._tables.find(), layers_of_cells(self._all)
         self.measurable = measurable(self._all)
         named = [(id(layer), layer.name) for layer in self.layers]
         others_may_fit, self._named = named != self._named, named
         if others_may_fit:
-            for memory in self._memories.values():
-                memory.forget_guesses()
+            self._known.forget_guesses()
         table = self.table
         if table is not None and table.path is not None and table not in self.tables:
             # Its layer was closed, not the file.
@@ -193,7 +185,7 @@ class Catalog:
                 self._link_best()
         elif others_may_fit and self.link is not None and self.link.region is not None:
             # Its name may tell another region now.
-            self.link = self._guess(self.link.table, self.link.layer)
+            self.link = self._known.guess(self.link.table, self.link.layer)
             self.join_again()
         self.listed.emit()
 
@@ -254,8 +246,8 @@ class Catalog:
         self._declined = layer is None
         self.link = None
         if table is not None and layer is not None:
-            self._memory(table).allow(layer)
-            self.link = self._guess(table, layer)
+            self._known.memory(table).allow(layer)
+            self.link = self._known.guess(table, layer)
         self.join_again()
 
     def choose_link(self, link: Link) -> None:
@@ -263,9 +255,9 @@ class Catalog:
 
         Other layers are joined in the same way, where it fits them and nothing else was chosen.
         """
-        self._memory(link.table).choose(link.layer, How.of(link))
+        self._known.memory(link.table).choose(link.layer, How.of(link))
         self._declined = False
-        self.link = self._guess(link.table, link.layer)
+        self.link = self._known.guess(link.table, link.layer)
         self.join_again()
 
     def choose_ids(self, id_column: str | None, shift: int = 0) -> None:
@@ -275,7 +267,7 @@ class Catalog:
             self.choose_link(replace(self.link, id_column=id_column, shift=shift))
         elif table is not None:
             column = self.region_column
-            self._memory(table).choose_columns(Columns(id_column, shift, column))
+            self._known.memory(table).choose_columns(Columns(id_column, shift, column))
             self._link_best()
 
     # -- images of the table ---------------------------------------------------------------------
@@ -285,7 +277,7 @@ class Catalog:
         """Column that says which image a cell is in; None if all are in one."""
         if self.table is None:
             return None
-        adata, known = self.table.adata, self._memory(self.table).columns
+        adata, known = self.table.adata, self._known.memory(self.table).columns
         obs, attrs = adata.obs, adata.uns.get("spatialdata_attrs")
         declared = attrs.get("region_key") if isinstance(attrs, Mapping) else None
         if known is not None and known.regions is not None:
@@ -312,7 +304,7 @@ class Catalog:
         table, link = self.table, self.link
         if table is not None:
             ids, shift = (None, 0) if link is None else (link.id_column, link.shift)
-            self._memory(table).choose_columns(Columns(ids, shift, column))
+            self._known.memory(table).choose_columns(Columns(ids, shift, column))
             self._link_best()
 
     def show_region(self, value: object, layer: Layer | None) -> None:
@@ -328,7 +320,7 @@ class Catalog:
         table, column = self.table, self.region_column
         if table is None or column is None:
             return
-        memory, region = self._memory(table), Region(column, value)
+        memory, region = self._known.memory(table), Region(column, value)
         before = [link for link in (*self.joins, *self.problems, self.link) if link is not None]
         for link in before:
             if link.layer is not layer and link.region == region:
@@ -337,7 +329,7 @@ class Catalog:
             like = memory.columns
             if like is None and self.link is not None:
                 like = Columns(self.link.id_column, self.link.shift, column)
-            self.choose_link(guess(table, layer, self._read, like, region))
+            self.choose_link(guess(table, layer, self._known.read, like, region))
         elif self.link is not None and memory.is_chosen(self.link.layer):
             self._link_best()
         else:
@@ -350,9 +342,9 @@ class Catalog:
         self.joins, self.problem, self.problems = {}, None, {}
         if self.link is not None:
             # Who changes an array in place tells nobody.
-            self._ids.pop(self.link.layer, None)
+            self._known.forget(self.link.layer)
             try:
-                self.joins[self.link] = self.link.make(self._read)
+                self.joins[self.link] = self.link.make(self._known.read)
             except ValueError as error:
                 self.problem = error
             self._join_other_regions(self.link)
@@ -365,17 +357,17 @@ class Catalog:
             return
         shown = {chosen.region}
         layers = alike(chosen.layer.name, self.layers)
-        memory = self._memory(chosen.table)
+        memory = self._known.memory(chosen.table)
         # What the user says counts more than names.
         for layer in sorted(layers, key=lambda layer: not memory.is_chosen(layer)):
-            link = None if layer is chosen.layer else self._guess(chosen.table, layer)
+            link = None if layer is chosen.layer else self._known.guess(chosen.table, layer)
             region = None if link is None else link.region
             if link is None or region is None or region.value is None or region in shown:
                 continue
             if region.column != chosen.region.column:
                 continue
             try:
-                join = link.make(self._read)
+                join = link.make(self._known.read)
             except ValueError as error:
                 self.problems[link] = error
                 continue
@@ -391,7 +383,7 @@ class Catalog:
         for link in self.joins:
             if link not in self._compared:
                 self._compared.add(link)
-                misfit, scale = check_positions(link, self._read)
+                misfit, scale = check_positions(link, self._known.read)
                 if misfit is not None:
                     self.misfits[link] = misfit
                 if scale is not None:
@@ -407,11 +399,11 @@ class Catalog:
             return f"{cells}; shown in no layer."
         reasons = []
         for layer in self.layers[:FEW] if table.adata.n_obs else ():
-            link = self._guess(table, layer)
+            link = self._known.guess(table, layer)
             if link is None:
                 continue
             try:
-                link.make(self._read)
+                link.make(self._known.read)
                 reasons.append(f"{layer.name}: {link.ids_name} holds none of its ids.")
             except ValueError as error:
                 reasons.append(f"{layer.name}: {error}.")
@@ -452,56 +444,16 @@ class Catalog:
         table = self.table
         self.link, self._declined = None, False
         if table is not None:
-            links = [link for layer in self.layers if (link := self._guess(table, layer))]
-            self.link = guess_link(table, links, self._read)
+            links = [link for layer in self.layers if (link := self._known.guess(table, layer))]
+            self.link = guess_link(table, links, self._known.read)
         self.join_again()
-
-    def _read(self, layer: Layer) -> LayerIds:
-        """Ids of a layer, read once as long as it does not change."""
-        if layer not in self._ids:
-            self._ids[layer] = LayerIds.of(layer)
-        return self._ids[layer]
-
-    def _memory(self, table: Table) -> Memory:
-        return self._memories.setdefault(table, Memory())
-
-    def _guess(self, table: Table, layer: Layer) -> Link | None:
-        """Return the link that was chosen for a layer, or a guess, which is kept as well.
-
-        None if the user wants no cells of the table there.
-        """
-        memory = self._memory(table)
-        if memory.is_chosen(layer):
-            how = memory.chosen(layer)
-        else:
-            how = memory.guessed(layer)
-            if how is None:
-                guessed = guess(table, layer, self._read, memory.columns)
-                how = memory.keep_guess(layer, How.of(guessed))
-        return None if how is None else how.link(table, layer)
 
     # -- layers that change ----------------------------------------------------------------------
 
-    def _on_layers(self, _: Any) -> None:
+    def _on_stirred(self) -> None:
         self.stirred.emit()
 
-    def _on_ids(self, event: Any) -> None:
-        self._ids.pop(event.source, None)
-        if any(link.layer is event.source for link in (*self.joins, self.link) if link):
+    def _on_ids(self, layer: Layer) -> None:
+        self._known.forget(layer)
+        if any(link.layer is layer for link in (*self.joins, self.link) if link):
             self.painted.emit()
-
-    def _watch(self, layers: list[Layer]) -> None:
-        """Listen to these layers, and to no others."""
-        for layer in self._watched:
-            if layer not in layers:
-                self._each(layer, "disconnect")
-        for layer in layers:
-            if layer not in self._watched:
-                self._each(layer, "connect")
-        self._watched = layers
-
-    def _each(self, layer: Layer, do: str) -> None:
-        for names, slot in ((PLACES, self._on_layers), (IDS, self._on_ids)):
-            for name in names:
-                if name in layer.events:
-                    getattr(layer.events[name], do)(slot)
