@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ import pandas as pd
 import pytest
 from anndata import AnnData
 from matplotlib.colors import to_hex
-from napari.layers import Labels, Layer, Points
+from napari.layers import Labels, Layer, Points, Shapes
 from napari.utils.notifications import ErrorNotification, notification_manager
 from qtpy.QtCore import QItemSelectionModel, QPoint, Qt
 from qtpy.QtTest import QTest
@@ -29,6 +30,8 @@ from qtpy.QtWidgets import QApplication
 
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl import mislabeled, misplaced
+from centroid_encoder.viewer.data.ids import ItemLayer
+from centroid_encoder.viewer.data.measuring import plan
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, SOURCES
@@ -105,7 +108,7 @@ class User:
         # Nothing is asked of what napari draws, and Mesa's software renderer does not survive
         # thousands of labels layers that come, go and change colours, with or without the widget.
         self.viewer.window._qt_viewer.canvas.native.setUpdatesEnabled(False)
-        for i, name in enumerate(("attached", "partly", "notebook", "points")):
+        for i, name in enumerate(("attached", "partly", "notebook", "points", "shapes", "study")):
             adata = make_cells(n_classes=3 + i % 2, n_obs=60 + 10 * i)
             n = adata.n_obs
             image = image_of(adata, i)
@@ -128,6 +131,25 @@ class User:
                 places = np.random.default_rng(0).uniform(0, 60, (n - 5, 2))
                 features = pd.DataFrame({"cell": adata.obs_names[: n - 5][::-1]})
                 self._add(Points(places, name=name, features=features, metadata={"adata": adata}))
+            if name == "shapes":
+                corners = np.array([[0, 0], [0, 3], [3, 3], [3, 0]])
+                outlines = [5 * np.array(divmod(j, 8)) + corners for j in range(n)]
+                features = pd.DataFrame({"cell": adata.obs_names[::-1]})
+                of = {"features": features, "metadata": {"adata": adata}}
+                self._add(Shapes(outlines, shape_type="polygon", name=name, **of))
+            if name == "study":
+                # Two images, whose ids begin anew.
+                adata.obs["image"] = pd.Categorical(np.where(np.arange(n) % 2, "A", "B"))
+                of_cell = dict(zip(adata.obs["cell_id"], np.arange(n), strict=True))
+                adata.obs["cell_id"] = np.arange(n) // 2 + 1
+                row = np.vectorize(lambda label, of_cell=of_cell: of_cell.get(label, -1))(image)
+                for one in ("A", "B"):
+                    here = (row >= 0) & (row % 2 == (one == "A"))
+                    mask = np.where(here, row // 2 + 1, 0).astype(np.int32)
+                    self._add(Labels(mask, name=f"{one}_mask"))
+                self.widget.show_table(adata, name="study")
+        adata = self.adatas["points"]
+        image = image_of(adata.copy(), 3)
         features = pd.DataFrame(adata.X, columns=adata.var_names).assign(
             index=adata.obs["cell_id"].to_numpy(), donor=adata.obs["donor"].to_numpy()
         )
@@ -223,6 +245,39 @@ class User:
         if self.widget.catalog.layer is not None and box.count():
             box.setCurrentIndex(self.pick(range(box.count())))
             self.tell(box.currentText())
+
+    def do_choose_region(self) -> None:
+        """Show an image of the table in another layer, or in none."""
+        images, layers = self.widget.catalog.images(), self.widget.catalog.layers
+        if images:
+            image = self.pick([*images, None])
+            layer = self.pick([None, *layers])
+            self.widget.data.images_table.layer_chosen.emit(image and image.region, layer)
+
+    def do_choose_regions(self) -> None:
+        box = self.widget.data.region_box
+        if box.isVisible() and box.count():
+            box.setCurrentIndex(self.pick(range(box.count())))
+            self.tell(box.currentText())
+
+    def do_keep_or_mend(self) -> None:
+        """Press what is offered below the link."""
+        if not self.widget.data.better_button.isHidden():
+            self.widget.data.better_button.click()
+
+    def do_measure(self) -> None:
+        data, labels = self.widget.data, self.widget.catalog.measurable[0]
+        tables = self.widget.catalog.tables
+        if not labels or len(tables) > 12 or data.measuring.worker is not None:
+            return
+        chosen = labels if self.pick([True, False]) else [self.pick(labels)]
+        data.measuring.begin(plan(chosen, [], time_series=False))
+        if self.pick([True, True, False]):
+            self.qtbot.waitUntil(lambda: data.measuring.worker is None, timeout=60_000)
+
+    def do_cancel_measuring(self) -> None:
+        self.widget.data.measuring.cancel()
+        assert self.widget.data.measuring.worker is None
 
     def do_choose_labels(self) -> None:
         choices = [name for name in self.widget.form.label_key.choices if name is not None]
@@ -357,7 +412,7 @@ class User:
         if join is None or not join.joined.any():
             return
         label = int(self.pick(join.ids[join.joined]))
-        if isinstance(layer, Points):
+        if isinstance(layer, ItemLayer):
             layer.selected_data = {label}
         else:
             self.widget.cells._on_picked(join.rows([label]))
@@ -522,7 +577,7 @@ class User:
             if training is not None:
                 self.qtbot.waitUntil(lambda: not training._worker.is_running, timeout=20_000)
             if sent is not None:
-                self.qtbot.waitUntil(lambda: not sent.alive, timeout=20_000)
+                self.qtbot.waitUntil(lambda: not sent._worker.is_running, timeout=20_000)
             QApplication.processEvents()
         assert widget.training is None
         assert widget.new_data.worker is None
@@ -565,6 +620,13 @@ class User:
 
     def check_join(self) -> None:
         catalog, data = self.widget.catalog, self.widget.data
+        for link, join in catalog.joins.items():
+            # Nothing is ever attributed to the wrong image.
+            rows = np.flatnonzero(join.joined)
+            by_hand = joined_by_hand(link.table.adata, link.layer, link.id_column, link.region)
+            assert dict(zip(join.ids[rows].tolist(), rows.tolist(), strict=True)) == by_hand
+        layers = [link.layer for link in catalog.joins]
+        assert len(set(layers)) == len(layers)
         if catalog.table is None or catalog.link is None:
             assert catalog.join is None
             return
@@ -591,16 +653,21 @@ class User:
             if "gene0" not in features:
                 # Not the table's own.
                 assert features <= {"cell", "note"}
-        join, layer = widget.catalog.join, widget.catalog.layer
-        marked = (
-            {int(i) for i in join.ids[join.joined & widget.session.selected]} if join else set()
-        )
-        if isinstance(layer, Points) and join:
-            assert set(layer.selected_data) == marked
+        wanted = []
+        for link, join in widget.catalog.joins.items():
+            marked = {int(i) for i in join.ids[join.joined & widget.session.selected]}
+            if isinstance(link.layer, ItemLayer):
+                assert set(link.layer.selected_data) == marked
+            elif marked:
+                wanted.append((link.layer, marked))
         marks = [other for other in drawn if other.name.startswith(HIGHLIGHT)]
-        assert len(marks) == len(drawn) == int(bool(marked) and isinstance(layer, Labels))
+        assert len(marks) == len(drawn) == len(wanted)
         for mark in marks:
-            assert set(layer.data[np.asarray(mark.data) > 0]) == marked
+            beneath = self.viewer.layers[self.viewer.layers.index(mark) - 1]
+            found = [set(layer.data[np.asarray(mark.data) > 0]) for layer, _ in wanted]
+            assert any(one == marked for one, (_, marked) in zip(found, wanted, strict=True)), (
+                beneath
+            )
 
     def check_colors(self) -> None:
         widget = self.widget
@@ -609,8 +676,9 @@ class User:
             widget.catalog.layer,
             widget.catalog.join,
         )
+        linked = [link.layer for link in widget.catalog.joins]
         for other in [*self.layers, *self.aside]:
-            if other is not layer or join is None or mode == "as it was":
+            if other not in linked or mode == "as it was":
                 assert self._has_own_colors(other), other.name
         label_key = widget.form.label_key.value
         if self.adata is None or label_key is None:
@@ -624,6 +692,9 @@ class User:
         if mode == "label" and join is not None:
             for row in np.flatnonzero(join.joined)[::7]:
                 name = self.adata.obs[label_key].iloc[row]
+                if isinstance(layer, Shapes) and widget.session.selected[row]:
+                    assert self._color_of(layer, int(join.ids[row])) == "#ffffff"
+                    continue
                 shown = self._color_of(layer, int(join.ids[row]))
                 assert shown == ("nothing" if pd.isna(name) else colors[name])
 
@@ -661,16 +732,16 @@ class User:
         return self.widget.classes.rows, self.widget.classes.shown
 
     def _colors(self, layer: Layer) -> Any:
-        return layer.face_color.copy() if isinstance(layer, Points) else layer.colormap
+        return layer.face_color.copy() if isinstance(layer, ItemLayer) else layer.colormap
 
     def _has_own_colors(self, layer: Layer) -> bool:
-        if isinstance(layer, Points):
+        if isinstance(layer, ItemLayer):
             return np.array_equal(layer.face_color, self.own[layer])
         return layer.colormap is self.own[layer]
 
     def _color_of(self, layer: Layer, label: int) -> str:
-        points = isinstance(layer, Points)
-        color = layer.face_color[label] if points else layer.colormap.map(label)
+        items = isinstance(layer, ItemLayer)
+        color = layer.face_color[label] if items else layer.colormap.map(label)
         return to_hex(color) if color[3] else "nothing"
 
 
@@ -684,7 +755,7 @@ def joined_by_hand(
     rows = range(adata.n_obs)
     if region is not None and region.value is not None:
         rows = [i for i in rows if str(adata.obs[region.column].iloc[i]) == str(region.value)]
-    if isinstance(layer, Points):
+    if isinstance(layer, ItemLayer):
         if key not in adata.obs:
             there = {name: i for i, name in enumerate(layer.features["cell"])}
         elif key in layer.features or "index" in layer.features:
@@ -693,8 +764,12 @@ def joined_by_hand(
             return None
         pairs = [(there[column.iloc[i]], i) for i in rows if column.iloc[i] in there]
         return dict(pairs)
+    texts = [str(column.iloc[i]) for i in rows]
+    # Names of measured cells are that of their image and a number: mask_12.
+    prefixes = {re.sub(r"\d+$", "", text) for text in texts}
     try:
-        values = [int(column.iloc[i]) for i in rows]
+        prefix = min(prefixes) if len(prefixes) == 1 else ""
+        values = [int(text.removeprefix(prefix)) for text in texts]
     except ValueError:
         return None
     nonzero = [value for value in values if value != 0]
