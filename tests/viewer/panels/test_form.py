@@ -108,6 +108,9 @@ def test_ids_and_positions_are_no_labels(form: TrainingForm):
     assert form.features.choices == ("X", "obsm: with positions")
     # What is left out is said, and no longer when it is not.
     said = form.positions_text
+    form.resize(420, 200)
+    form.show()
+    assert said.width() > 300
     assert not said.isHidden()
     assert said.text() == "Left out: 2 columns of positions or boxes (centroid-0, bbox-2)"
     form.features.value = "obsm: with positions"

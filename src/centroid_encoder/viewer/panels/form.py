@@ -240,8 +240,8 @@ class TrainingForm(Form):
         above = form_layout()
         add_row(above, self.label_key)
         add_row(above, self.features)
-        above.addRow(form_label(""), self.positions_text)
-        column(self, above)
+        # Not a row of the form, which would give it no width.
+        column(self, above, self.positions_text)
         grid = QGridLayout()
         at = 0
         for field in folded:
