@@ -81,9 +81,10 @@ def test_from_the_files_to_the_saved_result(
     assert_array_equal(np.flatnonzero(widget.session.selected), np.sort(inside))
     assert is_ck[inside].mean() > 0.8
     shown = viewer.layers["selected cells"].data
-    assert_array_equal(
-        np.setdiff1d(image[np.asarray(shown) > 0], [0]), np.sort(adata.obs["cell_id"].iloc[inside])
-    )
+    outlined, lassoed = set(image[np.asarray(shown) > 0]), set(adata.obs["cell_id"].iloc[inside])
+    assert outlined <= lassoed
+    # Some cells are surrounded by others, and by the outline of all of them.
+    assert len(outlined) > 0.99 * len(lassoed)
 
     widget.cells.color_box.setCurrentText("label")
     assert isinstance(labels.colormap, DirectLabelColormap)

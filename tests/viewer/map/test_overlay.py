@@ -15,6 +15,7 @@ from matplotlib.colors import to_hex, to_rgba
 from napari import Viewer
 from napari.components import ViewerModel
 from napari.layers import Labels, Layer, Points, Shapes
+from napari.layers.labels._labels_utils import get_contours
 from napari.utils.colormaps import DirectLabelColormap
 from numpy.typing import NDArray
 from qtpy.QtCore import QPoint, Qt
@@ -220,9 +221,40 @@ def test_labels_by_the_hundred_thousand() -> None:
     lut[ids] = codes
     classes = next(drawn for drawn in viewer.layers[1:] if drawn.name != HIGHLIGHT)
     np.testing.assert_array_equal(classes.data, 1 + lut[image])
-    np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].data, lut[image] == 1)
+    marks = viewer.layers[HIGHLIGHT]
+    assert marks.contour == 0
+    outlines = get_contours((lut[image] == 1).astype(np.uint8), overlay.OUTLINE, 0)
+    np.testing.assert_array_equal(marks.data, outlines)
     link.close()
     assert list(viewer.layers) == [layer]
+
+
+def test_outlines_are_those_of_napari_where_cells_are_large() -> None:
+    image = np.kron(np.random.default_rng(0).integers(0, 9, (20, 25)), np.ones((9, 9), dtype=int))
+    viewer = ViewerModel()
+    link = link_to(viewer, Labels(image), range(1, 9))
+    link.highlight(np.array([0, 2, 5]))
+    drawn = viewer.layers[HIGHLIGHT].data
+    np.testing.assert_array_equal(
+        drawn, get_contours(np.isin(image, [1, 3, 6]).astype(np.uint8), overlay.OUTLINE, 0)
+    )
+    assert 0 < drawn.sum() < 0.9 * np.isin(image, [1, 3, 6]).sum()
+    link.highlight(np.array([1]))
+    np.testing.assert_array_equal(
+        drawn := viewer.layers[HIGHLIGHT].data,
+        get_contours((image == 2).astype(np.uint8), overlay.OUTLINE, 0),
+    )
+    assert drawn.any()
+
+
+def test_of_three_dimensions_napari_outlines_the_plane_that_is_seen() -> None:
+    image = np.kron(np.arange(8).reshape(2, 2, 2), np.ones((9, 9, 9), dtype=int))
+    viewer = ViewerModel()
+    link = link_to(viewer, Labels(image), range(1, 8))
+    link.highlight(np.array([6]))
+    marks = viewer.layers[HIGHLIGHT]
+    assert marks.contour == overlay.OUTLINE
+    np.testing.assert_array_equal(marks.data, image == 7)
 
 
 def test_on_the_screen_both_ways_look_alike(

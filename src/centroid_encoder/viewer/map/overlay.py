@@ -156,10 +156,10 @@ class LayerLink:
 
     def _color_above(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         """Put an image of the classes above the labels, whose own colours would shine through."""
-        colormap = _colormap({i + 1: to_rgba(color) for i, color in enumerate(colors)})
+        palette: dict[int | None, Any] = {i + 1: to_rgba(c) for i, c in enumerate(colors)}
         painted, name = self._painted(codes + 1), f"{self.layer.name} · {name}"
         self._lent = lend(self.layer, _colormap({}))
-        self._classes.show(painted, name, colormap, self.layer, self.layer.opacity)
+        self._classes.show(painted, name, palette, self.layer, self.layer.opacity)
         self._on_visible()
 
     def _color_items(self) -> None:
@@ -198,8 +198,11 @@ class LayerLink:
             return
         # Above the classes, and outlined: who goes to a cell wants to see its stains.
         above = self._classes.layer if self._classes.is_shown else self.layer
-        marked, white = self._marked(rows), _colormap({1: WHITE})
-        self._highlight.show(marked, HIGHLIGHT, white, above, contour=OUTLINE)
+        marked, contour = self._marked(rows), OUTLINE
+        if isinstance(marked, np.ndarray) and marked.ndim == 2:
+            # napari takes twenty times as long, for what may have more axes than are seen.
+            marked, contour = _outlines(marked), 0
+        self._highlight.show(marked, HIGHLIGHT, {1: WHITE}, above, contour=contour)
         self._on_visible()
 
     def _recolor_marked(self, rows: NDArray[np.intp]) -> None:
@@ -378,6 +381,7 @@ class _Drawing:
     def __init__(self, viewer: ViewerModel) -> None:
         self.viewer = viewer
         self.layer: Labels | None = None
+        self._colors: dict[int | None, Any] = {}
 
     @property
     def is_shown(self) -> bool:
@@ -388,31 +392,36 @@ class _Drawing:
         self,
         data: Any,
         name: str,
-        colormap: Any,
+        colors: dict[int | None, Any],
         above: Layer,
         opacity: float = 1.0,
         contour: int = 0,
     ) -> None:
         """Show data in place of what was shown before, else above a layer that it lies on."""
         if self.layer is not None and self.is_shown:
-            self.layer.data, self.layer.colormap, self.layer.name = data, colormap, name
+            self.layer.data, self.layer.name = data, name
+            # Each change is drawn, and outlines are then found anew.
+            if colors != self._colors:
+                self.layer.colormap, self._colors = _colormap(colors), colors
             return
         same = ("multiscale", "scale", "translate", "rotate", "shear", "affine", "units")
+        self._colors = colors
         self.layer = Labels(
             data,
             name=name,
-            colormap=colormap,
+            colormap=_colormap(colors),
             opacity=opacity,
             metadata={DRAWN: True},
             **{attribute: getattr(above, attribute) for attribute in same},
         )
-        self.layer.contour = contour
         layers = self.viewer.layers
         # The user's choice of layers stays as it is.
         selection, active = set(layers.selection), layers.selection.active
         layers.insert(layers.index(above) + 1, self.layer)
         layers.selection = selection
         layers.selection.active = active
+        # Not before: outlines would be found twice.
+        self.layer.contour = contour
 
     def set_visible(self, visible: bool) -> None:
         """Hide the layer, or show it again."""
@@ -424,6 +433,19 @@ class _Drawing:
         layer, self.layer = self.layer, None
         if layer is not None and layer in self.viewer.layers:
             self.viewer.layers.remove(layer)
+
+
+def _outlines(marked: NDArray[np.integer]) -> NDArray[np.integer]:
+    """Those of the marked pixels of a 2-D image that are at most `OUTLINE` from one that is not.
+
+    What is beyond the rim is taken for what is at it, as in napari's own outlines.
+    """
+    inside = marked > 0
+    for _ in range(OUTLINE):
+        padded = np.pad(inside, 1, mode="edge")
+        inside = inside & padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2]
+        inside &= padded[1:-1, 2:]
+    return np.where(inside, 0, marked)
 
 
 def _place(event: Any) -> NDArray[np.floating]:
