@@ -45,7 +45,7 @@ from centroid_encoder.recipes import HIDDEN, RECIPES
 SHORT: dict[str, Any] = BOTTLENECK | {"learning_rate": 0.01, "dropout": 0.1}
 """The network with a bottleneck in few epochs, which leave no time to learn through much noise."""
 BUDGETS: tuple[dict[str, Any], ...] = (
-    RECIPES["draft"],
+    *(RECIPES["draft"] | {"max_epochs": n_epochs} for n_epochs in (1, 2, 4, 8)),
     *(SHORT | {"max_epochs": n_epochs} for n_epochs in (4, 5, 6, 8, 12, 16, 20)),
 )
 """Settings, cheap ones first."""
