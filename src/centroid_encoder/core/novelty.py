@@ -40,7 +40,7 @@ LEAST_KNOWN = 0.5
 N_ROUNDS = 8
 N_PARTS = 16
 """Combinations of missing features that get quantiles of their own, at most."""
-CELLS_AT_ONCE = 2**23
+CELLS_AT_ONCE = 2**21
 """Values of a matrix that are dense at once."""
 ROWS_AT_ONCE = 2**14
 """Samples whose neighbours are looked for at once."""
