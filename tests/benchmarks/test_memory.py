@@ -9,20 +9,24 @@ import pytest
 
 from benchmarks import memory
 
-BESIDE = 80e6
+BESIDE = 120e6
 """Bytes beside the data that grow with the number of cells: their places along the axes of the
 networks, with noise and without."""
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Files of cells sorted by class; the second has 320 MB more."""
+    """Files of cells sorted by class; the second has 260 MB more.
+
+    Up to ten thousand cells, what is looked at of them grows as well.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "FOLDER", tmp_path_factory.mktemp("memory"))
-        yield [memory.file_of(n) for n in (5_000, 45_000)]
+        yield [memory.file_of(n) for n in (12_000, 45_000)]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("what", "limits", "whole", "kept"),
     [("train", (), 0, 1.25), ("train_streamed", (0.001,), 0, 0), ("train_loaded", (), 1.25, 0)],
@@ -32,5 +36,5 @@ def test_peaks_grow_with_what_has_to_be_in_memory(
 ) -> None:
     few, many = (memory.measured(what, file, *limits) for file in files)
     more = {name: many[name] - few[name] for name in many}
-    assert more["data"] > 300e6
+    assert more["data"] > 200e6
     assert more["peak"] < whole * more["data"] + kept * more["kept"] + BESIDE
