@@ -8,7 +8,7 @@
     python -m benchmarks.memory draw --cells 100000      # batches from memory and from a file
 
 Several may be named at once. The file is made in `build/`, once. A training is the default one, but
-for its number of epochs: the peak is reached in the first, and again where the map is judged.
+of one epoch.
 """
 
 from __future__ import annotations

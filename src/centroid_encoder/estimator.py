@@ -267,10 +267,10 @@ class CentroidEncoder(
         Parameters
         ----------
         name
-            ``"draft"`` for a first look, in a tenth of the time: one small network, few epochs, at
-            most 400 features. It errs more, and its confidence in samples that it was trained on is
-            not that of a network that was not. Or the paper's network and settings for one of its
-            experiments: ``"paper-mnist"``, ``"paper-usps"``, ``"paper-letter"``,
+            ``"draft"`` for a first look, in a fraction of the time: one small network, few epochs,
+            at most 400 features. It errs more, and its confidence in samples that it was trained on
+            is not that of a network that was not. Or the paper's network and settings for one of
+            its experiments: ``"paper-mnist"``, ``"paper-usps"``, ``"paper-letter"``,
             ``"paper-landsat"``, ``"paper-phoneme"``, ``"paper-iris"`` or ``"paper-sonar"``.
         overrides
             Parameters to set differently.
