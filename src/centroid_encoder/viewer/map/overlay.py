@@ -11,27 +11,30 @@ from weakref import WeakSet
 import numpy as np
 from matplotlib.colors import to_rgba
 from napari.components import ViewerModel
-from napari.layers import Labels, Layer, Points, Shapes
-from napari.utils.colormaps import DirectLabelColormap
+from napari.layers import Labels, Points, Shapes
 from numpy.typing import ArrayLike, NDArray
 from psygnal import Signal
 
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
 from centroid_encoder.viewer.data.join import Join
-from centroid_encoder.viewer.data.tables import DRAWN
+from centroid_encoder.viewer.map.drawing import (
+    OUTLINE,
+    TRANSPARENT,
+    Drawing,
+    get_ready,
+    label_colormap,
+    outlines,
+)
 from centroid_encoder.viewer.map.images import ImageLayers, value_at
-from centroid_encoder.viewer.map.lent_colors import lend, take_back
+from centroid_encoder.viewer.map.lent_colors import hide, lend, take_back
 
 DIRECT = 20_000
 """Labels above which a colour for each makes napari slow; an image of the classes does not."""
 TABLE = 2**24
 """Ids below which a table of all of them is the quickest way from labels to values."""
 HIGHLIGHT = "selected cells"
-OUTLINE = 2
-"""Width of the outline of selected cells in pixels of the image: seen from afar, too."""
 OTHER_BUTTONS = (2, 3)
 """The right and the middle one."""
-TRANSPARENT = (0.0, 0.0, 0.0, 0.0)
 WHITE = (1.0, 1.0, 1.0, 1.0)
 
 _OPEN: WeakSet[LayerLink] = WeakSet()
@@ -67,8 +70,8 @@ class LayerLink:
         self._colors: tuple[NDArray[np.intp], Sequence[str]] | None = None
         """Codes and colours of the cells, where each label or shape has a colour."""
         self._selected = np.empty(0, dtype=np.intp)
-        self._classes = _Drawing(viewer)
-        self._highlight = _Drawing(viewer)
+        self._classes = Drawing(viewer)
+        self._highlight = Drawing(viewer)
         _OPEN.add(self)
         viewer.mouse_drag_callbacks.append(self._on_press)
         viewer.layers.events.removed.connect(self._on_removed)
@@ -76,6 +79,8 @@ class LayerLink:
         layer.events.visible.connect(self._on_visible)
         if isinstance(layer, ItemLayer):
             layer.selected_data.events.items_changed.connect(self._on_items_selected)
+        elif not self._has_few:
+            get_ready()
 
     def close(self) -> None:
         """Leave the layer and the viewer as they were before."""
@@ -152,14 +157,14 @@ class LayerLink:
             colors = {label: palette[code] for label, code in known}
         if self._is_marked_by_color:
             colors |= dict.fromkeys(self.join.ids[self._selected].tolist(), WHITE)
-        self._lent = lend(self.layer, _colormap(colors))
+        self._lent = lend(self.layer, label_colormap(colors))
 
     def _color_above(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         """Put an image of the classes above the labels, whose own colours would shine through."""
         palette: dict[int | None, Any] = {i + 1: to_rgba(c) for i, c in enumerate(colors)}
         painted, name = self._painted(codes + 1), f"{self.layer.name} · {name}"
-        self._lent = lend(self.layer, _colormap({}))
-        self._classes.show(painted, name, palette, self.layer, self.layer.opacity)
+        self._lent, opacity = hide(self.layer)
+        self._classes.show(painted, name, palette, self.layer, opacity)
         self._on_visible()
 
     def _color_items(self) -> None:
@@ -201,7 +206,7 @@ class LayerLink:
         marked, contour = self._marked(rows), OUTLINE
         if isinstance(marked, np.ndarray) and marked.ndim == 2:
             # napari takes twenty times as long, for what may have more axes than are seen.
-            marked, contour = _outlines(marked), 0
+            marked, contour = outlines(marked), 0
         self._highlight.show(marked, HIGHLIGHT, {1: WHITE}, above, contour=contour)
         self._on_visible()
 
@@ -322,8 +327,7 @@ class LayerLink:
 
         def paint(block: ArrayLike) -> Any:
             if table is not None:
-                # What is not in the table is taken for its last entry or the background: 0.
-                return table.take(np.asarray(block), mode="clip")
+                return _taken(table, np.asarray(block))
             # The ids are of this type, which holds all that images of labels do.
             return skimage.map_array(np.asarray(block, dtype=np.int64), ids, values)
 
@@ -375,84 +379,19 @@ class LayerLink:
         return np.array([(f[0], f[len(f) // 2], f[-1]) for f in found], dtype=float).T, cell
 
 
-class _Drawing:
-    """A Labels layer of our own, in the viewer while there is something to show."""
+def _taken(table: NDArray[Any], labels: NDArray[np.integer]) -> NDArray[Any]:
+    """Entry of a table for each label; the last entry, 0, where there is none.
 
-    def __init__(self, viewer: ViewerModel) -> None:
-        self.viewer = viewer
-        self.layer: Labels | None = None
-        self._colors: dict[int | None, Any] = {}
-
-    @property
-    def is_shown(self) -> bool:
-        """Whether it is in the viewer, from which the user may remove it."""
-        return self.layer is not None and self.layer in self.viewer.layers
-
-    def show(
-        self,
-        data: Any,
-        name: str,
-        colors: dict[int | None, Any],
-        above: Layer,
-        opacity: float = 1.0,
-        contour: int = 0,
-    ) -> None:
-        """Show data in place of what was shown before, else above a layer that it lies on."""
-        if self.layer is not None and self.is_shown:
-            self.layer.data, self.layer.name = data, name
-            # Each change is drawn, and outlines are then found anew.
-            if colors != self._colors:
-                self.layer.colormap, self._colors = _colormap(colors), colors
-            return
-        same = ("multiscale", "scale", "translate", "rotate", "shear", "affine", "units")
-        self._colors = colors
-        self.layer = Labels(
-            data,
-            name=name,
-            colormap=_colormap(colors),
-            opacity=opacity,
-            metadata={DRAWN: True},
-            **{attribute: getattr(above, attribute) for attribute in same},
-        )
-        layers = self.viewer.layers
-        # The user's choice of layers stays as it is.
-        selection, active = set(layers.selection), layers.selection.active
-        layers.insert(layers.index(above) + 1, self.layer)
-        layers.selection = selection
-        layers.selection.active = active
-        # Not before: outlines would be found twice.
-        self.layer.contour = contour
-
-    def set_visible(self, visible: bool) -> None:
-        """Hide the layer, or show it again."""
-        if self.layer is not None and self.layer.visible != visible:
-            self.layer.visible = visible
-
-    def remove(self) -> None:
-        """Show nothing."""
-        layer, self.layer = self.layer, None
-        if layer is not None and layer in self.viewer.layers:
-            self.viewer.layers.remove(layer)
-
-
-def _outlines(marked: NDArray[np.integer]) -> NDArray[np.integer]:
-    """Those of the marked pixels of a 2-D image that are at most `OUTLINE` from one that is not.
-
-    What is beyond the rim is taken for what is at it, as in napari's own outlines.
+    Row after row: numpy makes wider integers of labels, which would not be near the processor.
     """
-    inside = marked > 0
-    for _ in range(OUTLINE):
-        padded = np.pad(inside, 1, mode="edge")
-        inside = inside & padded[:-2, 1:-1] & padded[2:, 1:-1] & padded[1:-1, :-2]
-        inside &= padded[1:-1, 2:]
-    return np.where(inside, 0, marked)
+    if labels.ndim < 2:
+        return table.take(labels, mode="clip")
+    values = np.empty(labels.shape, dtype=table.dtype)
+    for row, into in zip(labels, values, strict=True):
+        np.take(table, row, mode="clip", out=into)
+    return values
 
 
 def _place(event: Any) -> NDArray[np.floating]:
     """Where the mouse is on the canvas."""
     return np.asarray(event.pos if hasattr(event, "pos") else event.position)
-
-
-def _colormap(colors: dict[int | None, Any]) -> DirectLabelColormap:
-    """Colours of some labels; all others cannot be seen."""
-    return DirectLabelColormap(color_dict=colors | {None: TRANSPARENT, 0: TRANSPARENT})

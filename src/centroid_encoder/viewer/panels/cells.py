@@ -12,6 +12,7 @@ from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
 
 from centroid_encoder.viewer.map import colorings
+from centroid_encoder.viewer.map.drawing import removed_together
 from centroid_encoder.viewer.map.images import bring_back
 from centroid_encoder.viewer.map.overlay import LayerLink
 from centroid_encoder.viewer.panels.fields import column, side_by_side
@@ -96,8 +97,9 @@ class CellsPanel(QWidget):
     def unlink(self) -> None:
         """Leave the layers as they were."""
         self._colored = None
-        for link in self._links:
-            link.close()
+        with removed_together(self._viewer):
+            for link in self._links:
+                link.close()
         self._links = []
         bring_back(self._viewer)
 
@@ -156,9 +158,10 @@ class CellsPanel(QWidget):
             else:
                 link = None
             self._links.append(link or LayerLink(self._viewer, wanted.layer, join, image))
-        for link in before.values():
-            if link not in kept:
-                link.close()
+        with removed_together(self._viewer):
+            for link in before.values():
+                if link not in kept:
+                    link.close()
         self._fresh = set(self._links) - kept
         for link in self._fresh:
             link.picked.connect(self._on_picked)
@@ -170,8 +173,9 @@ class CellsPanel(QWidget):
 
     def _on_selection(self) -> None:
         chosen = np.flatnonzero(self._session.selected)
-        for link in self._links:
-            link.highlight(chosen)
+        with removed_together(self._viewer):
+            for link in self._links:
+                link.highlight(chosen)
         some = bool(len(chosen))
         unit = "cell" if len(chosen) == 1 else "cells"
         self.selection_text.setText(
@@ -235,8 +239,9 @@ class CellsPanel(QWidget):
         except KeyError as error:
             self._session.failed.emit(error)
         if colors is None:
-            for link in self._links:
-                link.uncolor()
+            with removed_together(self._viewer):
+                for link in self._links:
+                    link.uncolor()
         else:
             same = mode == self._mode and colors.looks_like(self._colored)
             for link in self._links:

@@ -1,0 +1,127 @@
+"""Layers of our own above those of the cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from threading import Thread
+from typing import Any
+
+import numpy as np
+from napari.components import ViewerModel
+from napari.layers import Labels, Layer
+from napari.utils.colormaps import DirectLabelColormap
+from numpy.typing import NDArray
+
+from centroid_encoder.viewer.data.tables import DRAWN
+
+OUTLINE = 2
+"""Width of the outline of selected cells in pixels of the image: seen from afar, too."""
+TRANSPARENT = (0.0, 0.0, 0.0, 0.0)
+
+_TOGETHER: dict[int, ExitStack] = {}
+"""By the id of a viewer, what ends when all layers that go together have gone; until the first."""
+
+
+@contextmanager
+def removed_together(viewer: ViewerModel) -> Iterator[None]:
+    """Let napari tidy up once for all drawings that go meanwhile: it takes a third of a second."""
+    with ExitStack() as stack:
+        _TOGETHER[id(viewer)] = stack
+        try:
+            yield
+        finally:
+            _TOGETHER.pop(id(viewer), None)
+
+
+class Drawing:
+    """A Labels layer of our own, in the viewer while there is something to show."""
+
+    def __init__(self, viewer: ViewerModel) -> None:
+        self.viewer = viewer
+        self.layer: Labels | None = None
+        self._colors: dict[int | None, Any] = {}
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether it is in the viewer, from which the user may remove it."""
+        return self.layer is not None and self.layer in self.viewer.layers
+
+    def show(
+        self,
+        data: Any,
+        name: str,
+        colors: dict[int | None, Any],
+        above: Layer,
+        opacity: float = 1.0,
+        contour: int = 0,
+    ) -> None:
+        """Show data in place of what was shown before, else above a layer that it lies on."""
+        if self.layer is not None and self.is_shown:
+            self.layer.data, self.layer.name = data, name
+            # Each change is drawn, and outlines are then found anew.
+            if colors != self._colors:
+                self.layer.colormap, self._colors = label_colormap(colors), colors
+            return
+        same = ("multiscale", "scale", "translate", "rotate", "shear", "affine", "units")
+        self._colors = colors
+        self.layer = Labels(
+            data,
+            name=name,
+            colormap=label_colormap(colors),
+            opacity=opacity,
+            metadata={DRAWN: True},
+            **{attribute: getattr(above, attribute) for attribute in same},
+        )
+        layers = self.viewer.layers
+        # The user's choice of layers stays as it is.
+        selection, active = set(layers.selection), layers.selection.active
+        layers.insert(layers.index(above) + 1, self.layer)
+        layers.selection = selection
+        layers.selection.active = active
+        # Not before: outlines would be found twice.
+        self.layer.contour = contour
+
+    def set_visible(self, visible: bool) -> None:
+        """Hide the layer, or show it again."""
+        if self.layer is not None and self.layer.visible != visible:
+            self.layer.visible = visible
+
+    def remove(self) -> None:
+        """Show nothing."""
+        layer, self.layer = self.layer, None
+        layers = self.viewer.layers
+        if layer is not None and layer in layers:
+            together = _TOGETHER.pop(id(self.viewer), None)
+            if together is not None:
+                together.enter_context(layers.batched_update())
+            layers.remove(layer)
+
+
+def outlines(marked: NDArray[np.integer]) -> NDArray[np.integer]:
+    """Those of the marked pixels of a 2-D image that are at most `OUTLINE` from one that is not.
+
+    What is beyond the rim is taken for what is at it, as in napari's own outlines.
+    """
+    inside = marked > 0
+    for _ in range(OUTLINE):
+        within = inside.copy()
+        within[1:] &= inside[:-1]
+        within[:-1] &= inside[1:]
+        within[:, 1:] &= inside[:, :-1]
+        within[:, :-1] &= inside[:, 1:]
+        inside = within
+    return np.where(inside, 0, marked)
+
+
+def label_colormap(colors: dict[int | None, Any]) -> DirectLabelColormap:
+    """Colours of some labels; all others cannot be seen."""
+    return DirectLabelColormap(color_dict=colors | {None: TRANSPARENT, 0: TRANSPARENT})
+
+
+@cache
+def get_ready() -> None:
+    """Have napari compile in a thread what maps labels to colours: it takes a second, once."""
+    colors, labels = label_colormap({1: TRANSPARENT}), np.zeros(1, dtype=np.uint8)
+    Thread(target=colors.map, args=(labels,), daemon=True).start()
