@@ -1,7 +1,7 @@
-"""What each ingredient of the recipe with a bottleneck buys: take one away at a time.
+"""What each ingredient of the default and of the bottleneck's recipe buys: take one away at a time.
 
-    python -m benchmarks.ablation letter --method "without compactness"   # a cell of the table
-    python -m benchmarks.ablation --all                                   # the table
+    python -m benchmarks.ablation letter --method "default without dropout"   # a cell of a table
+    python -m benchmarks.ablation --all                                       # both tables
 
 Five runs of each experiment, other ones than those of the tables of errors; five seeds. With
 `--results`, adds the runs to a file, where what is there already is not run again.
@@ -22,39 +22,49 @@ FIRST = {"usps": 10, "usps-1000": 25} | dict.fromkeys(
     ("letter", "landsat", "phoneme"), 10 * N_FOLDS
 )
 """First run of each experiment: the tables of errors hold those before."""
-WITHOUT: dict[str, dict[str, Any]] = {
-    "batch normalisation": {"batch_norm": False},
-    "pre-training": {"pretrain_epochs": 0},
-    "compactness": {"compactness": 0.0},
+
+_COMMON: dict[str, dict[str, Any]] = {
     "dropout": {"dropout": 0.0},
     "weight decay": {"weight_decay": 0.0},
     "weights of features": {"scale": "feature"},
     "output in the span": {"output": "full"},
     "the one-cycle schedule": {"schedule": "constant", "learning_rate": 1e-3},
 }
-"""Ingredients, and the parameters that take each away."""
+WITHOUT: dict[str, dict[str, dict[str, Any]]] = {
+    "default": {
+        "other networks": {"n_networks": 1},
+        "class weights": {"class_weight": None},
+        **_COMMON,
+    },
+    "bottleneck": {
+        "batch normalisation": {"batch_norm": False},
+        "pre-training": {"pretrain_epochs": 0},
+        "compactness": {"compactness": 0.0},
+        **_COMMON,
+    },
+}
+"""By recipe: its ingredients, and the parameters that take each away."""
+WHOLE: dict[str, dict[str, Any]] = {"default": {}, "bottleneck": BOTTLENECK}
+"""The recipes."""
 ONLY = {"batch normalisation": ["usps"], "pre-training": ["letter"]}
 """Where an ingredient is there at all, if not everywhere."""
 
 
-def _without(name: str) -> Method:
-    missing = {
-        experiment: "there is none of it here"
-        for experiment in FIRST
-        if experiment not in ONLY.get(name, FIRST)
-    }
-    return Method(
-        f"without {name}", centroid_encoder(**BOTTLENECK | WITHOUT[name]), "ablation", missing
-    )
+def methods(recipe: str) -> dict[str, Method]:
+    """Return the rows of a recipe's table: the recipe, and it without each of its ingredients."""
+    found = [Method(recipe, centroid_encoder(**WHOLE[recipe]), "ablation")]
+    for name, params in WITHOUT[recipe].items():
+        missing = {
+            experiment: "there is none of it here"
+            for experiment in FIRST
+            if experiment not in ONLY.get(name, FIRST)
+        }
+        run = centroid_encoder(**WHOLE[recipe] | params)
+        found.append(Method(f"{recipe} without {name}", run, "ablation", missing))
+    return {method.name: method for method in found}
 
 
-METHODS = {
-    method.name: method
-    for method in (
-        Method("all of them", centroid_encoder(**BOTTLENECK), "ablation"),
-        *(_without(name) for name in WITHOUT),
-    )
-}
+METHODS = {name: method for recipe in WITHOUT for name, method in methods(recipe).items()}
 
 
 def main() -> None:

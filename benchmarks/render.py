@@ -130,11 +130,11 @@ def better_table(results: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
-def ablation_table(results: pd.DataFrame) -> str:
-    """Return 5-NN and Voronoi errors of the default, and without each of its ingredients."""
+def ablation_table(results: pd.DataFrame, recipe: str) -> str:
+    """Return 5-NN and Voronoi errors of a recipe, and without each of its ingredients."""
     titles = [EXPERIMENTS[name].title for name in ablation.FIRST]
     lines = [f"| | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
-    for method in ablation.METHODS:
+    for method in ablation.methods(recipe):
         cells = []
         for name in ablation.FIRST:
             rows = results[(results["experiment"] == name) & (results["method"] == method)]
@@ -143,7 +143,7 @@ def ablation_table(results: pd.DataFrame) -> str:
                 knn, voronoi = (100 * rows[f"{rule}_error"] for rule in ("knn", "voronoi"))
                 spread = f"{knn.mean():.1f}\u00a0±\u00a0{knn.std(ddof=1):.1f}"
                 cells[-1] = f"{spread} / {voronoi.mean():.1f}"
-        lines.append(f"| {method} | {' | '.join(cells)} |")
+        lines.append(f"| {method.removeprefix(f'{recipe} ')} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -216,7 +216,9 @@ def main() -> None:
         text = replaced(text, name, errors_table(results, experiments))
     text = replaced(text, "rules", rules_table(results))
     text = replaced(text, "better", better_table(results))
-    text = replaced(text, "ablation", ablation_table(pd.read_csv(ABLATION_RESULTS)))
+    for recipe in ablation.WITHOUT:
+        table = ablation_table(pd.read_csv(ABLATION_RESULTS), recipe)
+        text = replaced(text, f"ablation {recipe}", table)
     text = replaced(text, "gpu", gpu_table(pd.read_csv(gpu.RESULTS)))
     text = replaced(text, "doubts", doubts_table(pd.read_csv(doubts.RESULTS)))
     text = replaced(text, "missing", missing_list())

@@ -99,21 +99,24 @@ def test_a_figure_of_training_and_test_samples(
     assert [text.get_text() for text in legend.get_texts()] == sorted(names)
 
 
-@pytest.mark.parametrize("ingredient", ablation.WITHOUT)
-def test_every_ingredient_is_one_of_the_recipe(ingredient: str) -> None:
+@pytest.mark.parametrize(
+    ("recipe", "ingredient"), [(name, x) for name, found in ablation.WITHOUT.items() for x in found]
+)
+def test_every_ingredient_is_one_of_the_recipe(recipe: str, ingredient: str) -> None:
     # Where the recipe has it: all its rules are of the number of samples, features and classes.
     n_train, n_inputs, n_classes = {"pre-training": (1350, 16, 26)}.get(ingredient, (8000, 256, 10))
-    whole = methods.BOTTLENECK
-    default = resolved(CentroidEncoder(**whole).get_params(), n_train, n_inputs, n_classes)
-    lacking = CentroidEncoder(**whole | ablation.WITHOUT[ingredient])
-    without = resolved(lacking.get_params(), n_train, n_inputs, n_classes)
-    changed = {name for name, value in without.items() if value != default[name]}
-    assert set(ablation.WITHOUT[ingredient]) <= changed
+    whole, without = ablation.WHOLE[recipe], ablation.WITHOUT[recipe][ingredient]
+    parts = [
+        resolved(CentroidEncoder(**params).get_params(), n_train, n_inputs, n_classes)
+        for params in (whole, whole | without)
+    ]
+    changed = {name for name, value in parts[1].items() if value != parts[0][name]}
+    assert set(without) <= changed
 
 
 def test_cells_of_the_ablation_table(tmp_path: Path) -> None:
     path = tmp_path / "ablation.csv"
-    method = ablation.METHODS["without compactness"]
+    method = ablation.METHODS["bottleneck without compactness"]
     cases = [(EXPERIMENTS["iris"], method, run) for run in (0, 1)]
     errors.run_cases(cases, path)
     assert len(pd.read_csv(path)) == 2
@@ -124,12 +127,12 @@ def test_cells_of_the_ablation_table(tmp_path: Path) -> None:
     rows = pd.DataFrame(
         {
             "experiment": "usps",
-            "method": "without compactness",
+            "method": "bottleneck without compactness",
             "knn_error": [0.01, 0.03],
             "voronoi_error": [0.04, 0.06],
         }
     )
-    table = render.ablation_table(rows)
+    table = render.ablation_table(rows, "bottleneck")
     assert "| without compactness | 2.0\u00a0±\u00a01.4 / 5.0 |" in table
     assert "| without pre-training |  |" in table
 
