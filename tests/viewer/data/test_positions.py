@@ -134,6 +134,20 @@ def test_another_scale_is_told(change: Any, scale: Any, size: str | None, name: 
     assert not catalog.scales
 
 
+def test_a_layer_that_gets_its_scale_is_compared_anew() -> None:
+    image, adata = tissue()
+    adata.obsm["spatial"] = adata.obsm["spatial"] * 0.325
+    layer = Labels(image)
+    catalog = catalog_of(layer, adata)
+    catalog.connect()
+    catalog.painted.connect(catalog.join_again)
+    assert catalog.scales
+    layer.scale = (0.325, 0.325)
+    assert not catalog.scales
+    layer.scale = (2, 2)
+    assert catalog.scales
+
+
 def test_of_few_or_blurred_cells_no_scale_is_told() -> None:
     image, adata = tissue()
     rng = np.random.default_rng(0)

@@ -83,7 +83,7 @@ class Catalog:
     stirred = Signal()
     """Layers have come, gone or changed: `refresh` soon."""
     painted = Signal()
-    """The layer of the link may have other ids: `join_again` soon."""
+    """The layer of the link may have other ids, or pixels of another size: `join_again` soon."""
 
     def __init__(self, layers: LayerList) -> None:
         self.tables: list[Table] = []
@@ -102,6 +102,7 @@ class Catalog:
         self._watch = LayerWatch(layers)
         self._watch.stirred.connect(self._on_stirred)
         self._watch.ids_changed.connect(self._on_ids)
+        self._watch.scaled.connect(self._on_scale)
         self._known = Known()
         self._named: list[tuple[int, str]] = []
         # What was compared with the positions of the cells.
@@ -378,16 +379,15 @@ class Catalog:
     def _compare(self) -> None:
         """Compare positions, once for a link: it takes too long for each stroke of a brush."""
         self._compared &= set(self.joins)
-        self.misfits = {link: found for link, found in self.misfits.items() if link in self.joins}
-        self.scales = {link: said for link, said in self.scales.items() if link in self.joins}
+        known = self._compared
+        self.misfits = {link: found for link, found in self.misfits.items() if link in known}
+        self.scales = {link: said for link, said in self.scales.items() if link in known}
         for link in self.joins:
             if link not in self._compared:
                 self._compared.add(link)
                 misfit, scale = check_positions(link, self._known.read)
-                if misfit is not None:
-                    self.misfits[link] = misfit
-                if scale is not None:
-                    self.scales[link] = scale
+                self.misfits |= {} if misfit is None else {link: misfit}
+                self.scales |= {} if scale is None else {link: scale}
 
     def absence(self) -> str:
         """Return why no layer shows the table, as sentences; empty if one does."""
@@ -456,4 +456,10 @@ class Catalog:
     def _on_ids(self, layer: Layer) -> None:
         self._known.forget(layer)
         if any(link.layer is layer for link in (*self.joins, self.link) if link):
+            self.painted.emit()
+
+    def _on_scale(self, layer: Layer) -> None:
+        moved = {link for link in self._compared if link.layer is layer}
+        if moved:
+            self._compared -= moved
             self.painted.emit()

@@ -17,6 +17,8 @@ PLACES = ("name", "features", "metadata")
 """Events of a layer after which they are, too; a change inside of the metadata tells nobody."""
 IDS = ("data", "labels_update")
 """Events of a layer that may have other ids now."""
+SCALE = ("scale",)
+"""Event of a layer whose pixels are of another size now."""
 
 
 class LayerWatch:
@@ -32,6 +34,8 @@ class LayerWatch:
     """Layers have come, gone or changed."""
     ids_changed = Signal(object)
     """A layer may have other ids now."""
+    scaled = Signal(object)
+    """A layer's pixels are of another size now."""
 
     def __init__(self, layers: LayerList) -> None:
         self._all = layers
@@ -60,7 +64,8 @@ class LayerWatch:
         self._watched = layers
 
     def _each(self, layer: Layer, do: str) -> None:
-        for names, slot in ((PLACES, self._on_layers), (IDS, self._on_ids)):
+        slots = (PLACES, self._on_layers), (IDS, self._on_ids), (SCALE, self._on_scale)
+        for names, slot in slots:
             for name in names:
                 if name in layer.events:
                     getattr(layer.events[name], do)(slot)
@@ -70,3 +75,6 @@ class LayerWatch:
 
     def _on_ids(self, event: Any) -> None:
         self.ids_changed.emit(event.source)
+
+    def _on_scale(self, event: Any) -> None:
+        self.scaled.emit(event.source)
