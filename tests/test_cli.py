@@ -769,7 +769,6 @@ def test_a_command_that_is_wrong(options: list[str], said: str, folder: Path) ->
         (None, ["--layer", "counts"], "layers has no 'counts'; there are none"),
         (None, ["--device", "toaster"], "--device 'toaster' is not available here"),
         (None, ["--device", "meta"], "--device 'meta' is not available here: Cannot copy out of"),
-        (None, ["--n-components", "9" * 20], "--n-components must be at least 1 and below 65536"),
         (None, ["--key-added", "a/b"], "--key-added must not hold '/'"),
         ("nan", [], "pass --missing drop to leave these cells out or --missing mean to put"),
         (
@@ -807,6 +806,22 @@ def test_bins_that_no_figure_can_show_are_refused(n_bins: str, folder: Path) -> 
     options = ("-o", "figure.png", "--n-bins", n_bins)
     said = failure("plot", "calibration", "in.h5ad", *options, status=2)
     assert said == f"Invalid value for '--n-bins': {n_bins} is not in the range 1<=x<=1000."
+
+
+@pytest.mark.parametrize(
+    ("command", "option", "fits"),
+    [
+        ("fit", "--n-components", "1<=x<65536"),
+        ("cross-validate", "--n-repeats", "1<=x<1000000"),
+        ("cross-validate", "--n-permutations", "0<=x<1000000"),
+    ],
+)
+def test_more_than_memory_holds_is_refused(
+    command: str, option: str, fits: str, folder: Path
+) -> None:
+    options = ("-o", "out.h5ad", option, 10**12)
+    said = failure(command, "nowhere.h5ad", *FIT, *options, status=2)
+    assert said == f"Invalid value for '{option}': {10**12} is not in the range {fits}."
 
 
 @pytest.mark.parametrize("dpi", ["1", "9" * 20])

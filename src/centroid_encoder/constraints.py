@@ -59,6 +59,8 @@ class Number:
 
 WIDTH = Number(1, integer=True, below=2**16)
 """Units of a layer: many more fit into no memory, and what torch then says names no parameter."""
+MOST_TRAININGS = 1_000_000
+"""Repeats and permutations below which a list of all trainings fits into memory."""
 NUMBERS = {
     "n_components": WIDTH,
     "n_networks": Number(1, integer=True, below=101, instead=("auto",)),

@@ -249,6 +249,8 @@ class TestDoubts:
         ({"n_folds": 41}, "n_folds=41 is too many: the largest class has 40 cells"),
         ({"n_repeats": 0}, "n_repeats must be at least 1"),
         ({"n_permutations": -1}, "n_permutations must be at least 0"),
+        ({"n_permutations": 10**12}, "n_permutations must be at least 0 and below"),
+        ({"n_repeats": 10**12}, "n_repeats must be at least 1 and below"),
         ({"group_key": "cell_type"}, None),
     ],
 )

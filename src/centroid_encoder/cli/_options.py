@@ -78,12 +78,13 @@ METAVARS = {
 }
 TYPES: dict[str, Any] = {
     **dict.fromkeys(("max_missing", "max_novelty", "max_own", "min_confidence"), Share(0, 1)),
-    **dict.fromkeys(("n_components", "n_repeats"), click.IntRange(1)),
+    "n_components": click.IntRange(1, 2**16, max_open=True),
+    "n_repeats": click.IntRange(1, 10**6, max_open=True),
     "n_bins": click.IntRange(1, 1000),
     # Letters smaller than a dot, and images larger than matplotlib makes, would fail.
     "dpi": click.IntRange(10, 2400),
     "n_folds": click.IntRange(2),
-    "n_permutations": click.IntRange(0),
+    "n_permutations": click.IntRange(0, 10**6, max_open=True),
     "quantiles": several,
     "random_state": click.IntRange(0, 2**32 - 1),
     "reference": INPUT,

@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from centroid_encoder.constraints import Number, draw_seed, resolve_device
+from centroid_encoder.constraints import MOST_TRAININGS, Number, draw_seed, resolve_device
 from centroid_encoder.core.description import params_to
 from centroid_encoder.core.matrix import Lazy
 from centroid_encoder.core.placement import Placement
@@ -200,8 +200,8 @@ def cross_validate(
     key = result_key(key_added)
     check_not_replaced(label_key, obs_key(cv_key(key), "label"))
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
-    Number(1, integer=True).check("n_repeats", n_repeats)
-    Number(0, integer=True).check("n_permutations", n_permutations)
+    Number(1, integer=True, below=MOST_TRAININGS).check("n_repeats", n_repeats)
+    Number(0, integer=True, below=MOST_TRAININGS).check("n_permutations", n_permutations)
     Number(-math.inf, integer=True, instead=(None,)).check("n_jobs", n_jobs)
     if n_jobs == 0:
         raise InputError(
