@@ -382,13 +382,14 @@ class LayerLink:
 def _taken(table: NDArray[Any], labels: NDArray[np.integer]) -> NDArray[Any]:
     """Entry of a table for each label; the last entry, 0, where there is none.
 
-    Row after row: numpy makes wider integers of labels, which would not be near the processor.
+    Row after row, as wider integers of all labels would not be near the processor.
     """
     if labels.ndim < 2:
         return table.take(labels, mode="clip")
     values = np.empty(labels.shape, dtype=table.dtype)
     for row, into in zip(labels, values, strict=True):
-        np.take(table, row, mode="clip", out=into)
+        # Not left to numpy: before 2.0 it refuses unsigned integers of 64 bits.
+        np.take(table, row.astype(np.intp), mode="clip", out=into)
     return values
 
 
