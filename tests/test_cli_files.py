@@ -56,6 +56,8 @@ def fails_in_one_line(folder: Path, *, largest: int | None = None) -> str:
         [sys.executable, "-m", "centroid_encoder", *FIT, "--model-out", "m.safetensors"],
         cwd=folder,
         preexec_fn=limit,
+        # Python would leave halves of what it compiles, on which all who import it later stumble.
+        env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
     )

@@ -266,8 +266,10 @@ def mode(path: Path) -> int:
 
 @pytest.mark.parametrize("into", [pytest.param("file", marks=pytest.mark.slow), "store"])
 def test_a_full_disk_is_said_in_one_line_and_leaves_the_old_table(
-    into: str, trained: ad.AnnData, tmp_path: Path
+    into: str, trained: ad.AnnData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Python would leave halves of what it compiles, on which all who import it later stumble.
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
     store = Store(tmp_path / "tissue.zarr", trained)
     save_h5ad(trained, tmp_path / "cells.h5ad")
     before = contents(tmp_path)
