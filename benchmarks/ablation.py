@@ -27,7 +27,6 @@ _COMMON: dict[str, dict[str, Any]] = {
     "dropout": {"dropout": 0.0},
     "weight decay": {"weight_decay": 0.0},
     "weights of features": {"scale": "feature"},
-    "output in the span": {"output": "full"},
     "the one-cycle schedule": {"schedule": "constant", "learning_rate": 1e-3},
 }
 WITHOUT: dict[str, dict[str, dict[str, Any]]] = {
@@ -40,6 +39,7 @@ WITHOUT: dict[str, dict[str, dict[str, Any]]] = {
         "batch normalisation": {"batch_norm": False},
         "pre-training": {"pretrain_epochs": 0},
         "compactness": {"compactness": 0.0},
+        "output in the span": {"output": "full"},
         **_COMMON,
     },
 }

@@ -339,8 +339,8 @@ def test_hdf5_on_a_full_disk_is_an_error_and_no_crash(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (22_000, 22_000))
 
-    # Coverage would write a file of its own, which is larger, and Python halves of what it compiles,
-    # on which all who import it later would stumble.
+    # Coverage would write a file of its own, which is larger, and Python halves of what it
+    # compiles, on which all who import it later would stumble.
     env = {name: value for name, value in os.environ.items() if "COVERAGE" not in name}
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(path)],
