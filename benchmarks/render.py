@@ -131,9 +131,13 @@ def better_table(results: pd.DataFrame) -> str:
 
 
 def ablation_table(results: pd.DataFrame, recipe: str) -> str:
-    """Return 5-NN and Voronoi errors of a recipe, and without each of its ingredients."""
-    titles = [EXPERIMENTS[name].title for name in ablation.FIRST]
+    """Return 5-NN and Voronoi errors of a recipe, and without each of its ingredients.
+
+    The last column is the difference of the Voronoi error over all runs, and its standard error.
+    """
+    titles = [*(EXPERIMENTS[name].title for name in ablation.FIRST), "difference"]
     lines = [f"| | {' | '.join(titles)} |", f"|---|{'---:|' * len(titles)}"]
+    errors = 100 * results.pivot_table("voronoi_error", ["experiment", "run"], "method")
     for method in ablation.methods(recipe):
         cells = []
         for name in ablation.FIRST:
@@ -143,6 +147,14 @@ def ablation_table(results: pd.DataFrame, recipe: str) -> str:
                 knn, voronoi = (100 * rows[f"{rule}_error"] for rule in ("knn", "voronoi"))
                 spread = f"{knn.mean():.1f}\u00a0±\u00a0{knn.std(ddof=1):.1f}"
                 cells[-1] = f"{spread} / {voronoi.mean():.1f}"
+        difference = pd.Series(dtype=float)
+        if method != recipe and {method, recipe} <= set(errors):
+            difference = (errors[method] - errors[recipe]).dropna()
+        cells.append(
+            f"{difference.mean():+.1f}\u00a0±\u00a0{difference.sem():.1f}"
+            if len(difference) > 1
+            else ""
+        )
         lines.append(f"| {method.removeprefix(f'{recipe} ')} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -127,13 +127,15 @@ def test_cells_of_the_ablation_table(tmp_path: Path) -> None:
     rows = pd.DataFrame(
         {
             "experiment": "usps",
-            "method": "bottleneck without compactness",
-            "knn_error": [0.01, 0.03],
-            "voronoi_error": [0.04, 0.06],
+            "method": np.repeat(["bottleneck", "bottleneck without compactness"], 2),
+            "run": [10, 11, 10, 11],
+            "knn_error": [0.01, 0.02, 0.01, 0.03],
+            "voronoi_error": [0.03, 0.03, 0.04, 0.06],
         }
     )
     table = render.ablation_table(rows, "bottleneck")
     assert "| without compactness | 2.0\u00a0±\u00a01.4 / 5.0 |" in table
+    assert "| +2.0\u00a0±\u00a01.0 |" in table
     assert "| without pre-training |  |" in table
 
 
