@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable
 from functools import cache
 from threading import Thread
 from typing import Any
@@ -19,20 +18,6 @@ from centroid_encoder.viewer.data.tables import DRAWN
 OUTLINE = 2
 """Width of the outline of selected cells in pixels of the image: seen from afar, too."""
 TRANSPARENT = (0.0, 0.0, 0.0, 0.0)
-
-_TOGETHER: dict[int, ExitStack] = {}
-"""By the id of a viewer, what ends when all layers that go together have gone; until the first."""
-
-
-@contextmanager
-def removed_together(viewer: ViewerModel) -> Iterator[None]:
-    """Let napari tidy up once for all drawings that go meanwhile: it takes a third of a second."""
-    with ExitStack() as stack:
-        _TOGETHER[id(viewer)] = stack
-        try:
-            yield
-        finally:
-            _TOGETHER.pop(id(viewer), None)
 
 
 class Drawing:
@@ -91,12 +76,22 @@ class Drawing:
     def remove(self) -> None:
         """Show nothing."""
         layer, self.layer = self.layer, None
-        layers = self.viewer.layers
-        if layer is not None and layer in layers:
-            together = _TOGETHER.pop(id(self.viewer), None)
-            if together is not None:
-                together.enter_context(layers.batched_update())
-            layers.remove(layer)
+        if layer is not None and layer in self.viewer.layers:
+            self.viewer.layers.remove(layer)
+
+
+def remove(drawings: Iterable[Drawing]) -> None:
+    """Show none of these any longer.
+
+    After each layer that goes napari tidies up for a third of a second; of several at once, after
+    all of them. It must have done so before others get new colours.
+    """
+    shown = [drawing for drawing in drawings if drawing.is_shown]
+    if not shown:
+        return
+    with shown[0].viewer.layers.batched_update():
+        for drawing in shown:
+            drawing.remove()
 
 
 def outlines(marked: NDArray[np.integer]) -> NDArray[np.integer]:

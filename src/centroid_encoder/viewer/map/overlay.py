@@ -54,6 +54,11 @@ class LayerLink:
         Which rows of the table they are; all other rows are none of its business.
     image
         Name of the image that the layer shows, in a table of several.
+
+    Attributes
+    ----------
+    classes, marks
+        What is drawn above a layer of many labels, and above selected cells of any.
     """
 
     picked = Signal(object)
@@ -70,8 +75,8 @@ class LayerLink:
         self._colors: tuple[NDArray[np.intp], Sequence[str]] | None = None
         """Codes and colours of the cells, where each label or shape has a colour."""
         self._selected = np.empty(0, dtype=np.intp)
-        self._classes = Drawing(viewer)
-        self._highlight = Drawing(viewer)
+        self.classes = Drawing(viewer)
+        self.marks = Drawing(viewer)
         _OPEN.add(self)
         viewer.mouse_drag_callbacks.append(self._on_press)
         viewer.layers.events.removed.connect(self._on_removed)
@@ -120,7 +125,7 @@ class LayerLink:
             self._colors = codes, colors
             self._color_items()
         elif self._has_few:
-            self._classes.remove()
+            self.classes.remove()
             self._colors = codes, colors
             self._color_labels()
         else:
@@ -130,7 +135,7 @@ class LayerLink:
         """Give the layer its own colours back."""
         # In this order: new colours of a layer and then another one gone before it was drawn, that
         # ends the process in OpenGL if it was the only other one.
-        self._classes.remove()
+        self.classes.remove()
         take_back(self.layer, self._lent)
         self._lent = self._colors = None
         if self._is_marked_by_color:
@@ -164,7 +169,7 @@ class LayerLink:
         palette: dict[int | None, Any] = {i + 1: to_rgba(c) for i, c in enumerate(colors)}
         painted, name = self._painted(codes + 1), f"{self.layer.name} · {name}"
         self._lent, opacity = hide(self.layer)
-        self._classes.show(painted, name, palette, self.layer, opacity)
+        self.classes.show(painted, name, palette, self.layer, opacity)
         self._on_visible()
 
     def _color_items(self) -> None:
@@ -199,15 +204,15 @@ class LayerLink:
             return
         self._recolor_marked(rows)
         if not len(rows) or self.layer not in self.viewer.layers or self._is_marked_by_color:
-            self._highlight.remove()
+            self.marks.remove()
             return
         # Above the classes, and outlined: who goes to a cell wants to see its stains.
-        above = self._classes.layer if self._classes.is_shown else self.layer
+        above = self.classes.layer if self.classes.is_shown else self.layer
         marked, contour = self._marked(rows), OUTLINE
         if isinstance(marked, np.ndarray) and marked.ndim == 2:
             # napari takes twenty times as long, for what may have more axes than are seen.
             marked, contour = outlines(marked), 0
-        self._highlight.show(marked, HIGHLIGHT, {1: WHITE}, above, contour=contour)
+        self.marks.show(marked, HIGHLIGHT, {1: WHITE}, above, contour=contour)
         self._on_visible()
 
     def _recolor_marked(self, rows: NDArray[np.intp]) -> None:
@@ -236,7 +241,7 @@ class LayerLink:
 
     def _on_visible(self, _: Any = None) -> None:
         """Hide what is drawn of a layer that is hidden: it may lie on the image of another."""
-        for drawing in (self._classes, self._highlight):
+        for drawing in (self.classes, self.marks):
             drawing.set_visible(self.layer.visible)
 
     def show(self, rows: NDArray[np.intp]) -> None:
@@ -345,7 +350,7 @@ class LayerLink:
         return self._painted(selected)
 
     def _on_removed(self, event: Any) -> None:
-        if event.value is self._classes.layer:
+        if event.value is self.classes.layer:
             self.uncolor()
 
     def _extent(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.floating], float] | None:

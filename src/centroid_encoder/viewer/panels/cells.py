@@ -12,7 +12,7 @@ from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
 
 from centroid_encoder.viewer.map import colorings
-from centroid_encoder.viewer.map.drawing import removed_together
+from centroid_encoder.viewer.map.drawing import remove
 from centroid_encoder.viewer.map.images import bring_back
 from centroid_encoder.viewer.map.overlay import LayerLink
 from centroid_encoder.viewer.panels.fields import column, side_by_side
@@ -97,11 +97,15 @@ class CellsPanel(QWidget):
     def unlink(self) -> None:
         """Leave the layers as they were."""
         self._colored = None
-        with removed_together(self._viewer):
-            for link in self._links:
-                link.close()
+        self._close(self._links)
         self._links = []
         bring_back(self._viewer)
+
+    def _close(self, links: list[LayerLink]) -> None:
+        """Leave the layers of links as they were."""
+        remove(drawing for link in links for drawing in (link.marks, link.classes))
+        for link in links:
+            link.close()
 
     def zoom(self) -> None:
         """Go to the selected cells, in the layer that is chosen if they are there.
@@ -158,10 +162,7 @@ class CellsPanel(QWidget):
             else:
                 link = None
             self._links.append(link or LayerLink(self._viewer, wanted.layer, join, image))
-        with removed_together(self._viewer):
-            for link in before.values():
-                if link not in kept:
-                    link.close()
+        self._close([link for link in before.values() if link not in kept])
         self._fresh = set(self._links) - kept
         for link in self._fresh:
             link.picked.connect(self._on_picked)
@@ -173,9 +174,9 @@ class CellsPanel(QWidget):
 
     def _on_selection(self) -> None:
         chosen = np.flatnonzero(self._session.selected)
-        with removed_together(self._viewer):
-            for link in self._links:
-                link.highlight(chosen)
+        remove(link.marks for link in self._links if not link.join.joined[chosen].any())
+        for link in self._links:
+            link.highlight(chosen)
         some = bool(len(chosen))
         unit = "cell" if len(chosen) == 1 else "cells"
         self.selection_text.setText(
@@ -239,9 +240,9 @@ class CellsPanel(QWidget):
         except KeyError as error:
             self._session.failed.emit(error)
         if colors is None:
-            with removed_together(self._viewer):
-                for link in self._links:
-                    link.uncolor()
+            remove(link.classes for link in self._links)
+            for link in self._links:
+                link.uncolor()
         else:
             same = mode == self._mode and colors.looks_like(self._colored)
             for link in self._links:
