@@ -11,6 +11,7 @@ from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
 from matplotlib.figure import Figure
 from matplotlib.path import Path as Outline
 from numpy.typing import NDArray
+from qtpy.compat import isalive
 from qtpy.QtCore import QPointF, QSize, Qt, QTimer, Signal
 from qtpy.QtGui import QColor, QCursor, QPainter, QPen, QPolygonF
 from qtpy.QtWidgets import (
@@ -289,6 +290,11 @@ class _Canvas(FigureCanvasQTAgg):
 
     def sizeHint(self) -> QSize:
         return QSize(440, 280)
+
+    def _draw_idle(self) -> None:
+        # Before 3.11, matplotlib draws on what was deleted since it was asked to.
+        if isalive(self):
+            super()._draw_idle()
 
     def paintEvent(self, event: Any) -> None:
         super().paintEvent(event)
