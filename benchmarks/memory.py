@@ -3,6 +3,7 @@
     python -m benchmarks.memory backed                   # a default call on a file of 8 GB
     python -m benchmarks.memory backed --cells 100000    # of a tenth of it
     python -m benchmarks.memory streamed --limit 0.01    # batches from a file
+    python -m benchmarks.memory validated --limit 0.1 --cells 100000  # two folds of a file
     python -m benchmarks.memory loaded --cells 100000    # on the same cells in memory
     python -m benchmarks.memory ingest                   # the cells of the file through a map
     python -m benchmarks.memory draw --cells 100000      # batches from memory and from a file
@@ -57,6 +58,11 @@ def backed(n: int) -> None:
 def streamed(n: int, limit: float = 1.0) -> None:
     """Train on a file; of what is kept of it, so many GB may be in memory."""
     report(measured("train_streamed", file_of(n), limit), "limit", 1e9 * limit, times=1)
+
+
+def validated(n: int, limit: float = 1.0) -> None:
+    """Cross-validate a file that is not to be in memory; so many GB may be."""
+    report(measured("validate", file_of(n), limit), "limit", 1e9 * limit, times=1)
 
 
 def loaded(n: int) -> None:
@@ -148,6 +154,14 @@ def _train(adata: AnnData, limit: float | None = None) -> None:
     tell(most, seconds, kept=8 * (kept + adata.n_obs), data=8 * (data + adata.n_obs))
 
 
+def validate(file: Path, limit: float) -> None:
+    """Cross-validate a file in two folds."""
+    start, adata = time.perf_counter(), ad.read_h5ad(file, backed="r")
+    model = ce.CentroidEncoder(max_epochs=N_EPOCHS)
+    ce.tl.cross_validate(adata, "kind", n_folds=2, model=model, memory_limit=limit, progress=False)
+    tell(peak(), time.perf_counter() - start)
+
+
 def place(file: Path) -> None:
     """Train on some cells, and place all of a file."""
     known = ad.read_h5ad(file, backed="r")[:N_AT_ONCE].to_memory()
@@ -222,16 +236,14 @@ def gene_names() -> list[str]:
 
 
 if __name__ == "__main__":
-    acts = {act.__name__: act for act in (backed, streamed, loaded, ingest, draw)}
+    acts = {act.__name__: act for act in (backed, streamed, validated, loaded, ingest, draw)}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("acts", nargs="+", choices=acts)
     parser.add_argument("--cells", type=int, default=1_000_000)
-    parser.add_argument("--limit", type=float, default=1.0, help="GB, of `streamed`")
+    parser.add_argument("--limit", type=float, default=1.0, help="GB, of streamed and validated")
     given = parser.parse_args()
     for name in given.acts:
-        if name == "streamed":
-            streamed(given.cells, given.limit)
-        else:
-            acts[name](given.cells)
+        limit = (given.limit,) if name in ("streamed", "validated") else ()
+        acts[name](given.cells, *limit)

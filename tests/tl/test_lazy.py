@@ -309,8 +309,38 @@ def test_tables_may_be_read_lazily_as_well(tmp_path):
     assert_array_equal(query.obsm["X_ce"], expected["embedding"])
 
 
-@pytest.mark.parametrize("layout", [sparse.csr_matrix, sparse.csc_matrix])
-def test_a_training_never_has_the_matrix_in_memory(layout, tmp_path, monkeypatch):
+def validated(adata: AnnData, **settings: Any) -> dict[str, Any]:
+    """Everything that a cross-validation writes, as arrays."""
+    given = {"model": model("voronoi"), "n_folds": 2, "n_permutations": 1, **settings}
+    ce.tl.cross_validate(adata, "kind", progress=False, **given)
+    written = {name: np.asarray(adata.obs[f"ce_cv_{name}"]) for name in ("confidence", "own")}
+    written["label"] = adata.obs["ce_cv_label"].cat.codes.to_numpy()
+    stored = adata.uns["ce_cv"]
+    written |= {
+        name: stored[name].select_dtypes("number").to_numpy() for name in ("errors", "per_class")
+    }
+    test = stored.get("permutation", {"errors": ()})
+    return written | {"permutation": np.asarray(test["errors"])}
+
+
+@pytest.mark.parametrize(("layout", "kind"), KINDS[::4] + KINDS[1:3])
+def test_a_cross_validation_is_the_same_wherever_the_matrix_is(layout, kind, tmp_path, caplog):
+    caplog.set_level(logging.INFO, logger="centroid_encoder")
+    X = layout(genes())
+    expected = validated(table(X))
+    with kept_in(kind, X, tmp_path) as adata:
+        assert_same_bits(validated(adata), expected)
+        assert "loading X into memory" in caplog.text
+        assert_same_bits(validated(adata, memory_limit=0, n_jobs=2), expected)
+        assert "reading X a part at a time" in caplog.text
+        assert "one network after the other" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("layout", "what"),
+    [(sparse.csr_matrix, trained), (sparse.csc_matrix, trained), (sparse.csr_matrix, validated)],
+)
+def test_a_training_never_has_the_matrix_in_memory(layout, what, tmp_path, monkeypatch):
     """Of 10 MB at most two thirds: less than reading it takes."""
     monkeypatch.setattr("centroid_encoder.core.standardization.CHUNK", 32)
     monkeypatch.setattr("centroid_encoder.core.novelty.N_REFERENCE", 50)
@@ -325,10 +355,11 @@ def test_a_training_never_has_the_matrix_in_memory(layout, tmp_path, monkeypatch
     size = X.data.nbytes + X.indices.nbytes
     del X
     adata = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    trained(table(genes()))  # What is imported takes memory as well.
+    what(table(genes()))  # What is imported takes memory as well.
+    settings = {"memory_limit": 0, "n_permutations": 0} if what is validated else {}
     tracemalloc.start()
     try:
-        trained(adata)
+        what(adata, **settings)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

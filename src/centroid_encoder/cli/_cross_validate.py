@@ -38,7 +38,7 @@ def cross_validate(
     The output is IN with the out-of-fold class of every cell in obs["ce_cv_label"], and errors with
     their spread in uns["ce_cv"].
     """
-    adata = read_cells(input_file)
+    adata = read_cells(input_file, matrix=False)
     validation = options.arguments(adata, **validation)
 
     # Imported only now: a file that cannot be read is reported without waiting for torch.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
+import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -21,7 +22,7 @@ from centroid_encoder.errors import (
     MissingKeyError,
     Setting,
 )
-from centroid_encoder.tl._lazy import LazyMatrix, in_memory, is_lazy, usable
+from centroid_encoder.tl._lazy import LazyMatrix, bytes_in_memory, in_memory, is_lazy, usable
 from centroid_encoder.tl._matrix import (
     Source,
     check_finite,
@@ -103,11 +104,12 @@ def read_cells(
     missing: Missing,
     group_key: str | None,
     *,
-    lazily: bool = False,
+    most_in_memory: float = math.inf,
 ) -> Cells:
     """Read the cells that `tl.centroid_encoder` documents; `adata` stays as it is.
 
-    A matrix that is not in memory comes into it, unless it is to be read `lazily`.
+    A matrix that is not in memory comes into it, if it takes fewer bytes there than
+    `most_in_memory`.
 
     Raises
     ------
@@ -126,7 +128,12 @@ def read_cells(
     if not adata.obs_names.is_unique:
         raise InputError("obs_names are not unique; call adata.obs_names_make_unique() first")
     X, where, names = _read_features(
-        adata, use_rep=use_rep, layer=layer, mask_var=mask_var, use_raw=use_raw, lazily=lazily
+        adata,
+        use_rep=use_rep,
+        layer=layer,
+        mask_var=mask_var,
+        use_raw=use_raw,
+        most_in_memory=most_in_memory,
     )
     kept = ~_find_missing(X, where, missing, adata.obs_names, names)
     notices = _named_as_missing(codes, classes)
@@ -272,31 +279,33 @@ def _read_features(
     layer: str | None,
     mask_var: MaskVar,
     use_raw: bool,
-    lazily: bool,
+    most_in_memory: float,
 ) -> tuple[Matrix | Lazy, str, NDArray[np.object_] | None]:
     """Return the matrix to learn from, what it is called, and its columns' names."""
     of_variables = use_rep is None or (use_rep == "X" and not use_raw)
     if not (of_variables or mask_var is None or _is_auto(mask_var)):
         raise _excluded()
     X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
-    if is_lazy(X) and lazily:
-        logger.info("    reading %s a part at a time", where)
-        X = LazyMatrix.of(X)
-    elif is_lazy(X):
-        logger.info("    loading %s into memory", where)
+    columns: NDArray[np.intp] | None = None
     if names is not None and of_variables:
         source = adata.raw if use_raw else adata
         if not source.var_names.is_unique:
             raise InputError("var_names are not unique; call adata.var_names_make_unique() first")
         mask = _read_mask(source, mask_var)
         if mask is not None:
-            columns = np.flatnonzero(mask)
-            X = X.selected(columns=columns) if isinstance(X, LazyMatrix) else X[:, columns]
-            names = names[mask]
+            columns, names = np.flatnonzero(mask), names[mask]
     elif names is not None and len(set(names)) < len(names):
         raise InputError(f"the columns of {where} have names that are not unique")
-    if not isinstance(X, Lazy):
-        X = in_memory(X)
+    share = 1.0 if columns is None else len(columns) / max(X.shape[1], 1)
+    if is_lazy(X) and share * bytes_in_memory(X) >= most_in_memory:
+        logger.info("    reading %s a part at a time", where)
+        X = LazyMatrix.of(X)
+        if columns is not None:
+            X = X.selected(columns=columns)
+    else:
+        if is_lazy(X):
+            logger.info("    loading %s into memory", where)
+        X = in_memory(X if columns is None else X[:, columns])
     if not X.shape[1]:
         raise InputError(f"{where} has no features")
     check_real(X, where)

@@ -231,7 +231,7 @@ def centroid_encoder(
         unlabeled_category,
         missing,
         group_key,
-        lazily=True,
+        most_in_memory=0,
     )
     if isinstance(cells.X, LazyMatrix):
         cells = replace(cells, X=replace(cells.X, memory_limit=limit))

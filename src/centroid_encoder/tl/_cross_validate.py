@@ -6,6 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import joblib
@@ -36,6 +37,8 @@ from centroid_encoder.tl._jobs import (
     from_job,
     result_key,
 )
+from centroid_encoder.tl._lazy import LazyMatrix
+from centroid_encoder.tl._memory import limit_in_bytes
 from centroid_encoder.tl._settings import differing_settings, is_of_same_labels
 from centroid_encoder.tl._stored import (
     RULES,
@@ -83,6 +86,7 @@ def cross_validate(
     n_jobs: int | None = None,
     random_state: int | np.random.Generator = 0,
     device: str | None = None,
+    memory_limit: float | None = None,
     progress: bool = True,
     copy: bool = False,
 ) -> CrossValidation:
@@ -126,6 +130,11 @@ def cross_validate(
     random_state
         Seed of everything. Each training's seed comes from its place alone: a run with more repeats
         or permutations contains the same ones.
+    memory_limit
+        Of data that are not in memory, how many GB (10⁹ bytes) they may take there. Of more, each
+        training reads what it needs for itself, one training after the other, and keeps as much.
+        Default: half of the memory that is free, on Linux within what a container or a batch
+        system allows.
     progress
         Show a progress bar.
     copy
@@ -207,9 +216,21 @@ def cross_validate(
         raise InputError(
             "{} is no number of trainings at once; −1 is all cores", Setting("n_jobs", 0)
         )
+    limit = limit_in_bytes(memory_limit)
     cells = read_cells(
-        adata, label_key, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, group_key
+        adata,
+        label_key,
+        use_rep,
+        layer,
+        use_raw,
+        mask_var,
+        unlabeled_category,
+        missing,
+        group_key,
+        most_in_memory=limit,
     )
+    if isinstance(cells.X, LazyMatrix):
+        cells = replace(cells, X=replace(cells.X, memory_limit=limit))
     mapped = StoredMap.read(adata, key)
     if model is None and mapped is not None and is_of_same_labels(mapped, label_key):
         # Its device may be one of another machine.
@@ -312,8 +333,6 @@ class CrossValidation(Job):
     @property
     def _data(self) -> Data:
         groups, X = self._cells.groups, self._cells.X
-        # Workers share it.
-        assert not isinstance(X, Lazy)
         return Data(X, self._codes, None if groups is None else groups[self._cells.kept])
 
     @property
@@ -323,6 +342,8 @@ class CrossValidation(Job):
         As many as there are cores or, where it trains on GPUs, as those; 1 of little work.
         """
         kind = resolve_device(self._estimator.device).type
+        if isinstance(self._cells.X, Lazy):
+            return 1
         if len(self.plan.places) * len(self._codes) < N_WORTHWHILE or kind == "mps":
             return 1
         return torch.cuda.device_count() if kind == "cuda" else int(joblib.cpu_count())

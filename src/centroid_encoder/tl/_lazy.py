@@ -35,6 +35,15 @@ def is_by_columns(X: Any) -> bool:
     return bool(X.numblocks[1] > 1 and max(X.chunks[0]) * _row_bytes(X) > STRIP)
 
 
+def bytes_in_memory(X: Any) -> int:
+    """Bytes that what `is_lazy` would take in memory; of sparse dask arrays, about."""
+    if hasattr(X, "compute"):
+        return _row_bytes(X) * int(X.shape[0])
+    if hasattr(X, "to_memory"):
+        return _n_bytes(X.group["data"]) + _n_bytes(X.group["indices"])
+    return int(X.dtype.itemsize * X.shape[0] * X.shape[1])
+
+
 def in_memory(X: Any) -> Matrix:
     """Return a dense or CSR matrix, whatever AnnData holds: views, backed, dask, frames."""
     if hasattr(X, "compute") or hasattr(X, "to_memory"):
@@ -120,13 +129,12 @@ class LazyMatrix(Lazy):
         """
         if hasattr(X, "compute"):
             return cls(_of_dask(X))
+        n_bytes = bytes_in_memory(X)
         if hasattr(X, "to_memory"):
-            n_bytes = _n_bytes(X.group["data"]) + _n_bytes(X.group["indices"])
             if X.format == "csc":
                 bounds = _even(np.asarray(X.group["indptr"][...]), -(-n_bytes // STRIP))
                 return cls(Strips.of(X, bounds))
             return cls(Rows(X, _regular(X.shape[0], n_bytes)))
-        n_bytes = X.dtype.itemsize * X.shape[0] * X.shape[1]
         return cls(Rows(X, _regular(X.shape[0], n_bytes, X.chunks[0] if X.chunks else 1)))
 
     def selected(
