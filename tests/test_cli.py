@@ -1044,15 +1044,23 @@ def test_an_interruption_while_files_are_written_leaves_the_old_ones(
     original = pydoc.locate(step)
     assert callable(original)
 
-    def interrupted(target: int | Path, *arguments: Any) -> Any:
+    def interrupt(target: Any) -> None:
         name = target if isinstance(target, int) else Path(getattr(target, "name", target)).name
         if isinstance(name, int) or name.startswith(".centroid-encoder."):
             signal.raise_signal(number)
+
+    class Interrupted(h5py.File):
+        def __init__(self, target: Any, *arguments: Any, **options: Any) -> None:
+            interrupt(target)
+            super().__init__(target, *arguments, **options)
+
+    def interrupted(target: Any, *arguments: Any) -> Any:
+        interrupt(target)
         return original(target, *arguments)
 
     options = (*VALIDATE, "-o", "out.h5ad", "--mislabeled", "table.csv", "--n-repeats", "2", "-q")
     with monkeypatch.context() as patch:
-        patch.setattr(step, interrupted)
+        patch.setattr(step, Interrupted if isinstance(original, type) else interrupted)
         assert as_script("cross-validate", "in.h5ad", *options) == status
     assert capsys.readouterr() == ("", "Interrupted\n")
     assert contents(folder) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from functools import cache
 from threading import Thread
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from napari.components import ViewerModel
 from napari.layers import Labels, Layer
 from napari.utils.colormaps import DirectLabelColormap
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from centroid_encoder.viewer.data.tables import DRAWN
 
@@ -87,9 +88,8 @@ def remove(drawings: Iterable[Drawing]) -> None:
     all of them. It must have done so before others get new colours.
     """
     shown = [drawing for drawing in drawings if drawing.is_shown]
-    if not shown:
-        return
-    with shown[0].viewer.layers.batched_update():
+    together = shown[0].viewer.layers.batched_update() if len(shown) > 1 else nullcontext()
+    with together:
         for drawing in shown:
             drawing.remove()
 
@@ -113,6 +113,26 @@ def outlines(marked: NDArray[np.integer]) -> NDArray[np.integer]:
 def label_colormap(colors: dict[int | None, Any]) -> DirectLabelColormap:
     """Colours of some labels; all others cannot be seen."""
     return DirectLabelColormap(color_dict=colors | {None: TRANSPARENT, 0: TRANSPARENT})
+
+
+class NoColors(DirectLabelColormap):  # type: ignore[misc]
+    """No label can be seen.
+
+    napari would look up each pixel of the image to find that out.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(color_dict={None: TRANSPARENT, 0: TRANSPARENT})
+
+    def map(self, values: ArrayLike) -> NDArray[np.float32]:
+        """Return the colours of labels."""
+        return np.zeros((*np.shape(values), 4), dtype=np.float32)
+
+    def _data_to_texture(self, values: Any) -> Any:
+        # Types of up to two bytes go to the graphics card as they are.
+        if isinstance(values, np.ndarray) and values.dtype.itemsize > 2:
+            return np.zeros(values.shape, dtype=np.uint8)
+        return super()._data_to_texture(values)
 
 
 @cache

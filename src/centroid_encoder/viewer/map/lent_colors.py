@@ -1,12 +1,13 @@
-"""Colours and opacity that are lent to a layer, which gets its own back in the end.
+"""Colours that are lent to a layer, which gets its own back in the end.
 
-A layer that is not visible could neither be painted on nor picked from.
+Not a layer of our own above it: the layer's own colours would shine through, and a layer that is
+hidden can neither be painted on nor picked from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -22,22 +23,9 @@ Give = Callable[[Any, Any], None]
 CLEAR = 0.7
 """Opacity of labels below which colours cannot be told apart over an image."""
 
-
-class _Loan(NamedTuple):
-    """What a layer has been lent last, and what is its own."""
-
-    token: Any
-    """What the last borrower was given."""
-    colors: Any
-    """The colours that were lent; None if it has its own."""
-    give: Give
-    own_opacity: float
-    opacity: float
-    """The one that was lent."""
-
-
-_LENT: WeakKeyDictionary[Layer, _Loan] = WeakKeyDictionary()
-"""Shared by all widgets: the colours that one of them finds may be those that another has lent."""
+_LENT: WeakKeyDictionary[Layer, tuple[Any, Give, float]] = WeakKeyDictionary()
+"""What each layer has been lent last, how it gets its own back, and its own opacity. Shared by all
+widgets: the colours that one of them finds may be those that another has lent."""
 
 
 def lend(layer: CellLayer, colors: Any) -> Any:
@@ -50,65 +38,31 @@ def lend(layer: CellLayer, colors: Any) -> Any:
     Any
         What `take_back` wants.
     """
-    loan = _LENT.get(layer)
+    lent, give, opacity = _LENT.get(layer, (None, None, layer.opacity))
     # Colours that the user has chosen meanwhile are the layer's own now.
-    if loan is not None and loan.colors is not None and _shows(layer, loan.colors):
-        give = loan.give
-    else:
+    if give is None or not _shows(layer, lent):
         give = _item_colors(layer) if isinstance(layer, ItemLayer) else _label_colors(layer)
     if isinstance(layer, ItemLayer):
         layer.face_color = colors
         lent = layer.face_color.copy()
-        _LENT[layer] = _Loan(lent, lent, give, layer.opacity, layer.opacity)
     else:
         layer.colormap = lent = colors
-        own, opacity = _lend_opacity(layer, loan, at_least=CLEAR)
-        _LENT[layer] = _Loan(lent, lent, give, own, opacity)
+        if layer not in _LENT:
+            layer.opacity = max(opacity, CLEAR)
+    _LENT[layer] = lent, give, opacity
     return lent
-
-
-def hide(layer: Labels) -> tuple[Any, float]:
-    """Make labels transparent, as they are then as quick to draw as before, and can be picked.
-
-    Returns
-    -------
-    lent
-        What `take_back` wants.
-    opacity
-        Of what is shown in their place.
-    """
-    loan, token = _LENT.get(layer), object()
-    own, opacity = _lend_opacity(layer, loan, at_most=0.0)
-    colors, give = (None, _keep) if loan is None else (loan.colors, loan.give)
-    _LENT[layer] = _Loan(token, colors, give, own, opacity)
-    return token, max(own, CLEAR)
 
 
 def take_back(layer: CellLayer, lent: Any) -> None:
     """Give a layer its own colours and opacity, unless others have been lent or chosen since."""
-    loan = _LENT.get(layer)
-    if loan is None or lent is None or lent is not loan.token:
+    latest, give, opacity = _LENT.get(layer, (None, None, layer.opacity))
+    if give is None or lent is None or lent is not latest:
         return
     del _LENT[layer]
-    if layer.opacity == loan.opacity != loan.own_opacity:
-        layer.opacity = loan.own_opacity
-    if loan.colors is not None and _shows(layer, loan.colors):
-        loan.give(layer, loan.colors)
-
-
-def _lend_opacity(
-    layer: Labels, loan: _Loan | None, at_least: float = 0.0, at_most: float = 1.0
-) -> tuple[float, float]:
-    """Return the layer's own opacity and the one that is lent, unless the user has chosen one."""
-    if loan is not None and layer.opacity != loan.opacity:
-        return loan.own_opacity, loan.opacity
-    own = layer.opacity if loan is None else loan.own_opacity
-    layer.opacity = min(max(own, at_least), at_most)
-    return own, layer.opacity
-
-
-def _keep(layer: Any, colors: Any) -> None:
-    """Leave a layer as it is."""
+    if isinstance(layer, Labels) and layer.opacity == max(opacity, CLEAR):
+        layer.opacity = opacity
+    if _shows(layer, lent):
+        give(layer, lent)
 
 
 def _label_colors(layer: Labels) -> Give:

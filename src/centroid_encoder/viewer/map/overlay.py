@@ -21,12 +21,13 @@ from centroid_encoder.viewer.map.drawing import (
     OUTLINE,
     TRANSPARENT,
     Drawing,
+    NoColors,
     get_ready,
     label_colormap,
     outlines,
 )
 from centroid_encoder.viewer.map.images import ImageLayers, value_at
-from centroid_encoder.viewer.map.lent_colors import hide, lend, take_back
+from centroid_encoder.viewer.map.lent_colors import lend, take_back
 
 DIRECT = 20_000
 """Labels above which a colour for each makes napari slow; an image of the classes does not."""
@@ -168,8 +169,8 @@ class LayerLink:
         """Put an image of the classes above the labels, whose own colours would shine through."""
         palette: dict[int | None, Any] = {i + 1: to_rgba(c) for i, c in enumerate(colors)}
         painted, name = self._painted(codes + 1), f"{self.layer.name} · {name}"
-        self._lent, opacity = hide(self.layer)
-        self.classes.show(painted, name, palette, self.layer, opacity)
+        self._lent = lend(self.layer, NoColors())
+        self.classes.show(painted, name, palette, self.layer, self.layer.opacity)
         self._on_visible()
 
     def _color_items(self) -> None:

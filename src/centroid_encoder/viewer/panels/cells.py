@@ -103,7 +103,8 @@ class CellsPanel(QWidget):
 
     def _close(self, links: list[LayerLink]) -> None:
         """Leave the layers of links as they were."""
-        remove(drawing for link in links for drawing in (link.marks, link.classes))
+        remove(link.marks for link in links)
+        remove(link.classes for link in links)
         for link in links:
             link.close()
 
