@@ -38,9 +38,10 @@ from benchmarks.methods import BOTTLENECK
 from benchmarks.parts import run_named
 from benchmarks.protocols import EXPERIMENTS, Split
 from centroid_encoder import CentroidEncoder
+from centroid_encoder.core.fit import N_AXES
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import knn_predict
-from centroid_encoder.recipes import HIDDEN, RECIPES
+from centroid_encoder.recipes import HIDDEN, RECIPES, resolved
 
 SHORT: dict[str, Any] = BOTTLENECK | {"learning_rate": 0.01, "dropout": 0.1}
 """The network with a bottleneck in few epochs, which leave no time to learn through much noise."""
@@ -292,49 +293,85 @@ def arithmetic() -> None:
     ):
         X = rng.normal(size=(n, d)).astype(np.float32)
         y = rng.integers(10, size=n)
-        model = CentroidEncoder(
-            **BOTTLENECK, hidden=hidden, batch_size=batch_size, scale="feature", max_epochs=8,
-            random_state=0,
-        )  # fmt: skip
-        layers = [*pairwise([d, *hidden, 2]), *pairwise([2, *reversed(hidden), 9])]
-        # Forward, backward to weights, and to inputs but for the first layer.
-        n_flop = n * (6 * sum(a * b for a, b in layers) - 2 * d * hidden[0])
-        reports = model.fit_reports(X, y)
+        title = f"{n:,} × {d}"
+        named = {"hidden": hidden, "batch_size": batch_size, "scale": "feature"}
+        share_of_products(f"{title}, bottleneck", X, y, BOTTLENECK | named)
+        share_of_products(f"{title}, default", X, y, {"scale": "feature"})
+
+
+def share_of_products(
+    title: str, X: NDArray[np.float32], y: NDArray[np.integer], params: dict[str, Any]
+) -> None:
+    """Print it of a training."""
+    (n, d), n_classes = X.shape, int(y.max()) + 1
+    model = CentroidEncoder(**params, random_state=0).set_params(max_epochs=8)
+    settings = resolved(model.get_params(), n, d, n_classes)
+    hidden, batch_size, n_networks = (
+        settings[name] for name in ("hidden", "batch_size", "n_networks")
+    )
+    if settings["placement"] == "bottleneck":
+        n_own, n_projected = n, 0
+        layers = [*pairwise([d, *hidden, 2]), *pairwise([2, *reversed(hidden), n_classes - 1])]
+    else:
+        # Each network learns from all rows but those of its fold, along axes of its own.
+        n_own = n - n // n_networks
+        n_inputs = min(d, N_AXES)
+        n_projected = n if d > N_AXES else 0
+        layers = [*pairwise([n_inputs, *hidden, n_classes - 1])]
+    n_steps = math.ceil(n_own / batch_size)
+    projection = (n_projected // n_steps, d, n_networks * layers[0][0])
+    # Forward, backward to weights, and to inputs but for the first layer.
+    first = math.prod(layers[0])
+    n_flop = n_steps * 2 * math.prod(projection)
+    n_flop += n_networks * n_own * (6 * sum(a * b for a, b in layers) - 2 * first)
+    reports = model.fit_reports(X, y)
+    next(reports)
+    rates, shares, bounds = [], [], []
+    before = product_rate()
+    for _ in range(6):
+        start = time.perf_counter()
         next(reports)
-        rates, shares, bounds = [], [], []
+        rates.append(n_flop / (time.perf_counter() - start))
+        after = product_rate()
+        shares.append(2 * rates[-1] / (before + after))
+        seconds = products_seconds(layers, math.ceil(n_own / n_steps), n_networks, projection)
         before = product_rate()
-        for _ in range(6):
-            start = time.perf_counter()
-            next(reports)
-            rates.append(n_flop / (time.perf_counter() - start))
-            after = product_rate()
-            shares.append(2 * rates[-1] / (before + after))
-            bound = n_flop * batch_size / n / products_seconds(layers, batch_size)
-            before = product_rate()
-            bounds.append(2 * bound / (after + before))
-        reports.close()
-        print(
-            f"{n:,} × {d}, {'-'.join(map(str, hidden))}, batches of {batch_size}: "
-            f"{np.median(rates) / 1e9:.0f} GFLOP/s, {100 * np.median(shares):.0f} % "
-            f"({100 * min(shares):.0f} to {100 * max(shares):.0f}); its products alone "
-            f"{100 * np.median(bounds):.0f} %",
-            flush=True,
-        )
+        bounds.append(2 * n_flop / n_steps / seconds / (after + before))
+    reports.close()
+    print(
+        f"{title}: {n_networks} × {'-'.join(map(str, hidden))}, batches of {batch_size}: "
+        f"{np.median(rates) / 1e9:.0f} GFLOP/s, {100 * np.median(shares):.0f} % "
+        f"({100 * min(shares):.0f} to {100 * max(shares):.0f}); its products alone "
+        f"{100 * np.median(bounds):.0f} %",
+        flush=True,
+    )
 
 
-def products_seconds(layers: list[tuple[int, int]], batch_size: int, n_repeats: int = 30) -> float:
+def products_seconds(
+    layers: list[tuple[int, int]],
+    batch_size: int,
+    n_networks: int,
+    projection: tuple[int, int, int],
+    n_repeats: int = 30,
+) -> float:
     """Seconds of the products of one step, and of nothing else, into memory that is there."""
+    of = () if n_networks == 1 else (n_networks,)
     steps = [
-        (torch.rand(batch_size, a), torch.rand(b, a), torch.rand(batch_size, b)) for a, b in layers
+        (torch.rand(*of, batch_size, a), torch.rand(*of, b, a), torch.rand(*of, batch_size, b))
+        for a, b in layers
     ]
     places = [tuple(torch.empty_like(tensor) for tensor in step) for step in steps]
+    n_rows, d, n_axes = projection
+    rows, axes, projected = torch.rand(n_rows, d), torch.rand(d, n_axes), torch.rand(n_rows, n_axes)
 
     def step() -> None:
+        if n_rows:
+            torch.mm(rows, axes, out=projected)
         for (x, weight, output), (to_x, to_weight, to_output) in zip(steps, places, strict=True):
-            torch.mm(x, weight.T, out=to_output)
-            torch.mm(output.T, x, out=to_weight)
+            torch.matmul(x, weight.mT, out=to_output)
+            torch.matmul(output.mT, x, out=to_weight)
             if x is not steps[0][0]:
-                torch.mm(output, weight, out=to_x)
+                torch.matmul(output, weight, out=to_x)
 
     step()
     start = time.perf_counter()
