@@ -68,10 +68,13 @@ def scanpy() -> None:
             sc.tl.umap(adata)
 
         def call(
-            placement: Placement, adata: AnnData = adata, label_key: str = label_key
+            placement: Placement,
+            model: CentroidEncoder | None = None,
+            adata: AnnData = adata,
+            label_key: str = label_key,
         ) -> Callable[[], object]:
             return lambda: ce.tl.centroid_encoder(
-                adata, label_key, placement=placement, progress=False
+                adata, label_key, placement=placement, model=model, progress=False
             )
 
         acts: dict[str, Callable[[], object]] = {"PCA, neighbours and UMAP": pipeline}
@@ -79,6 +82,8 @@ def scanpy() -> None:
             acts[placement] = call(placement)
             if torch.get_num_threads() > 1:
                 acts[f"{placement}, one thread"] = in_one_thread(call(placement))
+        alone = CentroidEncoder(n_networks=1)
+        acts["voronoi, one network on everything"] = call("voronoi", alone)
         compare(f"{name}, {adata.n_obs:,} × {adata.n_vars:,}", acts)
 
 
