@@ -262,3 +262,33 @@ def test_initial_weights_are_the_same_with_and_without_normalisation() -> None:
     one = Network(6, (7, 4), 2, 5, "tanh", torch.Generator().manual_seed(0), batch_norm=True)
     for name, value in make().state_dict().items():
         assert torch.equal(one.state_dict()[name], value)
+
+
+def side_by_side(hidden: tuple[int, ...]) -> Network:
+    generator = torch.Generator().manual_seed(0)
+    return Network(6, hidden, 4, 0, "relu", generator, n_networks=3)
+
+
+def layer_by_layer(network: Network, x: torch.Tensor) -> torch.Tensor:
+    for i, layer in enumerate(network.encoder):
+        x = layer(torch.relu(x) if i else x)
+    return x
+
+
+@pytest.mark.parametrize("shape", [(3, 7, 6), (7, 6)])
+@pytest.mark.parametrize("hidden", [(), (9,), (9, 8, 5)])
+def test_networks_side_by_side_learn_as_autograd_has_it_to_the_bit(
+    hidden: tuple[int, ...], shape: tuple[int, ...]
+) -> None:
+    network = side_by_side(hidden)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    found = []
+    for run in (lambda x: network.encode(x), lambda x: layer_by_layer(network, x)):
+        network.zero_grad()
+        own = x.clone().requires_grad_()
+        output = run(own)
+        output.square().sum().backward()
+        found.append([output, own.grad, *(p.grad.clone() for p in network.parameters())])
+        assert torch.equal(own, x)
+    assert all(torch.equal(*pair) for pair in zip(*found, strict=True))
+    assert all(bool(gradient.any()) for gradient in found[0])
