@@ -367,6 +367,7 @@ class CentroidEncoder(
         *,
         feature_names: ArrayLike | None = None,
         groups: NDArray[np.intp] | None = None,
+        novelty: bool = False,
         together: bool = False,
         stop: Callable[[], bool] = never,
         snapshot: Callable[[], bool] = never,
@@ -391,6 +392,9 @@ class CentroidEncoder(
         groups
             (n_samples,) indices of donors or batches. With ``placement="voronoi"`` a sample is then
             placed by networks that have seen nothing of its group.
+        novelty
+            Whether to do what `fit_novelty` does, too, where there are enough samples for it: while
+            the network is trained, if that is sooner.
         together
             Whether the processes of ``torch.distributed``, if there are several, train this map
             together. Each calls this with the same, and gets the same; nothing else of the
@@ -416,6 +420,7 @@ class CentroidEncoder(
                     codes,
                     classes,
                     groups=groups,
+                    novelty=novelty,
                     together=together,
                     stop=stop,
                     snapshot=snapshot,

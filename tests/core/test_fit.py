@@ -14,7 +14,9 @@ from sklearn.datasets import load_iris
 import centroid_encoder as ce
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.map import CodedMap
+from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.quality import nearest_center
+from tests.threads import threads
 
 CLASSES = np.array(["virginica", "of nothing", "setosa", "versicolor"])
 
@@ -81,8 +83,9 @@ def check_against(coded: CodedMap, expected: ce.CentroidEncoder, X: np.ndarray) 
     assert_array_equal(distances[:, [2, 3, 0]], expected.decoder_distances(embedding))
 
 
+@pytest.mark.parametrize("n_threads", [1, 2])
 def test_calibration_and_novelty_are_those_of_the_estimator(
-    X: np.ndarray, codes: np.ndarray
+    n_threads: int, X: np.ndarray, codes: np.ndarray
 ) -> None:
     labels, train = CLASSES[codes], codes >= 0
     labels[:] = np.array(["setosa", "versicolor", "virginica"])[np.arange(150) // 50]
@@ -90,9 +93,9 @@ def test_calibration_and_novelty_are_those_of_the_estimator(
     of_unseen = np.array([2, 3, 0])[unseen // 50]
 
     estimator = model()
-    fit = drained(estimator.fit_codes(X, codes, CLASSES))
+    with threads(n_threads):
+        fit = drained(estimator.fit_codes(X, codes, CLASSES, novelty=True))
     fit.calibrate(unseen, of_unseen)
-    fit.learn_novelty()
 
     expected = model().fit(X[train], labels[train])
     expected.calibrate(X[unseen], labels[unseen])
@@ -101,6 +104,28 @@ def test_calibration_and_novelty_are_those_of_the_estimator(
     assert_array_equal(fit.novelty(), expected.novelty(X))
     assert_array_equal(estimator.novelty(X), expected.novelty(X))
     check_against(expected.in_order(CLASSES), expected, X)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_what_keeps_it_from_learning_what_is_usual_is_raised(
+    n_threads: int, X: np.ndarray, codes: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError("no room for what is usual")
+
+    monkeypatch.setattr(Novelty, "fit", fail)
+    estimator = model()
+    with threads(n_threads), pytest.raises(MemoryError, match="no room for what is usual"):
+        drained(estimator.fit_codes(X, codes, CLASSES, novelty=True))
+    assert not hasattr(estimator, "n_features_in_")
+
+
+def test_of_fewer_than_ten_samples_nothing_is_usual(X: np.ndarray) -> None:
+    codes = np.full(150, -1)
+    codes[[0, 1, 2, 50, 51, 52]] = [2, 2, 2, 3, 3, 3]
+    with threads(2):
+        fit = drained(model().fit_codes(X, codes, CLASSES, novelty=True))
+    assert not fit.map.knows_novelty
 
 
 def test_names_of_features_are_those_of_the_estimator(X: np.ndarray, codes: np.ndarray) -> None:

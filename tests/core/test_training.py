@@ -28,6 +28,7 @@ from centroid_encoder.core.reports import Outcome, Report, StoppedTooEarly
 from centroid_encoder.core.rows import CHUNK, Rows, class_means, standardized
 from centroid_encoder.core.standardization import Standardizer
 from centroid_encoder.core.training import TrainingData, train
+from tests.threads import threads
 
 Array = NDArray[np.float64]
 Weights = list[Tensor]
@@ -922,16 +923,6 @@ def test_class_weights_move_the_result_to_the_weighted_least_squares_optimum() -
 # What training leaves alone
 
 
-@contextmanager
-def threads(n: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(n)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
 def denormals_are_flushed() -> bool:
     return float(torch.tensor(torch.finfo(torch.float32).tiny) * 0.5) == 0
 
@@ -998,7 +989,7 @@ def test_errors_leave_everything_as_before(
 
 @pytest.mark.parametrize(
     ("n_weights_a_side", "batch_size", "expected"),
-    [(10, 32, 1), (1000, 16, 1), (1000, 34, 2), (1000, 512, 3)],
+    [(10, 32, 1), (1000, 16, 1), (1000, 17, 2), (1000, 33, 2), (1000, 34, 3), (1000, 512, 3)],
 )
 def test_a_large_problem_gets_all_threads_and_no_more(
     n_weights_a_side: int, batch_size: int, expected: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -14,13 +15,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from centroid_encoder.core import placement
+from centroid_encoder.core.aside import Aside
 from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.description import check_labels
 from centroid_encoder.core.map import Architecture, CodedMap, Codes, FittedMap, Judged, own_codes
 from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.core.network import Network
+from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.objective import CentroidTargets
-from centroid_encoder.core.optimization import TrainingConfig
+from centroid_encoder.core.optimization import TrainingConfig, threads_for
 from centroid_encoder.core.placement import Layout, Placer, Scatter
 from centroid_encoder.core.problem import Problem, check_alike, class_weights
 from centroid_encoder.core.processes import Processes
@@ -86,11 +89,6 @@ class Fit:
             own = own_codes(codes, self.map.known, self.map.n_codes)
             self.map.fitted.calibrate(self.distances(index)[:, self.map.known], own)
 
-    def learn_novelty(self) -> None:
-        """Learn from the rows of the training what is usual; there must be `novelty.LEAST`."""
-        index = np.flatnonzero(self.problem.codes >= 0)
-        self.map.fitted.learn_novelty(self.problem.X, index, self.problem.codes[index])
-
     def novelty(self) -> NDArray[np.float32]:
         """(n,) novelty of all rows."""
         return self.map.novelty(self.problem.X)
@@ -106,6 +104,7 @@ def fit(
     seed: int,
     *,
     groups: Codes | None = None,
+    novelty: bool = False,
     together: bool = False,
     stop: Callable[[], bool] = never,
     snapshot: Callable[[], bool] = never,
@@ -133,6 +132,8 @@ def fit(
     groups
         (n,) index of a group for each row: where several networks are trained on a part of the rows
         each, a group is seen whole or not at all.
+    novelty
+        Whether to learn, too, what is usual: of `novelty.LEAST` rows that train or more.
     together
         Whether the processes of ``torch.distributed``, if there are several, train this together.
         Each then does this with the same, and gets the same.
@@ -176,7 +177,10 @@ def fit(
     processes = Processes.found(device) if together else None
     if processes is not None:
         check_alike(processes, problem, settings, seed)
-    fitted, outcome = yield from _trained(problem, settings, seed, order, processes, stop, snapshot)
+    usual = _Usual(problem) if novelty else None
+    fitted, outcome = yield from _trained(
+        problem, settings, seed, order, processes, usual, stop, snapshot
+    )
     return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)
 
 
@@ -186,6 +190,7 @@ def _trained(
     seed: int,
     order: Codes,
     processes: Processes | None,
+    usual: _Usual | None,
     stop: Callable[[], bool],
     snapshot: Callable[[], bool],
 ) -> Generator[Report, None, tuple[FittedMap, Outcome]]:
@@ -226,6 +231,8 @@ def _trained(
         **{field.name: settings[field.name] for field in fields(TrainingConfig)}
     )
     show = {} if placer is None else {"place": _Shown(problem, placer, order)}
+    if usual is not None:
+        usual.begin()
     outcome = yield from train(
         network,
         objective,
@@ -237,30 +244,37 @@ def _trained(
         processes=processes,
         **show,
     )
+    found = None if usual is None else usual.found()
     network.fold_batch_norm()
     if projected is not None:
-        network.axes, data = projected.axes, problem.data
+        network.axes = projected.axes
         architecture = replace(architecture, n_axes=projected.n_inputs)
-
     nowhere = np.full((n_classes, architecture.n_components), np.nan)
     fitted = FittedMap(architecture, problem.standardizer, network, targets, nowhere)
-    index = np.flatnonzero(problem.codes >= 0)
+    fitted.novelty = found
+    with threads_for(len(problem.codes)):
+        _complete(fitted, problem, placer)
+    return fitted, outcome
+
+
+def _complete(fitted: FittedMap, problem: Problem, placer: Placer | None) -> None:
+    """Add what is learned from what the network says: odds, centers and probabilities."""
+    data, index = problem.data, np.flatnonzero(problem.codes >= 0)
     codes = problem.codes[index]
     if placer is not None:
-        fitted.placer = _told(problem, placer, network)
+        fitted.placer = _told(problem, placer, fitted.network)
     unseen = np.flatnonzero(np.isin(index, data.validation.cpu().numpy()))
     asked = Calibration.chosen(np.arange(len(index)) if not len(unseen) else unseen)
     embedding, distances = _judged(
-        fitted.judge_rows(data.rows, torch.from_numpy(index).to(device), data.folds),
+        fitted.judge_rows(data.rows, torch.from_numpy(index).to(data.rows.device), data.folds),
         len(index),
         asked,
     )
     if placer is None:
-        fitted.centers = class_centers(embedding, codes, n_classes)
+        fitted.centers = class_centers(embedding, codes, len(fitted.centers))
     else:
         fitted.centers = placer.layout.positions
     fitted.calibrate(distances, codes[asked])
-    return fitted, outcome
 
 
 def _judged(judged: Iterator[Judged], n: int, asked: Codes) -> Judged:
@@ -305,6 +319,37 @@ def _told(problem: Problem, placer: Placer, network: Network) -> Placer:
     ]
     codes = problem.codes[some.cpu().numpy()]
     return placer.told(np.concatenate(outputs), codes, problem.class_weights)
+
+
+class _Usual:
+    """What is usual among the rows that train, learned while a network learns, if that is sooner.
+
+    None where there are too few of them.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._future: Future[Novelty | None] | None = None
+
+    def begin(self) -> None:
+        """Learn in a thread, if there are several, and if no file is read for it."""
+        if torch.get_num_threads() > 1 and not isinstance(self._problem.X, Lazy):
+            aside = Aside()
+            self._future = aside.do(self._learned)
+            aside.close()
+
+    def found(self) -> Novelty | None:
+        """What was learned."""
+        return self._learned() if self._future is None else self._future.result()
+
+    def _learned(self) -> Novelty | None:
+        index = np.flatnonzero(self._problem.codes >= 0)
+        if len(index) < LEAST:
+            return None
+        problem = self._problem
+        learned = Novelty.fit(problem.X, index, problem.codes[index], problem.standardizer)
+        learned.prepare()
+        return learned
 
 
 class _Shown:

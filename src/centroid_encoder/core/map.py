@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from centroid_encoder.core.confidence import UNCALIBRATED, Calibration
@@ -151,9 +150,7 @@ class FittedMap:
         self, X: Matrix | Lazy, index: NDArray[np.integer], codes: NDArray[np.integer]
     ) -> None:
         """Learn what is usual from the rows of X at `index`, which are of the classes `codes`."""
-        # Of a few thousand rows, which threads are longer in dividing than in computing.
-        with threadpool_limits(1):
-            self.novelty = Novelty.fit(X, index, codes, self.standardizer)
+        self.novelty = Novelty.fit(X, index, codes, self.standardizer)
 
     def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
         """(n, M) distances of the decoder's output h(z), for (n, m) points, to each centroid.

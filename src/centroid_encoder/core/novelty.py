@@ -17,6 +17,7 @@ from scipy import sparse
 from scipy.linalg import eigh
 from sklearn.utils import gen_batches
 from sklearn.utils.extmath import randomized_svd
+from threadpoolctl import threadpool_limits
 
 from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.core.splits import representatives
@@ -113,6 +114,18 @@ class Novelty:
             That of the map; its weights are left aside, since what a new class differs in need not
             be what the known ones differ in.
         """
+        # Of a few thousand rows, which threads are longer in dividing than in computing.
+        with threadpool_limits(1):
+            return cls._fit(X, index, codes, standardizer)
+
+    @classmethod
+    def _fit(
+        cls,
+        X: Matrix | Lazy,
+        index: NDArray[np.integer],
+        codes: NDArray[np.integer],
+        standardizer: Standardizer,
+    ) -> Self:
         rng = np.random.default_rng(0)
         chosen = representatives(codes, N_REFERENCE, N_OF_CLASS, rng)
         some, codes = X[index[chosen]], codes[chosen]
@@ -229,6 +242,10 @@ class Novelty:
             spread=spread,
             known=np.sort(_score(numbers, location, spread)),
         )
+
+    def prepare(self) -> None:
+        """Find, ahead of the first samples, what they are compared with."""
+        self.surroundings  # noqa: B018
 
     @cached_property
     def surroundings(self) -> tuple[Surroundings, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
@@ -18,8 +19,10 @@ from centroid_encoder.core.network import Network
 Optimizer = Literal["adamw", "adam", "amsgrad"]
 Schedule = Literal["one_cycle", "constant"]
 
-MIN_FLOPS_PER_THREAD = 1e8
-"""Below this much arithmetic per batch, a further thread costs more than it brings."""
+FLOPS_PER_THREAD = 1e8
+"""Arithmetic per batch beyond which a further thread brings more than it costs."""
+FEW = 10_000
+"""Rows up to which what a map says of them is found in one thread."""
 
 
 @dataclass(frozen=True)
@@ -116,23 +119,65 @@ def learning_rate_share(progress: float, config: TrainingConfig) -> float:
     return (1 + math.cos(math.pi * (progress - config.warmup) / (1 - config.warmup))) / 2
 
 
-@contextmanager
-def suitable_numerics(network: Network, batch_size: int) -> Iterator[None]:
-    """Set torch's threads to suit the problem and flush denormals; restore both afterwards.
+def shared_threads(network: Network, batch_size: int, n_renewed: int = 0) -> tuple[int, int]:
+    """Threads for the steps of a training, and those that make the noise of an epoch meanwhile.
 
-    Small networks run several times slower on many threads than on one, and moments of the
-    optimiser that decay into denormal numbers slow the arithmetic down on some processors.
+    Small networks run several times slower on many threads than on one. Noise gets its share of the
+    arithmetic; where that is less than half a thread it gets 0, and is made between epochs.
+
+    Parameters
+    ----------
+    network
+        What takes the steps.
+    batch_size
+        Rows per step.
+    n_renewed
+        Multiplications that the noise of a row takes; 0 if none is made.
     """
     n_weights = sum(parameter.numel() for parameter in network.parameters())
     n_threads = torch.get_num_threads()
     # A multiply and an add per weight: forward, and backward for inputs and for weights.
-    wanted = int(6 * n_weights * batch_size / MIN_FLOPS_PER_THREAD)
+    wanted = math.ceil(6 * n_weights * batch_size / FLOPS_PER_THREAD)
+    n_noise = round(n_threads * n_renewed / (n_renewed + 3 * n_weights))
+    n_noise = min(n_noise, n_threads - 1)
+    return min(wanted, n_threads - n_noise), n_noise
+
+
+@contextmanager
+def threads_for(n_rows: int) -> Iterator[None]:
+    """Compute with few rows in one thread.
+
+    What computes in several has several sets of them: torch, BLAS, and each library that brings an
+    OpenMP of its own. Those of one still wait busily for more to do while those of the next are at
+    it, which takes many times as long as a few rows do.
+    """
+    if n_rows > FEW:
+        yield
+        return
+    n_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(n_threads)
+
+
+@contextmanager
+def suitable_numerics(network: Network, batch_size: int, n_renewed: int = 0) -> Iterator[int]:
+    """Set torch's threads to suit the problem and flush denormals; restore both afterwards.
+
+    For the threads, see `shared_threads`; those for noise are what is yielded. Moments of the
+    optimiser that decay into denormal numbers slow the arithmetic down on some processors.
+    """
+    n_threads = torch.get_num_threads()
+    wanted, n_noise = shared_threads(network, batch_size, n_renewed)
     tiny = torch.tensor(torch.finfo(torch.float32).tiny)
     flushed = float(tiny * 0.5) == 0
-    torch.set_num_threads(max(1, min(n_threads, wanted)))
+    torch.set_num_threads(wanted)
     torch.set_flush_denormal(True)
     try:
-        yield
+        yield n_noise
     finally:
         torch.set_flush_denormal(flushed)
         torch.set_num_threads(n_threads)

@@ -6,6 +6,7 @@ import math
 import os
 import tempfile
 import weakref
+from threading import Lock
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ class Stored:
     """
 
     def __init__(self, file: Any, dtype: type[np.generic]) -> None:
-        self._file, self.dtype = file, np.dtype(dtype)
+        self._file, self.dtype, self._one = file, np.dtype(dtype), Lock()
         self._n = int(file.seek(0, os.SEEK_END)) // int(self.dtype.itemsize)
         weakref.finalize(self, file.close)
 
@@ -46,14 +47,16 @@ class Stored:
             # A disk does many at once, if it knows of them.
             for start, stop in parts:
                 os.posix_fadvise(self._file.fileno(), start, stop - start, os.POSIX_FADV_WILLNEED)
-        for start, stop in parts:
-            self._file.seek(start)
-            end = done + stop - start
-            while done < end:
-                n = self._file.readinto(into[done:end])
-                if not n:
-                    raise OSError("a temporary file has become shorter")
-                done += n
+        # A file is at one place, whichever thread reads.
+        with self._one:
+            for start, stop in parts:
+                self._file.seek(start)
+                end = done + stop - start
+                while done < end:
+                    n = self._file.readinto(into[done:end])
+                    if not n:
+                        raise OSError("a temporary file has become shorter")
+                    done += n
         return found
 
 

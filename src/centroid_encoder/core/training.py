@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from centroid_encoder.core.network import Network
+from centroid_encoder.core.noise import Noise
 from centroid_encoder.core.objective import Batch, Objective
 from centroid_encoder.core.optimization import (
     Adam,
@@ -231,57 +232,80 @@ class _Loop:
         gather = partial(self._inputs, codes)
         captures = self.processes is None
         step = Steps(gather, gradients, adam.step, self.noise, captures=captures, fixed=fixed)
-        for epoch in range(n_epochs):
-            with suitable_numerics(self.network, self.batch_size):
-                self.network.train()
-                try:
-                    loss = self._epoch(adam, step, epoch / n_epochs, n_epochs, train)
-                finally:
-                    self.network.eval()
-                if self.stopped:
-                    return
-                validation_loss, validation_error = self._agreed(*self._validate(validation, depth))
-                if not math.isfinite(loss + (validation_loss if len(validation) else 0)):
-                    raise DivergedError(
-                        "training diverged in epoch {} of {}: the loss is not finite; a smaller {} "
-                        "helps",
-                        epoch + 1,
-                        repr(name),
-                        Setting("learning_rate"),
-                    )
-                embed = depth == self.network.n_stages - 1 and self.snapshot()
-                shown = self.place(self._codes(depth)) if embed else None
-            report = Report(
-                stage=name,
-                epoch=epoch + 1,
-                n_epochs=n_epochs,
-                step=len(self.reports) + 1,
-                n_steps=self.n_steps,
-                loss=loss,
-                validation_loss=validation_loss,
-                validation_error=validation_error,
-                batch_size=self.batch_size,
+        own = self._of_networks(train)
+        with Noise(self.data.rows, train, self._drop, self.noise) as noise:
+            for epoch in range(n_epochs):
+                last = epoch + 1 == n_epochs
+                with suitable_numerics(
+                    self.network, self.batch_size, self.data.rows.n_renewed
+                ) as n_threads:
+                    renewed = noise.renewed(n_threads, again=not last)
+                    loss = self._epoch(adam, step, renewed, epoch / n_epochs, n_epochs, own)
+                    if self.stopped:
+                        return
+                    report = self._report(name, epoch, n_epochs, loss, validation, depth)
+                yield report
+
+    def _report(
+        self, name: str, epoch: int, n_epochs: int, loss: float, validation: Tensor, depth: int
+    ) -> Report:
+        """Validate, after an epoch, and keep what is to be told of it."""
+        validation_loss, validation_error = self._agreed(*self._validate(validation, depth))
+        if not math.isfinite(loss + (validation_loss if len(validation) else 0)):
+            raise DivergedError(
+                "training diverged in epoch {} of {}: the loss is not finite; a smaller {} helps",
+                epoch + 1,
+                repr(name),
+                Setting("learning_rate"),
             )
-            self.reports.append(report)
-            yield report if shown is None else replace(report, embedding=shown[0], centers=shown[1])
+        report = Report(
+            stage=name,
+            epoch=epoch + 1,
+            n_epochs=n_epochs,
+            step=len(self.reports) + 1,
+            n_steps=self.n_steps,
+            loss=loss,
+            validation_loss=validation_loss,
+            validation_error=validation_error,
+            batch_size=self.batch_size,
+        )
+        self.reports.append(report)
+        if depth < self.network.n_stages - 1 or not self.snapshot():
+            return report
+        embedding, centers = self.place(self._codes(depth))
+        return replace(report, embedding=embedding, centers=centers)
 
     def _epoch(
         self,
         adam: Adam,
         step: Callable[[Tensor], Tensor],
+        noise: Iterator[None],
         progress: float,
         n_epochs: int,
-        train: Tensor,
+        own: list[Tensor],
     ) -> float:
-        """One pass over the rows `train` in random order; return the mean loss."""
-        total = torch.zeros((), device=train.device)
-        done = 0
-        for _ in self.data.rows.renew(train, self._drop):
+        """One pass over the rows of each network in random order; return the mean loss."""
+        for _ in noise:
             # Several processes agree before a batch.
             if self.processes is None and self.stop():
                 self.stopped = True
                 return math.nan
-        order = self._order(train)
+        self.network.train()
+        try:
+            return self._steps(adam, step, progress, n_epochs, own)
+        finally:
+            self.network.eval()
+
+    def _steps(
+        self,
+        adam: Adam,
+        step: Callable[[Tensor], Tensor],
+        progress: float,
+        n_epochs: int,
+        own: list[Tensor],
+    ) -> float:
+        order, done = self._order(own), 0
+        total = torch.zeros((), device=order.device)
         for batch in self._draw(order):
             share = learning_rate_share(progress + done / order.shape[-1] / n_epochs, self.config)
             adam.learning_rate = self.config.learning_rate * share
@@ -323,20 +347,25 @@ class _Loop:
         self.processes.of_first([numbers, *self.network.parameters(), *self.network.buffers()])
         return float(numbers[0]), float(numbers[1])
 
-    def _order(self, train: Tensor) -> Tensor:
-        """(n,) rows `train` in random order.
-
-        For K networks side by side (K, n): each has an order of its own of the rows that it is
-        trained on, and as many of them as there are for all.
-        """
-
-        def shuffled(rows: Tensor) -> Tensor:
-            return rows[torch.randperm(len(rows), generator=self.generator).to(rows.device)]
-
+    def _of_networks(self, train: Tensor) -> list[Tensor]:
+        """Of the rows `train`, those that each of K networks side by side is trained on."""
         if self.data.folds is None:
-            return shuffled(train)
+            return [train]
         folds = self.data.folds[train]
-        orders = [shuffled(train[folds != k]) for k in range(self.network.n_networks)]
+        return [train[folds != k] for k in range(self.network.n_networks)]
+
+    def _order(self, own: list[Tensor]) -> Tensor:
+        """(n,) rows of a network in random order.
+
+        For K networks side by side (K, n): each has an order of its own, and as many rows as there
+        are for all.
+        """
+        orders = [
+            rows[torch.randperm(len(rows), generator=self.generator).to(rows.device)]
+            for rows in own
+        ]
+        if self.data.folds is None:
+            return orders[0]
         least = min(map(len, orders))
         return torch.stack([order[:least] for order in orders])
 

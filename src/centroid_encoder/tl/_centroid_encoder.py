@@ -19,7 +19,7 @@ from centroid_encoder.core.confidence import (
     cross_fitted_probabilities,
 )
 from centroid_encoder.core.fit import Fit
-from centroid_encoder.core.novelty import LEAST
+from centroid_encoder.core.optimization import threads_for
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
 from centroid_encoder.core.reports import Report
@@ -324,6 +324,7 @@ class Training(Job):
             cells.class_labels,
             feature_names=None if cells.names is None else cells.names.astype(str),
             groups=None if cells.groups is None else cells.groups[self.kept],
+            novelty=True,
             together=True,
             stop=stop,
             snapshot=snapshot,
@@ -331,10 +332,9 @@ class Training(Job):
         for message, category in fit.outcome.notices:
             warnings.warn(str(message), category, stacklevel=2)
         held_out = np.flatnonzero(self.held_out[self.kept])
-        fit.calibrate(held_out, cells.kept_codes[held_out])
-        if self.train.sum() >= LEAST:
-            fit.learn_novelty()
-        return self._found(fit)
+        with threads_for(int(self.kept.sum())):
+            fit.calibrate(held_out, cells.kept_codes[held_out])
+            return self._found(fit)
 
     def _found(self, fit: Fit) -> Results:
         cells, estimator, map_ = self._cells, self._estimator, fit.map
