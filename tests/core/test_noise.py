@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -9,14 +11,17 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import centroid_encoder as ce
 from centroid_encoder.core import rows as rows_of
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.noise import PATIENCE, Noise
-from centroid_encoder.core.optimization import shared_threads, threads_for
+from centroid_encoder.core.optimization import shared_threads
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.rows import ProjectedRows, standardized
 from centroid_encoder.core.standardization import Standardizer
+from centroid_encoder.core.threads import threads_for
 from tests.threads import threads
 
 TRAIN = torch.arange(40)
@@ -212,3 +217,64 @@ def test_few_rows_are_asked_of_a_map_in_one_thread(n_rows: int, expected: int) -
         with pytest.raises(KeyError):
             fail()
         assert torch.get_num_threads() == 3
+
+
+def n_of_blas() -> list[int]:
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+def test_blas_has_its_threads_again_after_a_training_that_was_stopped_at_once() -> None:
+    X = np.random.default_rng(0).normal(size=(240, 2_000)).astype(np.float32)
+    codes = np.arange(240) % 3
+    model = ce.CentroidEncoder(max_epochs=2, random_state=0)
+    with threads(2), threadpool_limits(2, user_api="blas"):
+        for _ in range(3):
+            reports = model.fit_codes(X, codes, np.arange(3), novelty=True, stop=lambda: True)
+            with pytest.raises(StoppedTooEarly):
+                next(reports)
+            assert set(n_of_blas()) == {2}
+        for _ in model.fit_codes(X, codes, np.arange(3), novelty=True):
+            pass
+        assert set(n_of_blas()) == {2}
+
+
+def test_a_training_that_is_still_going_on_when_the_process_ends_comes_to_its_end() -> None:
+    script = """
+import threading, time
+import numpy as np
+import torch
+import centroid_encoder as ce
+
+torch.set_num_threads(2)
+X, codes = np.random.default_rng(0).normal(size=(240, 600)), np.arange(240) % 3
+begun = threading.Event()
+
+def train():
+    reports = ce.CentroidEncoder(max_epochs=3, random_state=0).fit_reports(X, codes)
+    begun.set()
+    threading.main_thread().join()
+    time.sleep(0.1)
+    print(len(list(reports)), "epochs")
+
+threading.Thread(target=train).start()
+begun.wait()
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ended.stdout == "3 epochs\n", ended.stderr
+
+
+def test_what_is_tidied_up_in_the_other_thread_does_not_wait_for_itself() -> None:
+    drop, contexts = seeded(), []
+
+    def tidying(inputs: torch.Tensor) -> torch.Tensor:
+        if threading.current_thread() is not threading.main_thread():
+            contexts[0].__exit__()
+        return drop(inputs)
+
+    with noise_of(projected(), tidying) as noise:
+        contexts.append(noise)
+        list(noise.renewed(1, again=True))
+        waiting = noise.renewed(1, again=False)
+        assert len(list(waiting)) <= 1 + 10 / PATIENCE

@@ -15,7 +15,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from centroid_encoder.core import placement
-from centroid_encoder.core.aside import Aside
 from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.description import check_labels
 from centroid_encoder.core.map import Architecture, CodedMap, Codes, FittedMap, Judged, own_codes
@@ -23,13 +22,14 @@ from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.objective import CentroidTargets
-from centroid_encoder.core.optimization import TrainingConfig, threads_for
+from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.placement import Layout, Placer, Scatter
 from centroid_encoder.core.problem import Problem, check_alike, class_weights
 from centroid_encoder.core.processes import Processes
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.reports import Outcome, Report, Shown, never
 from centroid_encoder.core.rows import CHUNK, ProjectedRows, class_means
+from centroid_encoder.core.threads import Aside, threads_for
 from centroid_encoder.core.training import train
 
 N_AXES = 100
@@ -178,9 +178,13 @@ def fit(
     if processes is not None:
         check_alike(processes, problem, settings, seed)
     usual = _Usual(problem) if novelty else None
-    fitted, outcome = yield from _trained(
-        problem, settings, seed, order, processes, usual, stop, snapshot
-    )
+    try:
+        fitted, outcome = yield from _trained(
+            problem, settings, seed, order, processes, usual, stop, snapshot
+        )
+    finally:
+        if usual is not None:
+            usual.close()
     return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)
 
 
@@ -328,19 +332,21 @@ class _Usual:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+        self._problem, self._aside = problem, Aside()
         self._future: Future[Novelty | None] | None = None
 
     def begin(self) -> None:
         """Learn in a thread, if there are several, and if no file is read for it."""
         if torch.get_num_threads() > 1 and not isinstance(self._problem.X, Lazy):
-            aside = Aside()
-            self._future = aside.do(self._learned)
-            aside.close()
+            self._future = self._aside.do(self._learned)
 
     def found(self) -> Novelty | None:
         """What was learned."""
         return self._learned() if self._future is None else self._future.result()
+
+    def close(self) -> None:
+        """Leave nothing behind that is still learning, however the training has ended."""
+        self._aside.close()
 
     def _learned(self) -> Novelty | None:
         index = np.flatnonzero(self._problem.codes >= 0)

@@ -9,8 +9,8 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from centroid_encoder.core.aside import Aside
 from centroid_encoder.core.rows import Rows
+from centroid_encoder.core.threads import Aside
 
 PATIENCE = 0.05
 """Seconds after which whoever waits for noise can ask whether to go on."""
@@ -55,7 +55,6 @@ class Noise:
         self._aside.close()
         if self._made is not None and self._before is not None:
             # Where it has got to by now is up to chance.
-            wait([self._made])
             self._generator.set_state(self._before)
 
     def renewed(self, n_threads: int, *, again: bool) -> Iterator[None]:
@@ -81,6 +80,8 @@ class Noise:
             self._made = self._aside.do(self._make, n_threads)
 
     def _make(self) -> None:
+        # As `suitable_numerics` does it where noise is made between epochs.
+        torch.set_flush_denormal(True)
         for _ in self._rows.renew(self._index, self._drop, ahead=True):
             if self._left:
                 return

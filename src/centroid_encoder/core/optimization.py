@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 import torch
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
@@ -21,8 +20,6 @@ Schedule = Literal["one_cycle", "constant"]
 
 FLOPS_PER_THREAD = 1e8
 """Arithmetic per batch beyond which a further thread brings more than it costs."""
-FEW = 10_000
-"""Rows up to which what a map says of them is found in one thread."""
 
 
 @dataclass(frozen=True)
@@ -141,26 +138,6 @@ def shared_threads(network: Network, batch_size: int, n_renewed: int = 0) -> tup
     n_noise = round(n_threads * n_renewed / (n_renewed + 3 * n_weights))
     n_noise = min(n_noise, n_threads - 1)
     return min(wanted, n_threads - n_noise), n_noise
-
-
-@contextmanager
-def threads_for(n_rows: int) -> Iterator[None]:
-    """Compute with few rows in one thread.
-
-    What computes in several has several sets of them: torch, BLAS, and each library that brings an
-    OpenMP of its own. Those of one still wait busily for more to do while those of the next are at
-    it, which takes many times as long as a few rows do.
-    """
-    if n_rows > FEW:
-        yield
-        return
-    n_threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(n_threads)
 
 
 @contextmanager

@@ -19,11 +19,11 @@ from centroid_encoder.core.confidence import (
     cross_fitted_probabilities,
 )
 from centroid_encoder.core.fit import Fit
-from centroid_encoder.core.optimization import threads_for
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
 from centroid_encoder.core.reports import Report
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
+from centroid_encoder.core.threads import threads_for
 from centroid_encoder.errors import InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import Cells, Missing, listed, read_cells
