@@ -235,7 +235,8 @@ def _trained(
         **{field.name: settings[field.name] for field in fields(TrainingConfig)}
     )
     show = {} if placer is None else {"place": _Shown(problem, placer, order)}
-    if usual is not None:
+    # Whoever watches waits for the first picture, and for it alone.
+    if usual is not None and snapshot is never:
         usual.begin()
     outcome = yield from train(
         network,
