@@ -224,7 +224,9 @@ class TestNetworks:
             assert_allclose(outputs[k].detach(), one.encode(x).detach(), atol=1e-6)
         folds = torch.tensor([0, 1, 2, -1, 0, 1, 2])
         asked = networks.outputs(x, folds)
-        assert_array_equal(asked[1].detach(), outputs[1, 1].detach())
+        for row in (0, 1, 2, 4, 5, 6):
+            own = outputs[folds[row], row]
+            assert_allclose(asked[row].detach(), own.detach(), atol=1e-6)
         assert_allclose(asked[3].detach(), outputs[:, 3].mean(dim=0).detach(), atol=1e-6)
 
     @pytest.mark.parametrize("n_networks", [1, 3])
@@ -238,7 +240,8 @@ class TestNetworks:
         expected = network.outputs(x @ axes.mT, asked).detach()
         whole = Network(9, (5,), 3, 0, "relu", n_networks=n_networks, n_axes=4)
         whole.load_state_dict(network.state_dict() | {"axes": axes})
-        assert_array_equal(whole.outputs(x, asked).detach(), expected)
+        # Few rows are multiplied by another kernel than many are.
+        assert_allclose(whole.outputs(x, asked).detach(), expected, atol=1e-5)
 
     @pytest.mark.parametrize("n_axes", [6, 30])
     @pytest.mark.parametrize("n_networks", [1, 3])

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast, get_args
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
-from torch.nn.functional import leaky_relu, relu
+from torch.nn.functional import leaky_relu, linear, relu
 
 from centroid_encoder.core.processes import Processes
 
@@ -152,14 +152,27 @@ class Network(nn.Module):
         Of several networks, inputs may be (K, b, n_inputs), each network's own, and (b,) `folds`
         says for each row which one is asked alone; where it is −1, all are.
         """
-        output = self.decode(self.encode(x))
         if self.n_networks == 1:
-            return output
-        mean = output.mean(dim=0)
+            return self.decode(self.encode(x))
         if folds is None:
-            return mean
-        own = output[folds.clamp_min(0), torch.arange(len(mean), device=x.device)]
-        return torch.where(folds[:, None] < 0, mean, own)
+            return self.encode(x).mean(dim=0)
+        outputs = torch.empty(len(folds), len(self.encoder[-1].bias[0]), device=x.device)
+        for k in range(-1, self.n_networks):
+            some = torch.nonzero(folds == k)[:, 0]
+            if not len(some):
+                continue
+            inputs = x[..., some, :]
+            outputs[some] = self.encode(inputs).mean(dim=0) if k < 0 else self._alone(k, inputs)
+        return outputs
+
+    def _alone(self, k: int, x: Tensor) -> Tensor:
+        """(b, r) outputs of one of several networks."""
+        x = x[k] if x.dim() == 3 else x
+        if self.axes is not None:
+            x = x @ self.axes[k].mT
+        for i, layer in enumerate(cast(Iterable[Linears], self.encoder)):
+            x = linear(self.activation(x) if i else x, layer.weight[k], layer.bias[k])
+        return x
 
     def normalize_over(self, processes: Processes) -> None:
         """Normalise over the batches of all processes, each of which is given a part of them."""

@@ -17,7 +17,7 @@ from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QLabel, QProgressBar, QPushButton
 
 from centroid_encoder.core.reports import Report
-from centroid_encoder.viewer.panels.progress import ProgressRow, _duration
+from centroid_encoder.viewer.panels.progress import STILL, ProgressRow, _duration
 
 
 def report(step: int = 4, **changes: Any) -> Report:
@@ -72,10 +72,30 @@ def test_hidden_until_something_begins(row: Row) -> None:
     row.row.end()
     row.row.begin("cells.h5ad, phenotype")
     assert row.row.isVisible()
-    assert (row.bar.minimum(), row.bar.maximum()) == (0, 0)  # busy
+    assert (row.bar.value(), row.bar.maximum()) == (0, 1)
     assert row.text == "cells.h5ad, phenotype: reading"
     row.row.end()
     assert not row.row.isVisible()
+
+
+def test_it_moves_where_nothing_is_heard_for_long(row: Row, qtbot: Any) -> None:
+    def moves() -> bool:
+        return (row.bar.minimum(), row.bar.maximum()) == (0, 0)
+
+    row.row.begin("cells")
+    assert not moves()
+    qtbot.waitUntil(moves, timeout=2 * STILL)
+    row.row.report(report())
+    assert (row.bar.value(), row.bar.maximum()) == (4, 40)
+    # It has been heard of since, or is over.
+    row.row.begin("cells")
+    row.row.report(report())
+    qtbot.wait(STILL + 200)
+    assert not moves()
+    row.row.begin("cells")
+    row.row.end()
+    qtbot.wait(STILL + 200)
+    assert not moves()
 
 
 def test_stage_epoch_loss_and_error(row: Row) -> None:
@@ -176,26 +196,37 @@ def test_cancel_is_always_possible(row: Row) -> None:
     assert "keep the best" in row.stop.toolTip()
 
 
-def test_napari_hears_of_it(row: Row) -> None:
+def test_napari_hears_of_it_where_it_is_out_of_sight(row: Row, qtbot: Any) -> None:
     row.row.begin("cells")
+    qtbot.wait(50)
+    assert not progress._all_instances
+    row.row.report(report(4))
+    row.row.hide()
+    qtbot.waitUntil(lambda: bool(progress._all_instances))
     (activity,) = progress._all_instances
     assert activity.desc.startswith("Centroid-Encoder: cells")
-    assert activity.n < activity.total
-    row.row.report(report(4))
+    assert (activity.n, activity.total) == (4, 40)
     row.row.report(report(9))
     assert (activity.n, activity.total) == (9, 40)
-    row.row.begin("other cells")
-    (other,) = progress._all_instances
-    assert other is not activity
+    row.row.show()
+    qtbot.waitUntil(lambda: not progress._all_instances)
+    row.row.hide()
+    qtbot.waitUntil(lambda: bool(progress._all_instances))
     row.row.end()
     row.row.end()
+    assert not progress._all_instances
+    # Nothing is left to tell.
+    row.row.show()
+    row.row.hide()
+    qtbot.wait(50)
     assert not progress._all_instances
 
 
 def test_the_activity_dock(viewer: Viewer, qtbot: Any) -> None:
     dialog: Any = viewer.window._qt_window._activity_dialog
     widget = ProgressRow()
-    viewer.window.add_dock_widget(widget)
+    dock = viewer.window.add_dock_widget(widget)
+    qtbot.waitUntil(dock.isVisible)
     row = Row(widget)
 
     def bars() -> list[Any]:
@@ -206,14 +237,26 @@ def test_the_activity_dock(viewer: Viewer, qtbot: Any) -> None:
     # Those of the tests before go when Qt has time.
     qtbot.waitUntil(lambda: not bars())
     row.row.begin("cells")
+    assert not bars()
+    # As behind another dock, in tabs.
+    dock.hide()
+    qtbot.waitUntil(lambda: bool(bars()))
     (bar,) = bars()
     assert bar.description_label.text().startswith("Centroid-Encoder: cells")
+    # Nothing was heard of yet.
+    assert (bar.qt_progress_bar.value(), bar.qt_progress_bar.maximum()) == (0, 1)
     row.row.report(report(8))
     assert (bar.qt_progress_bar.value(), bar.qt_progress_bar.maximum()) == (8, 40)
     row.row.end()
     qtbot.waitUntil(lambda: not bars())
-    # napari ends it itself when the window is closed.
+    # Begun there.
     row.row.begin("cells")
+    assert len(bars()) == 1
+    dock.show()
+    qtbot.waitUntil(lambda: not bars())
+    # napari ends it itself when the window is closed.
+    dock.hide()
+    qtbot.waitUntil(lambda: bool(progress._all_instances))
     for activity in list(progress._all_instances):
         activity.close()
     row.row.report(report())

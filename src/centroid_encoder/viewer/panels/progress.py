@@ -1,4 +1,4 @@
-"""How far a job is: in the widget and in napari's activity dock."""
+"""How far a job is: in the widget or, while it is out of sight, in napari's activity dock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from napari.utils import progress
-from qtpy.QtCore import Signal
+from qtpy.QtCore import QTimer, Signal
+from qtpy.QtGui import QHideEvent, QShowEvent
 from qtpy.QtWidgets import QProgressBar, QPushButton, QWidget
 
 from centroid_encoder.viewer.panels.fields import column, side_by_side
@@ -18,10 +19,18 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._jobs import Progress
 
 COUNTING = "counting errors"
+STILL = 1000
+"""Milliseconds without a report after which the bar moves to show that something goes on."""
 
 
 class ProgressRow(QWidget):
-    """A bar, what it says, and the two ways to end a job early."""
+    """A bar, what it says, and the two ways to end a job early.
+
+    Nothing in it moves by itself if it can be helped, and napari's activity dock, which has a
+    picture that does, is told only where the row is out of sight: for every picture of a movement
+    the whole window is composed again, which without a graphics card takes as much of the
+    processors as a training does.
+    """
 
     stop_requested = Signal()
     cancel_requested = Signal()
@@ -41,6 +50,12 @@ class ProgressRow(QWidget):
         row = side_by_side(self._bar, self._stop, self._cancel)
         column(self, row, self._text)
         self._activity: Any = None
+        self._telling = False
+        self._runs = False
+        self._still = QTimer(self)
+        self._still.setSingleShot(True)
+        self._still.setInterval(STILL)
+        self._still.timeout.connect(self._move)
         self._name = ""
         self._stoppable = True
         self._first: tuple[float, int] | None = None
@@ -62,15 +77,17 @@ class ProgressRow(QWidget):
         self._first = None
         self._stoppable = stoppable
         self._stop.setVisible(stoppable)
-        self._bar.setRange(0, 0)
+        self._bar.setRange(0, 1)
+        self._bar.setValue(0)
         self.has_begun = False
         self._stop.setEnabled(stoppable)
         self._stop.setText("Stop")
         self._text.setText(f"{name}: reading")
         self._name = name
-        # Without a total it would count as done from the start.
-        self._activity = progress(total=1, desc=f"Centroid-Encoder: {name}")
+        self._runs = True
+        self._still.start()
         self.show()
+        self._tell_napari()
 
     def report(self, step: Report | Progress) -> None:
         """Show where the job is."""
@@ -91,20 +108,59 @@ class ProgressRow(QWidget):
 
     def end(self) -> None:
         """Hide."""
-        if self._activity is not None:
-            self._activity.close()
-            self._activity = None
+        self._runs = False
+        self._still.stop()
+        self._tell_napari()
         self.hide()
 
-    def _advance(self, n_done: int, n_steps: int, described: str) -> None:
-        if self._activity is None:
+    def showEvent(self, event: QShowEvent) -> None:
+        """Tell it here."""
+        super().showEvent(event)
+        # napari lets Qt go on when it is told; a window that is just being closed must not.
+        QTimer.singleShot(0, self._tell_napari)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Tell it in napari's activity dock."""
+        super().hideEvent(event)
+        QTimer.singleShot(0, self._tell_napari)
+
+    def _tell_napari(self) -> None:
+        """Begin or end what napari's activity dock shows."""
+        if self._telling:
             return
+        wanted = self._runs and not self.isVisible()
+        if wanted and self._activity is None:
+            # Meanwhile Qt goes on, and what is wanted may be another thing afterwards.
+            self._telling = True
+            # Without a total it would count as done from the start.
+            self._activity = progress(total=1, desc=f"Centroid-Encoder: {self._name}")
+            self._telling = False
+            self._count()
+            self._tell_napari()
+        elif not wanted and self._activity is not None:
+            self._activity.close()
+            self._activity = None
+
+    def _count(self) -> None:
+        if self._activity is not None and self._bar.maximum():
+            self._activity.total = self._bar.maximum()
+            self._activity.update(self._bar.value() - self._activity.n)
+
+    def _move(self) -> None:
+        self._bar.setRange(0, 0)
+
+    def _advance(self, n_done: int, n_steps: int, described: str) -> None:
+        if not self._runs:
+            return
+        self._still.stop()
+        # Or else the bar is painted at once, and the text, with the map, once more.
+        self._bar.setUpdatesEnabled(False)
         self._bar.setRange(0, n_steps)
         self._bar.setValue(n_done)
+        self._bar.setUpdatesEnabled(True)
         if self._stop.text() == "Stop":
             self._text.setText(f"{self._name}: {described}{self._left(n_done, n_steps)}")
-        self._activity.total = n_steps
-        self._activity.update(n_done - self._activity.n)
+        self._count()
 
     def _on_stop(self) -> None:
         self._stop.setText("Stopping …")
