@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +16,14 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import centroid_encoder as ce
 from centroid_encoder.core import rows as rows_of
+from centroid_encoder.core.axes import principal_axes
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.noise import PATIENCE, Noise
 from centroid_encoder.core.optimization import shared_threads
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.rows import ProjectedRows, standardized
 from centroid_encoder.core.standardization import Standardizer
-from centroid_encoder.core.threads import threads_for
+from centroid_encoder.core.threads import each, threads_for
 from tests.threads import threads
 
 TRAIN = torch.arange(40)
@@ -238,6 +240,39 @@ def test_blas_has_its_threads_again_after_a_training_that_was_stopped_at_once() 
         assert set(n_of_blas()) == {2}
 
 
+@pytest.mark.parametrize("n_threads", [0, 1, 2, 9])
+def test_each_item_has_its_result_at_its_place(n_threads: int) -> None:
+    seen: set[int] = set()
+
+    def square(i: int) -> int:
+        seen.add(threading.get_ident())
+        assert torch.get_num_threads() == (1 if n_threads > 1 else 3)
+        assert set(n_of_blas()) == ({1} if n_threads > 1 else {2})
+        time.sleep(0.01)
+        return i * i
+
+    with threads(3), threadpool_limits(2, user_api="blas"):
+        assert each(square, range(5), n_threads) == [0, 1, 4, 9, 16]
+        assert set(n_of_blas()) == {2}
+    assert len(seen) == max(1, min(n_threads, 5))
+    assert not each(square, [], n_threads)
+
+
+def test_an_error_of_one_item_is_raised_when_no_thread_is_left() -> None:
+    before = threading.active_count()
+
+    def fail(i: int) -> None:
+        time.sleep(0.01)
+        if i == 1:
+            raise KeyError(i)
+
+    with threadpool_limits(2, user_api="blas"):
+        with pytest.raises(KeyError):
+            each(fail, range(6), 3)
+        assert set(n_of_blas()) == {2}
+    assert threading.active_count() == before
+
+
 def test_a_training_that_is_still_going_on_when_the_process_ends_comes_to_its_end() -> None:
     script = """
 import threading, time
@@ -263,6 +298,25 @@ begun.wait()
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
     )
     assert ended.stdout == "3 epochs\n", ended.stderr
+
+
+@pytest.mark.parametrize("searched", [0, 2**27])
+def test_axes_are_the_same_one_after_the_other_and_at_once(
+    searched: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows_of, "SEARCHED", searched)
+    found: set[int] = set()
+
+    def watched(*arguments: Any) -> torch.Tensor:
+        found.add(threading.get_ident())
+        return principal_axes(*arguments)
+
+    monkeypatch.setattr(rows_of, "principal_axes", watched)
+    with threads(2):
+        axes = projected().axes
+    with threads(1):
+        assert torch.equal(axes, projected().axes)
+    assert len(found) == (3 if searched else 1)
 
 
 def test_what_is_tidied_up_in_the_other_thread_does_not_wait_for_itself() -> None:

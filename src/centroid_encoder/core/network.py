@@ -156,7 +156,8 @@ class Network(nn.Module):
             return self.decode(self.encode(x))
         if folds is None:
             return self.encode(x).mean(dim=0)
-        outputs = torch.empty(len(folds), len(self.encoder[-1].bias[0]), device=x.device)
+        n_outputs = cast(Linears, self.encoder[-1]).bias.shape[1]
+        outputs = torch.empty(len(folds), n_outputs, device=x.device)
         for k in range(-1, self.n_networks):
             some = torch.nonzero(folds == k)[:, 0]
             if not len(some):

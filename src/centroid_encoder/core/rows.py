@@ -21,6 +21,7 @@ from centroid_encoder.core.matrix import (
 )
 from centroid_encoder.core.pieces import PIECE, Pieces, Stored
 from centroid_encoder.core.standardization import CPU, Standardizer
+from centroid_encoder.core.threads import each
 
 SHARE = 0.5
 """Of the free memory of a CUDA device that rows may take: training them takes some, too."""
@@ -32,6 +33,8 @@ N_PROJECTED = 10_000
 """Rows whose principal axes are found, at most."""
 N_ITERATIONS = 2
 """Of the search for them: what is last among a hundred may be another direction."""
+SEARCHED = 2**27
+"""Bytes of rows in which the axes of several networks are looked for at the same time, at most."""
 PROJECTED, PROJECTED_ON_CUDA = 2**27, 2**30
 """Bytes that rows take along their axes, up to which those of all rows are kept: once as they are,
 and once or twice with noise."""
@@ -326,17 +329,22 @@ class ProjectedRows(Rows):
         self.n_inputs = rows.n_inputs
         if n_axes < rows.n_inputs:
             self.n_inputs = max(1, min(n_axes, *map(len, of_networks)))
-        axes = []
-        for own, weights in zip(of_networks, torch.tensor(shares).float(), strict=True):
-            weights = weights.to(rows.device)
+
+        def axes_of(network: tuple[Tensor, Tensor]) -> Tensor:
+            own, weights = network
             if self.n_inputs == rows.n_inputs:
-                axes.append(torch.diag(weights))
-                continue
+                return torch.diag(weights)
             if len(own) > N_PROJECTED:
                 order = np.random.default_rng(0).permutation(len(own))[:N_PROJECTED]
                 own = own[torch.from_numpy(order).to(own.device)]
             inputs = rows.gather_many(own).mul_(weights)
-            axes.append(principal_axes(inputs, self.n_inputs, N_ITERATIONS) * weights)
+            return principal_axes(inputs, self.n_inputs, N_ITERATIONS) * weights
+
+        weights = torch.tensor(shares).float().to(rows.device)
+        n_threads = torch.get_num_threads() if self.device.type == "cpu" else 1
+        # Each has a copy of its rows meanwhile.
+        n_threads = min(n_threads, SEARCHED // (4 * min(len(train), N_PROJECTED) * rows.n_inputs))
+        axes = each(axes_of, list(zip(of_networks, weights, strict=True)), n_threads)
         self.axes = torch.stack(axes) if folds is not None else axes[0]
         most = PROJECTED_ON_CUDA if self.device.type == "cuda" else PROJECTED
         self._kept = 4 * n_networks * self.n_rows * self.n_inputs <= most

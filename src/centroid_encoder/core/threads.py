@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from threading import get_ident
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from threadpoolctl import threadpool_limits
 FEW = 10_000
 """Rows up to which what a map says of them is found in one thread."""
 
+Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 
@@ -50,6 +52,29 @@ class Aside:
         if self._executor is not None:
             # Of what nobody holds any more Python may tidy up in any thread, this one among them.
             self._executor.shutdown(wait=self._thread != get_ident())
+
+
+def each(act: Callable[[Item], Found], items: Sequence[Item], n_threads: int) -> list[Found]:
+    """Do something with each item, with up to `n_threads` of them at a time in a thread each.
+
+    With one after the other if the process is ending, when it gets no other threads any more.
+    """
+    workers = [Aside() for _ in range(min(n_threads, len(items)))] if n_threads > 1 else []
+    if not workers:
+        return [act(item) for item in items]
+    try:
+        # BLAS has one limit for all threads: if each set it, the last would put back another's.
+        with threadpool_limits(1):
+            begun = [
+                workers[i % len(workers)].do(partial(act, item)) for i, item in enumerate(items)
+            ]
+            return [
+                act(item) if future is None else future.result()
+                for future, item in zip(begun, items, strict=True)
+            ]
+    finally:
+        for worker in workers:
+            worker.close()
 
 
 @contextmanager

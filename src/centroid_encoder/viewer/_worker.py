@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from threading import Event
+from collections.abc import Generator
+from threading import Event, get_ident
 from typing import Any
 
 from qtpy.QtCore import QObject, Signal
 from superqt.utils import create_worker
 
-from centroid_encoder.core.reports import Report
+from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.tl._jobs import Progress, Steps
 
 SNAPSHOT_INTERVAL = 0.2
@@ -38,19 +38,25 @@ class Worker(QObject):
     def __init__(self, job: Steps, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.job = job
-        self._stop = Event()
+        self._stop, self._cancelled = Event(), Event()
         self._drawn = Event()
         self._drawn.set()
         self._over = False
         worker: Any = create_worker(
-            _work, job, self._stop.is_set, self._drawn, _start_thread=False, _ignore_errors=True
+            _work,
+            job,
+            self._stop,
+            self._cancelled,
+            self._drawn,
+            _start_thread=False,
+            _ignore_errors=True,
         )
         # Bound methods of a QObject: Qt drops the connection with the object.
         worker.yielded.connect(self._pass_on)
         worker.returned.connect(self._finish)
         worker.errored.connect(self._fail)
         # Qt takes this away with the window, unasked; a thread must not go on for nobody.
-        self.destroyed.connect(self._stop.set)
+        self.destroyed.connect(self._cancelled.set)
         self._worker = worker
 
     def start(self) -> None:
@@ -64,7 +70,7 @@ class Worker(QObject):
     def cancel(self) -> None:
         """Forget the job: the thread ends by itself, unheard."""
         self._over = True
-        self._stop.set()
+        self._cancelled.set()
         self._worker.quit()
 
     def drawn(self) -> None:
@@ -89,7 +95,7 @@ class Worker(QObject):
 
 
 def _work(
-    job: Steps, stop: Callable[[], bool], drawn: Event
+    job: Steps, stopped: Event, cancelled: Event, drawn: Event
 ) -> Generator[Step | Exception, None, bool]:
     """Do the job; runs in the thread. Returns True when it is complete.
 
@@ -97,6 +103,15 @@ def _work(
     are, for a sign that it was deleted.
     """
     last_snapshot = last_report = 0.0
+
+    thread = get_ident()
+
+    def stop() -> bool:
+        # To complete what nobody keeps may take as long as it took to learn it. Another thread that
+        # asks does so to end the processes of the job, and has to be told.
+        if cancelled.is_set() and get_ident() == thread:
+            raise StoppedTooEarly
+        return cancelled.is_set() or stopped.is_set()
 
     def snapshot() -> bool:
         nonlocal last_snapshot

@@ -294,6 +294,23 @@ def test_nothing_is_heard_after_cancel(
 
 
 @pytest.mark.parametrize("how", ["stop", "cancel"])
+def test_what_is_cancelled_is_not_completed(
+    cells: ad.AnnData, monkeypatch: pytest.MonkeyPatch, qtbot: Any, how: str
+) -> None:
+    completed = []
+    monkeypatch.setattr(
+        "centroid_encoder.core.fit._complete", lambda *_: completed.append(True), raising=True
+    )
+    training = Worker(make_run(cells, ENDLESS))
+    ear = Ear(training)
+    training.start()
+    qtbot.waitUntil(lambda: bool(ear.reports))
+    getattr(training, how)()
+    wait_for_thread()
+    assert len(completed) == (how == "stop")
+
+
+@pytest.mark.parametrize("how", ["stop", "cancel"])
 def test_nobody_waits_for_the_end_of_an_epoch(make_cells: MakeCells, qtbot: Any, how: str) -> None:
     adata = make_cells(3, 4000)
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=3, batch_size=2)

@@ -56,6 +56,9 @@ class ProgressRow(QWidget):
         self._still.setSingleShot(True)
         self._still.setInterval(STILL)
         self._still.timeout.connect(self._move)
+        self._later = QTimer(self)
+        self._later.setSingleShot(True)
+        self._later.timeout.connect(self._tell_napari)
         self._name = ""
         self._stoppable = True
         self._first: tuple[float, int] | None = None
@@ -117,12 +120,12 @@ class ProgressRow(QWidget):
         """Tell it here."""
         super().showEvent(event)
         # napari lets Qt go on when it is told; a window that is just being closed must not.
-        QTimer.singleShot(0, self._tell_napari)
+        self._later.start()
 
     def hideEvent(self, event: QHideEvent) -> None:
         """Tell it in napari's activity dock."""
         super().hideEvent(event)
-        QTimer.singleShot(0, self._tell_napari)
+        self._later.start()
 
     def _tell_napari(self) -> None:
         """Begin or end what napari's activity dock shows."""
