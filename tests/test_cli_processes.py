@@ -67,8 +67,10 @@ def children(program: subprocess.Popen[str]) -> dict[int, int]:
             parent = int(path.joinpath("stat").read_text().rpartition(")")[2].split()[1])
             variables = path.joinpath("environ").read_bytes().split(b"\0")
             if parent == program.pid:
-                (rank,) = [int(one[5:]) for one in variables if one.startswith(b"RANK=")]
-                found[rank] = int(path.name)
+                # One that has ended, but was not waited for yet, has no variables any more.
+                for one in variables:
+                    if one.startswith(b"RANK="):
+                        found[int(one[5:])] = int(path.name)
     return found
 
 
@@ -134,12 +136,35 @@ def test_without_the_other_process_the_first_ends_with_a_message(folder: Path) -
     start = time.monotonic()
     status, out, told = ended(program, 60)
 
-    assert time.monotonic() - start < 30
+    assert time.monotonic() - start < 30, told
     assert status == 1
     assert out == ""
     # torchrun ends those that are left; which of the two is quicker is chance.
     assert "lost each other" in told or "Interrupted" in told
     assert "SIGKILL" in told
+    assert [path.name for path in folder.iterdir()] == ["in.h5ad"]
+
+
+@pytest.mark.slow
+@LINUX
+def test_who_waits_for_a_process_that_hangs_hears_signals(folder: Path) -> None:
+    program = torchrun(2, *FIT, "--max-epochs", 5000, "-o", "two.h5ad")
+    wait_for_training(program)
+    found = children(program)
+
+    os.kill(found[1], signal.SIGSTOP)
+    time.sleep(2)
+    os.kill(found[0], signal.SIGTERM)
+    end = time.monotonic() + 15
+    while found[0] in children(program).values() and time.monotonic() < end:
+        time.sleep(0.1)
+    left = found[0] in children(program).values()
+    os.kill(found[1], signal.SIGCONT)
+    status, out, told = ended(program, 60)
+
+    assert not left, told
+    assert (status, out) == (1, "")
+    assert "Interrupted" in told
     assert [path.name for path in folder.iterdir()] == ["in.h5ad"]
 
 

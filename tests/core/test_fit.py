@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,6 +119,24 @@ def test_what_keeps_it_from_learning_what_is_usual_is_raised(
     with threads(n_threads), pytest.raises(MemoryError, match="no room for what is usual"):
         drained(estimator.fit_codes(X, codes, CLASSES, novelty=True))
     assert not hasattr(estimator, "n_features_in_")
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_what_is_usual_is_learned_after_the_pictures_of_who_watches(
+    watched: bool, X: np.ndarray, codes: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn, here = Novelty.fit, []
+
+    def noted(*args: object) -> Novelty:
+        here.append(threading.current_thread() is threading.main_thread())
+        return learn(*args)
+
+    monkeypatch.setattr(Novelty, "fit", noted)
+    watching = {"snapshot": lambda: True} if watched else {}
+    with threads(2):
+        fit = drained(model().fit_codes(X, codes, CLASSES, novelty=True, **watching))
+    assert here == [watched]
+    assert fit.map.knows_novelty
 
 
 def test_of_fewer_than_ten_samples_nothing_is_usual(X: np.ndarray) -> None:

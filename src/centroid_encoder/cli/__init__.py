@@ -87,6 +87,10 @@ def main() -> NoReturn:
         text = f"Error: stdout could not be written: {lost.strerror}. The files are complete."
         click.echo(text, err=True)
         status = NOT_PRINTED
+    if are_several():
+        # Python's own end waits for torch's threads, and these for processes that may be gone.
+        sys.stderr.flush()
+        os._exit(status)
     sys.exit(status)
 
 

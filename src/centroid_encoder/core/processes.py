@@ -13,6 +13,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from types import FrameType
 from typing import Any, Self, cast
 
@@ -25,6 +26,8 @@ from centroid_encoder.errors import Advice, InputError, Setting, WorkerError
 FAILED, INTERRUPTED, STOPPED, TOO_LARGE = range(4)
 """Why a step is not taken. The first that any process has a reason for counts for all."""
 N_REASONS = 4
+HEARD = timedelta(seconds=1)
+"""How long a process waits for the others before it hears signals."""
 ALIKE = 1e-3
 """Relative difference of numbers that other processors may compute in other digits."""
 
@@ -263,7 +266,7 @@ class Processes:
     def _in_place(self, tensor: Tensor) -> Tensor:
         if self._n_sums >= self._n_had:
             try:
-                dist.all_reduce(tensor)
+                _sum_in_place(tensor)
             except RuntimeError as error:
                 raise WorkerError(
                     "the processes of this training have lost each other: one of them has ended, "
@@ -273,6 +276,25 @@ class Processes:
                 ) from error
         self._n_sums += 1
         return tensor
+
+
+def _sum_in_place(tensor: Tensor) -> None:
+    """Put the sum over processes into a tensor, and hear signals while the others are awaited.
+
+    Torch waits for processors in C++, where Python hears nothing: of a process that hangs, or has
+    ended without gloo's noticing it, one would hear only after the time limit of the group.
+    """
+    if tensor.device.type != "cpu":
+        dist.all_reduce(tensor)
+        return
+    work = dist.all_reduce(tensor, async_op=True)
+    while True:
+        try:
+            work.wait(HEARD)
+            return
+        except RuntimeError:
+            if work.is_completed():
+                raise
 
 
 class _Sum(torch.autograd.Function):

@@ -103,7 +103,6 @@ def _work(
     are, for a sign that it was deleted.
     """
     last_snapshot = last_report = 0.0
-
     thread = get_ident()
 
     def stop() -> bool:

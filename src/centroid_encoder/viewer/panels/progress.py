@@ -81,7 +81,7 @@ class ProgressRow(QWidget):
         self._stoppable = stoppable
         self._stop.setVisible(stoppable)
         self._bar.setRange(0, 1)
-        self._bar.setValue(0)
+        self._bar.reset()
         self.has_begun = False
         self._stop.setEnabled(stoppable)
         self._stop.setText("Stop")
