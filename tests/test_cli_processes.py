@@ -168,6 +168,23 @@ def test_who_waits_for_a_process_that_hangs_hears_signals(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["in.h5ad"]
 
 
+@pytest.mark.slow
+@LINUX
+def test_a_process_that_hangs_for_a_while_is_waited_for(folder: Path) -> None:
+    program = torchrun(2, *FIT, "--max-epochs", 200, "-o", "two.h5ad")
+    wait_for_training(program)
+    other = children(program)[1]
+
+    os.kill(other, signal.SIGSTOP)
+    time.sleep(4)
+    assert program.poll() is None
+    os.kill(other, signal.SIGCONT)
+    status, _, told = ended(program)
+
+    assert status == 0, told
+    assert {path.name for path in folder.iterdir()} == {"in.h5ad", "two.h5ad"}
+
+
 class Machine(NamedTuple):
     """Where one of two torchruns is started."""
 

@@ -288,13 +288,10 @@ def _sum_in_place(tensor: Tensor) -> None:
         dist.all_reduce(tensor)
         return
     work = dist.all_reduce(tensor, async_op=True)
-    while True:
-        try:
+    while not work.is_completed():
+        with suppress(RuntimeError):  # The time is over, or it has failed, as is told below.
             work.wait(HEARD)
-            return
-        except RuntimeError:
-            if work.is_completed():
-                raise
+    work.wait()
 
 
 class _Sum(torch.autograd.Function):

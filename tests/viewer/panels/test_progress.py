@@ -64,6 +64,16 @@ def row(qtbot: Any) -> Iterator[Row]:
     assert not progress._all_instances
 
 
+def test_no_share_is_said_before_something_is_counted(row: Row) -> None:
+    row.row.begin("cell type")
+    assert not row.bar.isTextVisible()
+    row.row.report(report(4))
+    assert row.bar.isTextVisible()
+    assert row.bar.text() == "10%"
+    row.row.begin("cell type")
+    assert not row.bar.isTextVisible()
+
+
 def test_hidden_until_something_begins(row: Row) -> None:
     assert not row.row.isVisible()
     # What a training that was cancelled has to say comes too late.

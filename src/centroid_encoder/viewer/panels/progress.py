@@ -38,7 +38,6 @@ class ProgressRow(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._bar = QProgressBar()
-        self._bar.setTextVisible(True)
         self._stop = QPushButton("Stop")
         self._stop.setToolTip("End the training now and keep the best map so far")
         self._stop.clicked.connect(self._on_stop)
@@ -81,7 +80,8 @@ class ProgressRow(QWidget):
         self._stoppable = stoppable
         self._stop.setVisible(stoppable)
         self._bar.setRange(0, 1)
-        self._bar.reset()
+        self._bar.setValue(0)
+        self._bar.setTextVisible(False)
         self.has_begun = False
         self._stop.setEnabled(stoppable)
         self._stop.setText("Stop")
@@ -160,6 +160,7 @@ class ProgressRow(QWidget):
         self._bar.setUpdatesEnabled(False)
         self._bar.setRange(0, n_steps)
         self._bar.setValue(n_done)
+        self._bar.setTextVisible(True)
         self._bar.setUpdatesEnabled(True)
         if self._stop.text() == "Stop":
             self._text.setText(f"{self._name}: {described}{self._left(n_done, n_steps)}")
