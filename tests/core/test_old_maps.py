@@ -56,7 +56,7 @@ def test_loads_and_says_what_it_said(name: str, tmp_path: Path) -> None:
         assert set(expected) <= set(said)
         assert_array_equal(said["predicted"], expected["predicted"])
         for what in set(expected) - {"predicted"}:
-            assert_allclose(said[what], expected[what], atol=1e-5)
+            assert_allclose(said[what], expected[what], atol=1e-3)
     # It may be trained anew, and saved as maps are today.
     clone(model).set_params(max_epochs=1).fit(X, y)
     model.save(tmp_path / "again.safetensors")
