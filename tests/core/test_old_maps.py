@@ -55,8 +55,11 @@ def test_loads_and_says_what_it_said(name: str, tmp_path: Path) -> None:
         # The first version had no probabilities.
         assert set(expected) <= set(said)
         assert_array_equal(said["predicted"], expected["predicted"])
+        # A place at the edge of its last digit steps by 1e-5 on another processor, of which the
+        # decoder makes more.
+        said["distances"] = model.decoder_distances(expected["embedding"])
         for what in set(expected) - {"predicted"}:
-            assert_allclose(said[what], expected[what], atol=1e-3)
+            assert_allclose(said[what], expected[what], atol=1e-5)
     # It may be trained anew, and saved as maps are today.
     clone(model).set_params(max_epochs=1).fit(X, y)
     model.save(tmp_path / "again.safetensors")

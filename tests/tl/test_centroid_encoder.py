@@ -260,15 +260,14 @@ class TestHoldOut:
         model = ce.CentroidEncoder(
             placement="bottleneck",
             hidden=(64,),
-            max_epochs=40,
+            max_epochs=80,
             learning_rate=0.01,
             dropout=0.0,
             weight_decay=0.0,
         )
         embed(pbmc, model, "bulk_labels")
         quality = pbmc.uns["ce"]["quality"]
-        # Rounding differs between processors, and 40 epochs at this rate make much of it.
-        assert quality["train"]["knn_error"] < 0.2, "not tempting enough to be a test"
+        assert quality["train"]["knn_error"] < 0.1, "not tempting enough to be a test"
         assert quality["test"]["knn_error"] > 0.6
         assert quality["test"]["at_chance"]
         chance = 1 - pbmc.obs["bulk_labels"][members(pbmc, "test")].value_counts(
