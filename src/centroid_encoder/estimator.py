@@ -20,7 +20,7 @@ from sklearn.base import (
 )
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from centroid_encoder.constraints import (
     RandomState,
@@ -47,7 +47,7 @@ from centroid_encoder.core.reports import Outcome, Report, drained, never
 from centroid_encoder.core.rows import standardized
 from centroid_encoder.core.saved import Arrays, InvalidStateError
 from centroid_encoder.core.standardization import Scale
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import InputError, Setting
 from centroid_encoder.recipes import RECIPES, resolved
 
 
@@ -75,9 +75,10 @@ class CentroidEncoder(
         of `dropout` made of the features.
     n_networks : int or "auto", default="auto"
         With ``placement="voronoi"``, number of networks, each of which is trained on all but one
-        fold of the samples; a new sample is placed by all of them together. Probabilities then come
+        fold of the samples. Probabilities then come
         from samples of which the network in question knows nothing: it weighs and chooses features
-        by its own samples. 1 trains one on everything.
+        by its own samples; new samples are placed by all networks, each weighted by its number of
+        training samples. 1 trains one network on everything, which is too sure of these samples.
         ``"auto"`` takes 5 of up to 5,000 training samples, 3 of up to 50,000, else 2.
     hidden : sequence of int or "auto", default="auto"
         Widths of the encoder's hidden layers; the decoder mirrors them. ``"auto"`` takes
@@ -284,7 +285,7 @@ class CentroidEncoder(
             raise ValueError(f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
         return cls(**(RECIPES[name] | overrides))
 
-    def fit(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike | Matrix, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
         """Train the network.
 
         Ctrl-C during training keeps the best state so far, with a warning; before the first epoch
@@ -296,13 +297,18 @@ class CentroidEncoder(
             Training data. Sparse data stay sparse.
         y : array-like of shape (n_samples,)
             Class labels; at least two classes.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Donor or batch of each sample. With ``placement="voronoi"`` and several networks, a
+            training sample is placed by a network that has seen no sample of its group, unless all
+            samples are of one group.
 
         Raises
         ------
         ValueError
-            If the data hold NaN or inf, if there is only one class, or if a parameter is not valid.
+            If the data hold NaN or inf, if there is only one class, if a parameter is not valid, or
+            if `groups` has missing values or no effect.
         """
-        outcome = drained(self.fit_reports(X, y))
+        outcome = drained(self.fit_reports(X, y, groups=groups))
         for message, category in outcome.notices:
             warnings.warn(str(message), category, stacklevel=2)
         return self
@@ -313,6 +319,7 @@ class CentroidEncoder(
         y: ArrayLike,
         *,
         subset: NDArray[np.bool_] | None = None,
+        groups: ArrayLike | None = None,
         stop: Callable[[], bool] = never,
         snapshot: Callable[[], bool] = never,
     ) -> Generator[Report, None, Outcome]:
@@ -328,6 +335,8 @@ class CentroidEncoder(
         subset
             (n_samples,) mask of the samples to train on; the others need no label and are only
             embedded in the reports. Default: all.
+        groups
+            As in `fit`.
         stop
             Asked before every batch; True ends the training and keeps the best state so far.
         snapshot
@@ -356,8 +365,34 @@ class CentroidEncoder(
                 raise ValueError(f"y has {unlabeled} missing labels; leave these samples out")
             codes = np.full(len(y), -1)
             classes, codes[index] = np.unique(y[index], return_inverse=True)
-            done = yield from self._trained(X, codes, classes, stop=stop, snapshot=snapshot)
+            names, of_samples = self._groups(groups, len(y))
+            done = yield from self._trained(
+                X, codes, classes, groups=of_samples, stop=stop, snapshot=snapshot
+            )
+        if (crowded := done.crowded_group()) is not None:
+            text = crowded_text(f"group {names[crowded[0]]!r}", crowded[1])
+            warnings.warn(text, stacklevel=3)
         return done.outcome
+
+    def _groups(
+        self, groups: ArrayLike | None, n_samples: int
+    ) -> tuple[NDArray[Any], NDArray[np.intp] | None]:
+        """Names of the groups, and (n_samples,) indices of them; None without groups."""
+        if groups is None:
+            return np.empty(0), None
+        codes, names = pd.factorize(column_or_1d(groups), sort=False)
+        if len(codes) != n_samples:
+            raise ValueError(f"X has {n_samples} samples, but groups has {len(codes)} entries")
+        if (codes < 0).any():
+            raise ValueError(f"groups has {int((codes < 0).sum())} missing values")
+        for name, value in (("placement", "bottleneck"), ("n_networks", 1)):
+            if getattr(self, name) == value:
+                raise InputError(
+                    "{} has no effect with {}: one network is trained on all samples",
+                    Setting("groups"),
+                    Setting(name, value),
+                )
+        return names, codes.astype(np.intp)
 
     def fit_codes(
         self,
@@ -368,7 +403,6 @@ class CentroidEncoder(
         feature_names: ArrayLike | None = None,
         groups: NDArray[np.intp] | None = None,
         novelty: bool = False,
-        together: bool = False,
         stop: Callable[[], bool] = never,
         snapshot: Callable[[], bool] = never,
     ) -> Generator[Report, None, Fit]:
@@ -393,12 +427,7 @@ class CentroidEncoder(
             (n_samples,) indices of donors or batches. With ``placement="voronoi"`` a sample is then
             placed by networks that have seen nothing of its group.
         novelty
-            Whether to do what `fit_novelty` does, too, where there are enough samples for it: while
-            the network is trained, if that is sooner.
-        together
-            Whether the processes of ``torch.distributed``, if there are several, train this map
-            together. Each calls this with the same, and gets the same; nothing else of the
-            estimator asks for other processes.
+            Whether to do what `fit_novelty` does, too, where there are enough samples for it.
         stop, snapshot
             As in `fit_reports`.
 
@@ -421,7 +450,6 @@ class CentroidEncoder(
                     classes,
                     groups=groups,
                     novelty=novelty,
-                    together=together,
                     stop=stop,
                     snapshot=snapshot,
                 )
@@ -456,8 +484,9 @@ class CentroidEncoder(
     def calibrate(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
         """Fit `predict_proba` to samples that the training has not seen.
 
-        Neither embedding nor predictions change. Without this, it is fitted to the validation
-        samples or, where there are none, to the training samples, of which the map is too sure.
+        Neither embedding nor predictions change. Without this it is fitted to the training samples,
+        each judged by a network that was not trained on it. One network alone has such samples only
+        where validation samples were not merged; otherwise its probabilities are not calibrated.
 
         Parameters
         ----------
@@ -584,10 +613,9 @@ class CentroidEncoder(
     def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         """How unlike anything seen in training samples are.
 
-        Two things are looked at, in the first 5, 10, 20 and 50 principal components of the
-        z-scores of all features: how far away the nearest training samples are, next to how far
-        they are from each other, and how far the nearest class is in units of its own spread. What
-        counts is where a sample stands out most. `X` is as in `fit`.
+        The score adds two distances in the first 20 principal components of the z-scores of all
+        features: to the nearest training samples, relative to their distances from each other, and
+        to the nearest class in units of its own spread. `X` is as in `fit`.
 
         Returns
         -------
@@ -718,6 +746,19 @@ class CentroidEncoder(
         if not reset:
             check_is_fitted(self)
         return cast(Matrix, validate_data(self, X, reset=reset, accept_sparse="csr"))
+
+
+def crowded_text(group: str, share: float) -> str:
+    """Return a warning that a group holds so large a share of the training data."""
+    if share == 1:
+        return (
+            f"all training samples are of {group}: they are placed by networks that have seen "
+            "other samples of that group"
+        )
+    return (
+        f"{group} holds {100 * share:.0f} % of the training samples: they are placed by a network "
+        "that has seen the others alone, and less well than new samples will be"
+    )
 
 
 def load(path: str | os.PathLike[str], *, device: str = "auto") -> CentroidEncoder:

@@ -21,7 +21,6 @@ from centroid_encoder.cli._fit import fit
 from centroid_encoder.cli._ingest import ingest
 from centroid_encoder.cli._measure import measure
 from centroid_encoder.cli._plot import figures
-from centroid_encoder.cli._processes import are_several, in_all
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -40,8 +39,7 @@ NOT_PRINTED = 3
     }
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
-@click.pass_context
-def cli(context: click.Context) -> None:
+def cli() -> None:
     """Turn labelled cells into a picture you can believe: a supervised map of a .h5ad file.
 
     Results are written beside their target and renamed once they are complete; a failure or Ctrl-C
@@ -52,11 +50,6 @@ def cli(context: click.Context) -> None:
     understood, 3 all files are written but the results could not be printed, 129, 130 or 143
     interrupted. That nobody reads stdout to its end is no error.
     """
-    command = context.invoked_subcommand
-    if are_several() and command != fit.name:
-        raise click.UsageError(
-            f"{fit.name} alone is done by several processes; start {command} without torchrun"
-        )
 
 
 for command in (measure, fit, cross_validate, ingest, figures):
@@ -78,7 +71,7 @@ def main() -> NoReturn:
         # In a log, each update of a progress bar is a new line.
         os.environ.setdefault("TQDM_MININTERVAL", "5")
     try:
-        status = in_all(_run) if are_several() else _run()
+        status = _run()
     except _Stopped as stopped:
         status = _interrupted(stopped)
     sys.stdout.flush()
@@ -87,10 +80,6 @@ def main() -> NoReturn:
         text = f"Error: stdout could not be written: {lost.strerror}. The files are complete."
         click.echo(text, err=True)
         status = NOT_PRINTED
-    if are_several():
-        # Python's own end waits for torch's threads, and these for processes that may be gone.
-        sys.stderr.flush()
-        os._exit(status)
     sys.exit(status)
 
 

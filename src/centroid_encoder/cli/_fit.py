@@ -31,8 +31,6 @@ def fit(
 
     The output is IN with the embedding in obsm["X_ce"], the predicted class of every cell in
     obs["ce_label"], and the map itself in uns["ce"]: it takes new cells with the command ingest.
-
-    Several processes, started by torchrun, train it together.
     """
     adata = read_cells(input_file, matrix=False)
     training = options.arguments(adata, **training)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._files import identity, read_cells, with_results
+from centroid_encoder.cli._files import read_cells, with_results
 from centroid_encoder.cli._session import Results, Session, reporting
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 MOST = 10
 """Classes that are named."""
-LONGEST = 255
-"""Bytes of the name of a file, on most systems."""
 
 
 @click.command(short_help="Place new cells with a map.")
@@ -36,9 +33,6 @@ def ingest(work: Session, query: Path, reference: Path, output: Path, **mapping:
     the embedding in obsm["X_ce"], and for every cell its predicted class in obs["ce_label"], how
     sure that is in obs["ce_confidence"], and how unlike the training cells it is in
     obs["ce_novelty"].
-
-    What is found of many cells is kept in OUTPUT.unfinished until all is written. Should the
-    command be ended before, say the same again, and it goes on where it was.
     """
     from centroid_encoder import tl
     from centroid_encoder.tl._stored import colors_key, embedding_key, obs_key
@@ -46,10 +40,6 @@ def ingest(work: Session, query: Path, reference: Path, output: Path, **mapping:
     adata = read_cells(query, matrix=False)
     with closing(adata.file):
         job = tl.ingest.job(adata, reference, **mapping)
-        unfinished = output.with_name(f"{output.name}.unfinished")
-        is_kept = len(os.fsencode(unfinished.name)) <= LONGEST
-        if is_kept:
-            job.keep_at(unfinished, identity(query))
         work.run(job, adata)
     key = job.key
     keys = [name for name in (key, colors_key(obs_key(key, "label"))) if name in adata.uns]
@@ -74,7 +64,6 @@ def ingest(work: Session, query: Path, reference: Path, output: Path, **mapping:
         {output: with_results(query, output, adata, obsm=[embedding_key(key)], uns=keys)},
         _sentences(adata.n_obs, assigned, confidence, novelty),
         document,
-        lambda: unfinished.unlink(missing_ok=True) if is_kept else None,
     )
 
 

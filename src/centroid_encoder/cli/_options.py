@@ -14,7 +14,6 @@ import click
 
 from centroid_encoder._parameters import REQUIRED, Parameter, parameters, plain
 from centroid_encoder.cli._files import is_store
-from centroid_encoder.cli._processes import is_first
 from centroid_encoder.files import check_distinct, check_target, readable
 from centroid_encoder.stores import check_store_target
 
@@ -113,7 +112,7 @@ def target(*names: str, suffixes: tuple[str, ...], **attributes: Any) -> Decorat
     """Return an option for a file to write, which is refused now rather than after the work."""
 
     def check(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
-        if path is None or not is_first():
+        if path is None:
             return path
         try:
             if is_store(path) and ".zarr" in suffixes:

@@ -18,7 +18,6 @@ from centroid_encoder import __version__
 from centroid_encoder.cli._face import face, words
 from centroid_encoder.cli._files import Write, write_all
 from centroid_encoder.cli._options import check_outputs
-from centroid_encoder.cli._processes import is_first
 from centroid_encoder.errors import Message
 
 if TYPE_CHECKING:
@@ -41,8 +40,6 @@ class Results(NamedTuple):
     """What was found."""
     document: dict[str, Any]
     """The same for ``--json``."""
-    then: Callable[[], object] = lambda: None
-    """What is to be done once the files are written."""
 
 
 def reporting(command: Callable[..., Results]) -> Callable[..., None]:
@@ -58,13 +55,11 @@ def reporting(command: Callable[..., Results]) -> Callable[..., None]:
     @wraps(command)
     def run(*, as_json: bool, quiet: bool, overwrite: bool = False, **options: Any) -> None:
         check_outputs(options, overwrite=overwrite)
-        work = Session(quiet=quiet or not is_first())
+        work = Session(quiet=quiet)
         try:
             with work.on_stderr():
-                files, sentences, document, then = command(work, **options)
-                if is_first():
-                    write_all(files)
-                    then()
+                files, sentences, document = command(work, **options)
+                write_all(files)
         except EXPECTED as error:
             raise click.ClickException(words(error)) from error
         if as_json:

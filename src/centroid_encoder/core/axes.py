@@ -7,7 +7,6 @@ from contextlib import contextmanager
 
 import torch
 from sklearn.utils.extmath import randomized_svd
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 N_MORE = 10
@@ -34,12 +33,7 @@ def principal_axes(inputs: Tensor, n_axes: int, n_iterations: int = 4) -> Tensor
     (n_axes, k) orthonormal directions, where the inputs are.
     """
     if inputs.device.type != "cuda":
-        # Factors of tall matrices take longer in two threads than in one, and several times as long
-        # where something else is computed beside them: the threads wait for each other, busily.
-        with threadpool_limits(1):
-            found = randomized_svd(
-                inputs.cpu().numpy(), n_axes, n_iter=n_iterations, random_state=0
-            )
+        found = randomized_svd(inputs.cpu().numpy(), n_axes, n_iter=n_iterations, random_state=0)
         return torch.tensor(found[2], device=inputs.device)
     with _seeded(inputs.device):
         n_sought = min(n_axes + N_MORE, *inputs.shape)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -20,16 +19,14 @@ from centroid_encoder.core.description import check_labels
 from centroid_encoder.core.map import Architecture, CodedMap, Codes, FittedMap, Judged, own_codes
 from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.core.network import Network
-from centroid_encoder.core.novelty import LEAST, Novelty
+from centroid_encoder.core.novelty import LEAST, Novelty, Scored
 from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.placement import Layout, Placer, Scatter
-from centroid_encoder.core.problem import Problem, check_alike, class_weights
-from centroid_encoder.core.processes import Processes
+from centroid_encoder.core.problem import Problem, at_most, class_weights
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.reports import Outcome, Report, Shown, never
 from centroid_encoder.core.rows import CHUNK, ProjectedRows, class_means
-from centroid_encoder.core.threads import Aside, threads_for
 from centroid_encoder.core.training import train
 
 N_AXES = 100
@@ -48,6 +45,8 @@ class Fit:
     map: CodedMap
     problem: Problem
     outcome: Outcome
+    scored: Scored | None = None
+    """Training rows that novelty was learned from, and their scores; None if it was not learned."""
 
     def embed(self, index: NDArray[np.integer] | None = None) -> NDArray[np.float32]:
         """(n, m) embedding of all rows, or of those at an index.
@@ -90,8 +89,34 @@ class Fit:
             self.map.fitted.calibrate(self.distances(index)[:, self.map.known], own)
 
     def novelty(self) -> NDArray[np.float32]:
-        """(n,) novelty of all rows."""
-        return self.map.novelty(self.problem.X)
+        """(n,) novelty of all rows; NaN if it was not learned.
+
+        A row that novelty was learned from has the score that the other folds give it.
+        """
+        learned, problem = self.map.fitted.novelty, self.problem
+        if learned is None or self.scored is None:
+            return np.full(problem.X.shape[0], np.nan, dtype=np.float32)
+        novelty = learned.quantiles(problem.X, problem.standardizer)
+        novelty[self.scored.rows] = learned.ranks(self.scored.scores)
+        return novelty
+
+    def crowded_group(self) -> tuple[int, float] | None:
+        """Index of a group that is too large to be placed well, and its share of the training rows.
+
+        Its rows are placed by a network that was trained on less than half as many rows as the
+        largest; or, where all training rows are of that group, by networks that were trained on
+        other rows of it. None if there is no such group.
+        """
+        data, groups = self.problem.data, self.problem.groups
+        if groups is None or data.folds is None:
+            return None
+        train, n_seen = data.train.cpu().numpy(), self.problem.n_seen
+        found, n = np.unique(groups[train], return_counts=True)
+        largest = found[n.argmax()]
+        fold = int(data.folds.cpu().numpy()[train[groups[train] == largest][0]])
+        if len(found) > 1 and 2 * n_seen[fold] >= n_seen.max():
+            return None
+        return int(largest), float(n.max() / n.sum())
 
 
 def fit(
@@ -105,14 +130,14 @@ def fit(
     *,
     groups: Codes | None = None,
     novelty: bool = False,
-    together: bool = False,
     stop: Callable[[], bool] = never,
     snapshot: Callable[[], bool] = never,
 ) -> Generator[Report, None, Fit]:
     """Train on the classes of a caller, in any order, with the parameters of an estimator.
 
-    The map has the classes that are trained on, sorted. It is calibrated on the rows that validate
-    or, where there are none, on those that train.
+    The map has the classes that are trained on, sorted. It is calibrated on rows that the network
+    which places them was not trained on: with several networks, on all labelled rows; with one, on
+    the rows that validate, unless they were merged. Without such rows it is not calibrated.
 
     Parameters
     ----------
@@ -131,12 +156,9 @@ def fit(
         Where to train, and the source of all randomness.
     groups
         (n,) index of a group for each row: where several networks are trained on a part of the rows
-        each, a group is seen whole or not at all.
+        each, a group is seen whole or not at all, unless all training rows are of one group.
     novelty
-        Whether to learn, too, what is usual: of `novelty.LEAST` rows that train or more.
-    together
-        Whether the processes of ``torch.distributed``, if there are several, train this together.
-        Each then does this with the same, and gets the same.
+        Whether to learn novelty, too, if there are `novelty.LEAST` training rows or more.
     stop, snapshot
         As for `core.training.train`, which says what else is raised.
 
@@ -144,10 +166,7 @@ def fit(
     ------
     ValueError
         If there are fewer than two classes, or some that no file can hold; if a class weight is not
-        above 0; if the data are too large, or no class is large enough to validate; if processes
-        that train together do not do so with the same.
-    WorkerError
-        If another process has failed or is gone.
+        above 0; if the data are too large, or no class is large enough to validate.
     """
     labels = classes[codes[codes >= 0]]
     check_classification_targets(labels)
@@ -174,18 +193,13 @@ def fit(
     )
     settings = resolved(params, problem.n_train, problem.n_inputs, len(known))
     order = own_codes(np.arange(len(classes)), known, len(classes))
-    processes = Processes.found(device) if together else None
-    if processes is not None:
-        check_alike(processes, problem, settings, seed)
-    usual = _Usual(problem) if novelty else None
-    try:
-        fitted, outcome = yield from _trained(
-            problem, settings, seed, order, processes, usual, stop, snapshot
+    fitted, outcome = yield from _trained(problem, settings, seed, order, stop, snapshot)
+    scored, labeled = None, np.flatnonzero(problem.codes >= 0)
+    if novelty and len(labeled) >= LEAST:
+        fitted.novelty, scored = Novelty.fit(
+            problem.X, labeled, problem.codes[labeled], problem.standardizer
         )
-    finally:
-        if usual is not None:
-            usual.close()
-    return Fit(CodedMap(fitted, known, len(classes)), problem, outcome)
+    return Fit(CodedMap(fitted, known, len(classes)), problem, outcome, scored)
 
 
 def _trained(
@@ -193,8 +207,6 @@ def _trained(
     settings: Mapping[str, Any],
     seed: int,
     order: Codes,
-    processes: Processes | None,
-    usual: _Usual | None,
     stop: Callable[[], bool],
     snapshot: Callable[[], bool],
 ) -> Generator[Report, None, tuple[FittedMap, Outcome]]:
@@ -225,19 +237,15 @@ def _trained(
     if placer is not None:
         projected = ProjectedRows(data.rows, data.train, data.folds, problem.shares, N_AXES)
         data = replace(data, rows=projected)
-        if processes is not None:
-            # The last of many axes are others where processors round differently.
-            processes.of_first([projected.axes])
     # While it learns, the rows are along the axes already.
     learned = replace(architecture, n_inputs=data.rows.n_inputs)
     network = learned.network(generator, batch_norm=settings["batch_norm"]).to(device)
+    if problem.n_networks > 1:
+        network.votes = torch.tensor(problem.votes, dtype=torch.float32, device=device)
     config = TrainingConfig(
         **{field.name: settings[field.name] for field in fields(TrainingConfig)}
     )
     show = {} if placer is None else {"place": _Shown(problem, placer, order)}
-    # Whoever watches waits for the first picture, and for it alone.
-    if usual is not None and snapshot is never:
-        usual.begin()
     outcome = yield from train(
         network,
         objective,
@@ -246,30 +254,32 @@ def _trained(
         generator,
         stop=stop,
         snapshot=snapshot,
-        processes=processes,
         **show,
     )
-    found = None if usual is None else usual.found()
     network.fold_batch_norm()
     if projected is not None:
         network.axes = projected.axes
         architecture = replace(architecture, n_axes=projected.n_inputs)
     nowhere = np.full((n_classes, architecture.n_components), np.nan)
     fitted = FittedMap(architecture, problem.standardizer, network, targets, nowhere)
-    fitted.novelty = found
-    with threads_for(len(problem.codes)):
-        _complete(fitted, problem, placer)
+    merged = any(report.stage == "merge" for report in outcome.reports)
+    _complete(fitted, problem, placer, problem.unseen(merged=merged))
     return fitted, outcome
 
 
-def _complete(fitted: FittedMap, problem: Problem, placer: Placer | None) -> None:
-    """Add what is learned from what the network says: odds, centers and probabilities."""
+def _complete(fitted: FittedMap, problem: Problem, placer: Placer | None, unseen: Codes) -> None:
+    """Add odds, centers and calibration, which are learned from outputs of the network.
+
+    `unseen` holds the rows that the network which places them was not trained on.
+    """
     data, index = problem.data, np.flatnonzero(problem.codes >= 0)
     codes = problem.codes[index]
     if placer is not None:
-        fitted.placer = _told(problem, placer, fitted.network)
-    unseen = np.flatnonzero(np.isin(index, data.validation.cpu().numpy()))
-    asked = Calibration.chosen(np.arange(len(index)) if not len(unseen) else unseen)
+        # One network that was trained on everything is too sure of its own rows. Its plane needs
+        # odds all the same.
+        rows = unseen if len(unseen) else index
+        fitted.placer = _told(problem, placer, fitted.network, rows)
+    asked = Calibration.chosen(np.flatnonzero(np.isin(index, unseen)))
     embedding, distances = _judged(
         fitted.judge_rows(data.rows, torch.from_numpy(index).to(data.rows.device), data.folds),
         len(index),
@@ -302,7 +312,7 @@ def _placer(
 ) -> Placer:
     """Lay out the classes, and learn their scatter: all that is known before the training."""
     data = problem.data
-    some = problem.some(placement.N_FITTED).to(data.rows.device)
+    some = at_most(placement.N_FITTED, data.train.cpu()).to(data.rows.device)
     of_classes = torch.tensor(centroids, dtype=torch.float32, device=some.device)
     residuals = torch.empty((len(some), problem.n_inputs), device=some.device)
     for i, (part, inputs) in enumerate(data.rows.batches(some)):
@@ -315,48 +325,16 @@ def _placer(
 
 
 @torch.no_grad()
-def _told(problem: Problem, placer: Placer, network: Network) -> Placer:
-    """Learn the odds from rows that train, each asked of the network that is not trained on it."""
-    data, some = problem.data, problem.some(placement.N_FITTED).to(problem.data.rows.device)
+def _told(problem: Problem, placer: Placer, network: Network, rows: Codes) -> Placer:
+    """Learn the odds from rows, each by the outputs of the network that is not trained on it."""
+    data = problem.data
+    some = at_most(placement.N_FITTED, torch.from_numpy(rows)).to(data.rows.device)
     outputs = [
         network.outputs(inputs, None if data.folds is None else data.folds[part]).cpu().numpy()
         for part, inputs in data.rows.batches(some)
     ]
-    codes = problem.codes[some.cpu().numpy()]
-    return placer.told(np.concatenate(outputs), codes, problem.class_weights)
-
-
-class _Usual:
-    """What is usual among the rows that train, learned while a network learns, if that is sooner.
-
-    None where there are too few of them.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self._problem, self._aside = problem, Aside()
-        self._future: Future[Novelty | None] | None = None
-
-    def begin(self) -> None:
-        """Learn in a thread, if there are several, and if no file is read for it."""
-        if torch.get_num_threads() > 1 and not isinstance(self._problem.X, Lazy):
-            self._future = self._aside.do(self._learned)
-
-    def found(self) -> Novelty | None:
-        """What was learned."""
-        return self._learned() if self._future is None else self._future.result()
-
-    def close(self) -> None:
-        """Leave nothing behind that is still learning, however the training has ended."""
-        self._aside.close()
-
-    def _learned(self) -> Novelty | None:
-        index = np.flatnonzero(self._problem.codes >= 0)
-        if len(index) < LEAST:
-            return None
-        problem = self._problem
-        learned = Novelty.fit(problem.X, index, problem.codes[index], problem.standardizer)
-        learned.prepare()
-        return learned
+    chosen = some.cpu().numpy()
+    return placer.told(np.concatenate(outputs), problem.codes[chosen], problem.weights(chosen))
 
 
 class _Shown:
@@ -366,8 +344,9 @@ class _Shown:
         positions = placer.layout.positions
         nowhere = np.full((1, positions.shape[1]), np.nan)
         self._centers = np.concatenate([positions, nowhere])[order]
-        self._placer, self._codes, self._weights = placer, problem.codes, problem.class_weights
-        self._some, self._rows = problem.some(N_SHOWN).numpy(), problem.data.rows
+        self._placer, self._codes, self._rows = placer, problem.codes, problem.data.rows
+        self._some = at_most(N_SHOWN, problem.data.train.cpu()).numpy()
+        self._weights = problem.weights(self._some)
 
     @cached_property
     def _along(self) -> NDArray[np.float32]:

@@ -15,7 +15,6 @@ from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.objective import CentroidTargets, Output
-from centroid_encoder.core.optimization import suitable_numerics
 from centroid_encoder.core.placement import Placement, Placer
 from centroid_encoder.core.rows import CHUNK, Rows, standardized
 from centroid_encoder.core.standardization import Standardizer
@@ -131,7 +130,7 @@ class FittedMap:
                 embedding = self._encoded(inputs)
                 yield embedding, self.distances(embedding)
                 continue
-            with torch.no_grad(), suitable_numerics(self.network, CHUNK):
+            with torch.no_grad():
                 asked = None if folds is None else folds[part]
                 outputs = self.network.outputs(inputs, asked).cpu().numpy()
             along = self.placer.scatter.project(inputs)
@@ -139,8 +138,7 @@ class FittedMap:
 
     @torch.no_grad()
     def _encoded(self, inputs: Tensor) -> NDArray[np.float32]:
-        with suitable_numerics(self.network, CHUNK):
-            return np.asarray(self.network.encode(inputs).cpu())
+        return np.asarray(self.network.encode(inputs).cpu())
 
     def calibrate(self, distances: NDArray[np.floating], codes: NDArray[np.integer]) -> None:
         """Fit the probabilities to (n, M) distances of rows, and their (n,) class indices."""
@@ -150,7 +148,7 @@ class FittedMap:
         self, X: Matrix | Lazy, index: NDArray[np.integer], codes: NDArray[np.integer]
     ) -> None:
         """Learn what is usual from the rows of X at `index`, which are of the classes `codes`."""
-        self.novelty = Novelty.fit(X, index, codes, self.standardizer)
+        self.novelty, _ = Novelty.fit(X, index, codes, self.standardizer)
 
     def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
         """(n, M) distances of the decoder's output h(z), for (n, m) points, to each centroid.
@@ -190,12 +188,11 @@ class FittedMap:
         z = torch.from_numpy(np.array(embedding, dtype=np.float32)).to(self.device)
         width = len(self.targets.coordinates) if with_distances else self.architecture.n_outputs
         result = np.empty((len(z), width), np.float32)
-        with suitable_numerics(self.network, CHUNK):
-            for start in range(0, len(z), CHUNK):
-                output = self.network.decode(z[start : start + CHUNK])
-                if with_distances:
-                    output = self.targets.distances(output)
-                result[start : start + CHUNK] = output.cpu().numpy()
+        for start in range(0, len(z), CHUNK):
+            output = self.network.decode(z[start : start + CHUNK])
+            if with_distances:
+                output = self.targets.distances(output)
+            result[start : start + CHUNK] = output.cpu().numpy()
         return result
 
 
@@ -233,25 +230,9 @@ class CodedMap:
         centers[self.known] = self.fitted.centers
         return centers
 
-    @property
-    def knows_novelty(self) -> bool:
-        """Whether the map has learned from its training rows what is usual."""
-        return self.fitted.novelty is not None
-
     def embed(self, X: Matrix) -> NDArray[np.float32]:
         """Map (n, d) data to the (n, m) embedding."""
         return self.fitted.embed(X)
-
-    def novelty(
-        self, X: Matrix | Lazy, missing: NDArray[np.bool_] | None = None, excess: float = 0.0
-    ) -> NDArray[np.float32]:
-        """(n,) share of the training rows that are less novel than each of (n, d) data.
-
-        `missing` and `excess` are those of `Novelty.quantiles`.
-        """
-        if self.fitted.novelty is None:
-            raise ValueError("the map has not learned what is usual")
-        return self.fitted.novelty.quantiles(X, self.fitted.standardizer, missing, excess)
 
     def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
         """(n, M) distances of h(z) to the centroids; inf for classes that the map does not know."""

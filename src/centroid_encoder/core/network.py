@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 from torch.nn.functional import leaky_relu, linear, relu
 
-from centroid_encoder.core.processes import Processes
-
 Activation = Literal["relu", "leaky_relu", "tanh", "sigmoid"]
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -84,10 +82,14 @@ class Network(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.n_networks = n_networks
         self.encoder = _linear_layers(widths, n_networks)
-        self.norms = nn.ModuleList(BatchNorm(width) for width in hidden if batch_norm)
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in hidden if batch_norm)
         self.decoder = _linear_layers(mirrored) if n_outputs else nn.ModuleList()
         self.axes: Tensor | None
         self.register_buffer("axes", None)
+        self.votes: Tensor
+        self.register_buffer("votes", None)
+        if n_networks > 1:
+            self.votes = torch.full((n_networks,), 1 / n_networks)
         if n_axes:
             shape = (n_networks, n_axes, n_inputs) if n_networks > 1 else (n_axes, n_inputs)
             self.axes = torch.empty(shape, device=torch.get_default_device())
@@ -147,7 +149,7 @@ class Network(nn.Module):
         return code
 
     def outputs(self, x: Tensor, folds: Tensor | None = None) -> Tensor:
-        """(b, r) outputs of the whole network for (b, n_inputs) inputs; of several, their mean.
+        """(b, r) outputs of the whole network for (b, n_inputs) inputs; of several, by `votes`.
 
         Of several networks, inputs may be (K, b, n_inputs), each network's own, and (b,) `folds`
         says for each row which one is asked alone; where it is −1, all are.
@@ -155,7 +157,7 @@ class Network(nn.Module):
         if self.n_networks == 1:
             return self.decode(self.encode(x))
         if folds is None:
-            return self.encode(x).mean(dim=0)
+            return self._voted(x)
         n_outputs = cast(Linears, self.encoder[-1]).bias.shape[1]
         outputs = torch.empty(len(folds), n_outputs, device=x.device)
         for k in range(-1, self.n_networks):
@@ -163,8 +165,12 @@ class Network(nn.Module):
             if not len(some):
                 continue
             inputs = x[..., some, :]
-            outputs[some] = self.encode(inputs).mean(dim=0) if k < 0 else self._alone(k, inputs)
+            outputs[some] = self._voted(inputs) if k < 0 else self._alone(k, inputs)
         return outputs
+
+    def _voted(self, x: Tensor) -> Tensor:
+        """(b, r) mean of the outputs of several networks, weighted by `votes`."""
+        return torch.einsum("k,kbr->br", self.votes, self.encode(x))
 
     def _alone(self, k: int, x: Tensor) -> Tensor:
         """(b, r) outputs of one of several networks."""
@@ -174,11 +180,6 @@ class Network(nn.Module):
         for i, layer in enumerate(cast(Iterable[Linears], self.encoder)):
             x = linear(self.activation(x) if i else x, layer.weight[k], layer.bias[k])
         return x
-
-    def normalize_over(self, processes: Processes) -> None:
-        """Normalise over the batches of all processes, each of which is given a part of them."""
-        for norm in cast(Iterable[BatchNorm], self.norms):
-            norm.processes = processes
 
     def stage_parameters(self, depth: int) -> list[nn.Parameter]:
         """Parameters that layer-freeze stage `depth` adds: one encoder and one decoder layer."""
@@ -254,29 +255,6 @@ class _Rectified(Function):
             if i:
                 gradient = torch.ops.aten.threshold_backward(gradient, inputs[i], 0)
         return gradient if ctx.needs_input_grad[0] else None, *found
-
-
-class BatchNorm(nn.BatchNorm1d):
-    """Batch normalisation, also of batches of which other processes have a part.
-
-    Torch's own for several processes, SyncBatchNorm, works on GPUs only.
-    """
-
-    processes: Processes | None = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise (b, n) inputs over the batch; in evaluation mode by the running statistics."""
-        if self.processes is None or not self.training:
-            return super().forward(x)
-        n, mean, variance = self.processes.moments(x)
-        with torch.no_grad():
-            momentum = cast(float, self.momentum)
-            cast(Tensor, self.running_mean).lerp_(mean, momentum)
-            cast(Tensor, self.running_var).lerp_(variance * n / (n - 1), momentum)
-            cast(Tensor, self.num_batches_tracked).add_(1)
-        # As torch's own does it on processors, to round as that does.
-        factor = torch.rsqrt(variance + self.eps) * self.weight
-        return x * factor + (self.bias - mean * factor)
 
 
 class Linears(nn.Module):

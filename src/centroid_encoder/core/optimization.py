@@ -1,4 +1,4 @@
-"""How a training takes its steps: optimiser, learning rate, threads."""
+"""How a training takes its steps: optimiser and learning rate."""
 
 from __future__ import annotations
 
@@ -13,13 +13,8 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
-from centroid_encoder.core.network import Network
-
 Optimizer = Literal["adamw", "adam", "amsgrad"]
 Schedule = Literal["one_cycle", "constant"]
-
-FLOPS_PER_THREAD = 1e8
-"""Arithmetic per batch beyond which a further thread brings more than it costs."""
 
 
 @dataclass(frozen=True)
@@ -116,45 +111,16 @@ def learning_rate_share(progress: float, config: TrainingConfig) -> float:
     return (1 + math.cos(math.pi * (progress - config.warmup) / (1 - config.warmup))) / 2
 
 
-def shared_threads(network: Network, batch_size: int, n_renewed: int = 0) -> tuple[int, int]:
-    """Threads for the steps of a training, and those that make the noise of an epoch meanwhile.
-
-    Small networks run several times slower on many threads than on one. Noise gets its share of the
-    arithmetic; where that is less than half a thread it gets 0, and is made between epochs.
-
-    Parameters
-    ----------
-    network
-        What takes the steps.
-    batch_size
-        Rows per step.
-    n_renewed
-        Multiplications that the noise of a row takes; 0 if none is made.
-    """
-    n_weights = sum(parameter.numel() for parameter in network.parameters())
-    n_threads = torch.get_num_threads()
-    # A multiply and an add per weight: forward, and backward for inputs and for weights.
-    wanted = math.ceil(6 * n_weights * batch_size / FLOPS_PER_THREAD)
-    n_noise = round(n_threads * n_renewed / (n_renewed + 3 * n_weights))
-    n_noise = min(n_noise, n_threads - 1)
-    return min(wanted, n_threads - n_noise), n_noise
-
-
 @contextmanager
-def suitable_numerics(network: Network, batch_size: int, n_renewed: int = 0) -> Iterator[int]:
-    """Set torch's threads to suit the problem and flush denormals; restore both afterwards.
+def flushed_denormals() -> Iterator[None]:
+    """Flush denormal numbers to zero in this thread, and restore its setting afterwards.
 
-    For the threads, see `shared_threads`; those for noise are what is yielded. Moments of the
-    optimiser that decay into denormal numbers slow the arithmetic down on some processors.
+    Moments of the optimiser decay into them, and some processors compute slowly with them.
     """
-    n_threads = torch.get_num_threads()
-    wanted, n_noise = shared_threads(network, batch_size, n_renewed)
     tiny = torch.tensor(torch.finfo(torch.float32).tiny)
     flushed = float(tiny * 0.5) == 0
-    torch.set_num_threads(wanted)
     torch.set_flush_denormal(True)
     try:
-        yield n_noise
+        yield
     finally:
         torch.set_flush_denormal(flushed)
-        torch.set_num_threads(n_threads)

@@ -135,7 +135,7 @@ class Odds:
         outputs: Floats,
         targets: Floats,
         codes: Codes,
-        class_weights: NDArray[np.floating] | None = None,
+        weights: NDArray[np.floating] | None = None,
     ) -> Self:
         """Find the most likely ones, given what networks say of samples that they have not seen.
 
@@ -147,12 +147,12 @@ class Odds:
             (M, r) targets of the classes.
         codes
             (n,) classes of the samples.
-        class_weights
-            (M,) weight of the samples of each class; None for all the same.
+        weights
+            (n,) weight of each sample; None for all the same.
         """
         squared = squared_distances(outputs, targets)
         n, n_classes = squared.shape
-        weights = np.ones(n) if class_weights is None else class_weights[codes]
+        weights = np.ones(n) if weights is None else weights
         weights = weights[:, None] / weights.sum()
         wanted = np.zeros((n, n_classes))
         wanted[np.arange(n), codes] = 1
@@ -310,11 +310,9 @@ class Placer:
         odds[np.arange(len(own)), own] = 0
         return places, np.sqrt(odds).astype(np.float32)
 
-    def told(
-        self, outputs: Floats, codes: Codes, class_weights: NDArray[np.floating] | None
-    ) -> Self:
+    def told(self, outputs: Floats, codes: Codes, weights: NDArray[np.floating] | None) -> Self:
         """Return it with the odds that outputs for samples tell of; see `Odds.fit`."""
-        return replace(self, odds=Odds.fit(outputs, self.targets, codes, class_weights))
+        return replace(self, odds=Odds.fit(outputs, self.targets, codes, weights))
 
 
 class _Cells:

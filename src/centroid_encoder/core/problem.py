@@ -14,8 +14,7 @@ from torch import Tensor
 
 from centroid_encoder.core.map import Codes
 from centroid_encoder.core.matrix import Lazy, Matrix
-from centroid_encoder.core.processes import Processes
-from centroid_encoder.core.rows import CHUNK, standardized
+from centroid_encoder.core.rows import standardized
 from centroid_encoder.core.splits import cross_validation_folds, stratified_holdout
 from centroid_encoder.core.standardization import Scale, Standardizer
 from centroid_encoder.core.training import TrainingData
@@ -34,6 +33,8 @@ class Problem:
     """(n,) class index of each row, from 0 to M − 1; −1 for rows that shape nothing."""
     standardizer: Standardizer
     data: TrainingData
+    groups: Codes | None = None
+    """(n,) group of each row, if there are groups."""
 
     @classmethod
     def of(
@@ -73,7 +74,8 @@ class Problem:
             How many networks share the rows that train, by how many of these there are. Each is
             trained on all but its own fold.
         groups
-            (n,) group indices; rows of one group are in one fold.
+            (n,) group indices; rows of one group are in one fold, unless all training rows are of
+            one group.
 
         Raises
         ------
@@ -91,7 +93,7 @@ class Problem:
                     Setting("validation_fraction", validation_fraction),
                 )
         index, validation = labeled[~validates], labeled[validates]
-        folds = _folds(codes, index, n_networks(len(index)), seed, groups)
+        folds = _folds(codes, index, validation, n_networks(len(index)), seed, groups)
         standardizer = Standardizer.fit(
             X,
             index,
@@ -115,12 +117,22 @@ class Problem:
             weights,
             None if folds is None else torch.from_numpy(folds).to(device),
         )
-        return cls(X, codes, standardizer, data)
+        return cls(X, codes, standardizer, data, groups)
 
-    @property
-    def class_weights(self) -> NDArray[np.floating] | None:
-        """(M,) weight of the samples of each class; None for all the same."""
-        return None if self.data.weights is None else self.data.weights.cpu().numpy()
+    def weights(self, index: NDArray[np.integer]) -> NDArray[np.float64]:
+        """(n,) weights of the training rows at an index, where the odds are learned from them.
+
+        The weight of a row's class, times a factor by which the rows of all folds together weigh
+        what the network that is not trained on them does in the placement of new rows.
+        """
+        weights = np.ones(len(index))
+        if self.data.weights is not None:
+            weights *= self.data.weights.cpu().numpy()[self.codes[index]]
+        if self.data.folds is not None:
+            folds = self.data.folds.cpu().numpy()[index]
+            n_of_fold = np.bincount(folds, minlength=self.n_networks)
+            weights *= self.votes[folds] / n_of_fold[folds]
+        return weights
 
     @property
     def shares(self) -> NDArray[np.floating] | None:
@@ -130,6 +142,23 @@ class Problem:
             return None
         kept = standardizer.kept
         return np.asarray(standardizer.of_networks[:, kept] / standardizer.weight[kept])
+
+    @property
+    def n_seen(self) -> NDArray[np.intp]:
+        """(K,) number of rows that each network is trained on."""
+        if self.data.folds is None:
+            return np.array([self.n_train])
+        folds = self.data.folds[self.data.train].cpu().numpy()
+        return np.asarray(self.n_train - np.bincount(folds))
+
+    @property
+    def votes(self) -> NDArray[np.float64]:
+        """(K,) weight of each network for rows that no network is trained on; their sum is 1.
+
+        It is proportional to the number of rows that the network is trained on: where groups
+        differ in size, a network can have few.
+        """
+        return np.asarray(self.n_seen / self.n_seen.sum())
 
     @property
     def n_networks(self) -> int:
@@ -146,44 +175,53 @@ class Problem:
         """Number of features that the network sees."""
         return self.data.rows.n_inputs
 
-    def some(self, n: int) -> Tensor:
-        """Return at most n of the rows that train, the same each time."""
-        train = self.data.train.cpu()
-        if len(train) <= n:
-            return train
-        return train[torch.from_numpy(np.random.default_rng(0).permutation(len(train))[:n])]
+    def unseen(self, *, merged: bool) -> Codes:
+        """Labelled rows that the network which places them was not trained on.
+
+        `merged` means that the validation rows were trained on in the end.
+        """
+        if self.data.folds is not None:
+            return np.flatnonzero(self.codes >= 0)
+        validation: Codes = self.data.validation.cpu().numpy()
+        return validation[:0] if merged else validation
+
+
+def at_most(n: int, rows: Tensor) -> Tensor:
+    """Return at most n of some rows, the same each time."""
+    if len(rows) <= n:
+        return rows
+    return rows[torch.from_numpy(np.random.default_rng(0).permutation(len(rows))[:n])]
 
 
 def _folds(
-    codes: Codes, train: NDArray[np.integer], n_networks: int, seed: int, groups: Codes | None
+    codes: Codes,
+    train: Codes,
+    validation: Codes,
+    n_networks: int,
+    seed: int,
+    groups: Codes | None,
 ) -> Codes | None:
-    """(n,) which network is not trained on each row, −1 for rows that none is trained on."""
-    of_train, groups = codes[train], None if groups is None else groups[train]
-    most = np.bincount(of_train).max() if groups is None else len(np.unique(groups))
+    """(n,) which network is not trained on each row, −1 for unlabelled rows.
+
+    Validation rows have a fold as well: a network that they are merged into can place the others.
+    """
+    if groups is not None and len(np.unique(groups[train])) == 1:
+        groups = None
+    of_train = codes[train]
+    most = np.bincount(of_train).max() if groups is None else len(np.unique(groups[train]))
     n_folds = min(n_networks, int(most))
     if n_folds < 2:
         return None
     folds = np.full(len(codes), -1)
-    folds[train] = cross_validation_folds(of_train, n_folds, seed, groups)
+    own = None if groups is None else groups[train]
+    folds[train] = cross_validation_folds(of_train, n_folds, seed, own)
+    folds[validation] = np.arange(len(validation)) % n_folds
+    if groups is not None:
+        of_group = np.full(groups.max() + 1, -1)
+        of_group[groups[train]] = folds[train]
+        found = of_group[groups[validation]]
+        folds[validation] = np.where(found < 0, folds[validation], found)
     return folds
-
-
-def check_alike(
-    processes: Processes, problem: Problem, settings: Mapping[str, Any], seed: int
-) -> None:
-    """Refuse to train on parts of different problems: the sums would still come out."""
-    data, own = problem.data, {"device", "random_state"}
-    indices = [data.labels, data.train, data.validation, data.folds, data.weights]
-    some = data.rows.gather(data.train[:CHUNK])
-    same = {
-        "cells or labels": b"".join(
-            one.cpu().numpy().tobytes() for one in indices if one is not None
-        ),
-        "features": problem.standardizer.kept.tobytes(),
-        "parameters": repr([one for one in settings.items() if one[0] not in own]).encode(),
-        "seeds": str(seed).encode(),
-    }
-    processes.check_alike(same, {"values": float((some + 0.5).abs().double().mean())})
 
 
 def class_weights(

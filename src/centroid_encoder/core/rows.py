@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 from torch import Tensor
-from torch.nn.functional import embedding
+from torch.nn.functional import embedding, pad
 
 from centroid_encoder.core.axes import principal_axes
 from centroid_encoder.core.kept import Entries, held, stored_as
@@ -21,7 +21,6 @@ from centroid_encoder.core.matrix import (
 )
 from centroid_encoder.core.pieces import PIECE, Pieces, Stored
 from centroid_encoder.core.standardization import CPU, Standardizer
-from centroid_encoder.core.threads import each
 
 SHARE = 0.5
 """Of the free memory of a CUDA device that rows may take: training them takes some, too."""
@@ -33,11 +32,9 @@ N_PROJECTED = 10_000
 """Rows whose principal axes are found, at most."""
 N_ITERATIONS = 2
 """Of the search for them: what is last among a hundred may be another direction."""
-SEARCHED = 2**27
-"""Bytes of rows in which the axes of several networks are looked for at the same time, at most."""
 PROJECTED, PROJECTED_ON_CUDA = 2**27, 2**30
 """Bytes that rows take along their axes, up to which those of all rows are kept: once as they are,
-and once or twice with noise."""
+and once with noise."""
 
 
 class Rows(Protocol):
@@ -70,25 +67,12 @@ class Rows(Protocol):
             rows[i * CHUNK : i * CHUNK + len(part)] = inputs
         return rows
 
-    @property
-    def n_renewed(self) -> int:
-        """Multiplications that `renew` takes for each row."""
-        return 0
-
-    def renew(
-        self, index: Tensor, drop: Callable[[Tensor], Tensor], *, ahead: bool = False
-    ) -> Iterator[None]:
+    def renew(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Iterator[None]:
         """Prepare for an epoch of the rows at (n,) `index`, in which `drop` makes noise of them.
 
-        It is a generator so that whoever runs it can stop now and then to ask whether to go on.
-        Ahead of that epoch, another thread may run it during the one before: what `noisy` says
-        stays as it is until `turn`.
+        It yields now and then, so that the caller can stop it.
         """
         return iter(())
-
-    def turn(self) -> None:
-        """Go on with what was prepared ahead."""
-        return None
 
     def noisy(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Tensor:
         """(…, n_inputs) rows at (…,) indices, with the noise of `drop`."""
@@ -328,7 +312,7 @@ class ProjectedRows(Rows):
             shares = np.ones((n_networks, rows.n_inputs))
         self.n_inputs = rows.n_inputs
         if n_axes < rows.n_inputs:
-            self.n_inputs = max(1, min(n_axes, *map(len, of_networks)))
+            self.n_inputs = min(n_axes, len(train))
 
         def axes_of(network: tuple[Tensor, Tensor]) -> Tensor:
             own, weights = network
@@ -338,20 +322,18 @@ class ProjectedRows(Rows):
                 order = np.random.default_rng(0).permutation(len(own))[:N_PROJECTED]
                 own = own[torch.from_numpy(order).to(own.device)]
             inputs = rows.gather_many(own).mul_(weights)
-            return principal_axes(inputs, self.n_inputs, N_ITERATIONS) * weights
+            found = principal_axes(inputs, min(self.n_inputs, len(own)), N_ITERATIONS) * weights
+            # A network of fewer rows than axes has zeros for the rest.
+            return pad(found, (0, 0, 0, self.n_inputs - len(found)))
 
         weights = torch.tensor(shares).float().to(rows.device)
-        n_threads = torch.get_num_threads() if self.device.type == "cpu" else 1
-        # Each has a copy of its rows meanwhile.
-        n_threads = min(n_threads, SEARCHED // (4 * min(len(train), N_PROJECTED) * rows.n_inputs))
-        axes = each(axes_of, list(zip(of_networks, weights, strict=True)), n_threads)
+        axes = [axes_of(network) for network in zip(of_networks, weights, strict=True)]
         self.axes = torch.stack(axes) if folds is not None else axes[0]
         most = PROJECTED_ON_CUDA if self.device.type == "cuda" else PROJECTED
         self._kept = 4 * n_networks * self.n_rows * self.n_inputs <= most
         self.fixed = self._kept or rows.fixed
         self._clean: Tensor | None = None
         self._noisy: Tensor | None = None
-        self._ahead: Tensor | None = None
         # Of the rows of each network, when those of one follow those of the other.
         self._first = torch.arange(n_networks, device=self.device)[:, None] * self.n_rows
 
@@ -364,34 +346,17 @@ class ProjectedRows(Rows):
             self._clean = torch.cat(parts, dim=-2)
         return self._clean[..., index, :]
 
-    @property
-    def n_renewed(self) -> int:
-        """Multiplications that `renew` takes for each row."""
-        # A GPU has done it before the processor has asked for the next step.
-        return self.axes.numel() if self._kept and self.device.type == "cpu" else 0
-
-    def renew(
-        self, index: Tensor, drop: Callable[[Tensor], Tensor], *, ahead: bool = False
-    ) -> Iterator[None]:
+    def renew(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Iterator[None]:
         """Make the noise of an epoch of the rows at (n,) `index`, if it is kept."""
         if not self._kept:
             return
-        noisy = self._ahead if ahead else self._noisy
-        if noisy is None:
+        if self._noisy is None:
             shape = (*self.axes.shape[:-2], self.n_rows, self.n_inputs)
-            noisy = torch.empty(shape, device=self.device)
-        if ahead:
-            self._ahead = noisy
-        else:
-            self._noisy = noisy
+            self._noisy = torch.empty(shape, device=self.device)
         for part, inputs in self._rows.batches(index):
             # Also for the network that does not learn from a row: to leave it out takes longer.
-            noisy[..., part, :] = drop(inputs) @ self.axes.mT
+            self._noisy[..., part, :] = drop(inputs) @ self.axes.mT
             yield
-
-    def turn(self) -> None:
-        """Go on with the noise that was made ahead."""
-        self._noisy, self._ahead = self._ahead, self._noisy
 
     def noisy(self, index: Tensor, drop: Callable[[Tensor], Tensor]) -> Tensor:
         """(K, b, n_inputs) rows at (K, b) indices, with the noise of the epoch."""

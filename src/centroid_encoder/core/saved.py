@@ -1,8 +1,7 @@
 """A fitted map, and the same as plain arrays and a JSON-able config.
 
-A file is read by every release from the one that wrote it on. What an older release did not know
-has a default, or is supplied by `_completed`; what only a newer release knows is an error that
-names that release.
+Every release reads the files of earlier releases. Something that only a newer release knows is an
+error that names that release.
 """
 
 from __future__ import annotations
@@ -40,8 +39,6 @@ OBJECTIVE = "centroid"
 
 LARGEST_WEIGHT = 1e12
 """Weights of a network are within it: no training comes near, and more would make no numbers."""
-STEEPNESS_BEFORE = 20.0
-"""Of the layout of maps that do not tell it."""
 CENTROIDS_PER_BYTE = 16
 """Numbers that all centroids may have for each byte of the map they come from."""
 
@@ -126,9 +123,8 @@ def from_arrays(
             f"model format version {config.get('version')!r} is not supported: this release reads "
             f"version {VERSION}. Update centroid-encoder, or train the model again."
         )
-    config, arrays = _completed(config, arrays)
-    if config["objective"] != OBJECTIVE:
-        raise newer(config, f"objective {config['objective']!r}")
+    if config.get("objective") != OBJECTIVE:
+        raise newer(config, f"objective {config.get('objective')!r}")
     architecture = _architecture(config, arrays)
     clip = config.get("clip")
     if clip is not None and not _is_positive(clip):
@@ -149,11 +145,7 @@ def from_arrays(
         n_axes = len(np.atleast_1d(arrays.get("novelty_offset", 0)))
         if not (n_known and n_axes):
             raise InvalidStateError("'novelty_known' and 'novelty_offset' must not be empty")
-        # The first releases kept none of these.
-        counts_parts = any(f"novelty_{name}" in arrays for name in Novelty.OF_PARTS)
-        own_shapes = Novelty.shapes(
-            architecture.n_features, n_known, n_axes, counts_parts=counts_parts
-        )
+        own_shapes = Novelty.shapes(architecture.n_features, n_known, n_axes)
         shapes |= {f"novelty_{name}": shape for name, shape in own_shapes.items()}
     unknown = sorted(set(arrays) - set(shapes))
     if unknown:
@@ -287,23 +279,6 @@ def parse_config(text: Any) -> dict[str, Any]:
     return config
 
 
-def _completed(
-    config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
-) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return a state with what the releases before the first one did not write yet."""
-    config = {"objective": OBJECTIVE, "calibration": {}} | dict(config)
-    arrays = dict(arrays)
-    architecture = config.get("architecture")
-    if isinstance(architecture, dict) and "n_inputs" not in architecture:
-        # Every feature was an input, and counted the same.
-        config["architecture"] = architecture | {"n_inputs": architecture.get("n_features")}
-        arrays.setdefault("weight", np.ones_like(arrays.get("scale", np.ones(0))))
-    if "novelty" in config:
-        # Novelty was judged in another way, in one number of components. It has to be learned anew.
-        arrays = {name: a for name, a in arrays.items() if not name.startswith("novelty_")}
-    return config, arrays
-
-
 def newer(config: Mapping[str, Any], what: str) -> InvalidStateError:
     """Error for something that this release does not know, whoever wrote it."""
     own, writer = version("centroid-encoder"), config.get("written_by")
@@ -390,10 +365,9 @@ def _architecture(config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]])
 
 def _placer(config: Mapping[str, Any], own: Arrays) -> Placer:
     """Rebuild what places samples from arrays of the right shapes."""
-    told = {"steepness": STEEPNESS_BEFORE} | dict(config)
     for name in ("sharpness", "steepness"):
-        if not _is_positive(told.get(name)):
-            raise InvalidStateError(f"{name} must be a positive number: {told.get(name)!r}")
+        if not _is_positive(config.get(name)):
+            raise InvalidStateError(f"{name} must be a positive number: {config.get(name)!r}")
     positions = own["centers"]
     if len(np.unique(positions, axis=0)) < len(positions):
         raise InvalidStateError("two classes have the same position")
@@ -403,8 +377,8 @@ def _placer(config: Mapping[str, Any], own: Arrays) -> Placer:
     return Placer(
         own["placement_targets"],
         Scatter(own["placement_axes"], own["placement_means"], own["placement_directions"]),
-        Layout(positions, float(told["steepness"])),
-        Odds(float(told["sharpness"]), own["placement_offsets"]),
+        Layout(positions, float(config["steepness"])),
+        Odds(float(config["sharpness"]), own["placement_offsets"]),
     )
 
 
@@ -421,7 +395,7 @@ def _novelty(own: Arrays, n_classes: int) -> Novelty:
     if not (own["novelty_spread"] > 0).all() or not (np.diff(own["novelty_known"]) >= 0).all():
         raise InvalidStateError("'novelty_spread' must be positive and 'novelty_known' sorted")
     for name in ("novelty_residual", "novelty_unrest"):
-        if name in own and (own[name] < 0).any():
+        if (own[name] < 0).any():
             raise InvalidStateError(f"{name!r} must not be negative")
     if not np.isin(own["novelty_codes"], np.arange(n_classes)).all():
         raise InvalidStateError("'novelty_codes' must be indices of classes")
@@ -453,8 +427,8 @@ def _checked(name: str, arrays: Mapping[str, NDArray[Any]], shape: tuple[int, ..
 
 
 def _dtype(name: str) -> type[np.floating]:
-    single = name in SINGLE
-    return np.float32 if single or name.startswith(("encoder", "decoder", "axes")) else np.float64
+    network = ("encoder", "decoder", "axes", "votes")
+    return np.float32 if name in SINGLE or name.startswith(network) else np.float64
 
 
 def _is_positive(value: object) -> bool:

@@ -28,8 +28,6 @@ class Steps:
         Takes a step along them.
     noise
         What `gather` draws from, on the device.
-    captures
-        Whether graphs may be captured.
     fixed
         Whether gathering takes the same operations each time, whichever rows they are. It is then
         part of the graph.
@@ -42,12 +40,11 @@ class Steps:
         follow: Callable[[], None],
         noise: torch.Generator,
         *,
-        captures: bool,
         fixed: bool,
     ) -> None:
         self._gather, self._gradients, self._follow = gather, gradients, follow
         self._noise, self._fixed = noise, fixed
-        self._captures = captures and noise.device.type == "cuda"
+        self._captures = noise.device.type == "cuda"
         self._captured: dict[torch.Size, _Captured | None] = {}
         self._pool: Any = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -12,15 +11,13 @@ import torch
 from torch import Tensor
 
 from centroid_encoder.core.network import Network
-from centroid_encoder.core.noise import Noise
 from centroid_encoder.core.objective import Batch, Objective
 from centroid_encoder.core.optimization import (
     Adam,
     TrainingConfig,
+    flushed_denormals,
     learning_rate_share,
-    suitable_numerics,
 )
-from centroid_encoder.core.processes import Processes
 from centroid_encoder.core.reports import Outcome, Report, Shown, StoppedTooEarly, never
 from centroid_encoder.core.rows import Rows
 from centroid_encoder.core.steps import Steps
@@ -61,7 +58,6 @@ def train(
     stop: Callable[[], bool] = never,
     snapshot: Callable[[], bool] = never,
     place: Callable[[Tensor], Shown] = _as_it_is,
-    processes: Processes | None = None,
 ) -> Generator[Report, None, Outcome]:
     """Train `network` in place, yielding one report per epoch.
 
@@ -88,9 +84,6 @@ def train(
         stage of pre-training. True puts it into the report.
     place
         Makes what is shown of what the encoder says of all rows; by default, that is the embedding.
-    processes
-        Those that train this network together, if there are several. Each calls this with the same;
-        what is left to one of them is when it wants to `stop`, which stops all, and its `snapshot`.
 
     Returns
     -------
@@ -105,18 +98,14 @@ def train(
         If it arrived before the first training epoch was over.
     DivergedError
         If the loss is not finite: training diverged.
-    WorkerError
-        If another process has failed or is gone.
     """
-    loop = _Loop(network, objective, data, config, generator, stop, snapshot, place, processes)
-    with nullcontext() if processes is None else processes.interruptible():
-        loop.meet()
-        if config.pretrain_epochs:
-            for depth in range(network.n_stages):
-                yield from loop.pretrain(depth)
-        yield from loop.train()
-        if config.merge_epochs and len(data.validation) and not loop.stopped:
-            yield from loop.merge()
+    loop = _Loop(network, objective, data, config, generator, stop, snapshot, place)
+    if config.pretrain_epochs:
+        for depth in range(network.n_stages):
+            yield from loop.pretrain(depth)
+    yield from loop.train()
+    if config.merge_epochs and len(data.validation) and not loop.stopped:
+        yield from loop.merge()
     return Outcome(loop.reports, loop.interrupted, config.batch_size)
 
 
@@ -132,7 +121,6 @@ class _Loop:
     stop: Callable[[], bool]
     snapshot: Callable[[], bool]
     place: Callable[[Tensor], Shown]
-    processes: Processes | None
     stopped: bool = False
     interrupted: bool = False
     reports: list[Report] = field(default_factory=list)
@@ -146,12 +134,6 @@ class _Loop:
         # Dropout masks are drawn where the data are.
         seed = int(torch.randint(2**62, (), generator=self.generator))
         self.noise = torch.Generator(self.data.rows.device).manual_seed(seed)
-
-    def meet(self) -> None:
-        """Let all processes begin with the same weights."""
-        if self.processes is not None:
-            self.network.normalize_over(self.processes)
-            self.processes.of_first([*self.network.parameters(), *self.network.buffers()])
 
     def pretrain(self, depth: int) -> Iterator[Report]:
         """Train the two layers that stage `depth` adds, everything older frozen."""
@@ -230,27 +212,22 @@ class _Loop:
         gradients = partial(self._gradients, adam, first, depth)
         fixed = codes is not None or self.data.rows.fixed
         gather = partial(self._inputs, codes)
-        captures = self.processes is None
-        step = Steps(gather, gradients, adam.step, self.noise, captures=captures, fixed=fixed)
+        step = Steps(gather, gradients, adam.step, self.noise, fixed=fixed)
         own = self._of_networks(train)
-        with Noise(self.data.rows, train, self._drop, self.noise) as noise:
-            for epoch in range(n_epochs):
-                last = epoch + 1 == n_epochs
-                with suitable_numerics(
-                    self.network, self.batch_size, self.data.rows.n_renewed
-                ) as n_threads:
-                    renewed = noise.renewed(n_threads, again=not last)
-                    loss = self._epoch(adam, step, renewed, epoch / n_epochs, n_epochs, own)
-                    if self.stopped:
-                        return
-                    report = self._report(name, epoch, n_epochs, loss, validation, depth)
-                yield report
+        for epoch in range(n_epochs):
+            with flushed_denormals():
+                renewed = self.data.rows.renew(train, self._drop)
+                loss = self._epoch(adam, step, renewed, epoch / n_epochs, n_epochs, own)
+                if self.stopped:
+                    return
+                report = self._report(name, epoch, n_epochs, loss, validation, depth)
+            yield report
 
     def _report(
         self, name: str, epoch: int, n_epochs: int, loss: float, validation: Tensor, depth: int
     ) -> Report:
         """Validate, after an epoch, and keep what is to be told of it."""
-        validation_loss, validation_error = self._agreed(*self._validate(validation, depth))
+        validation_loss, validation_error = self._validate(validation, depth)
         if not math.isfinite(loss + (validation_loss if len(validation) else 0)):
             raise DivergedError(
                 "training diverged in epoch {} of {}: the loss is not finite; a smaller {} helps",
@@ -286,8 +263,7 @@ class _Loop:
     ) -> float:
         """One pass over the rows of each network in random order; return the mean loss."""
         for _ in noise:
-            # Several processes agree before a batch.
-            if self.processes is None and self.stop():
+            if self.stop():
                 self.stopped = True
                 return math.nan
         self.network.train()
@@ -310,42 +286,19 @@ class _Loop:
             share = learning_rate_share(progress + done / order.shape[-1] / n_epochs, self.config)
             adam.learning_rate = self.config.learning_rate * share
             try:
-                loss = self._take(step, batch)
+                if self.stop():
+                    self.stopped = True
+                    break
+                loss = step(batch)
             except torch.OutOfMemoryError:
                 size = batch.shape[-1]
                 if size < 2 * (MIN_NORMALIZED if self.network.norms else 1):
                     raise
                 self.batch_size = size // 2
                 continue
-            if loss is None:
-                self.stopped = True
-                break
             total += loss * batch.shape[-1]
             done += batch.shape[-1]
         return float(total) / max(done, 1)
-
-    def _take(self, step: Callable[[Tensor], Tensor], batch: Tensor) -> Tensor | None:
-        """Take a step and return its loss; None if the training is to stop."""
-        if self.processes is None:
-            return None if self.stop() else step(batch)
-        # Batch normalisation counts a batch at once, whatever becomes of the step.
-        buffers, loss = list(self.network.buffers()), None
-        before = _copied(buffers)
-        try:
-            loss = self.processes.take(partial(step, batch), stop=self.stop())
-        finally:
-            if loss is None:
-                _copy(before, buffers)
-        return loss
-
-    def _agreed(self, loss: float, error: float) -> tuple[float, float]:
-        """Numbers of the validation by which all processes go on or end."""
-        if self.processes is None:
-            return loss, error
-        numbers = torch.tensor([loss, error], dtype=torch.float64, device=self.data.rows.device)
-        # And the weights: where processors round differently, they would part in time.
-        self.processes.of_first([numbers, *self.network.parameters(), *self.network.buffers()])
-        return float(numbers[0]), float(numbers[1])
 
     def _of_networks(self, train: Tensor) -> list[Tensor]:
         """Of the rows `train`, those that each of K networks side by side is trained on."""
@@ -357,17 +310,18 @@ class _Loop:
     def _order(self, own: list[Tensor]) -> Tensor:
         """(n,) rows of a network in random order.
 
-        For K networks side by side (K, n): each has an order of its own, and as many rows as there
-        are for all.
+        For K networks side by side (K, n): each has an order of its own, and as many rows as the
+        network with the most. A network with fewer sees its own again, in a new order.
         """
-        orders = [
-            rows[torch.randperm(len(rows), generator=self.generator).to(rows.device)]
-            for rows in own
-        ]
-        if self.data.folds is None:
-            return orders[0]
-        least = min(map(len, orders))
-        return torch.stack([order[:least] for order in orders])
+        most = max(map(len, own))
+        orders = []
+        for rows in own:
+            passes = [self._shuffled(rows) for _ in range(math.ceil(most / len(rows)))]
+            orders.append(torch.cat(passes)[:most])
+        return orders[0] if self.data.folds is None else torch.stack(orders)
+
+    def _shuffled(self, rows: Tensor) -> Tensor:
+        return rows[torch.randperm(len(rows), generator=self.generator).to(rows.device)]
 
     def _draw(self, order: Tensor) -> Iterator[Tensor]:
         """Draw the batches of an epoch in the (n,) or (K, n) order of its rows.
@@ -385,13 +339,8 @@ class _Loop:
                 done += batch.shape[-1]
 
     def _inputs(self, codes: Tensor | None, rows: Tensor) -> Tensor:
-        """Inputs of a batch: its rows with noise, or what the frozen encoder says of them."""
-        own, drop = rows, self._drop
-        if self.processes is not None:
-            n = rows.shape[-1]
-            part = self.processes.part(n)
-            own, drop = rows[..., part], partial(self._drop, part=part, n=n)
-        return self.data.rows.noisy(own, drop) if codes is None else codes[own]
+        """Inputs of a batch: its rows with noise, or the frozen encoder's output for them."""
+        return self.data.rows.noisy(rows, self._drop) if codes is None else codes[rows]
 
     def _gradients(
         self, adam: Adam, first: int, depth: int, rows: Tensor, inputs: Tensor
@@ -400,14 +349,8 @@ class _Loop:
         adam.zero_grad()
         code = self.network.encode(inputs, first=first, depth=depth)
         output = self.network.decode(code, depth=depth)
-        if self.processes is not None:
-            widths = code.shape[-1], output.shape[-1]
-            whole = self.processes.whole(torch.cat([code, output], dim=-1), rows.shape[-1])
-            code, output = whole.split(widths, dim=-1)
         loss = self.objective.loss(self._batch(rows, code, output))
         loss.backward()
-        if self.processes is not None:
-            self.processes.sum_gradients(self.network.parameters())
         return loss.detach()
 
     def _batch(self, rows: Tensor, code: Tensor, output: Tensor) -> Batch:
@@ -415,23 +358,17 @@ class _Loop:
         weights = None if self.data.weights is None else self.data.weights[labels]
         return Batch(rows, labels, weights, code, output)
 
-    def _drop(self, x: Tensor, part: slice | None = None, n: int = 0) -> Tensor:
-        """Input dropout, with the probability rounded to a multiple of 1/256.
-
-        Where `x` is a part of n rows, the noise is what it is for all of them.
-        """
+    def _drop(self, x: Tensor) -> Tensor:
+        """Input dropout, with the probability rounded to a multiple of 1/256."""
         # At most 255: something has to pass.
         threshold = min(255, round(256 * self.config.dropout))
         if not threshold:
             return x
         # Eight bytes of noise per random number: several times faster than Bernoulli draws.
-        start, n_values = 0, x.numel()
-        if part is not None:
-            start, n_values = part.start * x.shape[-1], n * x.shape[-1]
-        n_words = math.ceil(n_values / 8)
+        n_words = math.ceil(x.numel() / 8)
         words = torch.empty(n_words, dtype=torch.int64, device=x.device)
         words.random_(-(2**63), None, generator=self.noise)
-        noise = words.view(torch.uint8)[start : start + x.numel()].view_as(x)
+        noise = words.view(torch.uint8)[: x.numel()].view_as(x)
         # A product with zeros and ones takes a twentieth of the time of filling in zeros.
         kept = torch.ge(noise, threshold, out=torch.empty_like(x))
         return kept.mul_(x).mul_(256 / (256 - threshold))

@@ -63,6 +63,8 @@ class Cells(Source):
     """All categories of the label column, empty ones included."""
     groups: NDArray[np.intp] | None
     """(n_obs,) group of each cell, if there are groups."""
+    group_names: pd.Index
+    """Names of the groups."""
     kept: NDArray[np.bool_]
     """(n_obs,) cells that take part; the others have missing values."""
     params: Mapping[str, Any]
@@ -148,6 +150,7 @@ def read_cells(
         rows = np.flatnonzero(kept)
         X = X.selected(rows=rows) if isinstance(X, LazyMatrix) else X[rows]
     check_varied(X, where)
+    groups, group_names = _read_groups(adata, group_key, codes >= 0)
     params = {
         "label_key": label_key,
         "use_rep": use_rep,
@@ -164,7 +167,8 @@ def read_cells(
         codes=codes,
         classes=classes,
         categories=categories,
-        groups=None if group_key is None else _read_groups(adata, group_key, codes >= 0),
+        groups=groups,
+        group_names=group_names,
         kept=kept,
         obs_names=adata.obs_names,
         # Not every supported anndata writes None.
@@ -256,9 +260,13 @@ def _read_labels(
     return used.cat.codes.to_numpy().astype(np.intp), classes, categories
 
 
-def _read_groups(adata: AnnData, group_key: str, labeled: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """(n_obs,) group indices; every labeled cell must have one."""
-    codes, _ = pd.factorize(obs_column(adata, group_key))
+def _read_groups(
+    adata: AnnData, group_key: str | None, labeled: NDArray[np.bool_]
+) -> tuple[NDArray[np.intp] | None, pd.Index]:
+    """(n_obs,) group indices, and names of the groups; every labeled cell must have a group."""
+    if group_key is None:
+        return None, pd.Index([])
+    codes, names = pd.factorize(obs_column(adata, group_key))
     n_missing = int((codes[labeled] < 0).sum())
     if n_missing:
         text = "{} labeled cells have no value in obs[{!r}] ({})"
@@ -269,7 +277,7 @@ def _read_groups(adata: AnnData, group_key: str, labeled: NDArray[np.bool_]) -> 
             group_key,
             Setting("group_key"),
         )
-    return np.asarray(codes, dtype=np.intp)
+    return np.asarray(codes, dtype=np.intp), pd.Index(names)
 
 
 def _read_features(
@@ -455,8 +463,9 @@ def _find_missing(
         drop = Advice("missing", "drop", "to leave these cells out")
         mean = Setting("missing", "mean", "to put the feature's mean in their place")
         check_finite(X, where, obs_names, names, Message("; {} or {}", drop, mean))
-    elif missing == "drop":
-        left_out = rows_with_gaps(X)
-        if left_out.any():
-            logger.info("    leaving out %d cells with NaN or inf", int(left_out.sum()))
+        return left_out
+    # With "mean", a cell without any value would be the mean itself.
+    left_out = rows_with_gaps(X, 1 if missing == "drop" else X.shape[1])
+    if left_out.any():
+        logger.info("    leaving out %d cells with NaN or inf", int(left_out.sum()))
     return left_out

@@ -23,9 +23,8 @@ from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
 from centroid_encoder.core.reports import Report
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
-from centroid_encoder.core.threads import threads_for
 from centroid_encoder.errors import InputError, Message, Setting
-from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl._cells import Cells, Missing, listed, read_cells
 from centroid_encoder.tl._folds import calibration_errors
 from centroid_encoder.tl._jobs import (
@@ -169,7 +168,8 @@ def centroid_encoder(
         ``adata.obs["ce_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
             Its probability, which tells doubt between the classes. It is calibrated on the
             held-out cells, so that of the cells with 0.8, four in five are right; with
-            ``test_size=0`` on the training cells, of which the map is too sure.
+            ``test_size=0`` on the training cells, each judged by a network that was not trained on
+            it. A single network is then not calibrated, and is too sure.
         ``adata.obs["ce_novelty"]`` : :class:`pandas.Series` (dtype ``float32``)
             The other doubt: how unlike anything seen in training the cell is. Share of the
             training cells, each judged by the others, that are less novel; NaN with fewer than ten
@@ -202,10 +202,6 @@ def centroid_encoder(
 
     Ctrl-C keeps the best state so far, with a warning; before the first epoch is over it leaves
     `adata` as it was.
-
-    Where ``torch.distributed`` has a group of several processes, these train together. Each has
-    to call this with the same cells and the same int as `random_state`, and gets the same results,
-    which are those of one process but for rounding.
 
     Examples
     --------
@@ -325,21 +321,22 @@ class Training(Job):
             feature_names=None if cells.names is None else cells.names.astype(str),
             groups=None if cells.groups is None else cells.groups[self.kept],
             novelty=True,
-            together=True,
             stop=stop,
             snapshot=snapshot,
         )
         for message, category in fit.outcome.notices:
             warnings.warn(str(message), category, stacklevel=2)
         held_out = np.flatnonzero(self.held_out[self.kept])
-        with threads_for(int(self.kept.sum())):
-            fit.calibrate(held_out, cells.kept_codes[held_out])
-            return self._found(fit)
+        fit.calibrate(held_out, cells.kept_codes[held_out])
+        if (crowded := fit.crowded_group()) is not None:
+            group = f"{cells.params['group_key']} {cells.group_names[crowded[0]]!r}"
+            self.notices.append(Message(crowded_text(group, crowded[1])))
+        return self._found(fit)
 
     def _found(self, fit: Fit) -> Results:
         cells, estimator, map_ = self._cells, self._estimator, fit.map
         embedding, predicted, confidence = map_.decide(fit.judge(), int(self.kept.sum()))
-        novelty = fit.novelty() if map_.knows_novelty else np.full(len(embedding), np.nan)
+        novelty = fit.novelty()
         split = np.where(self.held_out, 1, np.where(self.train, 0, 2))
         columns: dict[Column, Any] = {
             "split": pd.Categorical.from_codes(np.where(self.kept, split, -1), SPLITS),

@@ -187,10 +187,7 @@ def cross_validate(
     cells (all of them in small data): counted in the same way on the real and on the shuffled
     labels, for each of which the networks are trained anew.
 
-    Each training is done on one thread, whatever `n_jobs` is: on more, the last bits of sums
-    differ. For trainings that are large enough to use several,
-    ``joblib.parallel_config(inner_max_num_threads=4)`` gives each so many; the bits are then those
-    of four. ``joblib.parallel_config(backend="dask")``, or ``"ray"``, spreads the trainings over a
+    ``joblib.parallel_config(backend="dask")``, or ``"ray"``, spreads the trainings over a
     cluster. Workers share a copy of the data in memory, and each adds what a training makes of it.
     Of several GPUs each training takes the next one; several small ones fit on one.
 

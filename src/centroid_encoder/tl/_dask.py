@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
@@ -39,9 +38,9 @@ def has_own_chunks(X: Any) -> bool:
 def where_chunks_are(
     judge: Judge, stop: Callable[[], bool], notices: list[Message]
 ) -> Generator[Progress, None, Found]:
-    """Judge all cells under the scheduler that dask has been told, each on one thread.
+    """Judge all cells under the scheduler that dask has been told.
 
-    To the same bits as one part after the other: the same cells go through together.
+    The same cells go through together as where one part goes through after the other.
 
     Raises
     ------
@@ -76,7 +75,7 @@ def where_chunks_are(
                 # There, cells have no names. Here, the same is said with them.
                 for rows in gen_batches(n, n_at_once):
                     if start <= rows.start:
-                        judge.cells.read(rows, judge.model, [])
+                        judge.cells.prepared(judge.cells.X[rows], rows.start, judge.model, [])
                 raise part
             found[start : start + len(part)] = part
             notices += of_part
@@ -97,9 +96,6 @@ def _bounds(chunks: Sequence[int], n_at_once: int) -> NDArray[np.intp]:
 
 def _of_block(judge: Judge, block: Any, start: int, n_at_once: int) -> Block:
     """Judge some cells; this is what workers do."""
-    # As many threads at once as dask wants are at it already. In a worker it stays so.
-    if torch.get_num_threads() > 1:
-        torch.set_num_threads(1)
     notices: list[Message] = []
     block = usable(block)
     if hasattr(block, "tocsr"):

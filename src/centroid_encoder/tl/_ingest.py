@@ -7,22 +7,17 @@ import logging
 import numbers
 import os
 from collections.abc import Callable, Generator
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from centroid_encoder.core.alignment import Alignment
 from centroid_encoder.core.map import CodedMap
-from centroid_encoder.errors import Advice, Call, InputError, Message, Setting
+from centroid_encoder.errors import Call, InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import read_matrix
 from centroid_encoder.tl._dask import has_own_chunks, where_chunks_are
 from centroid_encoder.tl._jobs import Job, Progress, Results, from_job, result_key
-from centroid_encoder.tl._journal import Journal
 from centroid_encoder.tl._judge import Found, Judge
 from centroid_encoder.tl._lazy import LazyMatrix, is_lazy
 from centroid_encoder.tl._names import check_free
@@ -37,7 +32,6 @@ from centroid_encoder.tl._stored import (
     embedding_key,
     obs_key,
 )
-from centroid_encoder.tl._threads import on_threads
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -63,7 +57,6 @@ def ingest(
     max_missing: float = 0.2,
     min_confidence: float = 0.0,
     max_novelty: float = 1.0,
-    align: bool = False,
     key_added: str | None = None,
     device: str | None = None,
     progress: bool = True,
@@ -99,17 +92,14 @@ def ingest(
         What to do about genes that the map looks at and the query lacks, and about NaN: raise an
         error, or put the mean of the training cells in their place (``"mean"``).
     max_missing
-        With ``"mean"``, the share of the map's genes that may be missing, in [0, 1].
+        With ``"mean"``, the share of the map's genes that may be missing, in [0, 1]: of the query,
+        else it is refused; and of a cell, NaN included, else the cell is ``"unassigned"`` and its
+        place, confidence and novelty are NaN. A cell without any value is so in any case.
     min_confidence
         Cells of less confidence are ``"unassigned"`` (missing, where classes are no strings). By
         default every cell gets the best guess.
     max_novelty
         Cells of more novelty are ``"unassigned"`` as well.
-    align
-        Give each gene the mean and the spread over the query that it had over the training cells,
-        and count novelty from what is usual in the query: for a query of another protocol, depth
-        or normalisation that has the classes of the reference in similar shares. What a cell gets
-        then depends on the cells beside it.
     key_added
         Name for the results. Default: `key`; this replaces a map that
         was trained on the same cells, and a warning says so.
@@ -129,7 +119,7 @@ def ingest(
         ``adata.obsm["X_ce"]`` : :class:`numpy.ndarray` (dtype ``float32``)
             The embedding, n_obs × n_components, among the cells of the reference.
         ``adata.obs["ce_label"]`` : :class:`pandas.Series` (dtype ``category``)
-            Predicted class; ``"unassigned"`` where a threshold says so.
+            Predicted class; ``"unassigned"`` beyond a threshold or `max_missing`.
         ``adata.obs["ce_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
             Probability of the predicted class.
         ``adata.obs["ce_novelty"]`` : :class:`pandas.Series` (dtype ``float32``)
@@ -165,10 +155,9 @@ def ingest(
     that the map does not know are left aside; genes it knows but does not look at (of weight 0)
     may be missing. A map without names, as of a representation, needs as many columns.
 
-    Novelty is counted on the genes that are there. ``max_novelty=0.92`` flags about 8 % of known
-    cells: on new splits at most 10 % in 35 of 40 queries, and at least 80 % of unknown cells in all
-    17 where some threshold could. Where a warning says that the query is shifted as a whole, this
-    holds with ``align=True`` only (``python -m benchmarks.doubts``).
+    A cell's results depend on that cell and on the genes that the whole query lacks, not on other
+    cells, their order or chunks. Novelty is counted on the genes that the query has.
+    DOUBTS
 
     Examples
     --------
@@ -220,6 +209,7 @@ def ingest(
             obs_names=adata.obs_names,
             where=where,
             missing=missing,
+            max_missing=float(max_missing),
             index=index,
             n_missing=n_missing,
         ),
@@ -228,7 +218,6 @@ def ingest(
         notices=notices,
         min_confidence=float(min_confidence),
         max_novelty=float(max_novelty),
-        align=bool(align),
     )
 
 
@@ -253,7 +242,6 @@ class Ingestion(Job):
         notices: list[Message],
         min_confidence: float,
         max_novelty: float,
-        align: bool,
     ) -> None:
         super().__init__(cells, key, notices)
         if max_novelty < 1 and not known.model.knows_novelty:
@@ -263,103 +251,45 @@ class Ingestion(Job):
                 Setting("max_novelty"),
                 Call("tl.centroid_encoder"),
             )
-        if align and known.model.scale == "none":
-            text = "{} needs a map of standardised data; this one was trained with {}"
-            raise InputError(text, Setting("align"), Setting("scale", "none"))
-        self.origin = known.origin
-        self._known, self._align = known, align
+        self.origin, self._known = known.origin, known
         self._min_confidence, self._max_novelty = min_confidence, max_novelty
-        self._kept_at: tuple[Path, bytes] | None = None
-
-    def keep_at(self, path: Path, of: bytes) -> None:
-        """Keep what is found in a file as well, and go on where a run that was ended left one.
-
-        Whoever calls this removes the file when the results are where they belong. That of other
-        cells, another map or other options is replaced, with a notice; `of` tells the cells' values
-        from others. In a file is what is found here, not what is found on the workers of dask.
-
-        Raises
-        ------
-        FileExistsError
-            If there is a file of another kind.
-        """
-        self._kept_at = path, of
-        Journal(path, [])
 
     def _compute(
         self, stop: Callable[[], bool], snapshot: Callable[[], bool]
     ) -> Generator[Progress, None, Results]:
         """Send the cells through the map, a chunk at a time."""
         del snapshot
-        model = self._known.model
+        model, cells = self._known.model, self._cells
         map_ = model.in_order(np.asarray(self._known.classes.tolist()))
-        excess = self._excess(map_)
-        judge = Judge(self._cells, model, map_, excess)
-        if has_own_chunks(self._cells.X):
-            found = yield from on_threads(where_chunks_are(judge, stop, self.notices), 1)
+        novelty = map_.fitted.novelty
+        if novelty is not None and cells.present is not None:
+            novelty = novelty.restricted(cells.present)
+        judge = Judge(cells, model, map_, novelty)
+        if has_own_chunks(cells.X):
+            found = yield from where_chunks_are(judge, stop, self.notices)
         else:
-            journal = None
-            if self._kept_at is not None:
-                path, of = self._kept_at
-                journal = Journal(path, [of, *judge.told()])
-                if journal.is_of_others:
-                    text = (
-                        "{} is of other cells, another map or other options, or of another version "
-                        "of this program: all cells are placed anew"
-                    )
-                    self.notices.append(Message(text, path.name))
-            found = yield from judge.one_by_one(stop, self.notices, journal)
-        self._judge(found["novelty"])
+            found = yield from judge.one_by_one(stop, self.notices)
+        self._warn(found)
         return self._found(map_, found)
 
-    def _excess(self, map_: CodedMap) -> float:
-        """Align the cells, if that is wanted; return what to take off every score of novelty."""
-        novelty, cells = map_.fitted.novelty, self._cells
-        absent = cells.missing_features()
-        lacking = absent is not None and bool(absent.any())
-        if lacking and novelty is not None and not novelty.counts_parts:
-            text = (
-                "novelty is counted as if the missing features had their mean, since the map is "
-                "of an early release: it means less. Train the map again with {}"
-            )
-            self.notices.append(Message(text, Call("tl.centroid_encoder")))
-        if not self._align:
-            return 0.0
-        standardizer, model = map_.fitted.standardizer, self._known.model
-        sample = cells.sample(model)
-        alignment = Alignment.fit(sample, standardizer)
-        self._cells = replace(cells, alignment=alignment)
-        if novelty is None:
-            return 0.0
-        sample = alignment(sample)
-        gaps = ~np.isfinite(sample)
-        sample[gaps] = np.broadcast_to(model.feature_means_, sample.shape)[gaps]
-        return novelty.excess(sample, standardizer, absent)
-
-    def _judge(self, novelty: NDArray[np.float32]) -> None:
-        """Warn where the cells are novel as a whole."""
-        n = len(novelty)
-        if n < LEAST_CELLS or not self._quartile(novelty) > SHIFTED:
+    def _warn(self, found: Found) -> None:
+        """Warn of cells that lack too much, and of a query that is novel as a whole."""
+        n_unusable = int(np.isnan(found["confidence"]).sum())
+        if n_unusable:
+            text = "{} cells lack more of the map's features than {} allows: they are unassigned"
+            allowed = Setting("max_missing", self._cells.max_missing)
+            self.notices.append(Message(text, n_unusable, allowed))
+        novelty = found["novelty"][np.isfinite(found["novelty"])]
+        if len(novelty) < LEAST_CELLS or not np.quantile(novelty, 0.25) > SHIFTED:
             return
         text = (
-            "the cells are unlike the training cells as a whole: three in four of them are more "
-            "novel than {:.0f} % of the training cells, so that {} in {} exceed a novelty of 0.95. "
-            "Single new kinds of cells are not told apart this way. {}"
+            "the query is shifted as a whole: three in four of its cells are more novel than "
+            "{:.0f} % of the training cells. That can be another protocol, depth or "
+            "normalisation, or a kind of cells that the map lacks: labels and novelty mean less "
+            "then. Check that the query was normalised like the training cells; to remove the "
+            "difference of batches, integrate both before training (Harmony, scVI, scANVI)"
         )
-        remedy = Message(
-            "Is the preprocessing the same, down to the normalisation? For another protocol or "
-            "depth, {}",
-            Advice("align", True),
-        )
-        if self._align:
-            remedy = Message("They are so although they were aligned ({})", Setting("align"))
-        share = 100 * self._quartile(novelty)
-        self.notices.append(Message(text, share, int((novelty > 0.95).sum()), n, remedy))
-
-    @staticmethod
-    def _quartile(novelty: NDArray[np.float32]) -> float:
-        """Novelty that three in four cells exceed: 0.25 of cells like the training cells."""
-        return float(np.quantile(novelty, 0.25))
+        self.notices.append(Message(text, 100 * float(np.quantile(novelty, 0.25))))
 
     def _found(self, map_: CodedMap, found: Found) -> Results:
         known, key, classes = self._known, self.key, self._known.classes
@@ -373,8 +303,8 @@ class Ingestion(Job):
             "    %d of %d cells are assigned to a class", int(assigned.sum()), len(assigned)
         )
         codes, categories = np.where(assigned, predicted, -1), classes
-        thresholds = self._min_confidence > 0 or self._max_novelty < 1
-        if thresholds and isinstance(classes[0], str) and UNASSIGNED not in classes:
+        some_may_be = self._min_confidence > 0 or self._max_novelty < 1 or not assigned.all()
+        if some_may_be and isinstance(classes[0], str) and UNASSIGNED not in classes:
             categories = classes.append(pd.Index([UNASSIGNED]))
             codes = np.where(assigned, codes, len(classes))
         columns: dict[Column, Any] = {
@@ -389,10 +319,9 @@ class Ingestion(Job):
             "n_missing": self._cells.n_missing,
             "min_confidence": self._min_confidence,
             "max_novelty": self._max_novelty,
-            "align": self._align,
         }
-        if np.isfinite(quartile := self._quartile(novelty)):
-            params["novelty_quartile"] = quartile
+        if np.isfinite(novelty).any():
+            params["novelty_quartile"] = float(np.nanquantile(novelty, 0.25))
         if len(categories) > len(classes):
             params["unlabeled_category"] = UNASSIGNED
         for name in ("label_key", "use_rep", "layer", "use_raw"):

@@ -170,14 +170,14 @@ def _known_means(
     return np.asarray(np.where(n_missing < n_train, sums / np.maximum(n_train - n_missing, 1), 0))
 
 
-def rows_with_gaps(X: Matrix | Lazy) -> NDArray[np.bool_]:
-    """(n,) rows with NaN or inf."""
-    found = np.zeros(X.shape[0], dtype=bool)
+def rows_with_gaps(X: Matrix | Lazy, least: int) -> NDArray[np.bool_]:
+    """(n,) rows with at least so many values that are NaN or inf."""
+    n_gaps = np.zeros(X.shape[0], dtype=np.intp)
     if X.dtype.kind == "f":
         for part, rows in parts(X):
             if _has_gaps(rows):
-                found[part.start + _not_finite(rows)[0]] = True
-    return found
+                n_gaps[part] += np.bincount(_not_finite(rows)[0], minlength=rows.shape[0])
+    return n_gaps >= least
 
 
 def _not_finite(X: Matrix) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -11,7 +11,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from centroid_encoder.core.alignment import Alignment
 from centroid_encoder.core.matrix import Matrix, looks_like_counts, looks_whole
 from centroid_encoder.errors import Advice, InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
@@ -24,10 +23,6 @@ TAKE_MEAN = Advice("missing", "mean", "to put the mean of the training cells in 
 
 VALUES_AT_ONCE = 2**24
 """Values of cells that are dense at once, at most."""
-N_SAMPLE = 4096
-"""Cells that tell what a batch has in common, at most."""
-N_SLICES = 16
-"""Places of a matrix, which may lie on disk, that these are taken from."""
 
 logger = logging.getLogger("centroid_encoder")
 
@@ -40,48 +35,45 @@ class NewCells(Source):
     """What their matrix is called."""
     missing: MissingFeatures
     """What to do about gaps."""
+    max_missing: float
+    """Share of the features that the map uses which a cell may lack."""
     index: NDArray[np.intp] | None
     """(d,) columns with the map's features, −1 for one that is missing; None: all, in order."""
     n_missing: int
     """Features that the map looks at and the new data lack."""
-    alignment: Alignment | None = None
-    """What brings them to the scale of the training."""
 
-    def missing_features(self) -> NDArray[np.bool_] | None:
-        """(d,) which of the map's features the new data lack; None where none is lacking."""
-        return None if self.index is None else self.index < 0
-
-    def sample(self, model: CentroidEncoder) -> NDArray[np.float64]:
-        """(n, d) some of the cells, from all parts of the matrix; NaN where values are missing."""
-        n, width = len(self.obs_names), model.n_features_in_
-        n_slices = min(N_SLICES, n)
-        length = max(1, min(N_SAMPLE, VALUES_AT_ONCE // width, n) // n_slices)
-        parts = []
-        for start in np.linspace(0, n - length, n_slices).astype(int):
-            x, missing = self.read(slice(start, start + length), model, [])
-            dense = np.array(x.toarray() if sparse.issparse(x) else x, dtype=np.float64)
-            if missing is not None:
-                dense[np.broadcast_to(missing, dense.shape)] = np.nan
-            parts.append(dense)
-        return np.concatenate(parts)
-
-    def read(
-        self, part: slice, model: CentroidEncoder, notices: list[Message]
-    ) -> tuple[Matrix, NDArray[np.bool_] | None]:
-        """Read a part of the cells: what `prepared` returns."""
-        return self.prepared(self.X[part], part.start, model, notices)
+    @property
+    def present(self) -> NDArray[np.bool_] | None:
+        """(d,) which of the map's features the new data have; None for all of them."""
+        return None if self.index is None else self.index >= 0
 
     def prepared(
         self, rows: Any, start: int, model: CentroidEncoder, notices: list[Message]
-    ) -> tuple[Matrix, NDArray[np.bool_] | None]:
-        """Return (n, d) finite values in the order of the map's features.
+    ) -> tuple[Matrix, NDArray[np.bool_]]:
+        """Prepare some cells for the map.
 
-        `rows` are those of the matrix from number `start` on. What is missing gets the mean of the
-        training cells; so do gaps, if that is wanted. Where that is comes with it: of all cells
-        (d,), or of each (n, d).
+        Parameters
+        ----------
+        rows
+            (n, n_columns) those of the matrix from number `start` on.
+        start
+            Number of the first cell.
+        model
+            The map.
+        notices
+            Warnings are added here.
+
+        Returns
+        -------
+        ndarray or CSR of shape (n, d)
+            Finite values in the order of the map's features. The mean of the training cells takes
+            the place of missing features and of gaps.
+        ndarray of shape (n,)
+            True for cells that lack too many of the features that the map uses, or all features.
         """
         x, where = in_memory(rows), self.where
         check_real(x, where)
+        unusable = np.zeros(x.shape[0], dtype=bool)
         absent = np.empty(0, dtype=np.intp)
         if self.index is not None:
             absent = np.flatnonzero(self.index < 0)
@@ -90,28 +82,23 @@ class NewCells(Source):
             _check_counts(found, where, model, notices)
         if self.index is not None:
             x = x[:, np.maximum(self.index, 0)]
-        fill = self.missing == "mean" and has_gaps(x)
-        missing = self.missing_features()
-        if len(absent) or fill or self.alignment is not None:
-            means = model.feature_means_
-            x = np.array(x.toarray() if sparse.issparse(x) else x, dtype=np.float64)
-            if self.alignment is not None:
-                x = self.alignment(x)
-            x[:, absent] = means[absent]
-            if fill:
-                gaps = ~np.isfinite(x)
-                row, column = np.nonzero(gaps)
-                x[row, column] = means[column]
-                gaps[:, absent] = True
-                missing = gaps
+        filled = self.missing == "mean" and has_gaps(x)
+        if filled or len(absent):
+            means, used = model.feature_means_, model.feature_weights_ > 0
+            dense = np.array(x.toarray() if sparse.issparse(x) else x, dtype=np.float64)
+            gaps = ~np.isfinite(dense) & filled
+            gaps[:, absent] = True
+            if filled:
+                unusable = (gaps[:, used].mean(axis=1) > self.max_missing) | gaps.all(axis=1)
+            x = np.where(gaps, means, dense)
         if self.missing == "error":
             stop = start + x.shape[0]
             if (start, stop) != (0, len(self.obs_names)):
                 where += f" (cells {start:,} to {stop - 1:,})"
-            advice = Message("; {}", TAKE_MEAN)
             names = getattr(model, "feature_names_in_", None)
+            advice = Message("; {}", TAKE_MEAN)
             check_finite(x, where, self.obs_names[start:stop], names, advice)
-        return x, missing
+        return x, unusable
 
 
 def match_features(

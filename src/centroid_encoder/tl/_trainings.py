@@ -32,7 +32,6 @@ from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._folds import Fold, misses
 from centroid_encoder.tl._jobs import Progress
 from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._threads import on_threads
 
 logger = logging.getLogger("centroid_encoder")
 
@@ -160,9 +159,6 @@ def trained(
 ) -> Generator[Report | Progress, None, Mapping[Place, Found]]:
     """Do all trainings of a plan, as many at once as joblib is asked for.
 
-    Each is done on one thread, however many run at once, since the last bits of sums depend on the
-    number of threads; or on as many as ``joblib.parallel_config(inner_max_num_threads=…)`` says.
-
     Parameters
     ----------
     data, plan
@@ -181,7 +177,7 @@ def trained(
     Returns
     -------
     Mapping[Place, Found]
-        The value of the generator, the same bits however they were done.
+        The value of the generator.
 
     Raises
     ------
@@ -190,7 +186,6 @@ def trained(
     WorkerError
         A process died in which trainings were done.
     """
-    n_threads = int(getattr(get_active_backend()[0], "inner_max_num_threads", None) or 1)
     # Of more processes than trainings, some would be started for nothing.
     n_at_once = min(effective_n_jobs(n_jobs), len(plan.places))
     if isinstance(data.X, Lazy) and n_at_once > 1:
@@ -198,16 +193,16 @@ def trained(
         logger.warning("what is not in memory is trained on by one network after the other")
         n_at_once = 1
     if n_at_once == 1:
-        return (yield from _one_by_one(data, plan, n_threads, stop))
-    return (yield from _at_once(data, plan, n_threads, n_at_once, stop))
+        return (yield from _one_by_one(data, plan, stop))
+    return (yield from _at_once(data, plan, n_at_once, stop))
 
 
 def _one_by_one(
-    data: Data, plan: Plan, n_threads: int, stop: Callable[[], bool]
+    data: Data, plan: Plan, stop: Callable[[], bool]
 ) -> Generator[Report, None, Mapping[Place, Found]]:
     found: dict[Place, Found] = {}
     for place in plan.places:
-        reports = on_threads(plan.train(data, place, stop), n_threads)
+        reports = plan.train(data, place, stop)
         while True:
             try:
                 report = next(reports)
@@ -225,7 +220,7 @@ def _one_by_one(
 
 
 def _at_once(
-    data: Data, plan: Plan, n_threads: int, n_at_once: int, stop: Callable[[], bool]
+    data: Data, plan: Plan, n_at_once: int, stop: Callable[[], bool]
 ) -> Generator[Progress, None, Mapping[Place, Found]]:
     places = plan.places
     found: dict[Place, Found] = {}
@@ -235,7 +230,7 @@ def _at_once(
             # Some tell of results when all are there: Ray's.
             tells = get_active_backend()[0].supports_return_generator
             results = Parallel(n_at_once, return_as="generator_unordered" if tells else "list")(
-                delayed(_train)(data.X, data.codes, data.groups, plan, i, n_threads, register.owner)
+                delayed(_train)(data.X, data.codes, data.groups, plan, i, register.owner)
                 for i in range(len(places))
             )
             with _ended(results):
@@ -269,7 +264,6 @@ def _train(
     groups: Codes | None,
     plan: Plan,
     i: int,
-    n_threads: int,
     owner: _Owner,
 ) -> tuple[int, Found]:
     """Do one training in a worker."""
@@ -278,7 +272,7 @@ def _train(
         reports = plan.train(
             Data(X, codes, groups), place, stop, device_in_turn(plan.estimator.device, i)
         )
-        return i, drained(on_threads(reports, n_threads))
+        return i, drained(reports)
 
 
 def device_in_turn(device: str, i: int, n_devices: int | None = None) -> str:
