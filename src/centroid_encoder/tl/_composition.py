@@ -74,7 +74,7 @@ def composition(
 
 
 def _categorical(adata: AnnData, name: str, parameter: str) -> pd.Categorical:
-    column = obs_column(adata, name)
+    column = obs_column(adata, name, parameter)
     if pd.api.types.is_float_dtype(column.dtype) and (column.dropna() % 1 != 0).any():
         raise InputError("{}: obs[{!r}] holds numbers, not names", Setting(parameter), name)
     categories = label_categories(column)
