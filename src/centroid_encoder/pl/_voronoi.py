@@ -131,6 +131,10 @@ def voronoi(
     """
     check_name(color, "color", "a column of obs or of a variable (a figure shows one)", str | None)
     check_name(layer, "layer", "an entry of layers", str | None)
+    if (layer is not None or use_raw is not None) and (color is None or color in adata.obs):
+        name = "use_raw" if layer is None else "layer"
+        text = "{} has no effect unless {} is a variable; got {!r}"
+        raise InputError(text, Setting(name), Setting("color"), color)
     write = figure_writer("voronoi", save, dpi, own=ax is None)
     result = read_result(adata, key)
     _check(result, regions, split, legend_loc)

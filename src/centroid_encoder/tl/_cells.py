@@ -284,7 +284,7 @@ def _read_features(
     """Return the matrix to learn from, what it is called, and its columns' names."""
     X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
     of_variables = use_rep is None or (use_rep == "X" and not use_raw)
-    if not (of_variables or mask_var is None or _is_auto(mask_var)):
+    if not (of_variables or _is_auto(mask_var)) or (use_rep is not None and layer is not None):
         raise _excluded()
     columns: NDArray[np.intp] | None = None
     if names is not None and of_variables:

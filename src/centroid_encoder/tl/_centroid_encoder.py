@@ -224,6 +224,13 @@ def centroid_encoder(
     check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
     estimator = configured(model, n_components=n_components, placement=placement, device=device)
     alone = estimator.placement == "bottleneck" or estimator.n_networks == 1
+    if group_key is not None and alone and not test_size:
+        one = "placement" if estimator.placement == "bottleneck" else "n_networks"
+        names = {"group_key": group_key, "test_size": 0, one: getattr(estimator, one)}
+        raise InputError("{} has no effect with {} and {}", *map(Setting, names, names.values()))
+    if not test_size and estimator.random_state is not None and random_state != 0:
+        named = Setting("random_state"), Setting("test_size", 0), Setting("model")
+        raise InputError("{} has no effect with {} and a {} that has its own seed", *named)
     limit = limit_in_bytes(memory_limit)
     cells = read_cells(
         adata,
