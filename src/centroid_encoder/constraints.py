@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, cast, get_args
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, column_or_1d
@@ -19,7 +20,7 @@ from centroid_encoder.core.objective import Output
 from centroid_encoder.core.optimization import Optimizer, Schedule
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.standardization import Scale
-from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.errors import InputError, InputTypeError, Setting
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
 
@@ -135,6 +136,11 @@ def check_parameters(params: Mapping[str, Any]) -> None:
         raise InputError("{} and {} need a {} above 0", *named)
 
 
+def plain(X: Any) -> Any:
+    """Return a torch tensor without its gradient and on the CPU, and anything else as it is."""
+    return X.detach().cpu() if isinstance(X, torch.Tensor) else X
+
+
 def labels_of(
     X: Matrix, y: ArrayLike, subset: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[Any], NDArray[np.intp]]:
@@ -142,10 +148,19 @@ def labels_of(
 
     Raises
     ------
+    TypeError
+        If labels cannot be sorted, such as numbers and strings.
     ValueError
         If there are not as many labels, or entries of the mask, as samples.
     """
-    labels = cast(NDArray[Any], column_or_1d(y, warn=True))
+    labels = cast(NDArray[Any], column_or_1d(plain(y), warn=True))
+    if labels.dtype == object:
+        present = labels[~pd.isna(labels)].tolist()
+        try:
+            sorted(set(present))
+        except TypeError as error:
+            kinds = " and ".join(sorted({type(label).__name__ for label in present}))
+            raise InputTypeError(f"y has labels of type {kinds}; make them strings") from error
     n_samples = X.shape[0]
     if len(labels) != n_samples:
         raise ValueError(f"X has {n_samples} samples, but y has {len(labels)} labels")
@@ -178,7 +193,7 @@ def embedding_of(X: ArrayLike, n_components: int) -> NDArray[np.floating]:
     ValueError
         If they are not `n_components` numbers each.
     """
-    Z = cast(NDArray[np.floating], check_array(X, dtype=[np.float32, np.float64]))
+    Z = cast(NDArray[np.floating], check_array(plain(X), dtype=[np.float32, np.float64]))
     if Z.shape[1] != n_components:
         raise ValueError(f"X has {Z.shape[1]} columns, but the embedding has {n_components}")
     return Z

@@ -165,6 +165,15 @@ class InputTypeError(Problem, TypeError):
     """A value of a kind that cannot be used."""
 
 
+def check_name(value: object, parameter: str, what: str, kind: Any = str) -> None:
+    """Refuse a Series or a list, say, where a parameter takes the name of `what`."""
+    if not isinstance(value, kind):
+        got = type(value).__name__
+        got = f"an {got}" if got[0] in "aeinoAI" else f"a {got}"
+        text = "{} must be the name of {}; got {}. Pass the name itself, as a string"
+        raise InputTypeError(text, Setting(parameter), what, got)
+
+
 class DivergedError(Problem, FloatingPointError):
     """A training whose loss is no longer finite."""
 

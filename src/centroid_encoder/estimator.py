@@ -29,6 +29,7 @@ from centroid_encoder.constraints import (
     draw_seed,
     embedding_of,
     labels_of,
+    plain,
     resolve_device,
 )
 from centroid_encoder.core import saved
@@ -745,7 +746,7 @@ class CentroidEncoder(
     def _checked(self, X: ArrayLike | Matrix, *, reset: bool = False) -> Matrix:
         if not reset:
             check_is_fitted(self)
-        return cast(Matrix, validate_data(self, X, reset=reset, accept_sparse="csr"))
+        return cast(Matrix, validate_data(self, plain(X), reset=reset, accept_sparse="csr"))
 
 
 def crowded_text(group: str, share: float) -> str:

@@ -114,7 +114,7 @@ def figure_writer(name: str, save: Save, dpi: float | None, *, own: bool) -> Wri
     Raises
     ------
     ValueError
-        If there is no such format, or if `dpi` is not a positive number.
+        If there is no such format, or if `dpi` is no positive number or nothing is saved.
     OSError
         If there is no such folder, or if the file may not be replaced.
     """
@@ -125,6 +125,8 @@ def figure_writer(name: str, save: Save, dpi: float | None, *, own: bool) -> Wri
     if save is None:
         save = own and bool(settings.autosave)
     if not save:
+        if dpi is not None:
+            raise InputError("{} has no effect without {}", Setting("dpi", dpi), Setting("save"))
         return None
     ending = f"{settings.plot_suffix}.{settings.file_format_figs}"
     if save is True or (isinstance(save, str) and _is_suffix(save)):

@@ -52,7 +52,7 @@ def composition(
         Column of ``adata.obs`` with the classes; ``"ce_label"``, say, for those that are predicted.
         Default: the labels of the map.
     key
-        Name of the map, as given to `key_added`. Not used if there is a `label_key`.
+        Name of the map, as given to `key_added`. Only without a `label_key`.
     counts
         Show numbers of cells in place of shares of the group.
     palette

@@ -12,7 +12,7 @@ from matplotlib.patches import PathPatch
 from numpy.typing import NDArray
 
 from centroid_encoder.core.regions import Region
-from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.errors import InputError, Setting, check_name
 from centroid_encoder.pl._axes import Save, figure_writer, finish, fit_figure, panel_title
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unlabeled_color
 from centroid_encoder.pl._legend import legend_beside, legend_on_data
@@ -129,6 +129,12 @@ def voronoi(
     OSError
         If the file to save to cannot be written, such as for want of its folder.
     """
+    check_name(color, "color", "a column of obs or of a variable (a figure shows one)", str | None)
+    check_name(layer, "layer", "an entry of layers", str | None)
+    if (layer is not None or use_raw is not None) and (color is None or color in adata.obs):
+        name = "use_raw" if layer is None else "layer"
+        text = "{} has no effect unless {} is a variable; got {!r}"
+        raise InputError(text, Setting(name), Setting("color"), color)
     write = figure_writer("voronoi", save, dpi, own=ax is None)
     result = read_result(adata, key)
     _check(result, regions, split, legend_loc)

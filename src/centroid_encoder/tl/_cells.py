@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -21,6 +21,7 @@ from centroid_encoder.errors import (
     Message,
     MissingKeyError,
     Setting,
+    check_name,
 )
 from centroid_encoder.tl._lazy import LazyMatrix, bytes_in_memory, in_memory, is_lazy, usable
 from centroid_encoder.tl._matrix import (
@@ -221,13 +222,12 @@ def _read_labels(
         column = column.astype("category")
     categories = column.cat.categories
     if unlabeled_category is not None:
+        if not pd.api.types.is_scalar(unlabeled_category):
+            check_name(unlabeled_category, "unlabeled_category", f"a class in {where}")
         if unlabeled_category not in categories:
-            near, setting = (
-                near_matches(unlabeled_category, categories),
-                Setting("unlabeled_category"),
-            )
+            near = near_matches(unlabeled_category, categories)
             text = "{} {!r} does not occur in {}{}"
-            raise InputError(text, setting, unlabeled_category, where, near)
+            raise InputError(text, Setting("unlabeled_category"), unlabeled_category, where, near)
         # remove_categories would sort those that stay.
         labels = [name for name in categories if name != unlabeled_category]
         column = column.cat.set_categories(labels)
@@ -266,7 +266,7 @@ def _read_groups(
     """(n_obs,) group indices, and names of the groups; every labeled cell must have a group."""
     if group_key is None:
         return None, pd.Index([])
-    codes, names = pd.factorize(obs_column(adata, group_key))
+    codes, names = pd.factorize(obs_column(adata, group_key, "group_key"))
     n_missing = int((codes[labeled] < 0).sum())
     if n_missing:
         text = "{} labeled cells have no value in obs[{!r}] ({})"
@@ -290,10 +290,10 @@ def _read_features(
     most_in_memory: float,
 ) -> tuple[Matrix | Lazy, str, NDArray[np.object_] | None]:
     """Return the matrix to learn from, what it is called, and its columns' names."""
-    of_variables = use_rep is None or (use_rep == "X" and not use_raw)
-    if not (of_variables or mask_var is None or _is_auto(mask_var)):
-        raise _excluded()
     X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
+    of_variables = use_rep is None or (use_rep == "X" and not use_raw)
+    if not (of_variables or _is_auto(mask_var)) or (use_rep is not None and layer is not None):
+        raise _excluded()
     columns: NDArray[np.intp] | None = None
     if names is not None and of_variables:
         source = adata.raw if use_raw else adata
@@ -336,6 +336,8 @@ def read_matrix(
     ValueError
         If more than one is given, or if there is no X.
     """
+    check_name(use_rep, "use_rep", "an entry of obsm", str | None)
+    check_name(layer, "layer", "an entry of layers", str | None)
     if use_raw:
         if use_rep is not None or layer is not None:
             settings = (Setting(name) for name in ("use_raw", "use_rep", "layer"))
@@ -363,10 +365,10 @@ def _excluded() -> InputError:
     return InputError("{} excludes {} and {}: a representation has neither", *settings)
 
 
-def obs_column(adata: AnnData, key: str) -> pd.Series:
-    """Return ``adata.obs[key]``, or raise a KeyError that names near matches."""
-    if not isinstance(key, Hashable):
-        raise InputTypeError(f"one column of obs is needed; got {key!r}")
+def obs_column(adata: AnnData, key: str, parameter: str | None = None) -> pd.Series:
+    """Return ``adata.obs[key]``; a KeyError names near matches, a TypeError the `parameter`."""
+    if parameter is not None:
+        check_name(key, parameter, "a column of obs")
     if key not in adata.obs:
         raise MissingKeyError(f"obs has no column {key!r}{near_matches(key, adata.obs.columns)}")
     column = adata.obs[key]

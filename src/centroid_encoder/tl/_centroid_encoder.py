@@ -26,6 +26,7 @@ from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl._cells import Cells, Missing, listed, read_cells
+from centroid_encoder.tl._cv_warnings import mixed_sources
 from centroid_encoder.tl._folds import calibration_errors
 from centroid_encoder.tl._jobs import (
     Job,
@@ -131,7 +132,8 @@ def centroid_encoder(
         than ``1 / test_size`` cells stay in training.
     group_key
         Column of ``adata.obs`` with donors or batches: each goes as a whole to one side, so that
-        the held-out error is that of a new donor.
+        the held-out error is that of a new donor. Without it, a warning names a column of donors,
+        images or wells, if there is one.
     model
         Configured `CentroidEncoder` with other settings than the default. It is not changed.
     key_added
@@ -216,6 +218,15 @@ def centroid_encoder(
     key = result_key(key_added)
     check_free(adata, key)
     check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
+    estimator = configured(model, n_components=n_components, placement=placement, device=device)
+    alone = estimator.placement == "bottleneck" or estimator.n_networks == 1
+    if group_key is not None and alone and not test_size:
+        one = "placement" if estimator.placement == "bottleneck" else "n_networks"
+        names = {"group_key": group_key, "test_size": 0, one: getattr(estimator, one)}
+        raise InputError("{} has no effect with {} and {}", *map(Setting, names, names.values()))
+    if not test_size and estimator.random_state is not None and random_state != 0:
+        named = Setting("random_state"), Setting("test_size", 0), Setting("model")
+        raise InputError("{} has no effect with {} and a {} that has its own seed", *named)
     limit = limit_in_bytes(memory_limit)
     cells = read_cells(
         adata,
@@ -231,8 +242,10 @@ def centroid_encoder(
     )
     if isinstance(cells.X, LazyMatrix):
         cells = replace(cells, X=replace(cells.X, memory_limit=limit))
-    estimator = configured(model, n_components=n_components, placement=placement, device=device)
-    return Training(cells, estimator, key, test_size=test_size, random_state=random_state)
+    job = Training(cells, estimator, key, test_size=test_size, random_state=random_state)
+    if test_size or not alone:
+        job.notices += mixed_sources(adata, cells)
+    return job
 
 
 class Training(Job):

@@ -31,7 +31,7 @@ def composition(
         Column of ``adata.obs`` with the classes; ``"ce_label"``, say, for those that are predicted.
         Default: the labels of the map.
     key
-        Name of the map, as given to `key_added`. Not used if there is a `label_key`.
+        Name of the map, as given to `key_added`. Only without a `label_key`.
 
     Returns
     -------
@@ -59,6 +59,9 @@ def composition(
     """
     if label_key is None:
         label_key = read_result(adata, key).label_key
+    elif not (isinstance(key, str) and key == "ce"):
+        named = Setting("key", key), Setting("label_key", label_key)
+        raise InputError("{} has no effect with {}", *named)
     groups = _categorical(adata, group_key, "group_key")
     labels = _categorical(adata, label_key, "label_key")
     known = (groups.codes >= 0) & (labels.codes >= 0)
@@ -74,7 +77,7 @@ def composition(
 
 
 def _categorical(adata: AnnData, name: str, parameter: str) -> pd.Categorical:
-    column = obs_column(adata, name)
+    column = obs_column(adata, name, parameter)
     if pd.api.types.is_float_dtype(column.dtype) and (column.dropna() % 1 != 0).any():
         raise InputError("{}: obs[{!r}] holds numbers, not names", Setting(parameter), name)
     categories = label_categories(column)

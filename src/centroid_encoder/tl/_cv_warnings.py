@@ -10,17 +10,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import Advice, Message
-from centroid_encoder.tl._cells import Cells, listed
+from centroid_encoder.tl._cells import Cells, listed, obs_column
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 SOURCE = re.compile(
-    r"(^|[^a-z])(donor|patient|subject|individual|sample|batch|replicate|mouse|animal|slide|library"
-    r"|plate|orig[._]ident|roi|fov|channel|chip|lane|site)([^a-z]|_?ids?$|s?$)",
+    r"^(?!n[^a-z]|(.*[^a-z])?(size|count|area|score)s?([^a-z]|$))(.*[^a-z])?"
+    r"(donor|patient|subject|individual|sample|batch|replicate|mouse|animal|slide|library|plate"
+    r"|orig[._]ident|roi|fov|channel|chip|lane|site|image|mask|region|core|tile|field|section|well)"
+    r"([^a-z]|_?(id|name|nb)s?$|s?$)",
     re.IGNORECASE,
 )
-"""Names of columns that tell where cells come from."""
+"""Names of columns that tell where cells come from, but for those of counts and measures."""
 CLUSTERING = re.compile(
     r"leiden|louvain|cluster|phenograph|k_?means|infomap|(^|[^a-z])(mclust|som|flowsom)([^a-z]|$)",
     re.IGNORECASE,
@@ -40,11 +42,8 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[Message]:
     """
     codes, classes = cells.codes, cells.classes
     label_key, labeled = cells.params["label_key"], codes >= 0
-    found: list[Message] = []
+    found = mixed_sources(adata, cells)
     if cells.groups is None:
-        sources = [name for name in _columns(adata, SOURCE, label_key) if _divides(adata, name)]
-        if sources:
-            found.append(ungrouped(sources[0]))
         n = np.bincount(codes[labeled], minlength=len(classes))
         if (n < n_folds).any():
             text = (
@@ -78,6 +77,17 @@ def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[Message]:
     return found
 
 
+def mixed_sources(adata: AnnData, cells: Cells) -> list[Message]:
+    """Return at most one notice: of the first column of donors, say, that nobody grouped by."""
+    if cells.groups is not None:
+        return []
+    labeled = cells.codes >= 0
+    for name in _columns(adata, SOURCE, cells.params["label_key"]):
+        if _divides(obs_column(adata, name)[labeled]):
+            return [ungrouped(name)]
+    return []
+
+
 def ungrouped(source: str) -> Message:
     """Return what is said if cells of the same donor, say, are not kept together."""
     text = (
@@ -91,14 +101,16 @@ def _columns(adata: AnnData, pattern: re.Pattern[str], label_key: str) -> list[s
     return [
         name
         for name in map(str, adata.obs.columns)
-        if name != label_key and pattern.search(name) and name in adata.obs
+        # "ImageNb" is read as "Image_Nb".
+        if pattern.search(re.sub("(?<=[a-z])(?=[A-Z])", "_", name))
+        and name != label_key
+        and name in adata.obs
     ]
 
 
-def _divides(adata: AnnData, name: str) -> bool:
+def _divides(column: pd.Series) -> bool:
     """Tell whether a column divides the cells into groups; it could hold one value, or names."""
-    column = adata.obs[name]
-    if pd.api.types.is_float_dtype(column.dtype):
+    if pd.api.types.is_float_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
         return False
     return bool(2 <= column.nunique() <= len(column) / 2)
 

@@ -20,7 +20,7 @@ import pandas as pd
 from sklearn.base import clone
 
 from centroid_encoder.core.reports import Report, never
-from centroid_encoder.errors import InputError, InputTypeError, Message, Setting
+from centroid_encoder.errors import InputError, InputTypeError, Message, Setting, check_name
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import near_matches
 from centroid_encoder.tl._lazy import is_half
@@ -264,8 +264,7 @@ def _drain(job: Steps, *, progress: bool) -> None:
 
 def result_key(key_added: str | None) -> str:
     """Return the key of the results; refuse names that mean something else on disk."""
-    if not isinstance(key_added, str | None):
-        raise InputTypeError("{} must be a string; got {!r}", Setting("key_added"), key_added)
+    check_name(key_added, "key_added", "a result", str | None)
     if key_added is None:
         return "ce"
     check_key(key_added, Setting("key_added"))
@@ -274,6 +273,7 @@ def result_key(key_added: str | None) -> str:
 
 def check_not_replaced(label_key: object, *written: str) -> None:
     """Refuse labels in a column of ``obs`` where the results will be written."""
+    check_name(label_key, "label_key", "a column of obs")
     if label_key in written:
         raise InputError(
             "obs[{!r}] would be replaced by what comes of it; choose other labels, or another name "

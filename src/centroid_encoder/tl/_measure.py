@@ -160,6 +160,10 @@ class Measurement:
         self.notices: list[Message] = []
         self._time_series = time_series
         self._quantiles = _checked_quantiles(quantiles)
+        others = channel_axis is not None, self._quantiles != (0.1, 0.5, 0.9)
+        if any(others) and (images is None or (isinstance(images, Mapping) and not images)):
+            name = "channel_axis" if others[0] else "quantiles"
+            raise InputError("{} has no effect without {}", Setting(name), Setting("images"))
         if unit is None and spacing is not None:
             raise InputError("{} has no unit; {}", Setting("spacing"), Advice("unit", "um"))
         self._unit = unit or PIXEL

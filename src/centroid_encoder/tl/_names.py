@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING
 
-from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.errors import InputError, Setting, check_name
 from centroid_encoder.tl._stored import StoredMap, embedding_key
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def check_free(adata: AnnData, key: str) -> None:
     ValueError
         If something else has that name, or one that zarr takes for the same.
     """
+    check_name(key, "key", "a result")
     others = key != "ce" and StoredMap.read(adata, key) is None
     for slot, name in (("uns", key), ("obsm", embedding_key(key))):
         for there in map(str, getattr(adata, slot)):

@@ -22,7 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.errors import Call, InputError, MissingKeyError, Setting
+from centroid_encoder.errors import Call, InputError, MissingKeyError, Setting, check_name
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -132,6 +132,7 @@ class StoredMap(Stored):
         ValueError
             If it is damaged.
         """
+        check_name(key, "key", "a result")
         parts = cls._parts(adata, key, "centers")
         if parts is None:
             return None
@@ -220,6 +221,7 @@ class StoredCrossValidation(Stored):
         ValueError
             If it is damaged.
         """
+        check_name(key, "key", "a result")
         key = cv_key(key)
         parts = cls._parts(adata, key, "confusion")
         if parts is None:

@@ -1,0 +1,121 @@
+"""An option that changes nothing beside another one is an error that names both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pytest
+
+import centroid_encoder as ce
+from centroid_encoder.cli._face import words
+
+LABELS = "bulk_labels"
+
+
+@pytest.fixture
+def donors(pbmc: ad.AnnData) -> ad.AnnData:
+    pbmc.obs["donor"] = np.resize(["a", "b", "c"], pbmc.n_obs)
+    return pbmc
+
+
+@pytest.fixture
+def mapped(donors: ad.AnnData, fast: ce.CentroidEncoder) -> ad.AnnData:
+    ce.tl.centroid_encoder(donors, LABELS, group_key="donor", model=fast, progress=False)
+    return donors
+
+
+def refused(function: Any, *args: Any, **kwargs: Any) -> ce.errors.InputError:
+    with pytest.raises(ce.errors.InputError) as caught:
+        function(*args, **kwargs)
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "other"),
+    [
+        ({"placement": "bottleneck"}, "placement='bottleneck'"),
+        ({"model": ce.CentroidEncoder(placement="bottleneck")}, "placement='bottleneck'"),
+        ({"model": ce.CentroidEncoder(n_networks=1)}, "n_networks=1"),
+    ],
+)
+def test_groups_matter_only_where_something_is_kept_apart(kwargs, other, donors, unchanged):
+    with unchanged(donors):
+        error = refused(
+            ce.tl.centroid_encoder, donors, LABELS, group_key="donor", test_size=0, **kwargs
+        )
+    assert str(error) == f"group_key='donor' has no effect with test_size=0 and {other}"
+    ce.tl.centroid_encoder.job(donors, LABELS, group_key="donor", **kwargs)
+    ce.tl.centroid_encoder.job(donors, LABELS, test_size=0, **kwargs)
+    # Several networks place the cells, each cell by those that have not seen its donor.
+    ce.tl.centroid_encoder.job(donors, LABELS, group_key="donor", test_size=0)
+
+
+def test_a_seed_matters_only_where_something_is_drawn(pbmc, unchanged):
+    model = ce.CentroidEncoder(random_state=1)
+    job = ce.tl.centroid_encoder.job
+    for seed in (3, np.random.default_rng(0)):
+        with unchanged(pbmc):
+            error = refused(job, pbmc, LABELS, test_size=0, model=model, random_state=seed)
+        assert str(error) == (
+            "random_state has no effect with test_size=0 and a model that has its own seed"
+        )
+    job(pbmc, LABELS, test_size=0, model=model)
+    job(pbmc, LABELS, model=model, random_state=3)
+    job(pbmc, LABELS, test_size=0, random_state=3)
+
+
+@pytest.mark.parametrize("tool", [ce.tl.centroid_encoder, ce.tl.cross_validate])
+def test_a_representation_has_no_variables_and_no_layer(tool, pbmc, unchanged):
+    pbmc.layers["log"] = pbmc.X
+    for kwargs in ({"use_rep": "X_pca", "mask_var": None}, {"use_rep": "X", "layer": "log"}):
+        with unchanged(pbmc):
+            error = refused(tool, pbmc, LABELS, progress=False, **kwargs)
+        assert "use_rep excludes layer and mask_var" in str(error)
+    tool.job(pbmc, LABELS, use_rep="X_pca")
+    tool.job(pbmc, LABELS, use_rep="X", mask_var=None)
+
+
+@pytest.mark.parametrize("function", [ce.tl.composition, ce.pl.composition])
+def test_the_name_of_a_map_matters_only_for_its_labels(function, mapped, unchanged):
+    with unchanged(mapped):
+        error = refused(function, mapped, "phase", label_key="donor", key="other")
+    assert str(error) == "key='other' has no effect with label_key='donor'"
+    assert words(error) == "--key other has no effect with --label-key donor"
+    ce.tl.composition(mapped, "phase", label_key="donor")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("channel_axis", 0), ("quantiles", 0.5), ("quantiles", ())]
+)
+def test_what_is_measured_of_images_needs_images(option, value):
+    labels = np.arange(16).reshape(4, 4)
+    for images in ({}, {"images": {}}):
+        error = refused(ce.tl.measure, labels, progress=False, **images, **{option: value})
+        assert str(error) == f"{option} has no effect without images"
+    image = np.ones((2, 4, 4))
+    ce.tl.measure(labels, {"two": image}, progress=False, **{option: value})
+    ce.tl.measure(labels, progress=False, quantiles=[0.1, 0.5, 0.9])
+
+
+@pytest.mark.parametrize("name", ce.pl.__all__)
+def test_dots_per_inch_are_those_of_a_file(name, mapped, unchanged, tmp_path):
+    args = ("phase",) if name == "composition" else ()
+    with unchanged(mapped):
+        error = refused(getattr(ce.pl, name), mapped, *args, show=False, dpi=300)
+    assert str(error) == "dpi=300 has no effect without save"
+    assert ce.pl.voronoi(mapped, show=False, save=tmp_path / "map.png", dpi=60) is not None
+    assert (tmp_path / "map.png").stat().st_size
+
+
+@pytest.mark.parametrize("option", [{"layer": "log"}, {"use_raw": True}, {"use_raw": False}])
+@pytest.mark.parametrize("color", [None, "donor", LABELS])
+def test_where_a_variable_is_read_matters_only_for_variables(option, color, mapped, unchanged):
+    mapped.layers["log"] = mapped.X
+    with unchanged(mapped):
+        error = refused(ce.pl.voronoi, mapped, color=color, show=False, **option)
+    assert str(error) == f"{next(iter(option))} has no effect unless color is a variable; got " + (
+        repr(color)
+    )
+    ce.pl.voronoi(mapped, color=mapped.var_names[0], show=False, **option)

@@ -1,0 +1,121 @@
+"""Columns that say where cells come from: which names count, and who is warned."""
+
+from __future__ import annotations
+
+import re
+
+import anndata as ad
+import numpy as np
+import pytest
+
+import centroid_encoder as ce
+from benchmarks.datasets import data_folder
+
+WARNING = (
+    "cells of the same {!r} are on both sides of every split; errors for a new one are likely to "
+    "be larger: pass group_key={!r}"
+)
+SOURCES = re.findall(
+    r"\w+",
+    """
+    image ImageName MaskName ImageNb imageid ImageNumber image_id region Region_ID core Core tile
+    field section well Well plate PlateID mouse MouseID mask fov FOV fovs FieldOfView section_id
+    tma_core well_name sampleName patientID SlideId
+    """,
+)
+NO_SOURCES = re.findall(
+    r"\w+",
+    """
+    n_image_pixels nImages n_fields library_size LibrarySize area_section section_area sample_count
+    well_counts image_size ImageArea region_areas core_score mask_size score masked imagery fielded
+    dwelling tiled regional
+    """,
+)
+
+
+@pytest.fixture
+def folder():
+    found = data_folder()
+    if found is None:
+        pytest.skip("no folder of data sets: set CE_DATA to where they lie (benchmarks/datasets)")
+    return found
+
+
+def doubts(adata: ad.AnnData, label_key: str, **kwargs) -> list[str]:
+    """Return what a job that was not started warns of cells on both sides."""
+    notices = ce.tl.centroid_encoder.job(adata, label_key, **kwargs).notices
+    return [text for text in map(str, notices) if "both sides" in text]
+
+
+def found(adata: ad.AnnData, names: list[str]) -> list[str]:
+    """Return those of the names that make a cross-validation warn, each as the only column."""
+    warned = []
+    for name in names:
+        adata.obs[name] = np.resize([3, 5, 8], adata.n_obs)
+        notices = list(map(str, ce.tl.cross_validate.job(adata, "bulk_labels").notices))
+        del adata.obs[name]
+        warned += [name] * (WARNING.format(name, name) in notices)
+    return warned
+
+
+def test_a_source_is_found_by_its_name(pbmc):
+    assert found(pbmc, SOURCES) == SOURCES
+
+
+def test_counts_and_other_words_are_no_source(pbmc):
+    assert found(pbmc, NO_SOURCES) == []
+
+
+def test_true_and_false_are_no_source(pbmc):
+    pbmc.obs["in_sample"] = np.resize([True, False], pbmc.n_obs)
+    job = ce.tl.cross_validate.job(pbmc, "bulk_labels")
+    assert "both sides" not in " ".join(map(str, job.notices))
+
+
+def test_only_the_labeled_cells_count(pbmc):
+    # All other cells come from elsewhere: a split by donor would be impossible.
+    pbmc.obs["donor"] = np.where(np.arange(pbmc.n_obs) < 600, "a", "b")
+    pbmc.obs.loc[pbmc.obs_names[600:], "bulk_labels"] = np.nan
+    job = ce.tl.cross_validate.job(pbmc, "bulk_labels")
+    assert "both sides" not in " ".join(map(str, job.notices))
+
+
+def test_a_training_warns_once(pbmc, fast, caplog):
+    for name in ("ImageNb", "sample", "donor"):
+        pbmc.obs[name] = np.resize(["a", "b", "c"], pbmc.n_obs)
+    ce.tl.centroid_encoder(pbmc, "bulk_labels", model=fast, progress=False)
+    warnings = [text for text in caplog.messages if "both sides" in text]
+    assert warnings == [WARNING.format("ImageNb", "ImageNb")]
+
+
+def test_a_training_that_splits_by_donor_does_not_warn(pbmc):
+    pbmc.obs["donor"] = np.resize(["a", "b", "c"], pbmc.n_obs)
+    assert doubts(pbmc, "bulk_labels")
+    assert not doubts(pbmc, "bulk_labels", group_key="donor")
+
+
+def test_a_training_without_held_out_cells_warns_where_a_group_would_matter(pbmc):
+    pbmc.obs["donor"] = np.resize(["a", "b", "c"], pbmc.n_obs)
+    # Each cell is placed by networks that have not seen it, yet have seen its donor.
+    assert doubts(pbmc, "bulk_labels", test_size=0) == [WARNING.format("donor", "donor")]
+    assert not doubts(pbmc, "bulk_labels", test_size=0, placement="bottleneck")
+
+
+def test_donors_of_three_technologies_are_noticed(folder):
+    adata = ad.read_h5ad(folder / "pbmc_3tech" / "pbmc_3tech.h5ad")
+    assert doubts(adata, "cell_type") == [WARNING.format("donor", "donor")]
+    assert not doubts(adata, "cell_type", group_key="donor")
+
+
+@pytest.mark.parametrize(
+    ("file", "label_key"),
+    [("pbmc3k/pbmc3k_annotated.h5ad", "classified"), ("vectra_6plex/cells.h5ad", "phenotype")],
+)
+def test_one_donor_or_one_region_is_no_reason_to_warn(file, label_key, folder):
+    adata = ad.read_h5ad(folder / file)
+    kwargs = {"missing": "mean"}
+    assert not doubts(adata, label_key, **kwargs)
+    # The columns are there: with several values they would be found.
+    name = "orig.ident" if "pbmc3k" in file else "region"
+    adata.obs[name] = np.resize(["a", "b"], adata.n_obs)
+    assert doubts(adata, label_key, **kwargs) == [WARNING.format(name, name)]
