@@ -141,6 +141,30 @@ def plain(X: Any) -> Any:
     return X.detach().cpu() if isinstance(X, torch.Tensor) else X
 
 
+def check_effects(params: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+    """Refuse parameters of an estimator that change nothing, given the others.
+
+    A value that agrees with the others, such as one network with a bottleneck, is no error.
+
+    Raises
+    ------
+    InputError
+        It names both parameters.
+    """
+    placement, scale, hidden = params["placement"], params["scale"], params["hidden"]
+    for name, agreeing, other, is_without_effect in (
+        ("compactness", 0, "placement", placement == "voronoi"),
+        ("output", None, "placement", placement == "voronoi"),
+        ("n_networks", 1, "placement", placement == "bottleneck"),
+        ("max_features", None, "scale", scale != "supervised"),
+        ("clip", None, "scale", scale == "none"),
+        ("activation", None, "hidden", len(hidden) == 0),
+    ):
+        if is_without_effect and params[name] not in (defaults[name], agreeing):
+            settings = Setting(name, params[name]), Setting(other, params[other])
+            raise InputError("{} has no effect with {}", *settings)
+
+
 def labels_of(
     X: Matrix, y: ArrayLike, subset: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[Any], NDArray[np.intp]]:

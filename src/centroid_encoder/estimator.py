@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from centroid_encoder.constraints import (
     RandomState,
+    check_effects,
     check_parameters,
     codes_of,
     draw_seed,
@@ -371,7 +372,7 @@ class CentroidEncoder(
                 X, codes, classes, groups=of_samples, stop=stop, snapshot=snapshot
             )
         if (crowded := done.crowded_group()) is not None:
-            text = crowded_text(f"group {names[crowded[0]]!r}", crowded[1])
+            text = crowded_text(f"group {str(names[crowded[0]])!r}", crowded[1])
             warnings.warn(text, stacklevel=3)
         return done.outcome
 
@@ -458,8 +459,9 @@ class CentroidEncoder(
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
-        before = dict(vars(self))
-        check_parameters(self.get_params(deep=False))
+        before, params = dict(vars(self)), self.get_params(deep=False)
+        check_parameters(params)
+        check_effects(params, CentroidEncoder().get_params(deep=False))
         try:
             yield
         except BaseException:

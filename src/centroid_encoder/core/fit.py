@@ -28,6 +28,7 @@ from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.reports import Outcome, Report, Shown, never
 from centroid_encoder.core.rows import CHUNK, ProjectedRows, class_means
 from centroid_encoder.core.training import train
+from centroid_encoder.errors import InputError, Setting
 
 N_AXES = 100
 """Principal axes of the inputs that networks without a bottleneck learn from, of more features."""
@@ -100,6 +101,11 @@ class Fit:
         novelty[self.scored.rows] = learned.ranks(self.scored.scores)
         return novelty
 
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether there were rows for it that the network which places them was not trained on."""
+        return bool(len(self.problem.unseen(merged=self.outcome.merged)))
+
     def crowded_group(self) -> tuple[int, float] | None:
         """Index of a group that is too large to be placed well, and its share of the training rows.
 
@@ -165,8 +171,8 @@ def fit(
     Raises
     ------
     ValueError
-        If there are fewer than two classes, or some that no file can hold; if a class weight is not
-        above 0; if the data are too large, or no class is large enough to validate.
+        If there are fewer than two classes or too many, or some that no file can hold; if a class
+        weight is not above 0; if the data are too large, or no class is large enough to validate.
     """
     labels = classes[codes[codes >= 0]]
     check_classification_targets(labels)
@@ -174,6 +180,13 @@ def fit(
     if len(known) < 2:
         found = f"one class ({labels[0]})" if len(known) else "no samples"
         raise ValueError(f"training needs at least two classes, but got {found}")
+    if params["placement"] == "voronoi" and len(known) > placement.MOST_CLASSES:
+        raise InputError(
+            "{:,} classes are too many to be laid out (at most {:,}); merge classes, or choose {}",
+            len(known),
+            placement.MOST_CLASSES,
+            Setting("placement", "bottleneck"),
+        )
     check_labels(classes[known])
     known = known[np.argsort(classes[known], kind="stable")]
     absent = np.delete(classes, known)
@@ -262,8 +275,7 @@ def _trained(
         architecture = replace(architecture, n_axes=projected.n_inputs)
     nowhere = np.full((n_classes, architecture.n_components), np.nan)
     fitted = FittedMap(architecture, problem.standardizer, network, targets, nowhere)
-    merged = any(report.stage == "merge" for report in outcome.reports)
-    _complete(fitted, problem, placer, problem.unseen(merged=merged))
+    _complete(fitted, problem, placer, problem.unseen(merged=outcome.merged))
     return fitted, outcome
 
 

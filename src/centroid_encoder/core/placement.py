@@ -20,10 +20,12 @@ from typing import Literal, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 from scipy.optimize import minimize
 from scipy.spatial import KDTree
 from scipy.special import log_softmax, logsumexp
 from scipy.stats import rankdata
+from sklearn.manifold import smacof
 from torch import Tensor
 
 from centroid_encoder.core.axes import principal_axes
@@ -54,9 +56,10 @@ N_AXES = 20
 """Principal components of the scatter within classes that those of each class are made of."""
 PRIOR = 10.0
 """Samples of the common scatter that are added to the scatter of each class."""
+MOST_CLASSES = 2_000
+"""Classes beyond which a layout takes minutes, and no plane shows them apart."""
 N_FITTED = 20_000
 """Samples that the scatter and the odds are learned from, at most."""
-ROWS_AT_ONCE = 2_048
 TOLERANCE = 1e-6
 N_ITERATIONS = 500
 
@@ -361,39 +364,28 @@ def squared_distances(points: Floats, others: Floats) -> NDArray[np.float64]:
     return np.asarray(np.maximum(squared, 0) / a.shape[1])
 
 
-def _distances(positions: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(M, M) distances; inf from each to itself."""
-    differences = positions[:, None] - positions[None]
-    distances = np.sqrt(np.square(differences).sum(axis=2))
-    np.fill_diagonal(distances, np.inf)
-    return np.asarray(distances)
-
-
 def _scaled_down(wanted: NDArray[np.float64], n_components: int) -> NDArray[np.float64]:
-    """(M, m) points whose distances are as those wanted as they can be.
+    """(M, m) points whose distances are close to those wanted.
 
-    SMACOF (de Leeuw 1977) from classical scaling: the same points each time, since nothing is drawn
-    at random. scikit-learn's starts from random points.
+    SMACOF (de Leeuw 1977) from classical scaling, so that nothing is drawn at random.
     """
     n = len(wanted)
     centering = np.eye(n) - 1 / n
-    values, vectors = np.linalg.eigh(-0.5 * centering @ np.square(wanted) @ centering)
     n_own = min(n_components, n - 1)
-    leading = vectors[:, ::-1][:, :n_own] * np.sqrt(np.maximum(values[::-1][:n_own], 0))
+    values, vectors = eigh(
+        -0.5 * centering @ np.square(wanted) @ centering, subset_by_index=[n - n_own, n - 1]
+    )
+    leading = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0))
     largest = leading[np.abs(leading).argmax(axis=0), np.arange(n_own)]
     points = np.zeros((n, n_components))
     points[:, :n_own] = leading * np.where(largest < 0, -1, 1)
-    stress = np.inf
-    for _ in range(N_ITERATIONS):
-        apart = _distances(points)
-        before, stress = (
-            stress,
-            float(np.square(np.where(np.isinf(apart), 0, apart) - wanted).sum()),
-        )
-        if before - stress <= TOLERANCE * stress:
-            break
-        ratio = -wanted / np.maximum(apart, 1e-12)
-        np.fill_diagonal(ratio, 0)
-        np.fill_diagonal(ratio, -ratio.sum(axis=1))
-        points = ratio @ points / n
-    return points
+    found, _ = smacof(
+        wanted,
+        n_components=n_components,
+        init=points,
+        n_init=1,
+        max_iter=N_ITERATIONS,
+        eps=TOLERANCE,
+        normalized_stress=False,
+    )
+    return np.asarray(found)

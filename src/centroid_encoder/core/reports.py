@@ -57,6 +57,11 @@ class Outcome:
     """Rows per step that were asked for."""
 
     @property
+    def merged(self) -> bool:
+        """Whether the network was trained on the validation rows in the end."""
+        return self.reports[-1].stage == "merge"
+
+    @property
     def notices(self) -> list[tuple[Message, type[Warning]]]:
         """What a user should be told of the training, and as which kind of warning."""
         last = self.reports[-1]

@@ -341,8 +341,11 @@ class Training(Job):
             warnings.warn(str(message), category, stacklevel=2)
         held_out = np.flatnonzero(self.held_out[self.kept])
         fit.calibrate(held_out, cells.kept_codes[held_out])
+        if not (len(held_out) or fit.is_calibrated):
+            text = "no cell is held out, so that confidence is not calibrated: raise {}"
+            self.notices.append(Message(text, Setting("test_size")))
         if (crowded := fit.crowded_group()) is not None:
-            group = f"{cells.params['group_key']} {cells.group_names[crowded[0]]!r}"
+            group = f"{cells.params['group_key']} {str(cells.group_names[crowded[0]])!r}"
             self.notices.append(Message(crowded_text(group, crowded[1])))
         return self._found(fit)
 

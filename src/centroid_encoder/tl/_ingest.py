@@ -173,6 +173,9 @@ def ingest(
     del progress, copy  # of these `from_job` takes care
     if missing not in get_args(MissingFeatures):
         raise InputError("{} must be 'error' or 'mean'; got {!r}", Setting("missing"), missing)
+    if missing == "error" and max_missing != 0.2:
+        settings = Setting("max_missing", max_missing), Setting("missing", missing)
+        raise InputError("{} has no effect with {}", *settings)
     for name, share in (
         ("max_missing", max_missing),
         ("min_confidence", min_confidence),

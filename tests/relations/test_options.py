@@ -1,0 +1,107 @@
+"""No parameter of the estimator is ignored without a word."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+
+import centroid_encoder as ce
+
+VALUES = {
+    "n_components": [3],
+    "placement": ["bottleneck"],
+    "n_networks": [3],
+    "hidden": [(8,), ()],
+    "activation": ["tanh"],
+    "batch_norm": [True],
+    "output": ["full"],
+    "compactness": [1.0],
+    "scale": ["feature", "global", "none"],
+    "max_features": [5],
+    "clip": [1.0],
+    "dropout": [0.4],
+    "class_weight": [None],
+    "pretrain_epochs": [2],
+    "max_epochs": [3, "few"],
+    "validation_fraction": [0.3],
+    "merge_epochs": [2],
+    "batch_size": [7],
+    "optimizer": ["adam", "amsgrad"],
+    "learning_rate": [0.05],
+    "weight_decay": [0.0, 0.3],
+    "schedule": ["constant"],
+}
+SAME = {("optimizer", "adam", "weight_decay", 0.0)}
+"""AdamW without decay is Adam: what was wished for happens. `patience` depends on the data."""
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    """What comes of some parameters: bits, or the message of an error. Each is found once."""
+    X, y = load_wine(return_X_y=True)
+    X, y = X[::3].astype(np.float32), y[::3]
+    found: dict[str, object] = {}
+
+    def fit(**params) -> object:
+        name = repr(sorted(params.items()))
+        if name not in found:
+            params = {"hidden": (12,), "max_epochs": 4, "random_state": 0} | params
+            try:
+                model = ce.CentroidEncoder(**params).fit(X, y)
+            except ValueError as error:
+                found[name] = str(error)
+            else:
+                found[name] = model.transform(X).tobytes() + model.predict_proba(X).tobytes()
+        return found[name]
+
+    return fit
+
+
+@pytest.mark.parametrize(
+    "context", [{}, {"placement": "bottleneck"}], ids=["voronoi", "bottleneck"]
+)
+@pytest.mark.parametrize("other", VALUES)
+def test_each_parameter_has_an_effect_or_is_an_error(other, context, fitted) -> None:
+    for other_value in VALUES[other]:
+        given = context | {other: other_value}
+        without = fitted(**given)
+        if isinstance(without, str):
+            continue
+        for name, values in VALUES.items():
+            for value in values:
+                if name in given or (name, value, other, other_value) in SAME:
+                    continue
+                found = fitted(**given, **{name: value})
+                assert found != without, f"{name}={value!r} changes nothing given {given}"
+                if isinstance(found, str):
+                    assert re.search(rf"\b{name}\b", found), found
+
+
+def test_defaults_raise_nothing(fitted) -> None:
+    defaults = ce.CentroidEncoder().get_params()
+    for name in ("hidden", "max_epochs", "random_state", "device", "patience"):
+        defaults.pop(name)
+    for name, value in defaults.items():
+        assert not isinstance(fitted(**{name: value}), str)
+        if name != "placement":
+            squeezed = fitted(**{"placement": "bottleneck", name: value})
+            assert not isinstance(squeezed, str)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"compactness": 0.5}, {"output": "full"}, {"placement": "bottleneck", "n_networks": 3}],
+)
+def test_the_message_names_both(option, fitted) -> None:
+    message = fitted(**option)
+    assert "placement" in message
+    assert all(name in message for name in option)
+
+
+def test_max_missing_without_effect_is_an_error(cells, fast) -> None:
+    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
+    with pytest.raises(ValueError, match=r"max_missing=0\.5 has no effect with missing='error'"):
+        ce.tl.ingest(cells[:10].copy(), cells, max_missing=0.5, progress=False)

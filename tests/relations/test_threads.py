@@ -1,0 +1,49 @@
+"""Trainings leave torch and BLAS the threads they had."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+SCRIPT = """
+import json, threading, warnings
+import numpy as np, torch
+from threadpoolctl import threadpool_info
+import scanpy as sc
+import centroid_encoder as ce
+
+def state():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    thread.start(); thread.join()
+    blas = sorted(p["num_threads"] for p in threadpool_info() if p["user_api"] == "blas")
+    return [torch.get_num_threads(), found[0], blas]
+
+torch.set_num_threads(2)
+np.ones((300, 300)) @ np.ones((300, 300))
+warnings.simplefilter("ignore")
+adata = sc.datasets.pbmc68k_reduced()
+model = ce.CentroidEncoder(max_epochs=6)
+before = state()
+
+def train():
+    mine = adata.copy()
+    ce.tl.centroid_encoder(mine, "bulk_labels", model=model, progress=False)
+    ce.tl.ingest(adata.copy(), mine, progress=False)
+
+for _ in range(2):
+    threads = [threading.Thread(target=train) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+print(json.dumps([before, state()]))
+"""
+
+
+def test_threads_are_as_before() -> None:
+    """In a process of its own, whose numbers of threads are those of the machine."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
+    )
+    before, after = json.loads(done.stdout.splitlines()[-1])
+    assert after == before
