@@ -1045,8 +1045,8 @@ def test_an_interruption_while_files_are_written_leaves_the_old_ones(
     assert callable(original)
 
     def interrupt(target: Any) -> None:
-        name = target if isinstance(target, int) else Path(getattr(target, "name", target)).name
-        if isinstance(name, int) or name.startswith(".centroid-encoder."):
+        path = target if isinstance(target, int) else Path(getattr(target, "name", target))
+        if isinstance(path, int) or path.parent.name.startswith(".centroid-encoder."):
             signal.raise_signal(number)
 
     class Interrupted(h5py.File):

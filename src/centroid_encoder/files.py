@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     import h5py
 
-ABANDONED = re.compile(r"\.centroid-encoder\.([0-9a-f]{8})\.(\d+)\.(\d*)\.[0-9a-f]{8}")
-"""Names of temporary files: whose machine, whose process, when it started, and chance."""
+ABANDONED = re.compile(r"\.centroid-encoder\.([0-9a-f]{8})\.(\d+)\.[0-9a-f]{8}")
+"""Names of temporary folders: the machine, the process, and a random number."""
 
 
 def check_target(path: str | os.PathLike[str], *suffixes: str) -> Path:
@@ -112,65 +112,117 @@ def _replaceable(path: Path) -> os.stat_result | None:
     return found
 
 
-def readable(error: OSError | RuntimeError, path: Path) -> OSError:
-    """Say in one line why `path` was not written; HDF5 says it in a page."""
-    if isinstance(error, PermissionError):
-        return PermissionError(f"{path.parent} may not be written to; choose another folder")
-    in_hdf5 = re.search(r"error message = '([^']+)'", str(error))
-    reason = in_hdf5[1] if in_hdf5 else getattr(error, "strerror", None) or str(error)
-    return OSError(f"{path} was not written: {reason}")
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise an error of writing `path` as an OSError of one line; HDF5's errors fill a page."""
+    try:
+        yield
+    except PermissionError as error:
+        text = f"{path.parent} may not be written to; choose another folder"
+        raise PermissionError(text) from error
+    except (OSError, RuntimeError) as error:  # h5py, closing a file on a full disk
+        in_hdf5 = re.search(r"error message = '([^']+)'", str(error))
+        reason = in_hdf5[1] if in_hdf5 else getattr(error, "strerror", None) or str(error)
+        raise OSError(f"{path} was not written: {reason}") from error
 
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield an empty file beside `path` to write to; it takes the place of `path` at the end.
+    """Yield an empty file to write to; it takes the place of `path` at the end.
 
-    If anything fails, `path` stays as it was and nothing is left beside it; what a process that was
-    killed left there is removed by the next one. A new file has the permissions of any new file. A
-    replaced one keeps its own, and its owner and extended attributes as far as the system allows.
-    Behind a link, its target is replaced.
+    The name `path` always leads to a whole file; all else is as for `replacing_all`.
+    """
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        # Otherwise the error names the temporary folder.
+        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(folder))
+    with replacing_all([path]) as (new,):
+        # Python's own errors and the permissions of any new file, which others' writers lack.
+        new.touch()
+        yield new
+        flush(new)
+
+
+@contextmanager
+def replacing_all(
+    paths: Iterable[str | os.PathLike[str]], within: Path | None = None
+) -> Iterator[list[Path]]:
+    """Yield names for new files or folders, which take the places of `paths` at the end.
+
+    All of them do, the first one last, or none: after a failure `paths` are as they were, and
+    nothing is left beside them. The next process removes what a killed one left, except an old
+    folder. A new file or folder keeps the permissions of the old one, and its owner and extended
+    attributes as far as the system allows. Behind a link, its target is replaced.
+
+    Parameters
+    ----------
+    paths
+        Files or folders.
+    within
+        Folder in which they are written; by default that of each path.
 
     Raises
     ------
     OSError
-        As for `check_target`.
+        If the old one of a new file is anything but a file with one name.
     """
-    path = Path(os.path.realpath(path))
-    if not path.parent.is_dir():
-        # Else it would be said of the name of the file beside it.
-        raise FileNotFoundError(errno.ENOENT, "there is no such folder", str(path.parent))
-    before = _replaceable(path)
-    beside = temporary_path(path.parent)
-    # Python's own errors and the permissions of any new file, which others' writers lack.
-    beside.touch(exist_ok=False)
+    places = [Path(os.path.realpath(path)) for path in paths]
+    pairs = [(place, _temporary_name(within or place.parent)) for place in places]
     try:
-        if before is not None:
-            # What only some may read is not shown to others while it is written.
-            beside.chmod(before.st_mode & 0o777 | 0o600)
-        yield beside
-        flush(beside)
-        if before is not None and path.exists():
-            with suppress(AttributeError, PermissionError):  # Windows, and who is not root
-                os.chown(beside, before.st_uid, before.st_gid)
-            shutil.copystat(path, beside)
-            os.utime(beside)
-        os.replace(beside, path)
+        for _, folder in pairs:
+            folder.mkdir(mode=0o700)
+        yield [folder / "new" for _, folder in pairs]
+        for place, folder in pairs:
+            new = folder / "new"
+            if new.is_file():
+                _replaceable(place)
+            if place.exists():
+                if new.is_file() and place != places[0]:
+                    shutil.copyfile(place, folder / "copy")
+                for path in folder.iterdir():
+                    with suppress(AttributeError, PermissionError):  # Windows, and who is not root
+                        os.chown(path, place.stat().st_uid, place.stat().st_gid)
+                    shutil.copystat(place, path)
+                os.utime(new)
+        _rename(pairs)
+    finally:
+        for place, folder in pairs:
+            # Never together with the only copy there is.
+            if place.exists() or not (folder / "old").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _rename(pairs: list[tuple[Path, Path]]) -> None:
+    """Rename ``new`` in each folder to its place, the first one last; all of them or none."""
+    try:
+        for place, folder in reversed(pairs):
+            # A folder cannot be overwritten.
+            if (folder / "new").is_dir() and place.exists():
+                os.rename(place, folder / "old")
+            os.replace(folder / "new", place)
     except BaseException:
-        beside.unlink(missing_ok=True)
+        # A signal may arrive when all are in their places.
+        if any((folder / "new").exists() for _, folder in pairs):
+            for place, folder in pairs:
+                if not (folder / "new").exists():
+                    os.replace(place, folder / "new")
+                for old in (folder / "old", folder / "copy"):
+                    if old.exists() and not place.exists():
+                        os.rename(old, place)
         raise
 
 
-def temporary_path(folder: Path) -> Path:
-    """Name what is written beside its place; what processes that are no more left is removed."""
+def _temporary_name(folder: Path) -> Path:
+    """Name a new temporary folder; those of processes that have ended are removed."""
     _remove_abandoned(folder)
-    process = f"{os.getpid()}.{_started(os.getpid())}"
-    return folder / f".centroid-encoder.{_here()}.{process}.{secrets.token_hex(4)}"
+    return folder / f".centroid-encoder.{_here()}.{os.getpid()}.{secrets.token_hex(4)}"
 
 
 def flush(path: Path) -> None:
-    """Put a file on the disk, so that no power cut after the renaming can halve it."""
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
+    """Put a file, or all files of a folder, on the disk: no power cut can halve them then."""
+    for name in filter(Path.is_file, [path, *path.rglob("*")]):
+        with name.open("rb+") as file:
+            os.fsync(file.fileno())
 
 
 @contextmanager
@@ -253,41 +305,24 @@ class _Sink(io.FileIO):
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove the temporary files and folders of processes of this machine that are no more."""
+    """Remove the temporary folders of processes of this machine that have ended."""
     with suppress(OSError):
         for name in os.listdir(folder):
             written = ABANDONED.fullmatch(name)
-            if written and written[1] == _here() and not _lives(int(written[2]), written[3]):
-                with suppress(OSError):
-                    if not (folder / name).is_dir():
-                        (folder / name).unlink()
-                    # The old store may be in it, and be the only one there is.
-                    elif not (folder / name / "old").exists():
-                        shutil.rmtree(folder / name)
+            is_left = written and written[1] == _here() and not _lives(int(written[2]))
+            # The old store may be in it, and be the only one there is.
+            if is_left and not (folder / name / "old").exists():
+                shutil.rmtree(folder / name, ignore_errors=True)
 
 
-def _lives(pid: int, started: str) -> bool:
-    if os.name == "nt":
-        # There, asking would end it.
-        return True
+def _lives(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    # Numbers of processes are used again.
-    return started in ("", _started(pid)) or not _started(pid)
-
-
-def _started(pid: int) -> str:
-    """When a process started, in the clock of its machine; "" where the system does not say."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    # The name of the program comes before, and may hold anything.
-    return status.rpartition(")")[2].split()[19]
+        # On Windows, this would end the process.
+        if os.name != "nt":
+            os.kill(pid, 0)
+    except (OSError, OverflowError) as error:
+        return isinstance(error, PermissionError)
+    return True
 
 
 def _here() -> str:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from centroid_encoder.files import flush, readable, temporary_path
+from centroid_encoder.files import flush, replacing_all, writing
 
 
 def check_store(folder: Path) -> None:
-    """Check that a folder is a zarr store of an AnnData.
+    """Check that a folder is a zarr store of an AnnData, with no symbolic link in it.
 
     Raises
     ------
@@ -30,6 +29,7 @@ def check_store(folder: Path) -> None:
     except Exception as error:  # zarr raises many kinds.
         raise OSError(f"{folder.name} cannot be read: it is a folder, but no zarr store") from error
     if group.attrs.get("encoding-type") == "anndata":
+        check_no_links(folder)
         return
     tables = sorted(f"tables/{table.name}" for table in folder.glob("tables/*/"))
     if tables:
@@ -38,6 +38,21 @@ def check_store(folder: Path) -> None:
             f"its tables here: {', '.join(tables)}"
         )
     raise OSError(f"{folder.name} is a zarr store, but not of an AnnData; is it one of images?")
+
+
+def check_no_links(folder: Path) -> None:
+    """Check that no symbolic link is in a folder, which may itself be reached through one.
+
+    A link can lead to any file of the computer, whose content would be read and copied.
+
+    Raises
+    ------
+    OSError
+        If there is a link; the message names it.
+    """
+    for path in folder.rglob("*"):
+        if path.is_symlink():
+            raise OSError(f"{path} is a symbolic link; put a copy of its target in its place")
 
 
 def check_store_target(path: str | os.PathLike[str]) -> tuple[Path, Literal[2, 3]]:
@@ -88,34 +103,10 @@ def _version_of_new_stores() -> Literal[2, 3]:
 
 @contextmanager
 def replacing_folder(folder: Path, within: Path) -> Iterator[Path]:
-    """Yield a folder to write ``new`` into, which takes the place of `folder` at the end.
-
-    That is beside it, in `within`. If anything fails, `folder` stays as it was, and nothing is
-    left beside it.
-    """
-    beside = temporary_path(within)
-    new, old = beside / "new", beside / "old"
-    try:
-        yield beside
-        for file in new.rglob("*"):
-            if file.is_file():
-                flush(file)
-        if folder.exists():
-            shutil.copymode(folder, new)
-        try:
-            if folder.exists():
-                os.rename(folder, old)
-            os.rename(new, folder)
-        except BaseException:
-            if old.exists() and not folder.exists():
-                os.rename(old, folder)
-            raise
-    except OSError as error:
-        raise readable(error, within) from error
-    finally:
-        # Never together with the only copy there is.
-        if folder.exists() or not old.exists():
-            shutil.rmtree(beside, ignore_errors=True)
+    """Yield a name in `within` for a new folder, which takes the place of `folder` at the end."""
+    with writing(within), replacing_all([folder], within) as (new,):
+        yield new
+        flush(new)
 
 
 def _version_of_anndata(folder: Path) -> Literal[2, 3] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -42,8 +43,9 @@ print(json.dumps([before, state()]))
 
 def test_threads_are_as_before() -> None:
     """In a process of its own, whose numbers of threads are those of the machine."""
+    own = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
+        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, env=own
     )
     before, after = json.loads(done.stdout.splitlines()[-1])
     assert after == before

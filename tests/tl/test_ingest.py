@@ -714,6 +714,8 @@ class TestZarr:
     def test_what_is_none_is_said(self, make_cells, known, new, tmp_path, content):
         path, error, words = tmp_path / "x.zarr", ValueError, "x.zarr cannot be read: "
         path.mkdir()
+        if content == "nothing":
+            error, words = OSError, "x.zarr cannot be read: it is a folder, but no zarr store"
         if content == "damaged":
             known.write_zarr(path)
             damage(path)
@@ -721,7 +723,10 @@ class TestZarr:
             known.write_zarr(path / "tables" / "cells")
             version = 3 if (path / "tables" / "cells" / "zarr.json").exists() else 2
             zarr.open_group(path, mode="a", zarr_format=version).require_group("tables")
-            words = "x.zarr is a SpatialData; name one of its tables, such as"
+            error, words = (
+                OSError,
+                "x.zarr is a store of SpatialData.* tables here: tables/cells",
+            )
         if content == "no map":
             make_cells().write_zarr(path)
             error, words = KeyError, "uns has no map 'ce'"

@@ -541,6 +541,10 @@ def test_what_a_store_cannot_hold_is_named(cells: ad.AnnData, tmp_path: Path) ->
     assert contents(tmp_path) == before
 
 
+def is_new(path: Any) -> bool:
+    return Path(path).name == "new"
+
+
 @pytest.mark.parametrize(
     ("n_before", "error"),
     [(0, OSError("gone")), (1, OSError("gone")), (1, KeyboardInterrupt()), (None, OSError("gone"))],
@@ -554,7 +558,7 @@ def test_an_error_while_a_table_is_updated_leaves_the_old_one_and_no_litter(
 ) -> None:
     store = Store(tmp_path / "tissue.zarr", cells)
     before = contents(tmp_path)
-    rename, renamed = os.rename, []
+    rename, replace, renamed = os.rename, os.replace, []
 
     def fail(*args: Any) -> None:
         if len(renamed) == n_before:
@@ -569,6 +573,8 @@ def test_an_error_while_a_table_is_updated_leaves_the_old_one_and_no_litter(
 
     with monkeypatch.context() as patch:
         patch.setattr("os.rename", fail)
+        # zarr renames files as well.
+        patch.setattr("os.replace", lambda *args: (fail if is_new(args[0]) else replace)(*args))
         patch.setattr("centroid_encoder.stores.flush", fail_flush)
         with pytest.raises(type(error)):
             save_table(store.table())
@@ -584,7 +590,7 @@ def test_the_only_copy_is_never_deleted(
     # The disk fails after the old table was moved away, and for good.
     del trained.obs["donor"]
     store = Store(tmp_path / "tissue.zarr", trained)
-    rename, n = os.rename, iter(range(10))
+    rename, replace, n = os.rename, os.replace, iter(range(10))
 
     def fail(*args: Any) -> None:
         if next(n):
@@ -593,6 +599,8 @@ def test_the_only_copy_is_never_deleted(
 
     with monkeypatch.context() as patch:
         patch.setattr("os.rename", fail)
+        # zarr renames files as well.
+        patch.setattr("os.replace", lambda *args: (fail if is_new(args[0]) else replace)(*args))
         with pytest.raises(OSError, match="gone"):
             save_table(store.table())
 

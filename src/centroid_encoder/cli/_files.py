@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from centroid_encoder.files import flush, hdf5, readable, replacing
-from centroid_encoder.stores import check_store, check_store_target, replacing_folder
+from centroid_encoder.files import flush, hdf5, replacing_all, writing
+from centroid_encoder.stores import check_store, check_store_target
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -24,14 +24,14 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
     Raises
     ------
     OSError
-        If the file may not be read, is damaged, or of another kind.
+        If the file may not be read, is damaged, or of another kind, or if a store contains a link.
     """
     import anndata as ad
 
     from centroid_encoder.tl._containers import (
         RESULTS,
         check_contained,
-        check_store_contained,
+        check_store_sizes,
         unreadable,
     )
 
@@ -43,7 +43,7 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
 
             # What its summary says is there may be gone, and would be read as zeros.
             store = zarr.open_group(path, mode="r", use_consolidated=False)
-            check_store_contained(store, path, RESULTS)
+            check_store_sizes(store, path)
             return ad.read_zarr(store) if matrix else _without_matrix(store)
         import h5py
 
@@ -142,7 +142,7 @@ def whole(adata: AnnData, output: Path) -> Write:
 
         _, version = check_store_target(output)
         with _zarr_quiet():
-            group = zarr.open_group(beside / "new", mode="w", zarr_format=version)
+            group = zarr.open_group(beside, mode="w", zarr_format=version)
             write_elem(group, "/", adata)
             zarr.consolidate_metadata(group.store)
 
@@ -175,11 +175,11 @@ def _zarr_copy(source: Path, beside: Path, output: Path) -> Iterator[Any]:
 
     with _zarr_quiet():
         if source.is_dir():
-            shutil.copytree(source, beside / "new")
-            group = zarr.open_group(beside / "new", mode="r+", use_consolidated=False)
+            shutil.copytree(source, beside)
+            group = zarr.open_group(beside, mode="r+", use_consolidated=False)
         else:
             _, version = check_store_target(output)
-            group = zarr.open_group(beside / "new", mode="w", zarr_format=version)
+            group = zarr.open_group(beside, mode="w", zarr_format=version)
             with h5py.File(source, "r") as file:
                 _copy_parts(file, group)
         yield group
@@ -212,24 +212,20 @@ def write_all(files: Mapping[Path, Write]) -> None:
     Parameters
     ----------
     files
-        For each path, what writes its content to a file beside it. The first one takes its place
-        last: where it is, the others are as well.
+        For each path, the function that writes a new file. The first one takes its place last.
 
     Raises
     ------
     OSError
         If a file cannot be written; those that were there are as they were.
     """
-    with ExitStack() as stack:
-        for path, write in files.items():
-            try:
+    with replacing_all(files) as news:
+        for new, (path, write) in zip(news, files.items(), strict=True):
+            with writing(path):
                 if is_store(path):
-                    target = check_store_target(path)[0]
-                    write(stack.enter_context(replacing_folder(target, target.parent)))
-                    continue
-                beside = stack.enter_context(replacing(path))
-                write(beside)
+                    check_store_target(path)
+                else:
+                    new.touch()
+                write(new)
                 # Writing takes long: all of it happens before the first file is renamed.
-                flush(beside)
-            except (OSError, RuntimeError) as error:  # h5py, closing a file on a full disk
-                raise readable(error, path) from error
+                flush(new)

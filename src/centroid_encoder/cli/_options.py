@@ -14,7 +14,7 @@ import click
 
 from centroid_encoder._parameters import REQUIRED, Parameter, parameters, plain
 from centroid_encoder.cli._files import is_store
-from centroid_encoder.files import check_distinct, check_target, readable
+from centroid_encoder.files import check_distinct, check_target, writing
 from centroid_encoder.stores import check_store_target
 
 if TYPE_CHECKING:
@@ -119,10 +119,8 @@ def target(*names: str, suffixes: tuple[str, ...], **attributes: Any) -> Decorat
                 check_store_target(path)
             else:
                 check_target(path, *suffixes)
-            try:
+            with writing(path):
                 tempfile.TemporaryFile(dir=path.resolve().parent).close()
-            except OSError as error:
-                raise readable(error, path) from error
         except (OSError, ValueError) as error:
             raise click.BadParameter(str(error)) from error
         return path

@@ -5,6 +5,8 @@ Labels and predictions are class indices throughout.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,12 +133,25 @@ def knn_predict(
     from sklearn.neighbors import KNeighborsClassifier
 
     knn = KNeighborsClassifier(min(N_NEIGHBORS, available)).fit(reference, reference_labels)
-    if embedding is None:
-        return np.asarray(knn.predict(None), dtype=np.intp)
-    # Neighbours of all points take a multiple of the memory of the points.
-    starts = range(0, len(embedding), AT_ONCE)
-    parts = [knn.predict(embedding[start : start + AT_ONCE]) for start in starts]
+    with without_limits():
+        if embedding is None:
+            return np.asarray(knn.predict(None), dtype=np.intp)
+        # Neighbours of all points take a multiple of the memory of the points.
+        starts = range(0, len(embedding), AT_ONCE)
+        parts = [knn.predict(embedding[start : start + AT_ONCE]) for start in starts]
     return np.concatenate(parts).astype(np.intp)
+
+
+@contextmanager
+def without_limits() -> Iterator[None]:
+    """Find neighbours without scikit-learn's limit on the threads of BLAS.
+
+    The limit is of the whole process: two threads that set it at the same time leave it set.
+    """
+    from sklearn import config_context
+
+    with config_context(enable_cython_pairwise_dist=False):
+        yield
 
 
 def nearest_center(

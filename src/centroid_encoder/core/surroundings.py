@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
+from centroid_encoder.core.quality import without_limits
+
 N_NEIGHBORS = 10
 LOCAL = 0.5
 """How much of the usual distance at the neighbours is taken off, on a logarithmic scale."""
@@ -43,7 +45,8 @@ class Surroundings:
         neighbors.fit(np.asarray(reference, dtype=np.float32))
         floor = FLOOR * (float(np.sqrt(np.square(points).sum(axis=1).mean())) or 1.0)
         # Without points, scikit-learn leaves each sample out of its own neighbours.
-        distance = neighbors.kneighbors()[0].mean(axis=1)
+        with without_limits():
+            distance = neighbors.kneighbors()[0].mean(axis=1)
         classes, index = np.unique(codes, return_inverse=True)
         means = np.array([points[index == i].mean(axis=0) for i in range(len(classes))])
         inside = points - means[index]
@@ -65,7 +68,8 @@ class Surroundings:
         The mean distance to the nearest samples, less a half of what is usual at these; and the
         distance to the nearest class in units of its own spread.
         """
-        distance, neighbor = self.neighbors.kneighbors(np.asarray(points, dtype=np.float32))
+        with without_limits():
+            distance, neighbor = self.neighbors.kneighbors(np.asarray(points, dtype=np.float32))
         near = np.log(distance.mean(axis=1) + self.floor)
         near -= LOCAL * self.usual[neighbor].mean(axis=1)
         least = np.full(len(points), np.inf)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from centroid_encoder.errors import InputError
+from centroid_encoder.stores import check_store
 from centroid_encoder.tl._stored import colors_key
 
 if TYPE_CHECKING:
@@ -74,8 +75,8 @@ def check_contained(parent: h5py.Group, names: Iterable[str]) -> None:
             raise InputError("{} is damaged: the file is too small for its size", where)
 
 
-def check_store_contained(store: zarr.Group, folder: Path, names: Iterable[str]) -> None:
-    """Check that parts of a zarr store are in its folder, and no larger than it can hold.
+def check_store_sizes(store: zarr.Group, folder: Path) -> None:
+    """Check that the `RESULTS` of a zarr store are no larger than its folder can hold.
 
     Parameters
     ----------
@@ -83,27 +84,16 @@ def check_store_contained(store: zarr.Group, folder: Path, names: Iterable[str])
         The store, opened without consolidated metadata.
     folder
         Where it is.
-    names
-        Names of the parts; those that are not there are passed over.
 
     Raises
     ------
     InputError
-        If one of them, or anything in it, is a link, or declared larger than the store tells of.
-        The message says where it is.
+        If one of them is declared larger than that; the message says where it is.
     """
     import zarr
 
-    for name in names:
-        if name not in store:
-            continue
+    for name in [name for name in RESULTS if name in store]:
         files = [folder / name, *(folder / name).rglob("*")]
-        for file in files:
-            if file.is_symlink():
-                raise InputError(
-                    "{} is a link, and what it leads to is not read; put a copy in its place",
-                    file.relative_to(folder),
-                )
         most = LARGE + COMPRESSED * sum(file.stat().st_size for file in files)
         part: Any = store[name]
         inner = part.members(max_depth=None) if isinstance(part, zarr.Group) else [("", part)]
@@ -172,31 +162,27 @@ def read_carrier(path: Path, key: str) -> AnnData:
 
 
 def read_carrying_store(path: Path) -> AnnData:
-    """Read of a zarr store what tells of its cells and maps: no matrix.
+    """Read the cells and maps of a zarr store, without its matrices.
 
     Raises
     ------
+    OSError
+        If it is no store of an AnnData, or if it contains a link.
     InputError
-        If it is damaged, no AnnData, or not all in its folder.
+        If it is damaged.
     """
     import zarr
     from anndata import AnnData
     from anndata.io import read_elem
 
+    check_store(path)
     try:
         store: Any = zarr.open_group(path, mode="r", use_consolidated=False)
-        tables = sorted(store["tables"]) if "tables" in store and "obs" not in store else []
-        if not tables:
-            check_store_contained(store, path, ("obs", "uns"))
-            return AnnData(obs=read_elem(store["obs"]), uns=read_elem(store["uns"]))
+        check_store_sizes(store, path)
+        return AnnData(obs=read_elem(store["obs"]), uns=read_elem(store["uns"]))
     # zarr and anndata raise many kinds of errors for what they cannot read.
     except Exception as error:
         raise InputError(unreadable(path.name, error)) from error
-    raise InputError(
-        "{} is a SpatialData; name one of its tables, such as {}",
-        path.name,
-        path / "tables" / tables[0],
-    )
 
 
 def _read(file: h5py.File, slot: str, name: str) -> list[Any]:

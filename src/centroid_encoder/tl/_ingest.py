@@ -138,8 +138,8 @@ def ingest(
     ------
     KeyError
         If the reference has no map under that key, or if a layer or representation is missing.
-    FileNotFoundError
-        If there is no such file.
+    OSError
+        If there is no such file, or if a folder is no zarr store of an AnnData or contains a link.
     InvalidStateError
         If what is stored is not a complete map.
     ValueError

@@ -13,9 +13,9 @@ from anndata import AnnData
 from anndata.io import write_elem
 
 from centroid_encoder import tl
-from centroid_encoder.files import check_target, hdf5, readable, replacing
+from centroid_encoder.files import check_target, hdf5, replacing, writing
 from centroid_encoder.pl._axes import FORMATS, write_figure
-from centroid_encoder.stores import check_store_target, replacing_folder
+from centroid_encoder.stores import check_no_links, check_store_target, replacing_folder
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,11 +52,8 @@ def save_h5ad(adata: AnnData, path: StrPath) -> None:
             f"the table reads its matrix from {path.name} itself, which can thus not be replaced; "
             "choose another name"
         )
-    try:
-        with replacing(path) as beside, hdf5(beside, "w") as file:
-            _write(file, "/", adata)
-    except (OSError, RuntimeError) as error:  # h5py, closing a file on a full disk
-        raise readable(error, path) from error
+    with writing(path), replacing(path) as beside, hdf5(beside, "w") as file:
+        _write(file, adata)
 
 
 def save_zarr(adata: AnnData, path: StrPath) -> None:
@@ -82,11 +79,11 @@ def save_zarr(adata: AnnData, path: StrPath) -> None:
     import zarr
 
     path, version = check_store_target(path)
-    with replacing_folder(path, path.parent) as beside:
-        _write_zarr(beside, adata, version)
+    with replacing_folder(path, path.parent) as new:
+        _write_zarr(new, adata, version)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Consolidated metadata", UserWarning)
-            zarr.consolidate_metadata(beside / "new")
+            zarr.consolidate_metadata(new)
 
 
 def save_table(table: Table) -> None:
@@ -108,29 +105,29 @@ def save_table(table: Table) -> None:
     folder, store = _on_disk(table)
     if not folder.exists():
         # Nothing to lose: SpatialData knows best what a new table needs.
-        try:
+        with writing(store):
             table.sdata.write_element(table.table_name)
-        except OSError as error:
-            raise readable(error, store) from error
     else:
-        with replacing_folder(folder, store) as beside:
+        check_no_links(store / "tables")
+        with replacing_folder(folder, store) as new:
             before = zarr.open_group(folder, mode="r")
-            new = _write_zarr(beside, table.adata, before.metadata.zarr_format)
-            _annotate(new, before.attrs, table.adata)
+            group = _write_zarr(new, table.adata, before.metadata.zarr_format)
+            _annotate(group, before.attrs, table.adata)
     if table.sdata.has_consolidated_metadata():
         table.sdata.write_consolidated_metadata()
 
 
-def _write_zarr(beside: Path, adata: AnnData, version: Any) -> Any:
-    """Write an AnnData as ``new`` into a folder, in this version of the format."""
+def _write_zarr(folder: Path, adata: AnnData, version: Any) -> Any:
+    """Write an AnnData into a new store, in this version of the format."""
     import zarr
 
-    group = zarr.open_group(beside, mode="w", zarr_format=version)
+    group = zarr.open_group(folder, mode="w", zarr_format=version)
     with warnings.catch_warnings():
         # AnnData to its users about zarr; napari would show it to ours.
         warnings.filterwarnings("ignore", "zarr v3 autosharding|Writing zarr v2", UserWarning)
-        _write(group, "new", adata)
-    return group["new"]
+        _write(group, adata)
+    # `group` itself has none of the attributes that AnnData has written.
+    return zarr.open_group(folder, mode="r+")
 
 
 def save_model(adata: AnnData, key: str, path: StrPath) -> None:
@@ -147,10 +144,8 @@ def save_model(adata: AnnData, key: str, path: StrPath) -> None:
     """
     path = check_target(path, ".safetensors")
     model = tl.fitted_model(adata, key, device="cpu")
-    try:
+    with writing(path):
         model.save(path)
-    except OSError as error:
-        raise readable(error, path) from error
 
 
 def save_figure(figure: Figure, path: StrPath, *, dpi: int | None = None) -> None:
@@ -164,11 +159,8 @@ def save_figure(figure: Figure, path: StrPath, *, dpi: int | None = None) -> Non
         If there is no such folder, if it may not be written to, or if the disk is full.
     """
     path = check_target(path, *(f".{name}" for name in FORMATS))
-    try:
-        with replacing(path) as beside:
-            write_figure(figure, beside, kind=path.suffix[1:].lower(), dpi=dpi)
-    except OSError as error:
-        raise readable(error, path) from error
+    with writing(path), replacing(path) as beside:
+        write_figure(figure, beside, kind=path.suffix[1:].lower(), dpi=dpi)
 
 
 def _on_disk(table: Table) -> tuple[Path, Path]:
@@ -205,8 +197,8 @@ def _annotate(group: Any, before: Mapping[str, Any], adata: AnnData) -> None:
             group.attrs[name] = value.tolist() if isinstance(value, np.ndarray) else value
 
 
-def _write(store: Any, name: str, adata: AnnData) -> None:
-    """Write an AnnData under `name` into an open HDF5 file or zarr group."""
+def _write(store: Any, adata: AnnData) -> None:
+    """Write an AnnData into an open HDF5 file or zarr group."""
     # AnnData's own writers turn strings to categories in the caller's table, make a copy of a view,
     # and close a backed file: here this happens to a shell that shares all else.
     shell = AnnData(
@@ -216,12 +208,11 @@ def _write(store: Any, name: str, adata: AnnData) -> None:
     )
     try:
         shell.strings_to_categoricals()
-        write_elem(store, name, shell)
+        write_elem(store, "/", shell)
         # The shell would read a matrix that is on disk into memory.
-        written = store[name] if name.strip("/") else store
         for part in ("X", "raw"):
             if getattr(adata, part) is not None:
-                write_elem(written, part, getattr(adata, part))
+                write_elem(store, part, getattr(adata, part))
     except (OSError, RuntimeError):
         raise
     except Exception as error:  # AnnData raises many kinds.

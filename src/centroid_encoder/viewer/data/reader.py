@@ -19,7 +19,7 @@ from centroid_encoder.stores import check_store
 from centroid_encoder.tl._containers import (
     RESULTS,
     check_contained,
-    check_store_contained,
+    check_store_sizes,
     unreadable,
 )
 from centroid_encoder.viewer.data.positions import numbers
@@ -172,7 +172,7 @@ def _read(path: Path, progress: Callable[[float], None]) -> AnnData:
 
     watched_store = WatchedStore(path, read_only=True)
     store = zarr.open_group(watched_store, mode="r", use_consolidated=False)
-    check_store_contained(store, path, RESULTS)
+    check_store_sizes(store, path)
     return ad.read_zarr(store)
 
 

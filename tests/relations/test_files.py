@@ -1,0 +1,272 @@
+"""No file outside a store is copied, and of two outputs both are written or none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner, Result
+from sklearn.datasets import load_iris
+
+import centroid_encoder as ce
+from centroid_encoder.cli import cli
+
+pytest.importorskip("zarr")
+pytestmark = [
+    pytest.mark.skipif(os.name == "nt", reason="Windows has no such links"),
+    pytest.mark.filterwarnings("ignore:zarr v3 autosharding:UserWarning"),
+]
+LEARN = ("--label-key", "species", "--max-epochs", "1", "-q")
+VALIDATE = ("--n-folds", "2", "--n-permutations", "0")
+
+
+def irises(scale: float = 1) -> ad.AnnData:
+    """Measured flowers with their species; `scale` changes all but the species."""
+    iris = load_iris()
+    X = (scale * iris.data).astype("f4")
+    obs = pd.DataFrame(
+        {"species": iris.target_names[iris.target]}, index=[f"{scale} {i}" for i in range(150)]
+    )
+    var = pd.DataFrame({"mean": X.mean(axis=0)}, index=["sl", "sw", "pl", "pw"])
+    return ad.AnnData(X, obs=obs, var=var, layers={"squared": X**2})
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Working directory with flowers in ``in.h5ad`` and ``in.zarr``."""
+    monkeypatch.chdir(tmp_path)
+    irises().write_h5ad("in.h5ad")
+    irises().write_zarr("in.zarr")
+    return tmp_path
+
+
+def run(*command: str) -> Result:
+    return CliRunner().invoke(cli, list(command))
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """All that is in a folder: bytes, permissions, owners and times of files."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        told = path.lstat()
+        content = path.read_bytes() if path.is_file() else None
+        time = told.st_mtime_ns if path.is_file() else None
+        found[str(path)] = content, told.st_mode, told.st_uid, told.st_gid, time
+    return found
+
+
+def chunk(store: Path) -> str:
+    """Where the numbers of X are, within a store."""
+    files = [path for path in (store / "X").rglob("*") if path.is_file()]
+    return str(max(files, key=lambda path: path.stat().st_size).relative_to(store))
+
+
+@pytest.mark.parametrize("part", ["X", "layers", "layers/squared", "var", "a chunk of X", "obs"])
+@pytest.mark.parametrize("role", ["fit", "fit to .h5ad", "cross-validate", "ingest", "reference"])
+def test_a_link_out_of_a_store_is_refused_and_nothing_is_copied(
+    part: str, role: str, folder: Path
+) -> None:
+    if role in ("ingest", "reference"):
+        assert run("fit", "in.h5ad", *LEARN, "-o", "map.zarr").exit_code == 0
+    shutil.copytree("map.zarr" if role == "reference" else "in.zarr", "linked.zarr")
+    # The secret is in the same folder, so that a copy of it beside would be found.
+    irises(scale=np.e).write_zarr("secret")
+    if part == "a chunk of X":
+        part = chunk(Path("linked.zarr"))
+    secret, link = folder / "secret" / part, Path("linked.zarr", part)
+    shutil.rmtree(link) if link.is_dir() else link.unlink()
+    link.symlink_to(secret)
+    before = state(folder)
+
+    result = run(
+        *{
+            "fit": ("fit", "linked.zarr", *LEARN, "-o", "out.zarr"),
+            "fit to .h5ad": ("fit", "linked.zarr", *LEARN, "-o", "out.h5ad"),
+            "cross-validate": (
+                "cross-validate",
+                "linked.zarr",
+                *LEARN,
+                *VALIDATE,
+                "-o",
+                "out.zarr",
+            ),
+            "ingest": ("ingest", "linked.zarr", "--reference", "map.zarr", "-q", "-o", "out.zarr"),
+            "reference": (
+                "ingest",
+                "in.h5ad",
+                "--reference",
+                "linked.zarr",
+                "-q",
+                "-o",
+                "out.zarr",
+            ),
+        }[role]
+    )
+
+    assert result.exit_code == 1, result.output
+    assert (
+        result.stderr
+        == f"Error: {link} is a symbolic link; put a copy of its target in its place\n"
+    )
+    assert state(folder) == before
+    files = [path for path in secret.rglob("*") if path.is_file()] or [secret]
+    secrets = {content for path in files if len(content := path.read_bytes()) > 500}
+    outside = [path for path in folder.rglob("*") if path.is_file() and path.resolve() == path]
+    copies = [path for path in outside if path.read_bytes() in secrets]
+    assert {path.relative_to(folder).parts[0] for path in copies} <= {"secret"}
+
+
+@pytest.mark.parametrize("output", ["out.zarr", "out.h5ad"])
+def test_a_store_may_be_reached_through_a_link(output: str, folder: Path) -> None:
+    Path("link.zarr").symlink_to("in.zarr")
+    assert run("fit", "link.zarr", *LEARN, "-o", output).exit_code == 0
+    assert run("fit", "in.zarr", *LEARN, "-o", f"same-{output}").exit_code == 0
+    read = ad.read_zarr if output.endswith(".zarr") else ad.read_h5ad
+    through, straight = read(output), read(f"same-{output}")
+    np.testing.assert_array_equal(through.X, straight.X)
+    np.testing.assert_array_equal(through.obsm["X_ce"], straight.obsm["X_ce"])
+
+
+@pytest.mark.parametrize("part", ["X", "layers/squared", "var", "obs"])
+def test_the_viewer_and_python_refuse_such_a_store(part: str, folder: Path) -> None:
+    reader = pytest.importorskip("centroid_encoder.viewer.data.reader")
+    irises().write_zarr("secret")
+    shutil.rmtree(Path("in.zarr", part))
+    Path("in.zarr", part).symlink_to(folder / "secret" / part)
+    for read in (
+        lambda: reader.read_adata(folder / "in.zarr"),
+        lambda: ce.tl.ingest(irises(), folder / "in.zarr", progress=False),
+    ):
+        with pytest.raises(OSError, match=f"in.zarr/{part} is a symbolic link"):
+            read()
+
+
+@pytest.mark.parametrize("part", ["", "zarr.json", "X"])
+def test_the_viewer_saves_no_table_over_one_with_a_link(part: str, folder: Path) -> None:
+    import zarr
+
+    saving = pytest.importorskip("centroid_encoder.viewer._save")
+    for store in ("tissue.zarr", "secret"):
+        root = zarr.open_group(store, mode="w", zarr_format=3)
+        ad.io.write_elem(root.create_group("tables"), "cells", irises())
+        root["tables/cells"].attrs["secret"] = store
+    link = folder / "tissue.zarr/tables/cells" / part
+    shutil.rmtree(link) if link.is_dir() else link.unlink()
+    link.symlink_to(folder / "secret/tables/cells" / part)
+    adata = irises()
+    sdata = SimpleNamespace(
+        path=folder / "tissue.zarr",
+        tables={"cells": adata},
+        has_consolidated_metadata=lambda: False,
+    )
+    before = state(folder)
+
+    with pytest.raises(OSError, match=r"tables/cells.* is a symbolic link"):
+        saving.save_table(SimpleNamespace(sdata=sdata, table_name="cells", adata=adata))
+
+    assert state(folder) == before
+
+
+def failing(
+    name: str, monkeypatch: pytest.MonkeyPatch, fail: Callable[[], object]
+) -> Callable[[], bool]:
+    """Call `fail` when a file or folder is about to get this name for the first time."""
+    failed = []
+
+    def change(function: Callable[[Any, Any], None], old: Any, new: Any) -> None:
+        if os.path.basename(new) == name and not failed:
+            failed.append(name)
+            fail()
+        function(old, new)
+
+    for function in ("replace", "rename"):
+        monkeypatch.setattr(os, function, partial(change, getattr(os, function)))
+    return lambda: bool(failed)
+
+
+def refuse() -> None:
+    raise PermissionError(1, "Operation not permitted")
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize(
+    ("exist", "fail"),
+    [
+        ("both", refuse),
+        ("both", interrupt),
+        ("none", refuse),
+        ("the first", refuse),
+        ("the second", refuse),
+    ],
+)
+@pytest.mark.parametrize(
+    ("command", "output", "option", "other"),
+    [
+        ("fit", "out.h5ad", "--model-out", "m.safetensors"),
+        ("fit", "out.zarr", "--model-out", "m.safetensors"),
+        ("cross-validate", "out.h5ad", "--mislabeled", "m.csv"),
+    ],
+)
+def test_if_either_renaming_fails_both_outputs_are_as_before(
+    command: str,
+    output: str,
+    option: str,
+    other: str,
+    exist: str,
+    fail: Callable[[], object],
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    line = (command, "in.h5ad", *LEARN, *(VALIDATE if command != "fit" else ()))
+    if exist != "none":
+        assert run(*line, "-o", output, option, other).exit_code == 0
+    if exist == "the second":
+        shutil.rmtree(output) if output.endswith(".zarr") else os.unlink(output)
+    if exist == "the first":
+        os.unlink(other)
+    before = state(folder)
+
+    for name in (output, other):
+        with monkeypatch.context() as patch:
+            failed = failing(name, patch, fail)
+            result = run(*line, "--random-state", "1", "-o", output, option, other)
+        assert failed()
+        assert result.exit_code == 1
+        assert state(folder) == before
+
+    assert run(*line, "--random-state", "1", "-o", output, option, other).exit_code == 0
+    assert set(os.listdir()) == {"in.h5ad", "in.zarr", output, other}
+
+
+def test_if_an_output_becomes_a_folder_the_other_one_is_as_before(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = ("fit", "in.h5ad", *LEARN, "-o", "out.h5ad", "--model-out", "m.safetensors")
+    assert run(*line).exit_code == 0
+    os.unlink("out.h5ad")
+    model = state(folder)[str(folder / "m.safetensors")]
+
+    def occupy() -> None:
+        Path("out.h5ad").mkdir()
+        Path("out.h5ad", "mine.txt").write_text("mine")
+
+    with monkeypatch.context() as patch:
+        failing("out.h5ad", patch, occupy)
+        result = run(*line, "--random-state", "1")
+
+    assert result.exit_code == 1
+    assert state(folder)[str(folder / "m.safetensors")] == model
+    assert Path("out.h5ad", "mine.txt").read_text() == "mine"
+    assert set(os.listdir()) == {"in.h5ad", "in.zarr", "out.h5ad", "m.safetensors"}
