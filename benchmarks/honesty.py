@@ -7,6 +7,7 @@
     python -m benchmarks.honesty mislabels      # planted in pbmc3k, looked for out of fold
     python -m benchmarks.honesty throughput     # a million cells on disk through a map
     python -m benchmarks.honesty noise          # what placement="voronoi" shows of noise
+    python -m benchmarks.honesty donors         # random donors of unequal sizes
 
 Several may be named at once. All of it needs the data folder but the last two.
 """
@@ -29,7 +30,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_digits, load_iris
 from sklearn.decomposition import PCA
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, roc_auc_score
@@ -306,6 +307,79 @@ def noise() -> None:
         )
 
 
+def donors() -> None:
+    """Errors with random donors of unequal sizes: of new cells, and of the small donors' cells.
+
+    Of each data set two thirds are trained on and the others are new. In the cross-validation each
+    donor is held out in turn; without groups, each small donor is new to a map of all other cells.
+    """
+    X, y = load_digits(return_X_y=True)
+    digits = AnnData(X.astype(np.float32), obs=pd.DataFrame({"class": y.astype(str)}))
+    three = datasets.read_h5ad("pbmc_3tech/pbmc_3tech.h5ad")
+    pbmc = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
+    for name, adata, label_key in (
+        ("digits", digits, "class"),
+        ("pbmc_3tech", three, "cell_type"),
+        ("pbmc3k", pbmc, "classified"),
+    ):
+        adata.obs_names = [f"cell {i}" for i in range(adata.n_obs)]
+        y = adata.obs[label_key].astype(str).to_numpy()
+        for shares in (None, (0.95, 0.05), (0.9, 0.05, 0.05), (0.8, *4 * [0.05])):
+            by_fit, by_tl = [], []
+            for seed in range(N_SEEDS):
+                rng = np.random.default_rng(seed)
+                new = rng.random(adata.n_obs) < 1 / 3
+                known, query = adata[~new].copy(), adata[new].copy()
+                group_key, groups = None, None
+                if shares is not None:
+                    group_key = "random donor"
+                    groups = rng.choice(len(shares), size=known.n_obs, p=shares).astype(str)
+                    known.obs[group_key] = groups
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    model = ce.CentroidEncoder(random_state=seed)
+                    model.fit(known.X, y[~new], groups=groups)
+                    ce.tl.centroid_encoder(
+                        known,
+                        label_key,
+                        group_key=group_key,
+                        test_size=0,
+                        random_state=seed,
+                        progress=False,
+                    )
+                ce.tl.ingest(query, known, progress=False)
+                by_fit.append(np.mean(model.predict(query.X) != y[new]))
+                by_tl.append(np.mean(query.obs["ce_label"].astype(str) != y[new]))
+            named = "no groups" if shares is None else " / ".join(f"{share:g}" for share in shares)
+            print(f"{name}, {named}: fit {spread(by_fit)}, tl {spread(by_tl)}", flush=True)
+        grouped, alone = [], []
+        for seed in range(N_SEEDS):
+            rng = np.random.default_rng(seed)
+            donor = rng.choice(3, size=adata.n_obs, p=(0.9, 0.05, 0.05))
+            adata.obs["random donor"] = donor.astype(str)
+            ce.tl.cross_validate(
+                adata,
+                label_key,
+                group_key="random donor",
+                n_folds=3,
+                random_state=seed,
+                progress=False,
+            )
+            wrong = (adata.obs["ce_cv_label"].astype(str) != y).to_numpy()
+            grouped.append(np.mean(wrong[donor > 0]))
+            found = []
+            for small in (1, 2):
+                out = donor == small
+                model = ce.CentroidEncoder(random_state=seed).fit(adata.X[~out], y[~out])
+                found.append(model.predict(adata.X[out]) != y[out])
+            alone.append(np.mean(np.concatenate(found)))
+        print(
+            f"{name}, cross-validation 0.9 / 0.05 / 0.05, cells of the small donors: "
+            f"{spread(grouped)}, without groups {spread(alone)}",
+            flush=True,
+        )
+
+
 def spread(values: NDArray[np.floating]) -> str:
     """Mean and standard deviation."""
     return f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
@@ -317,4 +391,6 @@ def memory() -> float:
 
 
 if __name__ == "__main__":
-    run_named(__doc__, transfer, novelty, calibration, permutation, mislabels, throughput, noise)
+    run_named(
+        __doc__, transfer, novelty, calibration, permutation, mislabels, throughput, noise, donors
+    )

@@ -261,7 +261,12 @@ def test_paper_recipe_stages(iris: tuple) -> None:
     "params",
     [
         {},
-        {"output": "full", "scale": "global", "activation": "tanh"},
+        {
+            "placement": "bottleneck",
+            "output": "full",
+            "scale": "global",
+            "activation": "tanh",
+        },
         {"n_components": 3, "hidden": (), "scale": "none"},
         {"max_features": 2, "class_weight": {"setosa": 2.0}},
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,7 +101,9 @@ def test_calibration_and_novelty_are_those_of_the_estimator(
     expected.calibrate(X[unseen], labels[unseen])
     assert estimator.calibration_ == expected.calibration_
     expected.fit_novelty(X, labels, subset=train)
-    assert_array_equal(fit.novelty(), expected.novelty(X))
+    assert_array_equal(fit.novelty()[unseen], expected.novelty(X)[unseen])
+    # Samples that it was learned from are ranked among themselves.
+    assert fit.novelty()[train].mean() == pytest.approx(0.5, abs=0.01)
     assert_array_equal(estimator.novelty(X), expected.novelty(X))
     check_against(expected.in_order(CLASSES), expected, X)
 
@@ -121,30 +122,13 @@ def test_what_keeps_it_from_learning_what_is_usual_is_raised(
     assert not hasattr(estimator, "n_features_in_")
 
 
-@pytest.mark.parametrize("watched", [False, True])
-def test_what_is_usual_is_learned_after_the_pictures_of_who_watches(
-    watched: bool, X: np.ndarray, codes: np.ndarray, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    learn, here = Novelty.fit, []
-
-    def noted(*args: object) -> Novelty:
-        here.append(threading.current_thread() is threading.main_thread())
-        return learn(*args)
-
-    monkeypatch.setattr(Novelty, "fit", noted)
-    watching = {"snapshot": lambda: True} if watched else {}
-    with threads(2):
-        fit = drained(model().fit_codes(X, codes, CLASSES, novelty=True, **watching))
-    assert here == [watched]
-    assert fit.map.knows_novelty
-
-
 def test_of_fewer_than_ten_samples_nothing_is_usual(X: np.ndarray) -> None:
     codes = np.full(150, -1)
     codes[[0, 1, 2, 50, 51, 52]] = [2, 2, 2, 3, 3, 3]
     with threads(2):
         fit = drained(model().fit_codes(X, codes, CLASSES, novelty=True))
-    assert not fit.map.knows_novelty
+    assert fit.map.fitted.novelty is None
+    assert np.isnan(fit.novelty()).all()
 
 
 def test_names_of_features_are_those_of_the_estimator(X: np.ndarray, codes: np.ndarray) -> None:

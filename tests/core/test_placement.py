@@ -204,7 +204,7 @@ class TestOdds:
         codes = np.repeat([0, 1], [200, 100])
         outputs = rng.normal(size=(300, 2)) + codes[:, None]
         targets = np.array([[0.0, 0.0], [1.0, 1.0]])
-        weighted = Odds.fit(outputs, targets, codes, np.array([1.0, 2.0]))
+        weighted = Odds.fit(outputs, targets, codes, np.array([1.0, 2.0])[codes])
         twice = np.append(np.arange(300), np.arange(200, 300))
         repeated = Odds.fit(outputs[twice], targets, codes[twice])
         assert_allclose(
@@ -220,7 +220,7 @@ class TestNetworks:
         outputs = networks.encode(x)
         for k in range(3):
             one = Network(6, (5, 4), 3, 0, "relu")
-            one.load_state_dict({name: v[k] for name, v in networks.state_dict().items()})
+            one.load_state_dict({name: v[k] for name, v in networks.named_parameters()})
             assert_allclose(outputs[k].detach(), one.encode(x).detach(), atol=1e-6)
         folds = torch.tensor([0, 1, 2, -1, 0, 1, 2])
         asked = networks.outputs(x, folds)
@@ -228,6 +228,9 @@ class TestNetworks:
             own = outputs[folds[row], row]
             assert_allclose(asked[row].detach(), own.detach(), atol=1e-6)
         assert_allclose(asked[3].detach(), outputs[:, 3].mean(dim=0).detach(), atol=1e-6)
+        networks.votes = torch.tensor([0.7, 0.3, 0.0])
+        voted = 0.7 * outputs[0] + 0.3 * outputs[1]
+        assert_allclose(networks.outputs(x).detach(), voted.detach(), atol=1e-6)
 
     @pytest.mark.parametrize("n_networks", [1, 3])
     def test_take_features_through_the_axes_that_they_learned_from(self, n_networks: int) -> None:

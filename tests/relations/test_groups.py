@@ -117,7 +117,7 @@ def test_one_donor_left_for_training_is_named(make_cells, caplog) -> None:
     assert "all training samples are of donor 'A'" in caplog.text
     # Its cells are still placed by networks that have not seen them.
     stored = ce.tl.fitted_model(adata)
-    moved = np.abs(stored.transform(adata.X) - adata.obsm["X_ce"]).max(axis=1)
+    moved = np.abs(stored.transform(adata.to_df()) - adata.obsm["X_ce"]).max(axis=1)
     assert (moved[adata.obs["ce_split"] == "train"] > 0).mean() > 0.5
 
 

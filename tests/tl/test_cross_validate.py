@@ -222,7 +222,7 @@ class TestDoubts:
             np.resize(["d0", "d1", "d2", "d3"], cells.n_obs),
         )
         validate(cells, group_key="donor")
-        (warning,) = cells.uns["ce_cv"]["warnings"]
+        warning = cells.uns["ce_cv"]["warnings"][0]
         assert "in one group of 'donor' only: 'type 2'" in warning
         assert cells.uns["ce_cv"]["per_class"]["knn_error"][2] == 1
 

@@ -133,7 +133,7 @@ def test_what_comes_up_on_the_way_is_noticed_too(cells, make_cells, fast):
     assert job.notices == []
     (step,) = job.steps()
     assert step == Progress(40, 40)
-    assert "unlike the training cells as a whole" in str(job.notices[0])
+    assert "the query is shifted as a whole" in str(job.notices[0])
 
 
 @pytest.mark.parametrize("tool", ["centroid_encoder", "cross_validate"])

@@ -104,7 +104,12 @@ def small_blocks(monkeypatch):
 
 def model(placement: str, **settings: Any) -> ce.CentroidEncoder:
     return ce.CentroidEncoder(
-        placement=placement, hidden=(16,), max_epochs=2, max_features=25, device="cpu", **settings
+        placement=placement,
+        hidden=(16,),
+        max_epochs=2,
+        device="cpu",
+        **({} if "scale" in settings else {"max_features": 25}),
+        **settings,
     )
 
 
@@ -344,7 +349,7 @@ def test_a_training_never_has_the_matrix_in_memory(layout, what, tmp_path, monke
     """Of 10 MB at most two thirds: less than reading it takes."""
     monkeypatch.setattr("centroid_encoder.core.standardization.CHUNK", 32)
     monkeypatch.setattr("centroid_encoder.core.novelty.N_REFERENCE", 50)
-    monkeypatch.setattr("centroid_encoder.core.novelty.CELLS_AT_ONCE", 2**15)
+    monkeypatch.setattr("centroid_encoder.core.novelty.VALUES_AT_ONCE", 2**15)
     monkeypatch.setattr(_lazy, "BLOCK", 2**18)
     monkeypatch.setattr(_lazy, "STRIP", 2**19)
     rng = np.random.default_rng(0)

@@ -20,7 +20,6 @@ import joblib
 import numpy as np
 import psutil
 import pytest
-import torch
 from joblib._parallel_backends import ThreadingBackend
 from scipy import sparse
 
@@ -138,34 +137,6 @@ def test_joblib_is_asked_how_many_and_where(make_cells, fast, validated, backend
         assert steps == [Progress(n, 2, "training") for n in range(3)]
     else:
         assert [type(step) for step in steps] == [Report] * 10
-
-
-@pytest.mark.parametrize(
-    ("asked", "n_threads"), [({}, 1), ({"backend": "loky", "inner_max_num_threads": 2}, 2)]
-)
-def test_threads_do_not_depend_on_how_many_train(make_cells, asked, n_threads):
-    """On two of them, the last bits of sums differ."""
-    # Large enough for a second thread.
-    model = ce.CentroidEncoder(hidden=(600, 600), max_epochs=1, batch_size=64)
-    job = ce.tl.cross_validate.job(make_cells(), "cell_type", model=model, n_folds=2)
-    inside: set[int] = set()
-    outside: set[int] = set()
-
-    def stop() -> bool:
-        inside.add(torch.get_num_threads())
-        return False
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with joblib.parallel_config(**asked):
-            for _ in job.steps(stop=stop):
-                outside.add(torch.get_num_threads())
-    finally:
-        torch.set_num_threads(before)
-    # A training asks within a batch, and once more when it is over.
-    assert inside == {n_threads}
-    assert outside == {2}
 
 
 def test_no_more_processes_than_trainings(validated):

@@ -39,6 +39,8 @@ VALUES_AT_ONCE = 2**21
 """Values of a matrix that are dense at once."""
 ROWS_AT_ONCE = 2**12
 """Samples whose neighbours are searched at once."""
+MOST_ON_AXES = 0.95
+"""Largest share of a feature's noise that is taken to lie on the axes."""
 JITTER = 1e-4
 """Added to the diagonal of a matrix of cosines, which rounding can make indefinite."""
 
@@ -121,9 +123,11 @@ class Novelty:
 
         logarithms, held_out = np.empty((n, 2)), np.empty((n, n_axes))
         for rest, out in _folds(own_codes, rng):
-            mean = places[rest].mean(axis=0)
-            _, own = _principal(places[rest] - mean, n_axes)
-            around = Surroundings.fit((places[rest] - mean) @ own, own_codes[rest])
+            inside = places[rest]
+            mean = inside.mean(axis=0)
+            inside -= mean
+            _, own = _principal(inside, n_axes)
+            around = Surroundings.fit(inside @ own, own_codes[rest])
             asked = (places[out] - mean) @ own
             logarithms[out] = around(asked)
             # An orthogonal matrix from these axes to those of all samples: lengths stay.
@@ -172,21 +176,24 @@ class Novelty:
             return self
         axes = self.axes.astype(np.float64)
         basis, from_axes = np.linalg.qr(axes[present])
-        # The part beyond the axes is orthogonal to them, over all features.
+        # The part beyond the axes is noise less its projection on them, which takes a share of the
+        # variance of each feature.
         beyond = -axes @ (axes[present].T @ basis)
         beyond[present] += basis
-        variance, directions = eigh((beyond.T * self.residual) @ beyond)
+        share = np.minimum(np.square(axes).sum(axis=1), MOST_ON_AXES)
+        variance, directions = eigh((beyond.T * (self.residual / (1 - share))) @ beyond)
         rng = np.random.default_rng(0)
-        noise = rng.normal(size=self.held_out.shape) * np.sqrt(np.maximum(variance, 0))
-        reference = self.reference @ from_axes.T
-        held_out = self.held_out @ from_axes.T
-        held_out += noise @ directions.T * np.sqrt(self.unrest)[:, None]
+        noise = rng.normal(size=(len(self.codes), len(variance)))
+        noise *= np.sqrt(np.maximum(variance, 0))
+        noise = noise @ directions.T * np.sqrt(self.unrest)[:, None]
+        reference = self.reference @ from_axes.T + noise
+        held_out = self.held_out @ from_axes.T + noise
         logarithms = np.empty((len(held_out), 2))
         for rest, out in _folds(self.codes, rng):
             around = Surroundings.fit(reference[rest], self.codes[rest])
             logarithms[out] = around(held_out[out])
         location, spread, scores = _scored(logarithms)
-        own_axes = np.zeros_like(self.axes)
+        own_axes = np.zeros((len(axes), basis.shape[1]), dtype=np.float32)
         own_axes[present] = basis
         offset = (axes @ self.offset)[present] @ basis
         return Novelty(

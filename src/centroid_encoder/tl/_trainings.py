@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, delayed, effective_n_jobs, parallel_config
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.base import clone
@@ -272,7 +272,9 @@ def _train(
         reports = plan.train(
             Data(X, codes, groups), place, stop, device_in_turn(plan.estimator.device, i)
         )
-        return i, drained(reports)
+        # What scikit-learn computes within a training stays in this worker.
+        with parallel_config("sequential"):
+            return i, drained(reports)
 
 
 def device_in_turn(device: str, i: int, n_devices: int | None = None) -> str:
