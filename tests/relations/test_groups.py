@@ -110,7 +110,7 @@ def test_a_donor_with_most_cells_is_named(digits) -> None:
 
 
 def test_one_donor_left_for_training_is_named(make_cells, caplog) -> None:
-    adata = make_cells(n_obs=200)
+    adata = make_cells(n_obs=200, distance=0.5)
     adata.obs["donor"] = np.where(np.arange(200) < 150, "A", "B")
     model = ce.CentroidEncoder(max_epochs=3)
     ce.tl.centroid_encoder(adata, "cell_type", group_key="donor", model=model, progress=False)

@@ -221,7 +221,7 @@ class Novelty:
         """
         quantiles = np.empty(X.shape[0], dtype=np.float32)
         around = Surroundings.fit(self.reference, self.codes)
-        n_at_once = max(1, min(ROWS_AT_ONCE, 8 * VALUES_AT_ONCE // max(X.shape[1], 1)))
+        n_at_once = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(X.shape[1], 1)))
         for part in gen_batches(X.shape[0], n_at_once):
             logarithms = around(self._points(X[part], standardizer))
             scores = ((logarithms - self.location) / self.spread).sum(axis=1)
