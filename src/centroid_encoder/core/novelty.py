@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -209,6 +210,11 @@ class Novelty:
             unrest=self.unrest,
         )
 
+    @cached_property
+    def surroundings(self) -> Surroundings:
+        """Those of all reference samples."""
+        return Surroundings.fit(self.reference, self.codes)
+
     def quantiles(self, X: Matrix | Lazy, standardizer: Standardizer) -> Singles:
         """(n,) shares of the training samples that are less novel than each row of X.
 
@@ -220,10 +226,9 @@ class Novelty:
             That of the map.
         """
         quantiles = np.empty(X.shape[0], dtype=np.float32)
-        around = Surroundings.fit(self.reference, self.codes)
         n_at_once = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(X.shape[1], 1)))
         for part in gen_batches(X.shape[0], n_at_once):
-            logarithms = around(self._points(X[part], standardizer))
+            logarithms = self.surroundings(self._points(X[part], standardizer))
             scores = ((logarithms - self.location) / self.spread).sum(axis=1)
             quantiles[part] = self.ranks(scores)
         return quantiles
