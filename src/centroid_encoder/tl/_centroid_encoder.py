@@ -420,8 +420,6 @@ def _calibration_errors(
     """
     if len(codes) < N_PARTS:
         return dict.fromkeys(CALIBRATION_ERRORS, np.nan)
-    # The layout decides in which order sums are rounded: earlier versions stored the same bits.
-    distances = np.asfortranarray(distances)
     parts = np.random.default_rng(0).permutation(len(codes)) % N_PARTS
     right = distances.argmin(axis=1) == codes
     probabilities = cross_fitted_probabilities(distances, codes, parts)

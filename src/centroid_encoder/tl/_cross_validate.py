@@ -124,9 +124,8 @@ def cross_validate(
     key_added
         Name k for the results in ``uns["k_cv"]`` and ``obs["k_cv_…"]``. Default: ``"ce"``.
     n_jobs
-        How many trainings are done at once, each on one core; −1 is as many as there are cores.
-        The results are the same bits. Default: 1; within a ``joblib.parallel_config``, what that
-        says of how many and where.
+        How many trainings run at once; −1 is one for each core. The results are the same within
+        rounding. Default: 1, or the setting of a ``joblib.parallel_config`` around the call.
     random_state
         Seed of everything. Each training's seed comes from its place alone: a run with more repeats
         or permutations contains the same ones.

@@ -139,6 +139,9 @@ class NewDataPanel(JobPanel):
         """Return the keyword arguments of `tl.ingest` that differ from its defaults."""
         key = self.session.key
         chosen = self.form.arguments(INGEST) | {"key": key, "key_added": self.key}
+        if chosen.get("missing") != "mean":
+            # The field is then off, and may hold an earlier value.
+            chosen.pop("max_missing", None)
         if key == "ce":
             del chosen["key"]
         if self.key == key:
