@@ -351,7 +351,10 @@ def donors() -> None:
                 by_fit.append(np.mean(model.predict(query.X) != y[new]))
                 by_tl.append(np.mean(query.obs["ce_label"].astype(str) != y[new]))
             named = "no groups" if shares is None else " / ".join(f"{share:g}" for share in shares)
-            print(f"{name}, {named}: fit {spread(by_fit)}, tl {spread(by_tl)}", flush=True)
+            print(
+                f"{name}, {named}: fit {spread(np.array(by_fit))}, tl {spread(np.array(by_tl))}",
+                flush=True,
+            )
         grouped, alone = [], []
         for seed in range(N_SEEDS):
             rng = np.random.default_rng(seed)
@@ -375,7 +378,7 @@ def donors() -> None:
             alone.append(np.mean(np.concatenate(found)))
         print(
             f"{name}, cross-validation 0.9 / 0.05 / 0.05, cells of the small donors: "
-            f"{spread(grouped)}, without groups {spread(alone)}",
+            f"{spread(np.array(grouped))}, without groups {spread(np.array(alone))}",
             flush=True,
         )
 

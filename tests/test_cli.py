@@ -1045,7 +1045,7 @@ def test_an_interruption_while_files_are_written_leaves_the_old_ones(
     assert callable(original)
 
     def interrupt(target: Any) -> None:
-        path = target if isinstance(target, int) else Path(getattr(target, "name", target))
+        path = target if isinstance(target, int) else Path(target)
         if isinstance(path, int) or path.parent.name.startswith(".centroid-encoder."):
             signal.raise_signal(number)
 

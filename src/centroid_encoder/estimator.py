@@ -666,7 +666,7 @@ class CentroidEncoder(
         described = Description(
             params, self.classes_, names, self.trained_on_counts_, self.history_
         )
-        return saved.sealed(config | {"estimator": described.to_config()}, arrays), arrays
+        return config | {"estimator": described.to_config()}, arrays
 
     @classmethod
     def from_state(
@@ -687,8 +687,7 @@ class CentroidEncoder(
             self = cls(**described.params)
             check_parameters(self.get_params(deep=False))
             draw_seed(self.random_state)
-            saved.check_seal(config, arrays)
-        except (InputError, RecursionError) as error:
+        except InputError as error:
             raise InvalidStateError(
                 f"the parameters of the model are not valid: {error}"
             ) from error

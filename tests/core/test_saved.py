@@ -5,8 +5,8 @@ import os
 import pickle
 import stat
 import struct
-import tracemalloc
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from safetensors.numpy import save_file
 from scipy import sparse
 from scipy.spatial.distance import cdist
 
+import centroid_encoder as ce
 from centroid_encoder.core import saved
 from centroid_encoder.core.map import Architecture, FittedMap
 from centroid_encoder.core.network import Activation, Network
@@ -234,9 +235,8 @@ def test_arrays_and_map_share_no_memory() -> None:
         lambda array: array.astype(array.dtype.newbyteorder(">")),
         np.asfortranarray,
         lambda array: np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape),
-        lambda array: array.astype(np.float64),
     ],
-    ids=["big-endian", "Fortran", "read-only", "float64"],
+    ids=["big-endian", "Fortran", "read-only"],
 )
 def test_stored_arrays_may_have_any_layout(convert: Callable[[Any], Any]) -> None:
     config, arrays = to_arrays(make())
@@ -252,59 +252,35 @@ def test_extra_keys_of_the_config_are_somebody_elses() -> None:
     assert same_bits(from_arrays(config | {"estimator": {"x": 1}}, arrays, CPU), make())
 
 
-# Hostile state
+# Damaged state
 
 
 @pytest.mark.parametrize(
     ("config_and_arrays", "words"),
     [
         (changed(encoder_0_weight=None), "'encoder_0_weight' is missing"),
-        (changed(basis=None), "'basis' is missing"),
         (changed(targets=None), "'targets' is missing"),
         (changed(weight=None), "'weight' is missing"),
-        (changed(targets=np.zeros((0, 3))), "'targets' is missing or empty"),
         (changed(encoder_9_weight=np.zeros(3)), "'encoder_9_weight' does not belong"),
         (changed(encoder_0_weight=np.zeros((6, 7))), r"shape \(6, 7\), not \(6, 6\)"),
-        (changed(mean=np.zeros(6)), r"'mean' has shape \(6,\), not \(7,\)"),
         (changed(mean=np.float64(0)), "'mean' has shape"),
-        (changed(targets=np.float64(0)), "shape"),
+        (changed(targets=np.float64(0)), "damaged"),
         (changed(centers=np.zeros((5, 2))), "'centers' has shape"),
-        (changed(mean={"a": 1}), "'mean' has shape"),
         (changed(decoder_2_bias=np.zeros(3, dtype=int)), "'decoder_2_bias'.*floats"),
-        (changed(decoder_2_bias=np.zeros(3, dtype=complex)), "'decoder_2_bias'.*floats"),
-        (changed(decoder_2_bias=np.zeros(3, dtype=bool)), "'decoder_2_bias'.*floats"),
-        (changed(decoder_2_bias=np.array(["0"] * 3)), "'decoder_2_bias'.*floats"),
-        (changed(decoder_2_bias=np.array([None] * 3)), "'decoder_2_bias'.*floats"),
         (spoilt("encoder_1_weight", np.nan), "'encoder_1_weight'.*finite"),
-        (spoilt("decoder_0_bias", np.inf), "'decoder_0_bias'.*finite"),
         (spoilt("mean", -np.inf), "'mean'.*finite"),
-        (spoilt("centers", np.nan), "'centers'.*finite"),
-        (spoilt("basis", np.nan), "'basis'.*finite"),
-        # Finite as float64, but the network is float32.
-        (changed(decoder_2_bias=np.full(3, 1e300)), "'decoder_2_bias'.*finite"),
-        (changed(targets=np.full((4, 3), 1e300)), "'targets'.*finite"),
-        (spoilt("scale", -1), "'scale' must be positive"),
         (spoilt("scale", 0), "'scale' must be positive"),
-        (spoilt("weight", -1), "'weight' must not be negative"),
-        (spoilt("weight", 0), "'n_inputs'"),
+        (spoilt("weight", 0), "'weight' nonzero for each input"),
         (reconfigured(n_inputs=5), "shape"),
         (reconfigured(hidden=[6, 6]), "shape"),
         (reconfigured(hidden=[6]), "does not belong"),
         (reconfigured(hidden=[6, 5, 5]), "shape"),
-        (reconfigured(hidden=[2**31, 2**31]), "shape"),
-        (reconfigured(n_features=2**31), "shape"),
-        (reconfigured(hidden=[2**80]), "shape"),
-        (reconfigured(hidden=[0]), "positive integers"),
-        (reconfigured(hidden=[-6, 5]), "positive integers"),
-        (reconfigured(hidden=[6.0, 5]), "positive integers"),
-        (reconfigured(hidden="65"), "positive integers"),
-        (reconfigured(n_components=True), "positive integers"),
-        (reconfigured(n_outputs=0), "positive integers"),
-        (reconfigured(activation="eval"), "unknown activation 'eval'"),
-        (reconfigured(activation=["relu"]), "unknown activation"),
-        (reconfigured(output="none"), "unknown output 'none'"),
-        (reconfigured(output="full"), "'n_outputs'"),
-        (reconfigured(device="cuda"), "architecture with 'device'"),
+        (reconfigured(hidden=[2**31, 2**31]), "damaged"),
+        (reconfigured(hidden=[2**80]), "damaged"),
+        (reconfigured(hidden=[1] * 10**6), "more layers than there are arrays"),
+        (reconfigured(hidden=None), "damaged"),
+        (reconfigured(activation="eval"), "activation 'eval'.*Update centroid-encoder"),
+        (reconfigured(device="cuda"), "architecture with 'device'.*Update centroid-encoder"),
     ],
 )
 def test_arrays_and_architecture_have_to_fit_each_other(
@@ -343,17 +319,11 @@ def test_what_only_a_newer_release_knows_is_refused_with_its_version(
         ({"format": "scvi"}, "not the contents of a centroid-encoder model"),
         ({"format": None}, "not the contents of a centroid-encoder model"),
         ({"version": 2}, "version 2 is not supported.*Update centroid-encoder"),
-        ({"version": "1"}, "version '1' is not supported"),
-        ({"version": None}, "version None is not supported"),
-        ({"architecture": None}, "architecture"),
-        ({"architecture": {}}, "architecture"),
-        ({"architecture": [1, 2]}, "architecture"),
-        ({"clip": 0}, "clip must be a positive number"),
+        ({"architecture": None}, "damaged"),
         ({"clip": -3.0}, "clip must be a positive number"),
-        ({"clip": True}, "clip must be a positive number"),
         ({"clip": "10"}, "clip must be a positive number"),
-        ({"clip": float("nan")}, "clip must be a positive number"),
-        ({"clip": 10**400}, "clip must be a positive number"),
+        ({"calibration": None}, "damaged"),
+        ({"calibration": {"temperature": 0.0}}, "temperature must be a positive number"),
     ],
 )
 def test_a_config_that_is_not_ours_is_refused(changes: Config, words: str) -> None:
@@ -363,64 +333,35 @@ def test_a_config_that_is_not_ours_is_refused(changes: Config, words: str) -> No
         from_arrays(config | changes, arrays, CPU)
 
 
-def test_huge_widths_are_refused_before_anything_is_allocated() -> None:
-    config, arrays = reconfigured(hidden=[2**31, 2**31], n_features=2**31, n_inputs=2**31)
-
-    tracemalloc.start()
-    try:
-        with pytest.raises(InvalidStateError):
-            from_arrays(config, arrays, CPU)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-
-    assert peak < 100_000
-
-
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[1]", "3", "null", "[" * 100_000, '{"a":' * 100_000, "9" * 5000, None, "\x00"],
-    ids=["empty", "open", "list", "number", "null", "deep", "deeper", "long", "None", "NUL"],
+    ["", "{", "[1]", "null", "[" * 100_000, None],
+    ids=["empty", "open", "list", "null", "deep", "None"],
 )
 def test_a_config_that_is_no_json_object_is_refused(text: Any) -> None:
     with pytest.raises(InvalidStateError, match="config is not"):
         parse_config(text)
 
 
-# Hostile files
-
-
-def tensors_file(header: object, body: bytes = b"") -> bytes:
-    """A .safetensors file with any header whatever."""
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + body
+# Damaged and foreign files
 
 
 @pytest.mark.parametrize(
     "content",
     [
         b"",
-        b"\x00",
         np.random.default_rng(0).bytes(1000),
-        b"PK\x03\x04" + bytes(100),
         pickle.dumps({"centroid-encoder": {}}),
         b"\x89HDF\r\n\x1a\n" + bytes(200),
         struct.pack("<Q", 2**63),
-        tensors_file(b"{}" * 3),
-        tensors_file(b"[" * 100_000),
-        tensors_file({"mean": {"dtype": "F32", "shape": [2**40], "data_offsets": [0, 2**42]}}),
-        tensors_file({"mean": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}}, bytes(4)),
-        tensors_file({"mean": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}, bytes(4)),
-        tensors_file({"mean": {"dtype": "F8_E4M3", "shape": [2], "data_offsets": [0, 2]}}, b"ab"),
-        tensors_file({"mean": {"dtype": "PYTHON", "shape": [2], "data_offsets": [0, 2]}}, b"ab"),
     ],
-    ids=lambda content: str(content[:20]),
+    ids=["empty", "random", "pickle", "HDF5", "long"],
 )
 def test_a_file_that_is_no_model_is_refused_by_name(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "strange.safetensors"
     path.write_bytes(content)
 
-    with pytest.raises(InvalidStateError, match=r"strange\.safetensors (is not a r|was not)"):
+    with pytest.raises(InvalidStateError, match=r"strange\.safetensors is not a readable"):
         load(path)
 
 
@@ -448,26 +389,6 @@ def test_somebody_elses_safetensors_file_is_refused(tmp_path: Path) -> None:
     save_file({"weight": np.zeros(3)}, path, metadata={"centroid-encoder": "{" * 100_000})
     with pytest.raises(InvalidStateError, match="not valid JSON"):
         load(path)
-
-
-def test_a_flipped_bit_is_refused_or_changes_a_number_at_most(tmp_path: Path) -> None:
-    # No checksum, but nothing other than our own error may come of it.
-    path = tmp_path / "map.safetensors"
-    save(path, *to_arrays(make()))
-    content = path.read_bytes()
-    rng = np.random.default_rng(0)
-    n_refused = 0
-
-    for position in rng.integers(0, min(len(content), 2500), 300):
-        broken = bytearray(content)
-        broken[position] ^= 1 << rng.integers(8)
-        path.write_bytes(broken)
-        try:
-            from_arrays(*load(path), CPU)
-        except InvalidStateError:
-            n_refused += 1
-
-    assert n_refused > 100
 
 
 def test_a_missing_file_is_python_s_own_error(tmp_path: Path) -> None:
@@ -585,16 +506,9 @@ class TestNovelty:
         ("name", "change", "words"),
         [
             ("axes", lambda a: a[:-1], "has shape"),
-            ("known", lambda a: a[::-1], "sorted"),
-            ("spread", lambda a: 0 * a, "must be positive"),
-            ("known", lambda a: a[:0], "must not be empty"),
-            ("location", lambda a: a[:-1], "has shape"),
-            ("codes", lambda a: a + 0.5, "indices of classes"),
-            ("codes", lambda a: a + N_CLASSES, "indices of classes"),
             ("codes", lambda a: a[:-1], "has shape"),
             ("reference", lambda a: a * np.nan, "not finite"),
             ("offset", lambda a: a[:1], "has shape"),
-            ("residual", lambda a: a - 10, "must not be negative"),
             ("reference", None, "is missing"),
         ],
     )
@@ -610,21 +524,67 @@ class TestNovelty:
             from_arrays(config, arrays, CPU)
 
 
-@pytest.mark.parametrize(
-    "calibration",
-    [
-        None,
-        {"temperature": 0.0, "exponent": 1.0},
-        {"temperature": 1.0, "exponent": -1.0},
-        {"temperature": float("nan"), "exponent": 1.0},
-        {"temperature": True, "exponent": 1.0},
-        {"temperature": 1.0, "exponent": 1.0, "more": 1.0},
-    ],
-)
-def test_calibration_that_does_not_fit(calibration: object) -> None:
-    config, arrays = to_arrays(make())
-    with pytest.raises(InvalidStateError):
-        from_arrays(config | {"calibration": calibration}, arrays, CPU)
+class TestEstimator:
+    """Parameters, labels and history beside the map."""
+
+    def fitted(self, labels: Any, **params: Any) -> ce.CentroidEncoder:
+        model = ce.CentroidEncoder(hidden=(2,), max_epochs=1, device="cpu", **params)
+        return model.fit(np.arange(20.0)[:, None], labels[np.arange(20) % 2])
+
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            np.array(["a", "b"]),
+            np.array(["a", "b"], dtype=object),
+            np.array([np.str_("a"), np.str_("b")], dtype=object),
+            np.array([3, -1]),
+            np.array([2, 1], dtype=np.uint8),
+            np.array([7, -1], dtype=np.float32),
+            np.array([False, True]),
+        ],
+        ids=lambda labels: f"{labels.dtype} {type(labels[0]).__name__}",
+    )
+    def test_labels_and_history_come_back(self, labels: Any, tmp_path: Path) -> None:
+        model = self.fitted(labels, dropout=Fraction(1, 4))
+        model.save(tmp_path / "map.safetensors")
+        again = ce.load(tmp_path / "map.safetensors", device="cpu")
+        assert again.classes_.dtype == model.classes_.dtype
+        assert again.classes_.tolist() == model.classes_.tolist()
+        assert again.dropout == 0.25
+        assert again.history_["loss"] == model.history_["loss"]
+
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[ns]"),
+            np.array([1, 2], dtype=np.longdouble),
+            np.array([b"a", b"b"]),
+        ],
+        ids=["datetime64", "longdouble", "bytes"],
+    )
+    def test_labels_that_cannot_be_saved_are_refused_before_training(self, labels: Any) -> None:
+        # scikit-learn itself refuses some of them.
+        with pytest.raises((ValueError, TypeError), match=r"strings|label type|bytes"):
+            self.fitted(labels)
+
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            ({"params": {"magic": 1}}, "parameter 'magic'.*written by .*Update centroid-encoder"),
+            ({"params": {"activation": "eval"}}, "activation must be one of"),
+            ({"params": None}, "damaged"),
+            ({"classes": ["a"]}, "labels"),
+            ({"classes_dtype": "<i8"}, "damaged"),
+            ({"classes": [1, 2], "classes_dtype": "<M8[ns]"}, "labels"),
+            ({"feature_names": ["a", "b"]}, "names"),
+            ({"history": {}}, "'stage' is missing"),
+        ],
+    )
+    def test_a_description_that_does_not_fit_is_refused(self, changes: Config, words: str) -> None:
+        config, arrays = self.fitted(np.array(["a", "b"])).to_state()
+        config = config | {"estimator": config["estimator"] | changes}
+        with pytest.raises(InvalidStateError, match=words):
+            ce.CentroidEncoder.from_state(config, arrays)
 
 
 def test_a_folder_is_no_map(tmp_path: Path) -> None:

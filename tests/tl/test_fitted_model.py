@@ -131,7 +131,7 @@ BROKEN = {
     "config nested without end": (lambda model: model.update(config="[" * 10**5), "JSON"),
     "config of another program": (config({"format": "umap"}), "centroid-encoder"),
     "config of the future": (config({"version": 99}), "Update centroid-encoder"),
-    "architecture missing": (config({"architecture": None}), "architecture"),
+    "architecture missing": (config({"architecture": None}), "damaged"),
     "weights missing": (lambda model: model["arrays"].pop("encoder_0_weight"), "is missing"),
     "weights cut": (array("encoder_0_weight", lambda a: a[:-1]), "has shape"),
     "weights NaN": (array("encoder_0_weight", lambda a: a * np.nan), "not finite"),

@@ -9,28 +9,20 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 import centroid_encoder as ce
 from centroid_encoder.tl._jobs import result_key
-from centroid_encoder.tl._names import RESERVED, check_text, folded
+from centroid_encoder.tl._names import check_text
 from centroid_encoder.tl._stored import (
     colors_key,
     cv_key,
     embedding_key,
     obs_key,
 )
-from tests.cases import cases
 
-REFUSED = [".", "..", "\0", "a\0", "/", "a/b", "\\", "a\\b", "\ud800", "", *RESERVED]
-REFUSED += ["a" * n for n in (242, 255, 256, 1000)] + ["é" * 121, "é" * 128]
-TAKEN = ["...", ".a", "a.", " ", "\n", "nan", "%2F", "~", "X", "0", "__proto__", "日本", "\u00e9"]
-TAKEN += ["a" * 241, "é" * 120, "index", "a:b*?"]
-NAMES = st.lists(
-    st.sampled_from(REFUSED + TAKEN) | st.text(max_size=8), min_size=9, unique_by=folded
-)
+REFUSED = [".", "..", "\0", "a\0", "/", "a/b", ""]
+TAKEN = ["...", ".a", "a.", " ", "nan", "%2F", "~", "X", "0", "日本", "\u00e9", "index", "a:b*?"]
 
 
 def taken(name: str) -> bool:
@@ -87,26 +79,13 @@ def test_what_is_taken_comes_back():
     round_trips(REFUSED + TAKEN)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-@given(names=NAMES)
-@settings(max_examples=cases(50), deadline=None, phases=[Phase.explicit, Phase.generate])
-def test_any_name_that_is_taken_comes_back(names):
-    round_trips(names)
-
-
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("", "key_added must not be empty"),
-        (".", "must not be '.', which has a meaning of its own on disk"),
+        ("", "key_added must not be '', which is no name on disk"),
         ("..", "must not be '..'"),
         ("a/b", "must not hold '/', which means nesting on disk"),
-        ("a\\b", "nesting on disk"),
         ("a\0", "the letter NUL"),
-        ("a\ud800", "cannot be stored"),
-        ("é" * 121, "too long to be a name on disk: 242 bytes; at most 241"),
-        (".zattrs", "meaning of its own"),
     ],
 )
 @pytest.mark.parametrize("tool", ["centroid_encoder", "cross_validate", "ingest"])
@@ -130,14 +109,6 @@ def test_a_result_of_ours_is_replaced(cells, fast):
     ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
     with pytest.raises(ValueError, match=r"obsm\['X_ce'\] is there already"):
         ce.tl.centroid_encoder(cells, "cell_type", model=fast, key_added="X_ce", progress=False)
-
-
-@pytest.mark.parametrize("name", ["CE", "K", "\uff4b"])
-def test_keys_that_zarr_takes_for_the_same_are_refused(cells, fast, unchanged, name):
-    for key in (None, "k"):
-        ce.tl.centroid_encoder(cells, "cell_type", model=fast, key_added=key, progress=False)
-    with unchanged(cells), pytest.raises(ValueError, match=r"differs from uns.* only in case"):
-        ce.tl.centroid_encoder.job(cells, "cell_type", key_added=name)
 
 
 @pytest.mark.parametrize("name", ["nan", "None", "NA", "", " n/a ", "<NA>"])

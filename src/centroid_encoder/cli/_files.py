@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from centroid_encoder.files import flush, hdf5, replacing_all, writing
+from centroid_encoder.files import check_space, flush, replacing_all, writing
 from centroid_encoder.stores import check_store, check_store_target
 
 if TYPE_CHECKING:
@@ -28,12 +28,7 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
     """
     import anndata as ad
 
-    from centroid_encoder.tl._containers import (
-        RESULTS,
-        check_contained,
-        check_store_sizes,
-        unreadable,
-    )
+    from centroid_encoder.tl._containers import check_links, unreadable
 
     if path.is_dir():
         check_store(path)
@@ -43,13 +38,11 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
 
             # What its summary says is there may be gone, and would be read as zeros.
             store = zarr.open_group(path, mode="r", use_consolidated=False)
-            check_store_sizes(store, path)
             return ad.read_zarr(store) if matrix else _without_matrix(store)
         import h5py
 
-        # What is read and written of results is in this file, not behind a link.
         with h5py.File(path) as file:
-            check_contained(file, RESULTS)
+            check_links(file)
         return ad.read_h5ad(path, backed=None if matrix else "r")
     except PermissionError as error:
         raise PermissionError(f"{path} may not be read") from error
@@ -111,6 +104,8 @@ def with_results(
         from anndata import settings
         from anndata.io import write_elem
 
+        results = adata.obs.memory_usage(deep=True).sum() + sum(adata.obsm[k].nbytes for k in obsm)
+        check_space(beside.parent, _size(source) + results)
         # The input may hold nullable strings, so the output may as well.
         with (
             settings.override(allow_write_nullable_strings=True),
@@ -132,10 +127,14 @@ def whole(adata: AnnData, output: Path) -> Write:
     """Return what writes an AnnData that is in no file yet; `output` is as for `with_results`."""
 
     def write(beside: Path) -> None:
+        import h5py
         from anndata.io import write_elem
 
+        from centroid_encoder.tl._containers import size_of
+
+        check_space(beside.parent, size_of(adata))
         if not is_store(output):
-            with hdf5(beside, "w") as file:
+            with h5py.File(beside, "w") as file:
                 write_elem(file, "/", adata)
             return
         import zarr
@@ -154,17 +153,24 @@ def is_store(path: Path) -> bool:
     return path.suffix.lower() == ".zarr"
 
 
+def _size(path: Path) -> int:
+    """Return the bytes of a file, or of all files of a folder."""
+    return sum(part.stat().st_size for part in [path, *path.rglob("*")] if part.is_file())
+
+
 @contextmanager
 def _hdf5_copy(source: Path, path: Path) -> Iterator[Any]:
+    import h5py
+
     if source.is_dir():
         import zarr
 
-        with hdf5(path, "w") as file:
+        with h5py.File(path, "w") as file:
             _copy_parts(zarr.open_group(source, mode="r"), file)
             yield file
     else:
         shutil.copyfile(source, path)
-        with hdf5(path, "r+") as file:
+        with h5py.File(path, "r+") as file:
             yield file
 
 

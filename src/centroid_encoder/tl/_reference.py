@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.errors import InputError, InputTypeError, Problem, Setting
 from centroid_encoder.estimator import CentroidEncoder, load
-from centroid_encoder.tl._containers import read_carrier, read_carrying_store
+from centroid_encoder.tl._containers import read_carrier
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._stored import colors_key, label_categories, read_map
 
@@ -70,19 +70,17 @@ def read_reference(
             type(reference).__name__,
         )
     path = Path(reference)
-    if path.is_dir():
-        return _carried(read_carrying_store(path), key, device, path.name)
-    if not path.is_file():
+    if not path.exists():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
-    if path.suffix.lower() != ".h5ad":
+    if path.is_file() and path.suffix.lower() != ".h5ad":
         return _alone(load(path, device=device or "auto"), path.name)
-    # Of a file with a million cells only the map is wanted.
+    # A file may hold a million cells, and only the map is needed.
     carrier = read_carrier(path, key)
     try:
         return _carried(carrier, key, device, path.name)
     except (Problem, InvalidStateError, MemoryError):
         raise
-    # What is where the parts of a map should be may be of any kind.
+    # Damaged parts of a map may have any type.
     except Exception as error:
         raise InputError(
             "{}: uns[{!r}] is damaged ({}: {})", path.name, key, type(error).__name__, error

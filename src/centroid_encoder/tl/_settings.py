@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from centroid_encoder.core.description import BEFORE
 from centroid_encoder.core.saved import parse_config
 from centroid_encoder.errors import Message, Setting, Value
 from centroid_encoder.tl._stored import StoredMap
@@ -43,10 +42,10 @@ def differing_settings(
         pairs[name] = mapped.params.get(name), params.get(name)
     if model is not None and mapped.model is not None and "config" in mapped.model:
         stored = parse_config(mapped.model["config"]).get("estimator", {}).get("params", {})
-        of_map, of_check = BEFORE | stored, BEFORE | json.loads(model)
-        # What only one of them knows had its default in the other.
-        for name in sorted((set(of_map) & set(of_check)) - set(NO_SETTINGS)):
-            pairs[name] = of_map[name], of_check[name]
+        checked = json.loads(model)
+        # A parameter that only one of them has was at its default in the other.
+        for name in sorted((set(stored) & set(checked)) - set(NO_SETTINGS)):
+            pairs[name] = stored[name], checked[name]
     differing = [
         Message("{} against {}", Setting(name, ours), Value(name, theirs))
         for name, (ours, theirs) in pairs.items()

@@ -8,14 +8,16 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import h5py
 import numpy as np
 from anndata import AnnData
 from anndata.io import write_elem
 
 from centroid_encoder import tl
-from centroid_encoder.files import check_target, hdf5, replacing, writing
+from centroid_encoder.files import check_space, check_target, replacing, writing
 from centroid_encoder.pl._axes import FORMATS, write_figure
 from centroid_encoder.stores import check_no_links, check_store_target, replacing_folder
+from centroid_encoder.tl._containers import size_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,7 +54,7 @@ def save_h5ad(adata: AnnData, path: StrPath) -> None:
             f"the table reads its matrix from {path.name} itself, which can thus not be replaced; "
             "choose another name"
         )
-    with writing(path), replacing(path) as beside, hdf5(beside, "w") as file:
+    with writing(path), replacing(path, size_of(adata)) as beside, h5py.File(beside, "w") as file:
         _write(file, adata)
 
 
@@ -121,6 +123,7 @@ def _write_zarr(folder: Path, adata: AnnData, version: Any) -> Any:
     """Write an AnnData into a new store, in this version of the format."""
     import zarr
 
+    check_space(folder.parent, size_of(adata))
     group = zarr.open_group(folder, mode="w", zarr_format=version)
     with warnings.catch_warnings():
         # AnnData to its users about zarr; napari would show it to ours.

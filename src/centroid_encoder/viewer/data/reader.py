@@ -16,12 +16,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from centroid_encoder.stores import check_store
-from centroid_encoder.tl._containers import (
-    RESULTS,
-    check_contained,
-    check_store_sizes,
-    unreadable,
-)
+from centroid_encoder.tl._containers import check_links, unreadable
 from centroid_encoder.viewer.data.positions import numbers
 
 if TYPE_CHECKING:
@@ -157,7 +152,7 @@ def read_adata(path: Path, progress: Callable[[float], None] | None = None) -> A
 def _read(path: Path, progress: Callable[[float], None]) -> AnnData:
     if not path.is_dir():
         with h5py.File(path) as file:
-            check_contained(file, RESULTS)
+            check_links(file)
         with _Watched(path, progress) as watched:
             return ad.read_h5ad(watched)
     import zarr
@@ -172,7 +167,6 @@ def _read(path: Path, progress: Callable[[float], None]) -> AnnData:
 
     watched_store = WatchedStore(path, read_only=True)
     store = zarr.open_group(watched_store, mode="r", use_consolidated=False)
-    check_store_sizes(store, path)
     return ad.read_zarr(store)
 
 
