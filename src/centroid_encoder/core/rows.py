@@ -363,19 +363,19 @@ class ProjectedRows(Rows):
     def noisy(self, index: Tensor, share: float, generator: torch.Generator) -> Tensor:
         """(K, b, n_inputs) rows at (K, b) indices, with noise; of one, (b, n_inputs) at (b,)."""
         # Row for row, it takes a third of the time of what indexing with two tensors does.
-        rows: Tensor = embedding(index + self._first, self._inputs.view(-1, self.n_inputs))
+        rows = embedding(index + self._first, self._inputs.view(-1, self.n_inputs))
         if self._noise is None:
             rows = dropped(rows, share, generator)
         else:
             drawn = torch.randn(rows.shape, device=self.device, generator=generator)
             rows = torch.baddbmm(rows, drawn, self._noise.mT)
-        return cast(Tensor, rows[0] if self.axes.dim() == 2 else rows)
+        return rows[0] if self.axes.dim() == 2 else rows
 
 
 def _square_roots(covariances: Tensor) -> Tensor:
     """(K, r, r) matrices L with L Lᵀ equal to positive semidefinite ones."""
     values, vectors = torch.linalg.eigh(covariances.double().cpu())
-    roots = vectors * values.clamp_min(0).sqrt()[:, None]
+    roots: Tensor = vectors * values.clamp_min(0).sqrt()[:, None]
     return roots.float().to(covariances.device)
 
 
