@@ -248,7 +248,9 @@ def _trained(
     )
     projected = None
     if placer is not None:
-        projected = ProjectedRows(data.rows, data.train, data.folds, problem.shares, N_AXES)
+        projected = ProjectedRows(
+            data.rows, data.train, data.folds, problem.shares, N_AXES, settings["dropout"]
+        )
         data = replace(data, rows=projected)
     # While it learns, the rows are along the axes already.
     learned = replace(architecture, n_inputs=data.rows.n_inputs)

@@ -216,8 +216,7 @@ class _Loop:
         own = self._of_networks(train)
         for epoch in range(n_epochs):
             with flushed_denormals():
-                renewed = self.data.rows.renew(train, self._drop)
-                loss = self._epoch(adam, step, renewed, epoch / n_epochs, n_epochs, own)
+                loss = self._epoch(adam, step, epoch / n_epochs, n_epochs, own)
                 if self.stopped:
                     return
                 report = self._report(name, epoch, n_epochs, loss, validation, depth)
@@ -256,49 +255,36 @@ class _Loop:
         self,
         adam: Adam,
         step: Callable[[Tensor], Tensor],
-        noise: Iterator[None],
         progress: float,
         n_epochs: int,
         own: list[Tensor],
     ) -> float:
         """One pass over the rows of each network in random order; return the mean loss."""
-        for _ in noise:
-            if self.stop():
-                self.stopped = True
-                return math.nan
         self.network.train()
         try:
-            return self._steps(adam, step, progress, n_epochs, own)
+            order, done = self._order(own), 0
+            total = torch.zeros((), device=order.device)
+            for batch in self._draw(order):
+                share = learning_rate_share(
+                    progress + done / order.shape[-1] / n_epochs, self.config
+                )
+                adam.learning_rate = self.config.learning_rate * share
+                try:
+                    if self.stop():
+                        self.stopped = True
+                        break
+                    loss = step(batch)
+                except torch.OutOfMemoryError:
+                    size = batch.shape[-1]
+                    if size < 2 * (MIN_NORMALIZED if self.network.norms else 1):
+                        raise
+                    self.batch_size = size // 2
+                    continue
+                total += loss * batch.shape[-1]
+                done += batch.shape[-1]
+            return float(total) / max(done, 1)
         finally:
             self.network.eval()
-
-    def _steps(
-        self,
-        adam: Adam,
-        step: Callable[[Tensor], Tensor],
-        progress: float,
-        n_epochs: int,
-        own: list[Tensor],
-    ) -> float:
-        order, done = self._order(own), 0
-        total = torch.zeros((), device=order.device)
-        for batch in self._draw(order):
-            share = learning_rate_share(progress + done / order.shape[-1] / n_epochs, self.config)
-            adam.learning_rate = self.config.learning_rate * share
-            try:
-                if self.stop():
-                    self.stopped = True
-                    break
-                loss = step(batch)
-            except torch.OutOfMemoryError:
-                size = batch.shape[-1]
-                if size < 2 * (MIN_NORMALIZED if self.network.norms else 1):
-                    raise
-                self.batch_size = size // 2
-                continue
-            total += loss * batch.shape[-1]
-            done += batch.shape[-1]
-        return float(total) / max(done, 1)
 
     def _of_networks(self, train: Tensor) -> list[Tensor]:
         """Of the rows `train`, those that each of K networks side by side is trained on."""
@@ -340,7 +326,9 @@ class _Loop:
 
     def _inputs(self, codes: Tensor | None, rows: Tensor) -> Tensor:
         """Inputs of a batch: its rows with noise, or the frozen encoder's output for them."""
-        return self.data.rows.noisy(rows, self._drop) if codes is None else codes[rows]
+        if codes is not None:
+            return codes[rows]
+        return self.data.rows.noisy(rows, self.config.dropout, self.noise)
 
     def _gradients(
         self, adam: Adam, first: int, depth: int, rows: Tensor, inputs: Tensor
@@ -357,21 +345,6 @@ class _Loop:
         labels = self.data.labels[rows]
         weights = None if self.data.weights is None else self.data.weights[labels]
         return Batch(rows, labels, weights, code, output)
-
-    def _drop(self, x: Tensor) -> Tensor:
-        """Input dropout, with the probability rounded to a multiple of 1/256."""
-        # At most 255: something has to pass.
-        threshold = min(255, round(256 * self.config.dropout))
-        if not threshold:
-            return x
-        # Eight bytes of noise per random number: several times faster than Bernoulli draws.
-        n_words = math.ceil(x.numel() / 8)
-        words = torch.empty(n_words, dtype=torch.int64, device=x.device)
-        words.random_(-(2**63), None, generator=self.noise)
-        noise = words.view(torch.uint8)[: x.numel()].view_as(x)
-        # A product with zeros and ones takes a twentieth of the time of filling in zeros.
-        kept = torch.ge(noise, threshold, out=torch.empty_like(x))
-        return kept.mul_(x).mul_(256 / (256 - threshold))
 
     @torch.no_grad()
     def _validate(self, rows: Tensor, depth: int) -> tuple[float, float]:
