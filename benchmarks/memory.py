@@ -2,11 +2,8 @@
 
     python -m benchmarks.memory backed                   # a default call on a file of 8 GB
     python -m benchmarks.memory backed --cells 100000    # of a tenth of it
-    python -m benchmarks.memory streamed --limit 0.01    # batches from a file
-    python -m benchmarks.memory validated --limit 0.1 --cells 100000  # two folds of a file
     python -m benchmarks.memory loaded --cells 100000    # on the same cells in memory
     python -m benchmarks.memory ingest                   # the cells of the file through a map
-    python -m benchmarks.memory draw --cells 100000      # batches from memory and from a file
 
 Several may be named at once. The file is made in `build/`, once. A training is the default one, but
 of one epoch.
@@ -26,43 +23,26 @@ import anndata as ad
 import h5py
 import numpy as np
 import pandas as pd
-import torch
 from anndata import AnnData
 from anndata.io import write_elem
 from numpy.typing import NDArray
 from scipy import sparse
 
 import centroid_encoder as ce
-from centroid_encoder.core.kept import Entries
-from centroid_encoder.core.pieces import Pieces
-from centroid_encoder.core.rows import CSRRows, StoredCSRRows
-from centroid_encoder.core.standardization import CPU, Standardizer
 
 FOLDER = Path(__file__).parents[1] / "build" / "memory"
 N_CLASSES, N_GENES, STEP = 10, 20_000, 20
 """Each cell has a value in one of so many genes that stand beside each other: 5 %."""
 N_AT_ONCE = 10_000
-N_KEPT, N_OF_BATCH = 2_000, 256
-"""Columns that are kept, and rows of a batch, of `draw`."""
 N_EPOCHS = 1
-BESIDE = 1e9
-"""Bytes that programs and all else may take beside the data."""
+TIMES, BESIDE = 1.25, 1e9
+"""Memory that is allowed: so many times the bytes of the data, and so many beside them."""
 
 
 def backed(n: int) -> None:
     """Train on a file that is read a part at a time."""
     found = measured("train", file_of(n))
     report(found, "kept columns as CSR", found["kept"])
-
-
-def streamed(n: int, limit: float = 1.0) -> None:
-    """Train on a file; of what is kept of it, so many GB may be in memory."""
-    report(measured("train_streamed", file_of(n), limit), "limit", 1e9 * limit, times=1)
-
-
-def validated(n: int, limit: float = 1.0) -> None:
-    """Cross-validate a file that is not to be in memory; so many GB may be."""
-    report(measured("validate", file_of(n), limit), "limit", 1e9 * limit, times=1)
 
 
 def loaded(n: int) -> None:
@@ -76,50 +56,22 @@ def ingest(n: int) -> None:
     report(measured("place", file_of(n)), "nothing", 0)
 
 
-def draw(n: int) -> None:
-    """Draw the batches of an epoch from memory and from a file: of 2,000 columns, 5 % there."""
-    n_columns, n_values = N_KEPT, N_KEPT // STEP
-    rng = np.random.default_rng(0)
-    arrays = {limit: (Pieces(np.int32, limit), Pieces(np.float32, limit)) for limit in (1e12, 0)}
-    for first in range(0, n, N_AT_ONCE):
-        some = (min(n - first, N_AT_ONCE), n_values)
-        columns = rng.integers(STEP, size=some, dtype=np.int32)
-        columns += np.arange(0, n_columns, STEP, dtype=np.int32)
-        values = rng.standard_exponential(some, dtype=np.float32)
-        for indices, data in arrays.values():
-            indices.add(columns.ravel())
-            data.add(values.ravel())
-    one = np.ones(n_columns)
-    scale, indptr = Standardizer(one / STEP, one, one, 10.0), np.arange(n + 1) * n_values
-    of_memory, of_file = (
-        Entries(indptr, indices.joined(), data.joined()) for indices, data in arrays.values()
-    )
-    for where, rows in (
-        ("memory", CSRRows(of_memory, scale, CPU)),
-        ("a file", StoredCSRRows(of_file, scale)),
-    ):
-        start = time.process_time()
-        for index in torch.from_numpy(rng.permutation(n)).split(N_OF_BATCH):
-            rows.gather(index)
-        print(f"  from {where}: {time.process_time() - start:.2f} s of a processor")
-
-
-def report(found: dict[str, float], what: str, n_bytes: float, times: float = 1.25) -> None:
+def report(found: dict[str, float], what: str, n_bytes: float) -> None:
     """Print a peak, and what it may be."""
-    most = times * n_bytes + BESIDE
+    most = TIMES * n_bytes + BESIDE
     verdict = "within" if found["peak"] <= most else "above"
     print(
         f"  {found['seconds']:.0f} s, peak of memory {found['peak'] / 1e9:.2f} GB; "
         f"{what} {n_bytes / 1e9:.2f} GB: "
-        f"{verdict} {times} × that + 1 GB = {most / 1e9:.2f} GB",
+        f"{verdict} {TIMES} × that + 1 GB = {most / 1e9:.2f} GB",
         flush=True,
     )
 
 
-def measured(what: str, file: Path, *more: float) -> dict[str, float]:
+def measured(what: str, file: Path) -> dict[str, float]:
     """Do something with a file in a process of its own; return what it prints."""
     print(f"{what} {file.name}, {file.stat().st_size / 1e9:.1f} GB", flush=True)
-    code = f"from benchmarks import memory; memory.{what}(memory.Path({str(file)!r}), *{more})"
+    code = f"from benchmarks import memory; memory.{what}(memory.Path({str(file)!r}))"
     done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE)
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -130,20 +82,15 @@ def train(file: Path) -> None:
     _train(ad.read_h5ad(file, backed="r"))
 
 
-def train_streamed(file: Path, limit: float) -> None:
-    """Train on a file, with so many GB for what is kept."""
-    _train(ad.read_h5ad(file, backed="r"), limit)
-
-
 def train_loaded(file: Path) -> None:
     """Read a file and train on it."""
     _train(ad.read_h5ad(file))
 
 
-def _train(adata: AnnData, limit: float | None = None) -> None:
+def _train(adata: AnnData) -> None:
     start = time.perf_counter()
     model = ce.CentroidEncoder(max_epochs=N_EPOCHS)
-    ce.tl.centroid_encoder(adata, "kind", model=model, memory_limit=limit, progress=False)
+    ce.tl.centroid_encoder(adata, "kind", model=model, progress=False)
     seconds, most = time.perf_counter() - start, peak()
     weights = np.asarray(adata.uns["ce"]["model"]["arrays"]["weight"])
     kept, data = 0, 0
@@ -152,14 +99,6 @@ def _train(adata: AnnData, limit: float | None = None) -> None:
         kept += int((weights[x.indices] > 0).sum())
         data += x.nnz
     tell(most, seconds, kept=8 * (kept + adata.n_obs), data=8 * (data + adata.n_obs))
-
-
-def validate(file: Path, limit: float) -> None:
-    """Cross-validate a file in two folds."""
-    start, adata = time.perf_counter(), ad.read_h5ad(file, backed="r")
-    model = ce.CentroidEncoder(max_epochs=N_EPOCHS)
-    ce.tl.cross_validate(adata, "kind", n_folds=2, model=model, memory_limit=limit, progress=False)
-    tell(peak(), time.perf_counter() - start)
 
 
 def place(file: Path) -> None:
@@ -236,14 +175,12 @@ def gene_names() -> list[str]:
 
 
 if __name__ == "__main__":
-    acts = {act.__name__: act for act in (backed, streamed, validated, loaded, ingest, draw)}
+    acts = {act.__name__: act for act in (backed, loaded, ingest)}
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("acts", nargs="+", choices=acts)
     parser.add_argument("--cells", type=int, default=1_000_000)
-    parser.add_argument("--limit", type=float, default=1.0, help="GB, of streamed and validated")
     given = parser.parse_args()
     for name in given.acts:
-        limit = (given.limit,) if name in ("streamed", "validated") else ()
-        acts[name](given.cells, *limit)
+        acts[name](given.cells)

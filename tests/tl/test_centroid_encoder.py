@@ -409,7 +409,7 @@ class TestFeatures:
         assert_allclose(cells.obsm["X_ce"], expected, rtol=1e-3, atol=1e-3)
         assert cells.X.nnz == 2 * csr.nnz
 
-    @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
+    @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
     def test_are_read_from_a_file_on_disk(self, cells, fast, tmp_path, convert, caplog):
         caplog.set_level(logging.INFO, "centroid_encoder")
         cells.var["highly_variable"] = np.arange(8) < 6

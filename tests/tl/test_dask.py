@@ -20,7 +20,7 @@ from scipy import sparse
 import centroid_encoder as ce
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import InputError, WorkerError
-from centroid_encoder.tl import _dask, _judge, _lazy
+from centroid_encoder.tl import _dask, _judge
 
 N_CELLS, N_GENES = 330, 60
 AT_ONCE = 32
@@ -143,16 +143,6 @@ def test_what_is_wrong_is_said_as_of_a_matrix_in_memory(known):
         placed(adata, known)
     assert str(told_of_chunks.value) == str(told.value)
     assert "X_ce" not in adata.obsm
-
-
-def test_chunks_of_all_cells_are_not_put_together_as_a_whole(known, monkeypatch, tmp_path):
-    monkeypatch.setattr(_lazy, "STRIP", 6_000)
-    X = genes(N_CELLS)
-    expected = placed(table(X), known)
-    blocks = da.from_array(X, chunks=(330, 7)).map_blocks(noted(X, tmp_path))
-    assert not _dask.has_own_chunks(blocks)
-    assert_same_bits(placed(table(blocks), known), expected)
-    assert all(len(file.read_text().split()) == 1 for file in tmp_path.iterdir())
 
 
 def test_stop_ends_it_between_chunks(known, tmp_path):

@@ -358,6 +358,8 @@ class TestValues:
             adata = AnnData(kind(new.X), obs=new.obs, var=new.var)
             ingest(adata, known)
             assert_allclose(adata.obsm["X_ce"], expected.obsm["X_ce"], atol=1e-5)
+            if kind is sparse.csc_matrix:
+                continue
             adata.write_h5ad(tmp_path / "new.h5ad")
             backed = ad.read_h5ad(tmp_path / "new.h5ad", backed="r")
             found = ingest(backed, known, copy=True)

@@ -1,4 +1,4 @@
-"""Matrices that are not in memory: the same maps, to the bit, in a fraction of the memory."""
+"""Matrices that are not in memory: the same maps in a fraction of the memory."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ import zarr
 from anndata import AnnData
 from anndata.experimental import read_elem_lazy
 from anndata.io import sparse_dataset
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import centroid_encoder as ce
-from centroid_encoder.core.pieces import Pieces, Stored
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl import _lazy
 from centroid_encoder.tl._cells import read_matrix
@@ -80,26 +79,23 @@ def kept_in(kind: str, X: Any, folder: Path) -> Iterator[AnnData]:
 
 KINDS = [
     (sparse.csr_matrix, "backed"),
-    (sparse.csc_matrix, "backed"),
     (np.asarray, "backed"),
     (sparse.csr_matrix, "zarr"),
-    (sparse.csc_matrix, "zarr"),
     (np.asarray, "zarr"),
     (sparse.csr_matrix, "lazy"),
-    (sparse.csc_matrix, "lazy"),
+    (sparse.csc_matrix, "lazy (400, 60)"),
     (np.asarray, "lazy"),
     (sparse.csr_matrix, "dask (70, 60)"),
-    (sparse.csr_matrix, "dask (400, 7)"),
+    (sparse.csc_matrix, "dask (33, 20)"),
     (np.asarray, "dask (33, 20)"),
-    (np.asarray, "dask (400, 7)"),
 ]
 
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """As many blocks and strips as of a matrix that fills a disk."""
+    """As many blocks as of a matrix that fills a disk."""
     monkeypatch.setattr(_lazy, "BLOCK", 2_000)
-    monkeypatch.setattr(_lazy, "STRIP", 6_000)
+    monkeypatch.setattr(_lazy, "LARGEST_BLOCK", 20_000)
 
 
 def model(placement: str, **settings: Any) -> ce.CentroidEncoder:
@@ -124,10 +120,13 @@ def trained(adata: AnnData, placement: str = "bottleneck", **settings: Any) -> d
     return written
 
 
-def assert_same_bits(one: dict[str, Any], other: dict[str, Any]) -> None:
+def assert_same(one: dict[str, Any], other: dict[str, Any]) -> None:
     assert one.keys() == other.keys()
     for name in one:
-        assert_array_equal(one[name], other[name], err_msg=name)
+        if one[name].dtype.kind == "f":
+            assert_allclose(one[name], other[name], rtol=1e-4, atol=1e-4, err_msg=name)
+        else:
+            assert_array_equal(one[name], other[name], err_msg=name)
 
 
 @pytest.mark.parametrize(("layout", "kind"), KINDS, ids=[f"{k[0].__name__} {k[1]}" for k in KINDS])
@@ -138,43 +137,35 @@ def test_a_map_is_the_same_wherever_the_matrix_is(layout, kind, placement, tmp_p
     expected = trained(table(X), placement)
     with kept_in(kind, X, tmp_path) as adata:
         source = type(adata.X)
-        assert_same_bits(trained(adata, placement), expected)
+        assert_same(trained(adata, placement), expected)
         assert type(adata.X) is source
     assert "    reading X a part at a time" in caplog.messages
 
 
-@pytest.mark.parametrize("layout", [sparse.csr_matrix, np.asarray])
-@pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
-@pytest.mark.parametrize("limit", [0, 3e-6])
-def test_a_map_is_the_same_if_what_is_kept_is_in_a_file(
-    layout, placement, limit, tmp_path, monkeypatch
+COLUMNS = "chunks hold some of the columns; .*rechunk"
+BY_COLUMNS = [
+    (sparse.csc_matrix, "backed", r"X is stored by columns \(CSC\); .*tocsr"),
+    (sparse.csc_matrix, "zarr", r"X is stored by columns \(CSC\); .*tocsr"),
+    (sparse.csr_matrix, "dask (400, 7)", COLUMNS),
+    (np.asarray, "dask (400, 7)", COLUMNS),
+]
+
+
+@pytest.mark.parametrize(("layout", "kind", "message"), BY_COLUMNS)
+def test_a_matrix_that_is_stored_by_columns_is_refused(
+    layout, kind, message, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("centroid_encoder.core.rows.PROJECTED", 0)
-    # Half of the values are 0: so many are held dense.
-    X = layout(genes() if layout is not np.asarray else genes() + (np.arange(N_GENES) % 3 > 0))
-    expected = trained(table(X), placement)
-    arrays = []
-    joined = Pieces.joined
-    monkeypatch.setattr(Pieces, "joined", lambda self: arrays.append(joined(self)) or arrays[-1])
-    with kept_in("backed", X, tmp_path) as adata:
-        assert_same_bits(trained(adata, placement, memory_limit=limit), expected)
-    assert arrays
-    assert all(isinstance(array, Stored) for array in arrays)
-
-
-def test_what_fits_is_kept_in_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(Pieces, "__init__", lambda *_, limit: pytest.fail("a file"))
-    X = genes() + 1
-    with kept_in("backed", X, tmp_path) as adata:
-        trained(adata)
-        with pytest.raises(pytest.fail.Exception):
-            trained(adata, memory_limit=0)
-
-
-@pytest.mark.parametrize("limit", [-1, "1 GB", True, np.nan])
-def test_a_limit_is_a_number(limit):
-    with pytest.raises(InputError, match="memory_limit must be"):
-        trained(table(genes()), memory_limit=limit)
+    monkeypatch.setattr(_lazy, "LARGEST_BLOCK", 2_000)
+    known = table(genes())
+    trained(known)
+    with kept_in(kind, layout(genes()), tmp_path) as adata:
+        with pytest.raises(InputError, match=message):
+            trained(adata)
+        with pytest.raises(InputError, match=message):
+            ce.tl.ingest(adata, known, progress=False)
+        assert not adata.obsm
+        # A cross-validation reads it into memory.
+        assert_same(validated(adata), validated(known, model=model("voronoi")))
 
 
 def gappy(X: np.ndarray) -> np.ndarray:
@@ -185,7 +176,6 @@ def gappy(X: np.ndarray) -> np.ndarray:
 
 GAPPY = [
     (sparse.csr_matrix, "backed"),
-    (sparse.csc_matrix, "backed"),
     (np.asarray, "zarr"),
     (np.asarray, "dask (70, 60)"),
 ]
@@ -204,7 +194,7 @@ def test_missing_values_are_the_same_wherever_they_are(layout, kind, tmp_path):
         assert str(told_lazily.value) == str(told.value)
         for missing in ("drop", "mean"):
             expected = trained(table(X), missing=missing)
-            assert_same_bits(trained(adata, missing=missing), expected)
+            assert_same(trained(adata, missing=missing), expected)
             assert np.isnan(expected["embedding"]).any() == (missing == "drop")
         assert not np.isfinite(_lazy.in_memory(adata.X[:10]).sum())
 
@@ -214,7 +204,7 @@ def test_some_of_the_genes_are_read_of_them_alone(tmp_path):
     mask = np.arange(N_GENES) % 3 == 0
     expected = trained(table(X), mask_var=mask)
     with kept_in("backed", X, tmp_path) as adata:
-        assert_same_bits(trained(adata, mask_var=mask), expected)
+        assert_same(trained(adata, mask_var=mask), expected)
 
 
 def test_layers_representations_and_raw_are_read_a_part_at_a_time_as_well():
@@ -223,13 +213,13 @@ def test_layers_representations_and_raw_are_read_a_part_at_a_time_as_well():
     expected = trained(table(X))
     blocks = da.from_array(X, chunks=(70, 20))
     adata.layers["log"], adata.obsm["X_log"] = blocks, blocks
-    assert_same_bits(trained(adata, layer="log"), expected)
+    assert_same(trained(adata, layer="log"), expected)
     found = trained(adata, use_rep="X_log")
     assert_array_equal(found["embedding"], expected["embedding"])
     adata = table(blocks)
     adata.raw = adata
     adata.X = np.zeros_like(X)
-    assert_same_bits(trained(adata, use_raw=True), expected)
+    assert_same(trained(adata, use_raw=True), expected)
 
 
 @pytest.mark.parametrize("scale", ["feature", "global", "none"])
@@ -238,7 +228,7 @@ def test_every_scale_is_the_same(layout, scale, tmp_path):
     X, settings = layout(genes()), {"model": model("bottleneck", scale=scale)}
     expected = trained(table(X), **settings)
     with kept_in("backed", X, tmp_path) as adata:
-        assert_same_bits(trained(adata, **settings), expected)
+        assert_same(trained(adata, **settings), expected)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.int32, np.uint8, bool])
@@ -249,7 +239,7 @@ def test_every_type_of_numbers_is_the_same(layout, dtype, tmp_path):
         X = sparse.csr_matrix((10 * genes()).astype(np.float32)).astype(dtype)
     expected = trained(table(X))
     with kept_in("zarr", X, tmp_path) as adata:
-        assert_same_bits(trained(adata), expected)
+        assert_same(trained(adata), expected)
 
 
 def test_entries_stored_twice_are_added_up(tmp_path):
@@ -259,7 +249,7 @@ def test_entries_stored_twice_are_added_up(tmp_path):
     )
     expected = trained(table(X))
     with kept_in("backed", X, tmp_path) as adata:
-        assert_same_bits(trained(adata), expected)
+        assert_same(trained(adata), expected)
 
 
 @pytest.mark.parametrize("layout", [sparse.csr_matrix, sparse.csc_matrix])
@@ -273,13 +263,13 @@ def test_indices_of_two_types_become_one_without_a_copy(layout):
     assert np.shares_memory(X.data, adata.X.data)
     assert np.shares_memory(X.indices, adata.X.indices)
     assert_array_equal(X.toarray(), genes())
-    assert_same_bits(trained(adata), trained(table(layout(genes()))))
+    assert_same(trained(adata), trained(table(layout(genes()))))
 
 
 def test_rows_are_found_in_any_order(tmp_path):
-    X = sparse.csc_matrix(genes())
+    X = sparse.csr_matrix(genes())
     with kept_in("backed", X, tmp_path) as adata:
-        lazy = _lazy.LazyMatrix.of(adata.X)
+        lazy = _lazy.LazyMatrix.of(adata.X, "X")
         assert len(lazy.source.bounds) > 5
         rng = np.random.default_rng(0)
         rows, columns = np.sort(rng.permutation(N_CELLS)[:90]), rng.permutation(N_GENES)[:30]
@@ -307,7 +297,7 @@ def test_tables_may_be_read_lazily_as_well(tmp_path):
     adata.obs["kind"] = adata.obs["kind"].astype("category")
     adata.write_h5ad(tmp_path / "cells.h5ad")
     lazy = ad.experimental.read_lazy(tmp_path / "cells.h5ad")
-    assert_same_bits(trained(lazy), expected)
+    assert_same(trained(lazy), expected)
     assert isinstance(lazy.X, da.Array)
     query = ad.experimental.read_lazy(tmp_path / "cells.h5ad")
     ce.tl.ingest(query, lazy, progress=False)
@@ -334,37 +324,30 @@ def test_a_cross_validation_is_the_same_wherever_the_matrix_is(layout, kind, tmp
     X = layout(genes())
     expected = validated(table(X))
     with kept_in(kind, X, tmp_path) as adata:
-        assert_same_bits(validated(adata), expected)
+        assert_same(validated(adata), expected)
         assert "loading X into memory" in caplog.text
-        assert_same_bits(validated(adata, memory_limit=0, n_jobs=2), expected)
-        assert "reading X a part at a time" in caplog.text
-        assert "one network after the other" in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("layout", "what"),
-    [(sparse.csr_matrix, trained), (sparse.csc_matrix, trained), (sparse.csr_matrix, validated)],
-)
-def test_a_training_never_has_the_matrix_in_memory(layout, what, tmp_path, monkeypatch):
-    """Of 10 MB at most two thirds: less than reading it takes."""
+@pytest.mark.parametrize("layout", [sparse.csr_matrix.tocsr, sparse.csr_matrix.toarray])
+def test_a_training_never_has_the_matrix_in_memory(layout, tmp_path, monkeypatch):
+    """The peak is at most two thirds of what the matrix would take: 8 MB as CSR, 10 MB dense."""
     monkeypatch.setattr("centroid_encoder.core.standardization.CHUNK", 32)
     monkeypatch.setattr("centroid_encoder.core.novelty.N_REFERENCE", 50)
     monkeypatch.setattr("centroid_encoder.core.novelty.VALUES_AT_ONCE", 2**15)
     monkeypatch.setattr(_lazy, "BLOCK", 2**18)
-    monkeypatch.setattr(_lazy, "STRIP", 2**19)
     rng = np.random.default_rng(0)
-    X = sparse.random(600, 4_000, density=0.5, format="csr", dtype=np.float32, rng=rng)
+    X = sparse.random(600, 4_000, density=0.4, format="csr", dtype=np.float32, rng=rng)
+    X = layout(sparse.csr_matrix(X))
     obs = pd.DataFrame({"kind": np.array(["a", "b"])[np.arange(600) % 2]})
     obs.index = obs.index.astype(str)
-    AnnData(layout(X), obs=obs).write_h5ad(tmp_path / "cells.h5ad")
-    size = X.data.nbytes + X.indices.nbytes
+    AnnData(X, obs=obs).write_h5ad(tmp_path / "cells.h5ad")
+    size = X.data.nbytes + (X.indices.nbytes if sparse.issparse(X) else 0)
     del X
     adata = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    what(table(genes()))  # What is imported takes memory as well.
-    settings = {"memory_limit": 0, "n_permutations": 0} if what is validated else {}
+    trained(table(genes()))  # What is imported takes memory as well.
     tracemalloc.start()
     try:
-        what(adata, **settings)
+        trained(adata)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -71,7 +71,6 @@ METAVARS = {
     **dict.fromkeys(("group_key", "label_key", "layer", "mask_var", "use_rep"), "KEY"),
     **dict.fromkeys(("key_added", "unit", "unlabeled_category"), "NAME"),
     **dict.fromkeys(("quantiles", "spacing"), "NUMBER,…"),
-    "memory_limit": "GB",
     "random_state": "SEED",
     "reference": "FILE",
 }

@@ -1,4 +1,4 @@
-"""What is kept of data for a training: in memory or, of much that is not there, in a file."""
+"""The part of the data that a training holds in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from centroid_encoder.core.matrix import (
     is_sparse,
     without_duplicates,
 )
-from centroid_encoder.core.pieces import Pieces, Stored
 from centroid_encoder.core.standardization import Standardizer
 
 COPY_LIMIT, COPY_SHARE = 2**28, 1 / 8
@@ -32,8 +31,8 @@ class Entries(NamedTuple):
     """The arrays of CSR; scipy would want larger indices for more than 2³¹ entries."""
 
     indptr: NDArray[np.integer]
-    indices: NDArray[np.integer] | Stored
-    data: NDArray[Any] | Stored
+    indices: NDArray[np.integer]
+    data: NDArray[Any]
 
 
 def held(
@@ -71,22 +70,22 @@ def _share_of_values(X: Lazy, kept: NDArray[np.intp]) -> float:
 
 
 def _read_kept(X: Lazy, kept: NDArray[np.intp]) -> Entries:
-    """Read some columns as CSR, into memory or, of more than the matrix says, into a file.
-
-    Beside what comes of it, no more is in memory than one piece.
-    """
-    counts, dtype = [np.zeros(1, np.int64)], stored_as(X.dtype)
-    limit = X.memory_limit / (4 + np.dtype(dtype).itemsize)
-    for part, rows in X.blocks():
+    """Read some columns into memory, as CSR."""
+    counts, n = [np.zeros(1, np.int64)], 0
+    indices, data = np.empty(0, np.int32), np.empty(0, stored_as(X.dtype))
+    for _, rows in X.blocks():
         csr = without_duplicates(sparse.csr_array(rows[:, kept]))
-        if part.start == 0:
-            # What will be too much in the end need not be in memory before.
-            limit = limit if csr.nnz / csr.shape[0] * X.shape[0] <= limit else 0
-            indices, data = Pieces(np.int32, limit), Pieces(dtype, limit)
         counts.append(np.diff(csr.indptr))
-        indices.add(csr.indices)
-        data.add(csr.data)
-    return Entries(np.concatenate(counts).cumsum(), indices.joined(), data.joined())
+        for array, part in ((indices, csr.indices), (data, csr.data)):
+            if n + len(part) > len(array):
+                # Resizing enlarges the memory in place where the system can: joining a list of
+                # arrays would need all of it twice.
+                array.resize(9 * (n + len(part)) // 8, refcheck=False)
+            array[n : n + len(part)] = part
+        n += csr.nnz
+    for array in (indices, data):
+        array.resize(n, refcheck=False)
+    return Entries(np.concatenate(counts).cumsum(), indices, data)
 
 
 def stored_as(dtype: np.dtype[Any]) -> type[np.floating]:

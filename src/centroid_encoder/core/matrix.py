@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, TypeAlias
@@ -28,8 +27,6 @@ class Lazy(ABC):
     dtype: np.dtype[Any]
     is_sparse: bool
     """Whether rows come as CSR; else they are dense."""
-    memory_limit: float = math.inf
-    """Bytes that what is kept of it for a training may take in memory; more is in a file."""
 
     @abstractmethod
     def __getitem__(self, rows: slice | NDArray[np.integer]) -> Matrix:

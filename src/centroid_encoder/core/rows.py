@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, Self
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from centroid_encoder.core.matrix import (
     Lazy,
     Matrix,
 )
-from centroid_encoder.core.pieces import PIECE, Pieces, Stored
 from centroid_encoder.core.standardization import CPU, Standardizer
 
 SHARE = 0.5
@@ -93,9 +92,8 @@ def standardized(X: Matrix | Lazy, standardizer: Standardizer, device: torch.dev
     """Return the standardised rows of dense or CSR data; on the CPU and CUDA, to the same bits.
 
     Of data that are not in memory, the features that are kept come into it: as CSR, or dense if
-    that takes less. Of more than a `Lazy` matrix allows (its ``memory_limit``), they come into a
-    temporary file, and only the rows that are asked for into memory. Rows that would take more than
-    `SHARE` of the free memory of a CUDA device stay off it, and go there in batches.
+    that takes less. Rows that would take more than `SHARE` of the free memory of a CUDA device stay
+    off it, and go there in batches.
     """
     kept, standardizer = held(X, standardizer)
     kind: Any = CSRRows if isinstance(kept, Entries) else DenseRows
@@ -109,13 +107,7 @@ def standardized(X: Matrix | Lazy, standardizer: Standardizer, device: torch.dev
             torch.cuda.empty_cache()
     if device.type == "mps":
         return _in_memory(kept, standardizer, device)
-    rows: Rows
-    if isinstance(kept, Entries) and isinstance(kept.data, Stored):
-        rows = StoredCSRRows(kept, standardizer)
-    elif isinstance(kept, Lazy) and DenseRows.n_bytes(kept, standardizer) > kept.memory_limit:
-        rows = StoredDenseRows(kept, standardizer)
-    else:
-        rows = _in_memory(kept, standardizer, CPU)
+    rows = _in_memory(kept, standardizer, CPU)
     return HostRows(rows, device) if device.type == "cuda" else rows
 
 
@@ -131,7 +123,7 @@ def _in_memory(
 
 
 class HostRows(Rows):
-    """Rows that are too many for a device: they stay in the memory of the processor, or a file."""
+    """Rows that are too many for a device: they stay in the memory of the processor."""
 
     def __init__(self, rows: Rows, device: torch.device) -> None:
         self.n_rows, self.n_inputs, self.device = rows.n_rows, rows.n_inputs, device
@@ -171,38 +163,12 @@ class DenseRows(Rows):
         return self._dense[index]
 
 
-class StoredDenseRows(Rows):
-    """Dense data, standardised once, in a temporary file."""
-
-    def __init__(self, X: Lazy, standardizer: Standardizer) -> None:
-        self.n_rows, self.n_inputs, self.device = X.shape[0], len(standardizer.kept), CPU
-        pieces = Pieces(np.float32, limit=0)
-        for _, inputs in _standardized_parts(X, standardizer, CPU):
-            pieces.add(inputs.numpy())
-        self._dense = cast(Stored, pieces.joined())
-
-    def gather(self, index: Tensor) -> Tensor:
-        """(b, n_inputs) rows at (b,) int64 indices on the same device."""
-        first, last = _runs(index)
-        values = self._dense.read(first * self.n_inputs, last * self.n_inputs)
-        return torch.from_numpy(values).view(-1, self.n_inputs)
-
-
 def _standardized_parts(
     X: NDArray[Any] | Lazy, standardizer: Standardizer, device: torch.device
 ) -> Iterator[tuple[slice, Tensor]]:
     for part in gen_batches(X.shape[0], max(1, min(CHUNK, VALUES_AT_ONCE // X.shape[1]))):
         rows: Any = X[part]
         yield part, standardizer(rows, device)
-
-
-def _runs(index: Tensor) -> tuple[NDArray[np.integer], NDArray[np.integer]]:
-    """First row of each run of rows that follow each other, and the row after its last."""
-    rows = index.numpy()
-    # Between two rows that do not follow each other, and at both ends, if there are any.
-    breaks = np.diff(rows) != 1
-    is_end = np.ones(len(rows) and 1, dtype=bool)
-    return rows[np.r_[is_end, breaks]], rows[np.r_[breaks, is_end]] + 1
 
 
 class CSRRows(Rows):
@@ -260,22 +226,6 @@ class CSRRows(Rows):
         z.clamp_(-self._clip, self._clip).mul_(self._weight[columns])
         dense = self._zero.repeat(len(index), 1)
         return dense.view(-1).scatter_(0, cells, z.float()).view_as(dense)
-
-
-class StoredCSRRows(CSRRows):
-    """CSR data in a temporary file: only the rows asked for come into memory."""
-
-    def __init__(self, entries: Entries, standardizer: Standardizer) -> None:
-        super().__init__(entries, standardizer, CPU)
-
-    def _hold(self, indices: Any, data: Any, dtype: torch.dtype) -> None:
-        self._files = indices, data
-
-    def _entries(self, index: Tensor, starts: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-        indptr = self._indptr.numpy()
-        first, last = (indptr[bounds] for bounds in _runs(index))
-        features, values = (torch.from_numpy(file.read(first, last)) for file in self._files)
-        return features, values
 
 
 class ProjectedRows(Rows):
@@ -380,16 +330,8 @@ def _square_roots(covariances: Tensor) -> Tensor:
 
 
 def _to_tensor(
-    array: NDArray[Any] | Stored, device: torch.device, dtype: type[np.generic] | None = None
+    array: NDArray[Any], device: torch.device, dtype: type[np.generic] | None = None
 ) -> Tensor:
-    if isinstance(array, Stored):
-        # A part after the other: there may be more of it than memory.
-        exact = np.dtype(dtype or array.dtype)
-        tensor = torch.empty(len(array), dtype=getattr(torch, exact.name), device=device)
-        for part in gen_batches(len(array), PIECE // 8):
-            read = array.read(np.array([part.start]), np.array([part.stop]))
-            tensor[part] = torch.from_numpy(read.astype(exact, copy=False))
-        return tensor
     array = array if dtype is None else array.astype(dtype, copy=False)
     # torch has no read-only tensors and warns when it shares memory with a read-only array.
     return torch.from_numpy(array if array.flags.writeable else array.copy()).to(device)

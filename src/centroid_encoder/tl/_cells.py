@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import logging
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -23,7 +22,7 @@ from centroid_encoder.errors import (
     Setting,
     check_name,
 )
-from centroid_encoder.tl._lazy import LazyMatrix, bytes_in_memory, in_memory, is_lazy, usable
+from centroid_encoder.tl._lazy import LazyMatrix, in_memory, is_lazy, usable
 from centroid_encoder.tl._matrix import (
     Source,
     check_finite,
@@ -107,12 +106,11 @@ def read_cells(
     missing: Missing,
     group_key: str | None,
     *,
-    most_in_memory: float = math.inf,
+    by_parts: bool = False,
 ) -> Cells:
     """Read the cells that `tl.centroid_encoder` documents; `adata` stays as it is.
 
-    A matrix that is not in memory comes into it, if it takes fewer bytes there than
-    `most_in_memory`.
+    A matrix that is not in memory comes into it, or, with `by_parts`, is read a part at a time.
 
     Raises
     ------
@@ -136,7 +134,7 @@ def read_cells(
         layer=layer,
         mask_var=mask_var,
         use_raw=use_raw,
-        most_in_memory=most_in_memory,
+        by_parts=by_parts,
     )
     kept = ~_find_missing(X, where, missing, adata.obs_names, names)
     notices = _named_as_missing(codes, classes)
@@ -287,7 +285,7 @@ def _read_features(
     layer: str | None,
     mask_var: MaskVar,
     use_raw: bool,
-    most_in_memory: float,
+    by_parts: bool,
 ) -> tuple[Matrix | Lazy, str, NDArray[np.object_] | None]:
     """Return the matrix to learn from, what it is called, and its columns' names."""
     X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
@@ -304,10 +302,9 @@ def _read_features(
             columns, names = np.flatnonzero(mask), names[mask]
     elif names is not None and len(set(names)) < len(names):
         raise InputError(f"the columns of {where} have names that are not unique")
-    share = 1.0 if columns is None else len(columns) / max(X.shape[1], 1)
-    if is_lazy(X) and share * bytes_in_memory(X) >= most_in_memory:
+    if by_parts and is_lazy(X):
         logger.info("    reading %s a part at a time", where)
-        X = LazyMatrix.of(X)
+        X = LazyMatrix.of(X, where)
         if columns is not None:
             X = X.selected(columns=columns)
     else:

@@ -37,9 +37,7 @@ from centroid_encoder.tl._jobs import (
     from_job,
     result_key,
 )
-from centroid_encoder.tl._lazy import LazyMatrix
 from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._memory import limit_in_bytes
 from centroid_encoder.tl._names import check_free
 from centroid_encoder.tl._stored import (
     CALIBRATION_ERRORS,
@@ -82,7 +80,6 @@ def centroid_encoder(
     key_added: str | None = None,
     random_state: int | np.random.Generator = 0,
     device: str | None = None,
-    memory_limit: float | None = None,
     progress: bool = True,
     copy: bool = False,
 ) -> Training:
@@ -93,9 +90,8 @@ def centroid_encoder(
     the border the less sure they are. A part of the labeled cells is held out and never shapes the
     map; the errors counted on it say how much of the picture is real.
 
-    A file opened with ``backed="r"`` or a dask array never comes into memory as a whole: of it the
-    genes that are kept do, at most ``max_features`` of the `model`, as CSR; or, of more than
-    `memory_limit`, they are read from a temporary file batch by batch. The map is the same.
+    A file opened with ``backed="r"``, a zarr store or a dask array never comes into memory as a
+    whole: only the genes that are kept do, at most ``max_features`` of the `model`.
 
     Parameters
     ----------
@@ -144,10 +140,6 @@ def centroid_encoder(
     device
         Where to compute: ``"auto"`` or a torch device. Default: ``"auto"``; with a `model`, what
         that says.
-    memory_limit
-        Of data that are not in memory, how many GB (10⁹ bytes) the genes that are kept may take
-        there; of more, a temporary file is made of them. Default: half of the memory that is
-        free, on Linux within what a container or a batch system allows.
     progress
         Show a progress bar.
     copy
@@ -227,7 +219,6 @@ def centroid_encoder(
     if not test_size and estimator.random_state is not None and random_state != 0:
         named = Setting("random_state"), Setting("test_size", 0), Setting("model")
         raise InputError("{} has no effect with {} and a {} that has its own seed", *named)
-    limit = limit_in_bytes(memory_limit)
     cells = read_cells(
         adata,
         label_key,
@@ -238,10 +229,8 @@ def centroid_encoder(
         unlabeled_category,
         missing,
         group_key,
-        most_in_memory=0,
+        by_parts=True,
     )
-    if isinstance(cells.X, LazyMatrix):
-        cells = replace(cells, X=replace(cells.X, memory_limit=limit))
     job = Training(cells, estimator, key, test_size=test_size, random_state=random_state)
     if test_size or not alone:
         job.notices += mixed_sources(adata, cells)

@@ -6,7 +6,6 @@ import json
 import logging
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import joblib
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.constraints import MOST_TRAININGS, Number, draw_seed, resolve_device
 from centroid_encoder.core.description import params_to
-from centroid_encoder.core.matrix import Lazy
+from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import permutation_p_value
 from centroid_encoder.core.reports import Report
@@ -37,8 +36,6 @@ from centroid_encoder.tl._jobs import (
     from_job,
     result_key,
 )
-from centroid_encoder.tl._lazy import LazyMatrix
-from centroid_encoder.tl._memory import limit_in_bytes
 from centroid_encoder.tl._settings import differing_settings, is_of_same_labels
 from centroid_encoder.tl._stored import (
     RULES,
@@ -86,7 +83,6 @@ def cross_validate(
     n_jobs: int | None = None,
     random_state: int | np.random.Generator = 0,
     device: str | None = None,
-    memory_limit: float | None = None,
     progress: bool = True,
     copy: bool = False,
 ) -> CrossValidation:
@@ -101,7 +97,8 @@ def cross_validate(
     Parameters
     ----------
     adata
-        Annotated data, log-normalised for counts.
+        Annotated data, log-normalised for counts. The columns of `mask_var` are read into memory
+        if they are not there.
     label_key
         As in `centroid_encoder`. Cells without a label are judged by all networks together.
     n_folds
@@ -129,11 +126,6 @@ def cross_validate(
     random_state
         Seed of everything. Each training's seed comes from its place alone: a run with more repeats
         or permutations contains the same ones.
-    memory_limit
-        Of data that are not in memory, how many GB (10⁹ bytes) they may take there. Of more, each
-        training reads what it needs for itself, one training after the other, and keeps as much.
-        Default: half of the memory that is free, on Linux within what a container or a batch
-        system allows.
     progress
         Show a progress bar.
     copy
@@ -212,7 +204,6 @@ def cross_validate(
         raise InputError(
             "{} is no number of trainings at once; −1 is all cores", Setting("n_jobs", 0)
         )
-    limit = limit_in_bytes(memory_limit)
     cells = read_cells(
         adata,
         label_key,
@@ -223,10 +214,7 @@ def cross_validate(
         unlabeled_category,
         missing,
         group_key,
-        most_in_memory=limit,
     )
-    if isinstance(cells.X, LazyMatrix):
-        cells = replace(cells, X=replace(cells.X, memory_limit=limit))
     mapped = StoredMap.read(adata, key)
     if model is None and mapped is not None and is_of_same_labels(mapped, label_key):
         # Its device may be one of another machine.
@@ -328,7 +316,9 @@ class CrossValidation(Job):
 
     @property
     def _data(self) -> Data:
-        groups, X = self._cells.groups, self._cells.X
+        groups = self._cells.groups
+        # `read_cells` has read it into memory.
+        X = cast(Matrix, self._cells.X)
         return Data(X, self._codes, None if groups is None else groups[self._cells.kept])
 
     @property
@@ -338,8 +328,6 @@ class CrossValidation(Job):
         As many as there are cores or, where it trains on GPUs, as those; 1 of little work.
         """
         kind = resolve_device(self._estimator.device).type
-        if isinstance(self._cells.X, Lazy):
-            return 1
         if len(self.plan.places) * len(self._codes) < N_WORTHWHILE or kind == "mps":
             return 1
         return torch.cuda.device_count() if kind == "cuda" else int(joblib.cpu_count())

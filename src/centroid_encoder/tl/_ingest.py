@@ -210,7 +210,7 @@ def ingest(
         notices.insert(0, Message(text, key_added, Setting("key_added")))
     return Ingestion(
         NewCells(
-            X=X if has_own_chunks(X) or not is_lazy(X) else LazyMatrix.of(X),
+            X=X if has_own_chunks(X) or not is_lazy(X) else LazyMatrix.of(X, where),
             obs_names=adata.obs_names,
             where=where,
             missing=missing,

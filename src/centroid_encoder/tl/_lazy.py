@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import math
-import tempfile
-import weakref
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from centroid_encoder.core.matrix import Lazy, Matrix, is_sparse
+from centroid_encoder.errors import InputError
 
 BLOCK = 2**25
 """Bytes of rows that are read together, about; dask's chunks and zarr's are read as they are."""
-STRIP = 2**27
-"""Bytes of columns that are read together, about, where a matrix lies on a disk by columns."""
+LARGEST_BLOCK = 2**27
+"""Bytes of the rows of a dask array that are read together, at most, where its chunks hold some of
+the columns."""
 FULL = 0.1
 """Share of values other than 0 that is supposed where a sparse matrix does not tell how many."""
 
@@ -32,7 +31,7 @@ def is_lazy(X: Any) -> bool:
 
 def is_by_columns(X: Any) -> bool:
     """Tell whether the rows of a dask array's chunks are too many to be put together whole."""
-    return bool(X.numblocks[1] > 1 and max(X.chunks[0]) * _row_bytes(X) > STRIP)
+    return bool(X.numblocks[1] > 1 and max(X.chunks[0]) * _row_bytes(X) > LARGEST_BLOCK)
 
 
 def bytes_in_memory(X: Any) -> int:
@@ -76,24 +75,6 @@ def usable(X: Any) -> Any:
     return X
 
 
-class Blocks(Protocol):
-    """Where rows come from, in blocks that are quickly read."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Of the matrix."""
-        ...
-
-    @property
-    def bounds(self) -> NDArray[np.intp]:
-        """(n_blocks + 1,) first row of each block, and the number of rows."""
-        ...
-
-    def read(self, start: int, stop: int) -> Matrix:
-        """Read rows."""
-        ...
-
-
 @dataclass
 class LazyMatrix(Lazy):
     """Some rows and columns of a matrix that is not in memory.
@@ -101,14 +82,13 @@ class LazyMatrix(Lazy):
     The block that was read last is kept: whoever reads on finds the next rows in it.
     """
 
-    source: Blocks
+    source: Rows
     rows: NDArray[np.intp] | None = None
     """(n,) sorted rows that it consists of; None for all."""
     columns: NDArray[np.intp] | None = None
     """(d,) columns that it consists of; None for all."""
     fill: NDArray[np.float64] | None = None
     """(d,) what is put in the place of NaN and inf; None for nothing."""
-    memory_limit: float = math.inf
     _kept: tuple[int, Matrix] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -121,19 +101,35 @@ class LazyMatrix(Lazy):
         self.dtype, self.is_sparse = first.dtype, is_sparse(first)
 
     @classmethod
-    def of(cls, X: Any) -> LazyMatrix:
-        """Prepare to read what `is_lazy`.
+    def of(cls, X: Any, where: str) -> LazyMatrix:
+        """Prepare to read a matrix that is not in memory.
 
-        What lies there by columns is written to a temporary file once, so that it can be read by
-        rows.
+        Parameters
+        ----------
+        X
+            A matrix for which `is_lazy` is true.
+        where
+            Its name in the AnnData, for the message.
+
+        Raises
+        ------
+        InputError
+            If it is stored by columns.
         """
         if hasattr(X, "compute"):
+            if is_by_columns(X):
+                raise InputError(
+                    f"{where} is a dask array whose chunks hold some of the columns; chunk it by "
+                    "rows first, e.g. adata.X = adata.X.rechunk((4096, -1))"
+                )
             return cls(_of_dask(X))
         n_bytes = bytes_in_memory(X)
         if hasattr(X, "to_memory"):
             if X.format == "csc":
-                bounds = _even(np.asarray(X.group["indptr"][...]), -(-n_bytes // STRIP))
-                return cls(Strips.of(X, bounds))
+                raise InputError(
+                    f"{where} is stored by columns (CSC); store it by rows first: read all into "
+                    "memory, convert it, e.g. adata.X = adata.X.tocsr(), and write it again"
+                )
             return cls(Rows(X, _regular(X.shape[0], n_bytes)))
         return cls(Rows(X, _regular(X.shape[0], n_bytes, X.chunks[0] if X.chunks else 1)))
 
@@ -199,10 +195,11 @@ class LazyMatrix(Lazy):
 
 @dataclass(frozen=True)
 class Rows:
-    """What can be read by rows: CSR and dense arrays of a file or store, and dask arrays."""
+    """A matrix that can be read by rows, and the blocks of rows that are quickly read."""
 
     X: Any
     bounds: NDArray[np.intp]
+    """(n_blocks + 1,) first row of each block, and the number of rows."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -214,81 +211,7 @@ class Rows:
         return in_memory(self.X[start:stop])
 
 
-class Strip(NamedTuple):
-    """Where some columns are in a temporary file."""
-
-    width: int
-    dtype: np.dtype[Any]
-    start: int
-    """Of the numbers of entries up to each row, if it is CSR; else of the values."""
-    indices: tuple[int, np.dtype[Any]] | None = None
-    """Where the columns of the entries begin, if it is CSR, and what they are."""
-    data: int = 0
-    """Where the values of the entries begin."""
-
-
-class Strips:
-    """A temporary file of a matrix in strips of columns, each of which can be read by rows."""
-
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self.shape = shape
-        # Without a name: the system removes it when nothing reads it any more.
-        self._file = tempfile.TemporaryFile(prefix="centroid-encoder-")  # noqa: SIM115
-        weakref.finalize(self, self._file.close)
-        self._strips: list[Strip] = []
-        self.bounds: NDArray[np.intp] = np.array([0, shape[0]])
-
-    @classmethod
-    def of(cls, X: Any, bounds: Sequence[int]) -> Strips:
-        """Write what can only be read by columns; `bounds` are the first columns of the strips."""
-        self, n_bytes = cls(X.shape), 0
-        for start, stop in pairwise(bounds):
-            n_bytes += self._add(usable(in_memory(X[:, start:stop])))
-        self.bounds = _regular(X.shape[0], n_bytes)
-        return self
-
-    def _add(self, strip: Matrix) -> int:
-        width, n_bytes = strip.shape[1], self._file.tell()
-        if isinstance(strip, np.ndarray):
-            self._strips.append(Strip(width, strip.dtype, self._write(strip)))
-        else:
-            indptr = self._write(strip.indptr.astype(np.int64))
-            indices = self._write(strip.indices), strip.indices.dtype
-            self._strips.append(Strip(width, strip.dtype, indptr, indices, self._write(strip.data)))
-        return self._file.tell() - n_bytes
-
-    def _write(self, array: NDArray[Any]) -> int:
-        start = self._file.tell()
-        self._file.write(np.ascontiguousarray(array).data)
-        return start
-
-    def _read(self, start: int, dtype: Any, first: int, last: int) -> NDArray[Any]:
-        size = np.dtype(dtype).itemsize
-        self._file.seek(start + first * size)
-        return np.frombuffer(self._file.read((last - first) * size), dtype)
-
-    def read(self, start: int, stop: int) -> Matrix:
-        """Read rows."""
-        found: list[Any] = []
-        for strip in self._strips:
-            width = strip.width
-            if strip.indices is None:
-                values = self._read(strip.start, strip.dtype, start * width, stop * width)
-                found.append(values.reshape(-1, width))
-                continue
-            indptr = self._read(strip.start, np.int64, start, stop + 1)
-            first, last = indptr[[0, -1]].tolist()
-            data = self._read(strip.data, strip.dtype, first, last)
-            indices = self._read(*strip.indices, first, last)
-            found.append(sparse.csr_array((data, indices, indptr - first), (stop - start, width)))
-        if not found or isinstance(found[0], np.ndarray):
-            return np.concatenate(found, axis=1)
-        return cast("sparse.csr_array[Any]", sparse.hstack(found, format="csr"))
-
-
-def _of_dask(X: Any) -> Blocks:
-    if is_by_columns(X):
-        return Strips.of(X, np.cumsum([0, *X.chunks[1]]).tolist())
+def _of_dask(X: Any) -> Rows:
     rows, size = np.cumsum([0, *X.chunks[0]]), _row_bytes(X)
     # Several chunks together, as long as they are small.
     wanted = np.arange(0, rows[-1] + 1, max(1, BLOCK // max(1, size)))
@@ -313,13 +236,6 @@ def _regular(n_rows: int, n_bytes: int, multiple: int = 1) -> NDArray[np.intp]:
     if multiple <= 4 * n:
         n = max(1, n // multiple) * multiple
     return np.append(np.arange(0, n_rows, n), n_rows)
-
-
-def _even(indptr: NDArray[np.integer], n: int) -> list[int]:
-    """Bounds of at most n parts with about as many entries each."""
-    wanted = np.linspace(0, int(indptr[-1]), max(1, n) + 1)[1:-1]
-    inside = np.searchsorted(indptr, wanted)
-    return sorted({0, *inside.tolist(), len(indptr) - 1})
 
 
 def _stacked(parts: Sequence[Any]) -> Any:

@@ -24,7 +24,7 @@ from sklearn.base import clone
 
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.map import Codes
-from centroid_encoder.core.matrix import Lazy, Matrix
+from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.reports import Report, StoppedTooEarly, drained, never
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
 from centroid_encoder.errors import Advice, WorkerError
@@ -57,8 +57,8 @@ class, of shuffled ones."""
 class Data:
     """Cells to train on. Workers get its parts one by one: that is how joblib shares arrays."""
 
-    X: Matrix | Lazy
-    """(n, d), dense, CSR or not in memory; missing values are filled in for each training."""
+    X: Matrix
+    """(n, d), dense or CSR; missing values are filled in for each training."""
     codes: Codes
     """(n,) class of each cell; −1 for unlabeled ones."""
     groups: Codes | None
@@ -188,10 +188,6 @@ def trained(
     """
     # Of more processes than trainings, some would be started for nothing.
     n_at_once = min(effective_n_jobs(n_jobs), len(plan.places))
-    if isinstance(data.X, Lazy) and n_at_once > 1:
-        # Workers share what is in memory.
-        logger.warning("what is not in memory is trained on by one network after the other")
-        n_at_once = 1
     if n_at_once == 1:
         return (yield from _one_by_one(data, plan, stop))
     return (yield from _at_once(data, plan, n_at_once, stop))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import anndata as ad
 import numpy as np
+import pandas as pd
 import scanpy as sc
 
-from centroid_encoder.datasets import MICRONS_PER_PIXEL, section
 from centroid_encoder.viewer.data.reader import points_layer
 
 if TYPE_CHECKING:
     from npe2.types import FullLayerData
+    from numpy.typing import NDArray
 
+TISSUE = Path(__file__).with_name("tissue.npz")
+"""The tissue section, which `examples/tissue_generator.py` made."""
+MICRONS_PER_PIXEL = 0.5
 COLORS = {
     "DAPI": "#4059ff",
     "PanCK": "#00d998",
@@ -37,13 +43,16 @@ def pbmc() -> list[FullLayerData]:
 def tissue() -> list[FullLayerData]:
     """Return a synthetic tissue section: eight channels, nuclei, and their table.
 
-    The table is attached to the nuclei. Six types in ``obs["cell_type"]``, of which a few are
-    deliberately wrong, so that there are mislabelled cells to be found; ``obs["true_type"]`` knows.
+    The table is attached to the nuclei; it was measured before the images were smoothed. There are
+    six types in ``obs["cell_type"]``; a few cells have a wrong one on purpose, so that there are
+    mislabelled cells to be found. The right ones are in ``obs["true_type"]``.
     """
-    images, labels, adata = section()
+    with np.load(TISSUE) as file:
+        section = dict(file)
+    images = section["levels"][section["images"]]
     place = {"scale": (MICRONS_PER_PIXEL,) * 2, "units": ("um", "um")}
     layers: list[FullLayerData] = []
-    for channel, image in images.items():
+    for channel, image in zip(section["channels"].tolist(), images, strict=True):
         dark, bright = np.percentile(image, (5, 99.7))
         options = {
             "name": channel,
@@ -55,6 +64,32 @@ def tissue() -> list[FullLayerData]:
         }
         layers.append((image, options | place, "image"))
     # Faint, so that the image shows through.
-    nuclei = {"name": "nuclei", "opacity": 0.4, "metadata": {"adata": adata}}
-    layers.append((labels, nuclei | place, "labels"))
+    nuclei = {"name": "nuclei", "opacity": 0.4, "metadata": {"adata": _table_of(section)}}
+    layers.append((section["labels"].astype(np.int32), nuclei | place, "labels"))
     return layers
+
+
+def _table_of(section: dict[str, NDArray[Any]]) -> ad.AnnData:
+    """Return the cells of the section with their features, linked to its nuclei."""
+    ids, types = section["cell_id"], section["types"].tolist()
+    obs = pd.DataFrame(
+        {
+            "cell_id": ids,
+            "region": pd.Categorical(["nuclei"] * len(ids)),
+            "cell_type": pd.Categorical.from_codes(section["cell_type"], types),
+            "true_type": pd.Categorical.from_codes(section["true_type"], types),
+        },
+        index=[f"cell {i}" for i in ids],
+    )
+    adata = ad.AnnData(
+        section["X"],
+        obs=obs,
+        var=pd.DataFrame(index=section["features"].tolist()),
+        obsm={"spatial": section["spatial"]},
+    )
+    adata.uns["spatialdata_attrs"] = {
+        "region": "nuclei",
+        "region_key": "region",
+        "instance_key": "cell_id",
+    }
+    return adata
