@@ -12,12 +12,13 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.linalg import eigh
 from sklearn.utils import gen_batches
-from sklearn.utils.extmath import randomized_svd
 
+from centroid_encoder.core.axes import principal_axes
 from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.core.splits import representatives
 from centroid_encoder.core.standardization import Standardizer
@@ -333,8 +334,9 @@ def _principal(points: Singles, n_axes: int) -> tuple[Singles, Singles]:
     -------
     (n, K) coefficients by which the points add up to the axes, and (k, K) the axes.
     """
-    left, values, axes = randomized_svd(points, n_axes, random_state=0)
+    found = principal_axes(torch.from_numpy(points), n_axes)
+    axes, values = (tensor.numpy() for tensor in found)
     # Singular values below are rounding errors of single precision. One axis there always is.
     there = (values > 1e-3 * values[0]) | (np.arange(len(values)) == 0)
-    coefficients = left[:, there] / np.maximum(values[there], 1e-12)
-    return coefficients.astype(np.float32), axes[there].T.astype(np.float32)
+    axes, values = axes[there].T, np.maximum(values[there], 1e-12)
+    return points @ axes / np.square(values), axes
