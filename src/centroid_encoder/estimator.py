@@ -73,8 +73,8 @@ class CentroidEncoder(
         lies in the Voronoi cell of its most probable class, arranged there by the leading
         components of the class's own scatter, and the nearer to the border the less sure it is.
         `predict`, `predict_voronoi` and `decoder_distances`, read off the plane, then decide the
-        same. Of more than a hundred features it learns from as many principal axes, with the noise
-        of `dropout` made of the features.
+        same. Of more than a hundred features it learns from as many principal axes, with Gaussian
+        noise of the covariance that `dropout` of the features has.
     n_networks : int or "auto", default="auto"
         With ``placement="voronoi"``, number of networks, each of which is trained on all but one
         fold of the samples. Probabilities then come

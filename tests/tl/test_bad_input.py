@@ -218,8 +218,6 @@ BAD = [
         {"device": "gpu"}),
     Bad("a class that no file can hold", relabel(["a", "b\0"] * 60), ValueError,
         ("a class in obs['cell_type'] must not hold the letter NUL",)),
-    Bad("a class of half a letter", relabel(["a", "b\ud800"] * 60), ValueError,
-        ("a class in obs['cell_type'] cannot be stored",)),
     Bad("a gene that no file can hold", renamed, ValueError,
         ("a name of the columns of X must not hold the letter NUL",)),
     Bad("labels with a slash", column("obs", "cell/type", lambda a: a.obs["cell_type"]), ValueError,

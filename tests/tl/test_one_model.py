@@ -8,10 +8,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
 
 import centroid_encoder as ce
-from centroid_encoder.core import saved
 from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._stored import StoredCrossValidation, StoredMap
 from centroid_encoder.tl._summary import summary
@@ -99,21 +97,6 @@ class TestOneModel:
         axes = ce.pl.calibration(cells, show=False)
         assert "other settings than the map's" in axes.get_title()
         plt.close("all")
-
-    def test_what_a_map_of_an_earlier_version_does_not_say_is_what_it_was_then(self, cells, fast):
-        model = clone(fast).set_params(placement="bottleneck", class_weight=None)
-        ce.tl.centroid_encoder(cells, "cell_type", model=model, progress=False)
-        config = json.loads(cells.uns["ce"]["model"]["config"])
-        for name in ("placement", "class_weight"):
-            del config["estimator"]["params"][name]
-        config = saved.sealed(config, cells.uns["ce"]["model"]["arrays"])
-        cells.uns["ce"]["model"]["config"] = json.dumps(config)
-        ce.tl.cross_validate(cells, "cell_type", n_folds=2, progress=False)
-        assert not any("two models" in sentence for sentence in summary(cells, "ce"))
-        ce.tl.cross_validate(cells, "cell_type", n_folds=2, model=fast, progress=False)
-        (said,) = [sentence for sentence in summary(cells, "ce") if "two models" in sentence]
-        assert "class_weight=None against 'sqrt'" in said
-        assert "placement='bottleneck' against 'voronoi'" in said
 
     def test_other_values_are_other_settings(self, cells, fast):
         cells.obsm["X_pca"] = cells.X[:, :4]

@@ -9,7 +9,9 @@ N_MORE = 10
 """Directions in the search beyond the axes that are wanted."""
 
 
-def principal_axes(inputs: Tensor, n_axes: int, n_iterations: int = 4) -> tuple[Tensor, Tensor]:
+def principal_axes(
+    inputs: Tensor, n_axes: int, n_iterations: int = 4
+) -> tuple[Tensor, Tensor, Tensor]:
     """Find the leading right singular vectors of (n, k) inputs, the same each time.
 
     By the randomised search of Halko, Martinsson & Tropp (2011, algorithm 4.4), with a random
@@ -30,6 +32,8 @@ def principal_axes(inputs: Tensor, n_axes: int, n_iterations: int = 4) -> tuple[
         (n_axes, k) orthonormal directions, where the inputs are.
     values
         (n_axes,) singular values, the largest first.
+    left
+        (n, n_axes) left singular vectors.
     """
     n_sought = min(n_axes + N_MORE, *inputs.shape)
     generator = torch.Generator().manual_seed(0)
@@ -40,5 +44,5 @@ def principal_axes(inputs: Tensor, n_axes: int, n_iterations: int = 4) -> tuple[
         found, _ = torch.linalg.qr(inputs.T @ found)
         found = inputs @ found
     found, _ = torch.linalg.qr(found)
-    _, values, axes = torch.linalg.svd(found.T @ inputs, full_matrices=False)
-    return axes[:n_axes].contiguous(), values[:n_axes]
+    left, values, axes = torch.linalg.svd(found.T @ inputs, full_matrices=False)
+    return axes[:n_axes].contiguous(), values[:n_axes], found @ left[:, :n_axes]

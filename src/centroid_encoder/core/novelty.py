@@ -335,8 +335,7 @@ def _principal(points: Singles, n_axes: int) -> tuple[Singles, Singles]:
     (n, K) coefficients by which the points add up to the axes, and (k, K) the axes.
     """
     found = principal_axes(torch.from_numpy(points), n_axes)
-    axes, values = (tensor.numpy() for tensor in found)
+    axes, values, left = (tensor.numpy() for tensor in found)
     # Singular values below are rounding errors of single precision. One axis there always is.
     there = (values > 1e-3 * values[0]) | (np.arange(len(values)) == 0)
-    axes, values = axes[there].T, np.maximum(values[there], 1e-12)
-    return points @ axes / np.square(values), axes
+    return left[:, there] / np.maximum(values[there], 1e-12), axes[there].T

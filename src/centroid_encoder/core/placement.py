@@ -84,7 +84,7 @@ class Scatter:
         `codes` holds the (n,) classes, and `centroids` the (M, k) centroids.
         """
         n_classes = len(centroids)
-        found, _ = principal_axes(residuals, min(N_AXES, *residuals.shape))
+        found, *_ = principal_axes(residuals, min(N_AXES, *residuals.shape))
         along, axes = (residuals @ found.T).cpu().numpy(), found.cpu().numpy()
         n_axes = len(axes)
         common = (along.T @ along).astype(np.float64) / len(along)

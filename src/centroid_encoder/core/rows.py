@@ -285,7 +285,7 @@ class ProjectedRows(Rows):
                 order = np.random.default_rng(0).permutation(len(own))[:N_PROJECTED]
                 own = own[torch.from_numpy(order).to(own.device)]
             inputs = rows.gather_many(own).mul_(weight)
-            found, _ = principal_axes(inputs, min(self.n_inputs, len(own)), N_ITERATIONS)
+            found, *_ = principal_axes(inputs, min(self.n_inputs, len(own)), N_ITERATIONS)
             found = found * weight
             # A network of fewer rows than axes has zeros for the rest.
             return pad(found, (0, 0, 0, self.n_inputs - len(found)))
