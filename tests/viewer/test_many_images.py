@@ -379,6 +379,7 @@ def test_a_real_field_in_four_images(study: Study, tmp_path: Path) -> None:
     catalog.show_region("B02", viewer.layers["B02_mask"])
     study.check("image", "ObjectNumber")
     assert len(catalog.joins) == 4
+    study.shot("again")
     viewer.layers.remove("B07_mask")
     viewer.layers.remove("B07_composite")
     catalog.refresh()
