@@ -53,14 +53,14 @@ class Fit:
         """(n, m) embedding of all rows, or of those at an index.
 
         Of networks side by side, a row of the training is embedded by the one that is not trained
-        on it; `FittedMap.embed` does not know of the training, and asks all of them.
+        on it; `FittedMap.embed` takes all of them.
         """
         data = self.problem.data
         chosen = None if index is None else torch.from_numpy(index).to(data.rows.device)
         return self.map.fitted.embed_rows(data.rows, chosen, data.folds)
 
     def judge(self, index: NDArray[np.integer] | None = None) -> Iterator[Judged]:
-        """What `embed` says, a chunk of rows at a time, with (b, M) distances to the classes.
+        """Embed as `embed` does, a chunk of rows at a time, with (b, M) distances to the classes.
 
         As `CodedMap.judge` of the rows, but that a row of the training is judged by the network
         that is not trained on it.
@@ -166,7 +166,7 @@ def fit(
     novelty
         Whether to learn novelty, too, if there are `novelty.LEAST` training rows or more.
     stop, snapshot
-        As for `core.training.train`, which says what else is raised.
+        As for `core.training.train`, whose errors are raised as well.
 
     Raises
     ------
@@ -200,7 +200,7 @@ def fit(
         validation_fraction=params["validation_fraction"],
         seed=seed,
         class_weight=class_weights(params["class_weight"], labels, classes[known], absent),
-        # How many there are says which features each of them sees.
+        # The number of networks decides which features each of them sees.
         n_networks=lambda n: int(resolved(params, n, X.shape[1], len(known))["n_networks"]),
         groups=groups,
     )

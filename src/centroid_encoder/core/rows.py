@@ -37,7 +37,7 @@ N_ITERATIONS = 2
 class Rows(Protocol):
     """Rows of data as the network sees them: standardised, float32, on its device.
 
-    Whoever trains or embeds asks for rows by number, and does not know where they are.
+    The caller takes rows by number; where the data lie makes no difference.
     """
 
     n_rows: int
@@ -89,7 +89,7 @@ def dropped(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
 
 
 def standardized(X: Matrix | Lazy, standardizer: Standardizer, device: torch.device) -> Rows:
-    """Return the standardised rows of dense or CSR data; on the CPU and CUDA, to the same bits.
+    """Return the standardised rows of dense or CSR data; on the CPU and CUDA.
 
     Of data that are not in memory, the features that are kept come into it: as CSR, or dense if
     that takes less. Rows that would take more than `SHARE` of the free memory of a CUDA device stay
