@@ -139,9 +139,10 @@ class Problem(Exception):
         Those of the message.
     """
 
-    def __init__(self, template: str, *parts: object) -> None:
+    def __init__(self, template: str, *parts: object, parameter: str | None = None) -> None:
         super().__init__(template, *parts)
         self.message = Message(template, *parts)
+        self._parameter = parameter
 
     def __str__(self) -> str:
         return str(self.message)
@@ -149,6 +150,8 @@ class Problem(Exception):
     @property
     def parameter(self) -> str | None:
         """Name of the parameter at fault, if the message names one."""
+        if self._parameter is not None:
+            return self._parameter
         return self.message.settings[0].name if self.message.settings else None
 
     @property

@@ -37,7 +37,7 @@ from centroid_encoder.core import saved
 from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.description import Description, history_of
 from centroid_encoder.core.fit import Fit, fit
-from centroid_encoder.core.map import CodedMap, Codes, FittedMap
+from centroid_encoder.core.map import Codes, FittedMap
 from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
 from centroid_encoder.core.network import Activation
 from centroid_encoder.core.novelty import LEAST
@@ -45,7 +45,7 @@ from centroid_encoder.core.objective import Output
 from centroid_encoder.core.optimization import Optimizer, Schedule
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.core.reports import Outcome, Report, drained, never
+from centroid_encoder.core.reports import Callback, Outcome, Report, drained, never
 from centroid_encoder.core.rows import standardized
 from centroid_encoder.core.saved import Arrays, InvalidStateError
 from centroid_encoder.core.standardization import Scale
@@ -405,6 +405,36 @@ class CentroidEncoder(
         feature_names: ArrayLike | None = None,
         groups: NDArray[np.intp] | None = None,
         novelty: bool = False,
+        callback: Callback | None = None,
+    ) -> Fit:
+        """Train the network on (n_samples,) indices into sorted classes, −1 for others."""
+        steps = self.fit_codes_steps(
+            X,
+            codes,
+            classes,
+            feature_names=feature_names,
+            groups=groups,
+            novelty=novelty,
+            stop=never if callback is None else lambda: stopped or callback(None),
+            snapshot=never if callback is None else lambda: True,
+        )
+        stopped = False
+        while True:
+            try:
+                report = next(steps)
+            except StopIteration as end:
+                return cast(Fit, end.value)
+            stopped = stopped or bool(callback is not None and callback(report))
+
+    def fit_codes_steps(
+        self,
+        X: ArrayLike | Matrix | Lazy,
+        codes: Codes,
+        classes: NDArray[Any],
+        *,
+        feature_names: ArrayLike | None = None,
+        groups: NDArray[np.intp] | None = None,
+        novelty: bool = False,
         stop: Callable[[], bool] = never,
         snapshot: Callable[[], bool] = never,
     ) -> Generator[Report, None, Fit]:
@@ -475,14 +505,15 @@ class CentroidEncoder(
         seed = draw_seed(self.random_state)
         done = yield from fit(X, codes, classes, params, resolved, device, seed, **options)
         names, history = getattr(self, "feature_names_in_", None), history_of(done.outcome.reports)
-        trained = classes[done.map.known]
+        trained = classes[done.known]
         described = Description(params, trained, names, looks_whole(X), history)
-        self._set_fitted(done.map.fitted, described)
+        self._set_fitted(done.map, described)
         return done
 
-    def in_order(self, classes: NDArray[Any]) -> CodedMap:
-        """Return the fitted map for a caller with (n_classes,) labels in another order, or more."""
-        return CodedMap(self._fitted, pd.Index(classes).get_indexer(self.classes_), len(classes))
+    @property
+    def fitted_map(self) -> FittedMap:
+        """The fitted map, of which the classes are those of `classes_`."""
+        return self._fitted
 
     def calibrate(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
         """Fit `predict_proba` to samples that the training has not seen.

@@ -16,7 +16,7 @@ from torch import Tensor
 from centroid_encoder.core import placement
 from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.description import check_labels
-from centroid_encoder.core.map import Architecture, CodedMap, Codes, FittedMap, Judged, own_codes
+from centroid_encoder.core.map import Architecture, Codes, FittedMap, Judged, own_codes
 from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import LEAST, Novelty, Scored
@@ -43,7 +43,10 @@ class Fit:
     Rows are those of the X that was given; to ask about them again checks and standardises nothing.
     """
 
-    map: CodedMap
+    map: FittedMap
+    """Its classes are those that are trained on, in the order of the caller's, which are sorted."""
+    known: Codes
+    """(K,) the caller's index of each class of the map."""
     problem: Problem
     outcome: Outcome
     scored: Scored | None = None
@@ -57,21 +60,21 @@ class Fit:
         """
         data = self.problem.data
         chosen = None if index is None else torch.from_numpy(index).to(data.rows.device)
-        return self.map.fitted.embed_rows(data.rows, chosen, data.folds)
+        return self.map.embed_rows(data.rows, chosen, data.folds)
 
     def judge(self, index: NDArray[np.integer] | None = None) -> Iterator[Judged]:
         """Embed as `embed` does, a chunk of rows at a time, with (b, M) distances to the classes.
 
-        As `CodedMap.judge` of the rows, but that a row of the training is judged by the network
+        As `FittedMap.judge` of the rows, but that a row of the training is judged by the network
         that is not trained on it.
         """
         data = self.problem.data
         chosen = None if index is None else torch.from_numpy(index).to(data.rows.device)
-        return self.map.in_order(self.map.fitted.judge_rows(data.rows, chosen, data.folds))
+        return self.map.judge_rows(data.rows, chosen, data.folds)
 
     def distances(self, index: NDArray[np.integer]) -> NDArray[np.float32]:
         """(n, M) distances to the classes of the rows at an index; see `judge`."""
-        distances, done = np.empty((len(index), self.map.n_codes), dtype=np.float32), 0
+        distances, done = np.empty((len(index), len(self.known)), dtype=np.float32), 0
         for _, some in self.judge(index):
             distances[done : done + len(some)] = some
             done += len(some)
@@ -86,15 +89,15 @@ class Fit:
     def calibrate(self, index: NDArray[np.integer], codes: Codes) -> None:
         """Fit the probabilities to the rows at an index, which are of the caller's classes."""
         if len(index):
-            own = own_codes(codes, self.map.known, self.map.n_codes)
-            self.map.fitted.calibrate(self.distances(index)[:, self.map.known], own)
+            own = own_codes(codes, self.known, max(int(codes.max()), int(self.known.max())) + 1)
+            self.map.calibrate(self.distances(index), own)
 
     def novelty(self) -> NDArray[np.float32]:
         """(n,) novelty of all rows; NaN if it was not learned.
 
         A row that novelty was learned from has the score that the other folds give it.
         """
-        learned, problem = self.map.fitted.novelty, self.problem
+        learned, problem = self.map.novelty, self.problem
         if learned is None or self.scored is None:
             return np.full(problem.X.shape[0], np.nan, dtype=np.float32)
         novelty = learned.quantiles(problem.X, problem.standardizer)
@@ -139,7 +142,7 @@ def fit(
     stop: Callable[[], bool] = never,
     snapshot: Callable[[], bool] = never,
 ) -> Generator[Report, None, Fit]:
-    """Train on the classes of a caller, in any order, with the parameters of an estimator.
+    """Train on the sorted classes of a caller, with the parameters of an estimator.
 
     The map has the classes that are trained on, sorted. It is calibrated on rows that the network
     which places them was not trained on: with several networks, on all labelled rows; with one, on
@@ -152,7 +155,7 @@ def fit(
     codes
         (n,) index of each row into `classes`; −1 for rows that are not trained on.
     classes
-        (M,) labels, all different, in any order.
+        (M,) labels, all different and sorted.
     params
         As `CentroidEncoder` documents them, checked.
     resolved
@@ -188,7 +191,6 @@ def fit(
             Setting("placement", "bottleneck"),
         )
     check_labels(classes[known])
-    known = known[np.argsort(classes[known], kind="stable")]
     absent = np.delete(classes, known)
     problem = Problem.of(
         X,
@@ -212,7 +214,7 @@ def fit(
         fitted.novelty, scored = Novelty.fit(
             problem.X, labeled, problem.codes[labeled], problem.standardizer
         )
-    return Fit(CodedMap(fitted, known, len(classes)), problem, outcome, scored)
+    return Fit(fitted, known, problem, outcome, scored)
 
 
 def _trained(

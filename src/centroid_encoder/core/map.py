@@ -181,6 +181,25 @@ class FittedMap:
         targets = self.targets.coordinates.cpu().numpy()
         return self.standardizer.inverse(self.targets.to_input(targets))
 
+    def decide(
+        self, judged: Iterable[Judged], n: int
+    ) -> tuple[NDArray[np.float32], Codes, NDArray[np.float32]]:
+        """Embedding of n rows, (n,) predicted classes, and the probability of each.
+
+        In chunks, since distances to all classes take a multiple of the memory.
+        """
+        # What comes of a chunk is put where it belongs at once: kept as it is, it would lie between
+        # larger arrays that go, and memory would not get back what these took.
+        embedding = np.empty((n, self.architecture.n_components), dtype=np.float32)
+        predicted, confidence = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.float32)
+        done = 0
+        for places, distances in judged:
+            part = slice(done, done + len(places))
+            embedding[part], predicted[part] = places, distances.argmin(axis=1)
+            confidence[part] = self.calibration.probabilities(distances).max(axis=1)
+            done = part.stop
+        return embedding, predicted, confidence
+
     @torch.no_grad()
     def _through_decoder(
         self, embedding: NDArray[np.floating], *, with_distances: bool
@@ -206,70 +225,3 @@ def own_codes(codes: Codes, known: Codes, n_classes: int) -> Codes:
     own[known] = np.arange(len(known))
     # The index −1 finds the last entry, which is −1.
     return own[codes]
-
-
-@dataclass(frozen=True)
-class CodedMap:
-    """A fitted map for a caller whose classes are in another order, or more than those of the map.
-
-    A map has its classes in sorted order, whatever the order of the caller. Here is the one place
-    where codes go from one order to the other: all that is taken and given is in the caller's. Data
-    are taken as they are, unchecked: finite, with the features of the training in their order.
-    """
-
-    fitted: FittedMap
-    known: Codes
-    """(K,) the caller's code of each class of the map."""
-    n_codes: int
-    """Number M of classes that the caller has, at least K."""
-
-    @property
-    def centers(self) -> NDArray[np.float64]:
-        """(M, m) center of each class; NaN for classes that the map does not know."""
-        centers = np.full((self.n_codes, self.fitted.architecture.n_components), np.nan)
-        centers[self.known] = self.fitted.centers
-        return centers
-
-    def embed(self, X: Matrix) -> NDArray[np.float32]:
-        """Map (n, d) data to the (n, m) embedding."""
-        return self.fitted.embed(X)
-
-    def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
-        """(n, M) distances of h(z) to the centroids; inf for classes that the map does not know."""
-        distances = np.full((len(embedding), self.n_codes), np.inf, dtype=np.float32)
-        if len(embedding):
-            distances[:, self.known] = self.fitted.distances(embedding)
-        return distances
-
-    def judge(self, X: Matrix) -> Iterator[Judged]:
-        """Map (n, d) data, a chunk at a time, to the (b, m) embedding and (b, M) distances.
-
-        The distances are those of `FittedMap.judge`; inf for classes that the map does not know.
-        """
-        return self.in_order(self.fitted.judge(X))
-
-    def in_order(self, judged: Iterable[Judged]) -> Iterator[Judged]:
-        """What the map says of rows, with distances to the caller's classes."""
-        for embedding, own in judged:
-            distances = np.full((len(own), self.n_codes), np.inf, dtype=np.float32)
-            distances[:, self.known] = own
-            yield embedding, distances
-
-    def decide(
-        self, judged: Iterable[Judged], n: int
-    ) -> tuple[NDArray[np.float32], Codes, NDArray[np.float32]]:
-        """Embedding of n rows, (n,) predicted classes, and the probability of each.
-
-        In chunks, since distances to all classes take a multiple of the memory.
-        """
-        # What comes of a chunk is put where it belongs at once: kept as it is, it would lie between
-        # larger arrays that go, and memory would not get back what these took.
-        embedding = np.empty((n, self.fitted.architecture.n_components), dtype=np.float32)
-        predicted, confidence = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.float32)
-        done = 0
-        for places, distances in judged:
-            part = slice(done, done + len(places))
-            embedding[part], predicted[part] = places, distances.argmin(axis=1)
-            confidence[part] = self.fitted.calibration.probabilities(distances).max(axis=1)
-            done = part.stop
-        return embedding, predicted, confidence

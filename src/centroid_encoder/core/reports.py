@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -43,6 +43,15 @@ class Report:
     centers: NDArray[np.float64] | None = None
     """(M, m) positions that the classes have in it from the start, in the order of the caller; NaN
     for those that are not trained on. None where they are the means of what is embedded."""
+
+    def frame(self) -> Shown | None:
+        """Embedding of all rows and positions of the classes now; None where there is none yet."""
+        return None if self.embedding is None else (self.embedding, self.centers)
+
+
+Callback = Callable[[Report | None], bool]
+"""Called with a report after every epoch, and with None before every batch; True ends a training
+and keeps the best state so far."""
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ class Cells(Source):
     codes: NDArray[np.intp]
     """(n_obs,) index into `classes`; −1 for cells without a label or left out."""
     classes: pd.Index
-    """Classes with at least one cell, in category order; everything stored is in that order."""
+    """Classes with at least one cell, sorted; everything stored is in that order."""
     categories: pd.Index
     """All categories of the label column, empty ones included."""
     groups: NDArray[np.intp] | None
@@ -255,7 +255,9 @@ def _read_labels(
         )
     for name in categories[[isinstance(name, str) for name in categories]]:
         check_text(name, f"a class in {where}")
-    return used.cat.codes.to_numpy().astype(np.intp), classes, categories
+    # `Cells.labels_of` puts the order of the categories back.
+    classes = classes.sort_values()
+    return classes.get_indexer(column.astype(object)).astype(np.intp), classes, categories
 
 
 def _read_groups(

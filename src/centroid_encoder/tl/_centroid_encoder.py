@@ -316,7 +316,7 @@ class Training(Job):
         self, stop: Callable[[], bool], snapshot: Callable[[], bool]
     ) -> Generator[Report, None, Results]:
         cells = self._cells
-        fit = yield from self._estimator.fit_codes(
+        fit = yield from self._estimator.fit_codes_steps(
             cells.X,
             np.where(self.train, self.codes, -1)[self.kept],
             cells.class_labels,

@@ -49,7 +49,9 @@ class Fold:
     """The largest class of the training cells."""
 
     @classmethod
-    def of(cls, fit: Fit, codes: Codes, held_out: NDArray[np.bool_], seed: int) -> Fold:
+    def of(
+        cls, fit: Fit, codes: Codes, held_out: NDArray[np.bool_], n_classes: int, seed: int
+    ) -> Fold:
         """Ask a network about the cells that were held out of its training.
 
         Parameters
@@ -60,11 +62,13 @@ class Fold:
             (n_kept,) class of each cell; −1 for unlabeled ones.
         held_out
             (n_kept,) mask.
+        n_classes
+            Number M of classes.
         seed
             Of the choice of cells whose neighbours are sought in the full input space.
         """
         train, cells = np.flatnonzero((codes >= 0) & ~held_out), np.flatnonzero(held_out)
-        embedding, known = fit.embed(cells), fit.map.known
+        embedding, known = fit.embed(cells), fit.known
         rng = np.random.default_rng(seed)
         among = _some(train, N_REFERENCE, rng)
         asked = _some(np.arange(len(cells)), N_QUERIES, rng)
@@ -75,9 +79,9 @@ class Fold:
         return cls(
             cells=cells,
             knn=knn_predict(fit.embed(train), codes[train], embedding),
-            voronoi=known[nearest_center(embedding, fit.map.centers[known])],
-            distances=fit.distances(cells),
-            unlabeled=fit.distances(unlabeled),
+            voronoi=known[nearest_center(embedding, fit.map.centers)],
+            distances=_spread(fit.distances(cells), known, n_classes),
+            unlabeled=_spread(fit.distances(unlabeled), known, n_classes),
             asked=asked,
             input_knn=input_knn,
             largest_class=int(np.bincount(codes[train]).argmax()),
@@ -186,6 +190,13 @@ def calibration_errors(
         *calibration_error_interval(confidence, right),
     )
     return dict(zip(CALIBRATION_ERRORS, errors, strict=True))
+
+
+def _spread(distances: NDArray[np.float32], known: Codes, n_classes: int) -> NDArray[np.float32]:
+    """(n, M) distances to all classes; inf for those that a network was not trained on."""
+    spread = np.full((len(distances), n_classes), np.inf, dtype=np.float32)
+    spread[:, known] = distances
+    return spread
 
 
 def _some(cells: Codes, most: int, rng: np.random.Generator) -> Codes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 import pandas as pd
 
-from centroid_encoder.core.map import CodedMap
+from centroid_encoder.core.map import FittedMap
 from centroid_encoder.errors import Call, InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import read_matrix
@@ -265,8 +265,8 @@ class Ingestion(Job):
         """Send the cells through the map, a chunk at a time."""
         del snapshot
         model, cells = self._known.model, self._cells
-        map_ = model.in_order(np.asarray(self._known.classes.tolist()))
-        novelty = map_.fitted.novelty
+        map_ = model.fitted_map
+        novelty = map_.novelty
         if novelty is not None and cells.present is not None:
             novelty = novelty.restricted(cells.present)
         judge = Judge(cells, model, map_, novelty)
@@ -296,7 +296,7 @@ class Ingestion(Job):
         )
         self.notices.append(Message(text, 100 * float(np.quantile(novelty, 0.25))))
 
-    def _found(self, map_: CodedMap, found: Found) -> Results:
+    def _found(self, map_: FittedMap, found: Found) -> Results:
         known, key, classes = self._known, self.key, self._known.classes
         embedding, predicted, confidence, novelty = (
             np.ascontiguousarray(found[name]) for name in found.dtype.names or ()

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
-from centroid_encoder.core.map import CodedMap
+from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import Message
@@ -31,7 +31,7 @@ class Judge:
 
     cells: NewCells
     model: CentroidEncoder
-    map_: CodedMap
+    map_: FittedMap
     novelty: Novelty | None
     """Novelty by the features that the cells have, if the map has learned it."""
 
@@ -62,7 +62,7 @@ class Judge:
         found["embedding"], found["predicted"], found["confidence"] = decided
         found["novelty"] = np.nan
         if self.novelty is not None:
-            found["novelty"] = self.novelty.quantiles(x, map_.fitted.standardizer)
+            found["novelty"] = self.novelty.quantiles(x, map_.standardizer)
         for name in ("embedding", "confidence", "novelty"):
             found[name][unusable] = np.nan
         return found

@@ -100,7 +100,7 @@ def _depth(
         to_found = np.linalg.norm(embedding - result.centers[found], axis=1)
         to_own = np.linalg.norm(embedding - result.centers[own], axis=1)
         return misplacement_depth(to_found, to_own)
-    map_ = fitted_model(adata, result.key).in_order(np.asarray(result.classes.tolist()))
+    map_ = fitted_model(adata, result.key).fitted_map
     parts = [np.empty(0)]
     for start in range(0, len(rows), AT_ONCE):
         part = slice(start, start + AT_ONCE)

@@ -138,7 +138,7 @@ class Plan:
         estimator.set_params(random_state=self.seed_of(*place), class_weight=self.class_weight)
         if device is not None:
             estimator.set_params(device=device)
-        fit: Fit = yield from estimator.fit_codes(
+        fit: Fit = yield from estimator.fit_codes_steps(
             fill_missing(data.X, train),
             np.where(train, codes, -1),
             np.arange(self.n_classes),
@@ -151,7 +151,7 @@ class Plan:
             raise StoppedTooEarly
         if place.permutation:
             return misses(fit, codes, held_out)
-        return Fold.of(fit, codes, held_out, self.seed_of(*place, 1))
+        return Fold.of(fit, codes, held_out, self.n_classes, self.seed_of(*place, 1))
 
 
 def trained(
