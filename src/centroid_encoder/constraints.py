@@ -14,12 +14,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, column_or_1d
 
+from centroid_encoder.core.features import Scale
 from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.network import Activation
-from centroid_encoder.core.objective import Output
 from centroid_encoder.core.optimization import Optimizer, Schedule
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.standardization import Scale
+from centroid_encoder.core.targets import Output
 from centroid_encoder.errors import InputError, InputTypeError, Setting
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
@@ -66,6 +66,7 @@ NUMBERS = {
     "n_components": WIDTH,
     "n_networks": Number(1, integer=True, below=101, instead=("auto",)),
     "max_features": Number(1, integer=True, instead=(None,)),
+    "max_samples": Number(2, integer=True, instead=(None,)),
     "pretrain_epochs": Number(0, integer=True, instead=("auto",)),
     "max_epochs": Number(1, integer=True, instead=("auto", "few")),
     "patience": Number(1, integer=True, instead=(None,)),
@@ -165,17 +166,15 @@ def check_effects(params: Mapping[str, Any], defaults: Mapping[str, Any]) -> Non
             raise InputError("{} has no effect with {}", *settings)
 
 
-def labels_of(
-    X: Matrix, y: ArrayLike, subset: NDArray[np.bool_] | None = None
-) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the labels of all samples, and the rows that a mask chooses: all without one.
+def labels_of(X: Matrix, y: ArrayLike) -> NDArray[Any]:
+    """Return the labels of all samples.
 
     Raises
     ------
     TypeError
         If labels cannot be sorted, such as numbers and strings.
     ValueError
-        If there are not as many labels, or entries of the mask, as samples.
+        If there are not as many labels as samples.
     """
     labels = cast(NDArray[Any], column_or_1d(plain(y), warn=True))
     if labels.dtype == object:
@@ -185,17 +184,12 @@ def labels_of(
         except TypeError as error:
             kinds = " and ".join(sorted({type(label).__name__ for label in present}))
             raise InputTypeError(f"y has labels of type {kinds}; make them strings") from error
-    n_samples = X.shape[0]
-    if len(labels) != n_samples:
-        raise ValueError(f"X has {n_samples} samples, but y has {len(labels)} labels")
-    if subset is None:
-        return labels, np.arange(n_samples)
-    if len(subset) != n_samples:
-        raise ValueError(f"X has {n_samples} samples, but subset has {len(subset)} entries")
-    return labels, np.flatnonzero(subset)
+    if len(labels) != X.shape[0]:
+        raise ValueError(f"X has {X.shape[0]} samples, but y has {len(labels)} labels")
+    return labels
 
 
-def codes_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+def codes_of(labels: ArrayLike, classes: NDArray[Any]) -> NDArray[np.intp]:
     """Return the indices of labels into sorted classes.
 
     Raises
@@ -203,6 +197,7 @@ def codes_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     ValueError
         If one is not among them.
     """
+    labels = np.asarray(labels)
     unknown = sorted(set(labels.tolist()) - set(classes.tolist()), key=str)
     if unknown:
         raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes of the map")

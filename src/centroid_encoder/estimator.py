@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import (
     BaseEstimator,
@@ -35,22 +34,23 @@ from centroid_encoder.constraints import (
 )
 from centroid_encoder.core import saved
 from centroid_encoder.core.confidence import Calibration
-from centroid_encoder.core.description import Description, history_of
+from centroid_encoder.core.features import Scale
 from centroid_encoder.core.fit import Fit, fit
-from centroid_encoder.core.map import Codes, FittedMap
-from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
+from centroid_encoder.core.map import FittedMap
+from centroid_encoder.core.matrix import Codes, Lazy, Matrix, looks_whole
 from centroid_encoder.core.network import Activation
-from centroid_encoder.core.novelty import LEAST
-from centroid_encoder.core.objective import Output
+from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.optimization import Optimizer, Schedule
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.core.reports import Callback, Outcome, Report, drained, never
-from centroid_encoder.core.rows import standardized
+from centroid_encoder.core.reports import Callback
 from centroid_encoder.core.saved import Arrays, InvalidStateError
-from centroid_encoder.core.standardization import Scale
-from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.core.targets import Output
+from centroid_encoder.errors import InputError
 from centroid_encoder.recipes import RECIPES, resolved
+
+HISTORY = ("stage", "epoch", "loss", "validation_loss", "validation_error")
+"""Columns of the history: fields of `Report`."""
 
 
 class CentroidEncoder(
@@ -121,6 +121,10 @@ class CentroidEncoder(
         (``"sqrt"``, so that small classes are not overlooked and large ones still count for more),
         by one over their number (``"balanced"``), by numbers of your own, as in scikit-learn; or
         all the same.
+    max_samples : int or None, default=1_000_000
+        Number of samples to train on, at most; None trains on all. Of more, a stratified sample
+        trains, and memory and time of the training stop growing. The others are placed by networks
+        that were not trained on them.
     pretrain_epochs : int or "auto", default="auto"
         Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it. ``"auto"`` takes
         half as many as of training with more than 15 classes, which tangle in the plane without
@@ -224,6 +228,7 @@ class CentroidEncoder(
         clip: float | None = 10.0,
         dropout: float | Literal["auto"] = "auto",
         class_weight: Literal["sqrt", "balanced"] | Mapping[Any, float] | None = "sqrt",
+        max_samples: int | None = 1_000_000,
         pretrain_epochs: int | Literal["auto"] = "auto",
         max_epochs: int | Literal["auto", "few"] = "auto",
         validation_fraction: float = 0.0,
@@ -250,6 +255,7 @@ class CentroidEncoder(
         self.clip = clip
         self.dropout = dropout
         self.class_weight = class_weight
+        self.max_samples = max_samples
         self.pretrain_epochs = pretrain_epochs
         self.max_epochs = max_epochs
         self.validation_fraction = validation_fraction
@@ -287,11 +293,18 @@ class CentroidEncoder(
             raise ValueError(f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
         return cls(**(RECIPES[name] | overrides))
 
-    def fit(self, X: ArrayLike | Matrix, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike | Matrix,
+        y: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
         """Train the network.
 
-        Ctrl-C during training keeps the best state so far, with a warning; before the first epoch
-        is over, and wherever else, it leaves the estimator as it was.
+        Ctrl-C during training keeps the best state so far, with a warning; before the end of the
+        first epoch it leaves the estimator as it was.
 
         Parameters
         ----------
@@ -301,84 +314,40 @@ class CentroidEncoder(
             Class labels; at least two classes.
         groups : array-like of shape (n_samples,) or None, default=None
             Donor or batch of each sample. With ``placement="voronoi"`` and several networks, a
-            training sample is placed by a network that has seen no sample of its group, unless all
-            samples are of one group.
+            training sample is placed by a network that was trained on no sample of its group,
+            unless all samples are of one group.
+        callback : callable or None, default=None
+            Called with a `Report` after every epoch (and once before the first), and with None
+            before every batch. If it returns True, the training ends and keeps the best state so
+            far. ``report.frame()`` computes the embedding at that moment.
 
         Raises
         ------
         ValueError
             If the data hold NaN or inf, if there is only one class, if a parameter is not valid, or
             if `groups` has missing values or no effect.
-        """
-        outcome = drained(self.fit_reports(X, y, groups=groups))
-        for message, category in outcome.notices:
-            warnings.warn(str(message), category, stacklevel=2)
-        return self
-
-    def fit_reports(
-        self,
-        X: ArrayLike | Matrix,
-        y: ArrayLike,
-        *,
-        subset: NDArray[np.bool_] | None = None,
-        groups: ArrayLike | None = None,
-        stop: Callable[[], bool] = never,
-        snapshot: Callable[[], bool] = never,
-    ) -> Generator[Report, None, Outcome]:
-        """Train the network step by step: `fit` as a generator with a report for every epoch.
-
-        The estimator is fitted when the generator is exhausted. If it is closed earlier, or if
-        anything fails, the estimator stays as it was.
-
-        Parameters
-        ----------
-        X, y
-            As in `fit`.
-        subset
-            (n_samples,) mask of the samples to train on; the others need no label and are only
-            embedded in the reports. Default: all.
-        groups
-            As in `fit`.
-        stop
-            Asked before every batch; True ends the training and keeps the best state so far.
-        snapshot
-            Asked after every epoch; True puts the embedding of all of X into the report.
-
-        Yields
-        ------
-        Report
-            Stage, epoch, loss, validation error and, if asked for, the embedding.
-
-        Returns
-        -------
-        Outcome
-            All reports, and whether Ctrl-C cut the training short.
-
-        Raises
-        ------
         StoppedTooEarly
-            If `stop` said so before the first epoch was over.
+            If `callback` ended the training before its first epoch was over.
         """
         with self._fitting():
             X = self._checked(X, reset=True)
-            y, index = labels_of(X, y, subset)
-            unlabeled = int(pd.isna(y[index]).sum())
+            y = labels_of(X, y)
+            unlabeled = int(pd.isna(y).sum())
             if unlabeled:
                 raise ValueError(f"y has {unlabeled} missing labels; leave these samples out")
-            codes = np.full(len(y), -1)
-            classes, codes[index] = np.unique(y[index], return_inverse=True)
+            classes, codes = np.unique(y, return_inverse=True)
             names, of_samples = self._groups(groups, len(y))
-            done = yield from self._trained(
-                X, codes, classes, groups=of_samples, stop=stop, snapshot=snapshot
-            )
+            done = self._trained(X, codes, classes, groups=of_samples, callback=callback)
+        for text, category in done.outcome.notices:
+            warnings.warn(text, category, stacklevel=2)
         if (crowded := done.crowded_group()) is not None:
             text = crowded_text(f"group {str(names[crowded[0]])!r}", crowded[1])
-            warnings.warn(text, stacklevel=3)
-        return done.outcome
+            warnings.warn(text, stacklevel=2)
+        return self
 
     def _groups(
         self, groups: ArrayLike | None, n_samples: int
-    ) -> tuple[NDArray[Any], NDArray[np.intp] | None]:
+    ) -> tuple[NDArray[Any], Codes | None]:
         """Names of the groups, and (n_samples,) indices of them; None without groups."""
         if groups is None:
             return np.empty(0), None
@@ -390,9 +359,9 @@ class CentroidEncoder(
         for name, value in (("placement", "bottleneck"), ("n_networks", 1)):
             if getattr(self, name) == value:
                 raise InputError(
-                    "{} has no effect with {}: one network is trained on all samples",
-                    Setting("groups"),
-                    Setting(name, value),
+                    f"groups has no effect with {name}={value!r}: one network is trained on all "
+                    "samples",
+                    parameter="groups",
                 )
         return names, codes.astype(np.intp)
 
@@ -403,70 +372,29 @@ class CentroidEncoder(
         classes: NDArray[Any],
         *,
         feature_names: ArrayLike | None = None,
-        groups: NDArray[np.intp] | None = None,
+        groups: Codes | None = None,
         novelty: bool = False,
         callback: Callback | None = None,
     ) -> Fit:
-        """Train the network on (n_samples,) indices into sorted classes, −1 for others."""
-        steps = self.fit_codes_steps(
-            X,
-            codes,
-            classes,
-            feature_names=feature_names,
-            groups=groups,
-            novelty=novelty,
-            stop=never if callback is None else lambda: stopped or callback(None),
-            snapshot=never if callback is None else lambda: True,
-        )
-        stopped = False
-        while True:
-            try:
-                report = next(steps)
-            except StopIteration as end:
-                return cast(Fit, end.value)
-            stopped = stopped or bool(callback is not None and callback(report))
-
-    def fit_codes_steps(
-        self,
-        X: ArrayLike | Matrix | Lazy,
-        codes: Codes,
-        classes: NDArray[Any],
-        *,
-        feature_names: ArrayLike | None = None,
-        groups: NDArray[np.intp] | None = None,
-        novelty: bool = False,
-        stop: Callable[[], bool] = never,
-        snapshot: Callable[[], bool] = never,
-    ) -> Generator[Report, None, Fit]:
-        """Train the network on class indices: `fit_reports` for callers with classes of their own.
-
-        What it returns speaks of classes by the caller's indices and of samples by their rows in X,
-        which are not checked and standardised again. The estimator itself has its classes sorted,
-        as always, without those of which no sample trains.
+        """Train the network on class indices, and return all that is known of the rows of X.
 
         Parameters
         ----------
         X
-            As in `fit`; all of it is embedded in the reports. Or a `Lazy` matrix of finite numbers,
-            which is not in memory: of that only the features that are kept come into it.
+            As in `fit`. Or a `Lazy` matrix of finite numbers, which is not in memory.
         codes
             (n_samples,) indices into `classes`; −1 for samples that are not trained on.
         classes
-            (n_classes,) labels, all different, in any order.
+            (n_classes,) labels, all different and sorted. Those without a sample are not among
+            `classes_`.
         feature_names
             (n_features,) names of the features, if X has none; they become `feature_names_in_`.
         groups
-            (n_samples,) indices of donors or batches. With ``placement="voronoi"`` a sample is then
-            placed by networks that have seen nothing of its group.
+            (n_samples,) indices of donors or batches, as in `fit`.
         novelty
             Whether to do what `fit_novelty` does, too, where there are enough samples for it.
-        stop, snapshot
-            As in `fit_reports`.
-
-        Returns
-        -------
-        Fit
-            The map, and what can be asked of it about the rows of X.
+        callback
+            As in `fit`.
         """
         with self._fitting():
             if isinstance(X, Lazy):
@@ -475,20 +403,13 @@ class CentroidEncoder(
                 X = self._checked(X, reset=True)
             if feature_names is not None:
                 self.feature_names_in_ = np.asarray(feature_names, dtype=object)
-            return (
-                yield from self._trained(
-                    X,
-                    codes,
-                    classes,
-                    groups=groups,
-                    novelty=novelty,
-                    stop=stop,
-                    snapshot=snapshot,
-                )
+            return self._trained(
+                X, codes, classes, groups=groups, novelty=novelty, callback=callback
             )
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
+        """Check the parameters, and leave the estimator as it was after an error."""
         before, params = dict(vars(self)), self.get_params(deep=False)
         check_parameters(params)
         check_effects(params, CentroidEncoder().get_params(deep=False))
@@ -500,20 +421,20 @@ class CentroidEncoder(
 
     def _trained(
         self, X: Matrix | Lazy, codes: Codes, classes: NDArray[Any], **options: Any
-    ) -> Generator[Report, None, Fit]:
+    ) -> Fit:
         params, device = self.get_params(deep=False), resolve_device(self.device)
         seed = draw_seed(self.random_state)
-        done = yield from fit(X, codes, classes, params, resolved, device, seed, **options)
-        names, history = getattr(self, "feature_names_in_", None), history_of(done.outcome.reports)
-        trained = classes[done.known]
-        described = Description(params, trained, names, looks_whole(X), history)
-        self._set_fitted(done.map, described)
+        done = fit(X, codes, classes, params, resolved, device, seed, **options)
+        reports = done.outcome.reports
+        history = {name: [getattr(report, name) for report in reports] for name in HISTORY}
+        self._set_fitted(done.map, classes[done.known], looks_whole(X), history)
         return done
 
     @property
     def fitted_map(self) -> FittedMap:
-        """The fitted map, of which the classes are those of `classes_`."""
-        return self._fitted
+        """The fitted map; its classes are those of `classes_`."""
+        check_is_fitted(self)
+        return self._map
 
     def calibrate(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
         """Fit `predict_proba` to samples that the training has not seen.
@@ -534,7 +455,7 @@ class CentroidEncoder(
         """
         X = self._checked(X)
         y, _ = labels_of(X, y)
-        self._fitted.calibrate(self._distances(X), codes_of(y, self.classes_))
+        self.fitted_map.calibrate(self._distances(X), codes_of(y, self.classes_))
         return self
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -544,7 +465,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples, n_components), float32
         """
-        return self._fitted.embed(self._checked(X))
+        return self.fitted_map.embed(self._checked(X))
 
     def standardize(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         """Return what the network sees of samples: the weighted z-scores of the features kept.
@@ -556,8 +477,7 @@ class CentroidEncoder(
         ndarray of shape (n_samples, n_inputs), float32
             Dense; as many columns as `feature_weights_` has weights above 0.
         """
-        rows = standardized(self._checked(X), self._fitted.standardizer, torch.device("cpu"))
-        return cast(NDArray[np.float32], rows.gather(torch.arange(rows.n_rows)).numpy())
+        return cast(NDArray[np.float32], self.fitted_map.standardizer(self._checked(X)).numpy())
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Map (n_samples, n_components) points of the embedding back to the features.
@@ -569,7 +489,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples, n_features), float32, in the units of the training data
         """
-        return self._fitted.decode(embedding_of(X, self._n_features_out))
+        return self.fitted_map.decode(embedding_of(X, self._n_features_out))
 
     def decoder_distances(self, X: ArrayLike) -> NDArray[np.float32]:
         """Distances of points of the embedding to the classes, by which the model decides.
@@ -584,7 +504,7 @@ class CentroidEncoder(
             the class in whose cell it lies. The smallest is the model's decision; over the plane,
             it draws the decoder regions.
         """
-        return self._fitted.distances(embedding_of(X, self._n_features_out))
+        return self.fitted_map.distances(embedding_of(X, self._n_features_out))
 
     def predict(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class whose centroid is nearest to the decoder's output; `X` is as in `fit`.
@@ -615,18 +535,16 @@ class CentroidEncoder(
         return self.calibration_.probabilities(distances).astype(np.float32)
 
     def _distances(self, X: Matrix) -> NDArray[np.float32]:
-        return np.concatenate([distances for _, distances in self._fitted.judge(X)])
+        return np.concatenate([distances for _, distances in self.fitted_map.judge(X)])
 
-    def fit_novelty(
-        self, X: ArrayLike | Matrix, y: ArrayLike, *, subset: NDArray[np.bool_] | None = None
-    ) -> Self:
-        """Learn from the training samples what is usual, for `novelty`.
+    def fit_novelty(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
+        """Learn the distribution of the training samples, for `novelty`.
 
-        Apart from `fit`, since it may take as long, and not everybody needs it.
+        `fit` does not do this: it can take as long as the training.
 
         Parameters
         ----------
-        X, y, subset
+        X, y
             Those of the training; of the training samples about 2,000 are used, and kept.
 
         Raises
@@ -635,13 +553,13 @@ class CentroidEncoder(
             If there are fewer than ten samples, or if classes are missing or unknown.
         """
         X = self._checked(X)
-        y, index = labels_of(X, y, subset)
-        if len(index) < LEAST:
-            raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(index)}")
-        codes = codes_of(y[index], self.classes_)
+        codes = codes_of(labels_of(X, y), self.classes_)
+        if len(codes) < LEAST:
+            raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(codes)}")
         if len(np.unique(codes)) < len(self.classes_):
             raise ValueError("y lacks classes of the map: it must be that of the training")
-        self._fitted.learn_novelty(X, index, codes)
+        standardizer = self.fitted_map.standardizer
+        self.fitted_map.novelty, _ = Novelty.fit(X, np.arange(len(codes)), codes, standardizer)
         return self
 
     def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -662,9 +580,9 @@ class CentroidEncoder(
         NotFittedError
             If `fit_novelty` has not been called.
         """
-        if self._fitted.novelty is None:
+        if self.fitted_map.novelty is None:
             raise NotFittedError("call fit_novelty with the training samples first")
-        return self._fitted.novelty.quantiles(self._checked(X), self._fitted.standardizer)
+        return self.fitted_map.novelty.quantiles(self._checked(X), self.fitted_map.standardizer)
 
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class in whose Voronoi cell a sample lands: the class of the nearest center.
@@ -675,7 +593,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples,), with values of `classes_`
         """
-        return self.classes_[nearest_center(self._fitted.embed(self._checked(X)), self.centers_)]
+        return self.classes_[nearest_center(self.fitted_map.embed(self._checked(X)), self.centers_)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted map to a ``.safetensors`` file; `load` reads it.
@@ -692,12 +610,20 @@ class CentroidEncoder(
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the fitted map as a JSON-able config and plain arrays."""
-        config, arrays = saved.to_arrays(self._fitted)
-        params, names = self.get_params(deep=False), getattr(self, "feature_names_in_", None)
-        described = Description(
-            params, self.classes_, names, self.trained_on_counts_, self.history_
-        )
-        return config | {"estimator": described.to_config()}, arrays
+        config, arrays = saved.to_arrays(self.fitted_map)
+        saved.check_labels(self.classes_)
+        names = getattr(self, "feature_names_in_", None)
+        described = {
+            "params": saved.params_to(self.get_params(deep=False)),
+            "feature_names": None if names is None else names.tolist(),
+            "trained_on_counts": self.trained_on_counts_,
+            # JSON has no NaN.
+            "history": {
+                name: [None if value != value else value for value in values]
+                for name, values in self.history_.items()
+            },
+        }
+        return config | {"estimator": described | saved.labels_to(self.classes_)}, arrays
 
     @classmethod
     def from_state(
@@ -708,50 +634,52 @@ class CentroidEncoder(
         Raises
         ------
         InvalidStateError
-            If config and arrays are not those of a fitted map, are damaged, or have what only newer
-            releases know.
+            If config and arrays are not those of a fitted map, are damaged, or were written by a
+            newer release.
         """
         where = resolve_device(device)
-        try:
-            fitted = saved.from_arrays(config, arrays, where)
-            described = Description.from_config(config, cls().get_params(), fitted)
-            self = cls(**described.params)
+        fitted = saved.from_arrays(config, arrays, where)
+        with saved.refusing_damage(config):
+            stored = config["estimator"]
+            self = cls(**saved.params_from(stored["params"], cls().get_params()))
             check_parameters(self.get_params(deep=False))
             draw_seed(self.random_state)
-        except InputError as error:
-            raise InvalidStateError(
-                f"the parameters of the model are not valid: {error}"
-            ) from error
-        self.n_features_in_ = fitted.architecture.n_features
-        self._set_fitted(fitted, described)
+            classes = saved.labels_from(stored, len(fitted.centers))
+            self.n_features_in_ = fitted.architecture.n_features
+            if (names := stored["feature_names"]) is not None:
+                if len(names) != self.n_features_in_:
+                    raise ValueError(f"{len(names)} names for {self.n_features_in_} features")
+                self.feature_names_in_ = np.array(names, dtype=object)
+            history = {
+                name: [np.nan if value is None else value for value in stored["history"][name]]
+                for name in HISTORY
+            }
+            self._set_fitted(fitted, classes, bool(stored["trained_on_counts"]), history)
         return self
 
-    def _set_fitted(self, fitted: FittedMap, described: Description) -> None:
-        self._map = fitted
-        self.classes_ = described.classes
-        if described.feature_names is not None:
-            self.feature_names_in_ = described.feature_names
-        self.trained_on_counts_ = described.trained_on_counts
-        self.history_ = described.history
+    def _set_fitted(
+        self,
+        fitted: FittedMap,
+        classes: NDArray[Any],
+        trained_on_counts: bool,
+        history: dict[str, list[Any]],
+    ) -> None:
+        self._map, self.classes_ = fitted, classes
+        self.trained_on_counts_, self.history_ = trained_on_counts, history
         self.centroids_ = fitted.centroids()
         self.centers_ = fitted.centers
         self.feature_weights_ = fitted.standardizer.weight
-        self.n_epochs_ = sum(not stage.startswith("pretrain") for stage in self.history_["stage"])
-
-    @property
-    def _fitted(self) -> FittedMap:
-        check_is_fitted(self)
-        return self._map
+        self.n_epochs_ = sum(not stage.startswith("pretrain") for stage in history["stage"])
 
     @property
     def calibration_(self) -> Calibration:
         """How distances to the centroids become probabilities."""
-        return self._fitted.calibration
+        return self.fitted_map.calibration
 
     @property
     def feature_means_(self) -> NDArray[np.float64]:
         """(n_features,) means of the training samples; with ``scale="none"``, of the centroids."""
-        means = self._fitted.standardizer.mean
+        means = self.fitted_map.standardizer.mean
         if self.scale == "none":
             means = np.asarray(self.centroids_.mean(axis=0, dtype=np.float64))
         return means
@@ -759,11 +687,11 @@ class CentroidEncoder(
     @property
     def knows_novelty(self) -> bool:
         """Whether `fit_novelty` has been called."""
-        return self._fitted.novelty is not None
+        return self.fitted_map.novelty is not None
 
     @property
     def _n_features_out(self) -> int:
-        return self._fitted.architecture.n_components
+        return self.fitted_map.architecture.n_components
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_map")

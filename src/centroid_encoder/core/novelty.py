@@ -19,9 +19,9 @@ from scipy.linalg import eigh
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core.axes import principal_axes
+from centroid_encoder.core.features import Standardizer
 from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.core.splits import representatives
-from centroid_encoder.core.standardization import Standardizer
 from centroid_encoder.core.surroundings import Surroundings
 
 LEAST = 10
