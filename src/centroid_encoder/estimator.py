@@ -454,8 +454,8 @@ class CentroidEncoder(
             If there are no samples, or if a label is not among `classes_`.
         """
         X = self._checked(X)
-        y, _ = labels_of(X, y)
-        self.fitted_map.calibrate(self._distances(X), codes_of(y, self.classes_))
+        codes = codes_of(labels_of(X, y), self.classes_)
+        self.fitted_map.calibrate(self._distances(X), codes)
         return self
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
