@@ -158,7 +158,6 @@ def check_effects(params: Mapping[str, Any], defaults: Mapping[str, Any]) -> Non
         ("output", None, "placement", placement == "voronoi"),
         ("n_networks", 1, "placement", placement == "bottleneck"),
         ("max_features", None, "scale", scale != "supervised"),
-        ("clip", None, "scale", scale == "none"),
         ("activation", None, "hidden", len(hidden) == 0),
     ):
         if is_without_effect and params[name] not in (defaults[name], agreeing):

@@ -58,106 +58,100 @@ class CentroidEncoder(
 ):
     """Supervised, parametric embedding that maps every sample to the centroid of its class.
 
-    Networks are trained to map each sample to the mean of its class, as in [1]_, and the embedding
-    shows for which class they take it and how sure they are. The map takes new samples.
+    Networks are trained to map each sample to the mean of its class, as in [1]_. The embedding
+    shows the predicted class and its certainty. New samples can be mapped as well.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension m of the embedding.
     placement : {"bottleneck", "voronoi"}, default="voronoi"
-        Where a sample's place comes from. ``"bottleneck"`` is the paper's: an autoencoder-shaped
-        network is squeezed through `n_components` linear units, and what they say is the embedding.
-        ``"voronoi"`` trains without the squeeze, which costs accuracy, and lays the embedding out
-        afterwards: classes have positions whose distances are as those of their centroids; a sample
-        lies in the Voronoi cell of its most probable class, arranged there by the leading
-        components of the class's own scatter, and the nearer to the border the less sure it is.
-        `predict`, `predict_voronoi` and `decoder_distances`, read off the plane, then decide the
-        same. Of more than a hundred features it learns from as many principal axes, with Gaussian
+        How the embedding is computed. ``"bottleneck"`` is the paper's: an autoencoder-shaped
+        network has a bottleneck of `n_components` linear units, whose output is the embedding.
+        ``"voronoi"`` trains without the bottleneck, which costs accuracy, and lays out the
+        embedding afterwards: classes have positions whose distances follow those of their
+        centroids; a sample lies in the Voronoi cell of its most probable class, arranged there by
+        the leading components of the class's own scatter, and nearer to the border if it is less
+        certain. `predict`, `predict_voronoi` and `decoder_distances` in the plane then agree. With
+        more than a hundred features the networks learn from as many principal axes, with Gaussian
         noise of the covariance that `dropout` of the features has.
     n_networks : int or "auto", default="auto"
-        With ``placement="voronoi"``, number of networks, each of which is trained on all but one
-        fold of the samples. Probabilities then come
-        from samples of which the network in question knows nothing: it weighs and chooses features
-        by its own samples; new samples are placed by all networks, each weighted by its number of
-        training samples. 1 trains one network on everything, which is too sure of these samples.
-        ``"auto"`` takes 5 of up to 5,000 training samples, 3 of up to 50,000, else 2.
+        With ``placement="voronoi"``, number of networks. Each is trained on all but one fold of the
+        samples, and weights and chooses features by its own samples; a training sample is placed by
+        the network that was not trained on it, and a new sample by all networks, weighted by their
+        numbers of training samples. 1 trains one network on everything; its probabilities for these
+        samples are too high. ``"auto"`` takes 5 for up to 5,000 training samples, 3 for up to
+        50,000, else 2.
     hidden : sequence of int or "auto", default="auto"
         Widths of the encoder's hidden layers; the decoder mirrors them. ``"auto"`` takes
-        (500, 250, 125), and (300, 200, 100) where nothing has to pass a bottleneck and there are no
-        more than 5,000 training samples.
-    activation : {"relu", "leaky_relu", "tanh", "sigmoid"}, default="relu"
+        (500, 250, 125), or (300, 200, 100) without a bottleneck for up to 5,000 training samples.
+    activation : {"relu", "tanh"}, default="relu"
         Non-linearity of the hidden layers. Bottleneck and output are linear.
     batch_norm : bool or "auto", default="auto"
         Whether the encoder's hidden layers are batch-normalised [2]_ in training; the fitted map
-        has plain layers. It trains in a fraction of the epochs and makes rounder classes;
-        ``"auto"`` does it from 4,000 training samples on, since fewer are then fitted too well.
+        has plain layers. It needs a fraction of the epochs and makes rounder classes; ``"auto"``
+        uses it with a bottleneck from 4,000 training samples on, since fewer are then overfitted.
     output : {"span", "full"}, default="span"
         Coordinates of the decoder's output: an orthonormal basis of the centroids' affine span (at
         most n_classes − 1 numbers, the same minimum at a fraction of the cost), or the paper's
         n_features numbers.
     compactness : float, default=0.1
         Weight, beside the distance to the centroids, of the share of the embedding's scatter that
-        is within classes. It keeps classes together, so that Voronoi cells tell them apart as well
+        is within classes. It keeps classes together, so that Voronoi cells separate them as well
         as neighbours do; 0 is the paper's loss.
-    scale : {"supervised", "feature", "global", "none"}, default="supervised"
-        Standardisation: each feature by its own standard deviation and times its correlation ratio
-        with the classes (``"supervised"``, so that features which say nothing do not drown those
-        which do), by its own standard deviation alone, all features by one (pixels), or not at all.
-        It is learned from the training samples and part of the fitted map.
+    scale : {"supervised", "feature", "global"}, default="supervised"
+        Standardisation, learned from the training samples and part of the fitted map: by each
+        feature's own standard deviation and times its correlation ratio with the classes
+        (``"supervised"``, so that uninformative features do not hide the others), by each feature's
+        own standard deviation, or by one for all features (pixels).
     max_features : int or None, default=2000
-        With ``scale="supervised"``, how many features of largest weight to learn from, at most;
-        None keeps all. Bounds the cost of whole transcriptomes. Of several networks, each chooses
-        its own.
+        With ``scale="supervised"``, the largest number of features to learn from: those of largest
+        weight; None keeps all. It bounds the cost of whole transcriptomes. Each of several networks
+        chooses its own.
     clip : float or None, default=10.0
-        Largest absolute z-score. Keeps nearly constant features from exploding on new data.
+        Largest absolute z-score. It bounds nearly constant features in new data.
     dropout : float or "auto", default="auto"
         Share of input values set to zero in each training step, in [0, 1). ``"auto"`` grows with
-        the number k of features learned from, 1/2 − 50 / k: up to a hundred can hardly spare any,
-        of thousands one half will do. It is at least 0.02, and of n < 1,250 training samples at
-        least 25 / n, up to 0.15: what so few say of single features is largely chance.
+        the number k of features, 1/2 − 50 / k. It is at least 0.02, and for n < 1,250 training
+        samples at least 25 / n, up to 0.15: in so few samples, single features are mostly chance.
     class_weight : "sqrt", "balanced", dict or None, default="sqrt"
         Weight of each class's samples in the loss: by one over the square root of their number
-        (``"sqrt"``, so that small classes are not overlooked and large ones still count for more),
-        by one over their number (``"balanced"``), by numbers of your own, as in scikit-learn; or
-        all the same.
+        (``"sqrt"``, so that small classes count and large ones still count for more), by one over
+        their number (``"balanced"``), by given numbers, as in scikit-learn; or all the same.
     max_samples : int or None, default=1_000_000
-        Number of samples to train on, at most; None trains on all. Of more, a stratified sample
+        Largest number of samples to train on; None trains on all. Of more, a stratified sample
         trains, and memory and time of the training stop growing. The others are placed by networks
         that were not trained on them.
     pretrain_epochs : int or "auto", default="auto"
         Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it. ``"auto"`` takes
-        half as many as of training with more than 15 classes, which tangle in the plane without
-        it, and skips it with fewer.
+        half as many as of training with more than 15 classes and a bottleneck, and otherwise 0.
     max_epochs : int, "auto" or "few", default="auto"
         Epochs of training. ``"auto"`` takes as many as make 300,000 samples seen, between 20 and
         60, and twice as many with more than 15 classes; but never more than make 1,200,000 samples
-        seen, or 5. With ``placement="voronoi"`` at most 60, and 30 of more than 100 features.
+        seen, or 5. With ``placement="voronoi"`` at most 60, and 30 with more than 100 features.
         ``"few"``, for a first look, takes as many as make 120,000 samples seen, between 2 and 8.
     validation_fraction : float, default=0.0
-        Share of each class's samples that only watches, in [0, 1); the weights with the smallest
+        Share of each class's samples that does not train, in [0, 1); the weights with the smallest
         loss on it are kept. 0 trains on everything for `max_epochs`.
     patience : int or None, default=None
         Stop when the validation loss has not fallen for that many epochs; None never does.
     merge_epochs : int, default=0
-        Epochs of training on with the validation samples merged back (the paper's last step).
+        Epochs of further training with the validation samples merged back (the paper's last step).
     batch_size : int or "auto", default="auto"
-        Samples per step. ``"auto"`` makes about 32 steps of an epoch, of 16 to 256 samples, or 512
-        with batch normalisation.
-    optimizer : {"adamw", "adam", "amsgrad"}, default="adamw"
-        AdamW, or Adam with its weight decay on the loss, without and with amsgrad.
+        Samples per step. ``"auto"`` makes 32 steps of an epoch, or 16 without a bottleneck, of 16
+        to 256 samples, or 512 with batch normalisation.
+    optimizer : {"adamw", "amsgrad"}, default="adamw"
+        AdamW, or AMSGrad with its weight decay on the loss.
     learning_rate : float or "auto", default="auto"
-        Peak (``"one_cycle"``) or constant learning rate. ``"auto"`` is 0.003, or 0.006 with batch
-        normalisation.
+        Peak (``"one_cycle"``) or constant learning rate. ``"auto"`` is 0.007 without a bottleneck,
+        0.003 with one, and 0.006 with batch normalisation.
     weight_decay : float or "auto", default="auto"
-        Weight decay, in the sense of the optimiser. ``"auto"`` grows with the number of features k
-        for each of M classes, k / (2 M), up to 1: many classes in few features need all that the
-        network can bend. Of more than 20,000 training samples n it is at most 20,000 / n: the more
-        there are, the less they need a prior.
+        Weight decay of the optimiser. ``"auto"`` is k / (2 M) for k features and M classes, up to
+        1, and at most 20,000 / n for n > 20,000 training samples.
     schedule : {"one_cycle", "constant"}, default="one_cycle"
         Course of the learning rate over each stage.
     device : str, default="auto"
-        ``"auto"`` takes CUDA, MPS or the CPU, the first there is; else a torch device.
+        ``"auto"`` takes the first available of CUDA, MPS and the CPU; else a torch device.
     random_state : int, Generator, RandomState or None, default=None
         Source of all randomness. An int gives the same bits on the same machine each time; None
         differs between calls. No global random state is read or changed.
@@ -455,7 +449,7 @@ class CentroidEncoder(
         """
         X = self._checked(X)
         codes = codes_of(labels_of(X, y), self.classes_)
-        self.fitted_map.calibrate(self._distances(X), codes)
+        self.fitted_map.calibration = Calibration.fit(self._distances(X), codes)
         return self
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -645,7 +639,7 @@ class CentroidEncoder(
             check_parameters(self.get_params(deep=False))
             draw_seed(self.random_state)
             classes = saved.labels_from(stored, len(fitted.centers))
-            self.n_features_in_ = fitted.architecture.n_features
+            self.n_features_in_ = len(fitted.standardizer.mean)
             if (names := stored["feature_names"]) is not None:
                 if len(names) != self.n_features_in_:
                     raise ValueError(f"{len(names)} names for {self.n_features_in_} features")
@@ -678,11 +672,8 @@ class CentroidEncoder(
 
     @property
     def feature_means_(self) -> NDArray[np.float64]:
-        """(n_features,) means of the training samples; with ``scale="none"``, of the centroids."""
-        means = self.fitted_map.standardizer.mean
-        if self.scale == "none":
-            means = np.asarray(self.centroids_.mean(axis=0, dtype=np.float64))
-        return means
+        """(n_features,) means of the training samples."""
+        return self.fitted_map.standardizer.mean
 
     @property
     def knows_novelty(self) -> bool:
@@ -691,7 +682,7 @@ class CentroidEncoder(
 
     @property
     def _n_features_out(self) -> int:
-        return self.fitted_map.architecture.n_components
+        return self.fitted_map.n_components
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_map")

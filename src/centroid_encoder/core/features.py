@@ -25,7 +25,7 @@ from centroid_encoder.core.matrix import (
     without_duplicates,
 )
 
-Scale = Literal["supervised", "feature", "global", "none"]
+Scale = Literal["supervised", "feature", "global"]
 
 CPU = torch.device("cpu")
 CACHED = 512
@@ -106,7 +106,7 @@ def fit_standardizer(
         ``"feature"`` divides each feature by its own (population) standard deviation;
         ``"supervised"`` also multiplies it by its correlation ratio with the classes; ``"global"``
         divides all features by their root mean square deviation, for features that share a unit,
-        such as pixels; ``"none"`` leaves the data as they are.
+        such as pixels.
     clip
         Largest absolute z-score.
     max_features
@@ -132,12 +132,8 @@ def fit_standardizer(
     n_classes = int(codes.max()) + 1
     cells = codes if folds is None else folds * n_classes + codes
     n_cells = n_networks * n_classes if scale == "supervised" else 0
-    scaler, sums, sampled = _moments(X, rows, cells, n_cells, scale != "none", sample)
-    ones = np.ones((n_networks, n_features))
-    if scale == "none":
-        zeros = np.zeros(n_features)
-        return Standardizer(zeros, ones[0], ones[0], np.inf), ones, sampled
-    deviation, weights = scaler.scale_, ones
+    scaler, sums, sampled = _moments(X, rows, cells, n_cells, sample)
+    deviation, weights = scaler.scale_, np.ones((n_networks, n_features))
     if scale == "global":
         rms = float(np.sqrt(scaler.var_.mean()))
         deviation = np.full(n_features, rms if rms > 0 else 1.0)
@@ -165,7 +161,6 @@ def _moments(
     rows: Codes,
     cells: Codes,
     n_cells: int,
-    with_moments: bool,
     sample: NDArray[np.bool_] | None,
 ) -> tuple[StandardScaler, NDArray[np.float64], Any]:
     """Moments of rows, (n_cells, d) sums by cell of fold and class, and the rows of a sample."""
@@ -178,8 +173,6 @@ def _moments(
             sampled.append(chunk[np.flatnonzero(sample[part])])
         if n_cells:
             sums += class_sums(chunk, cells[part], n_cells)
-        if not with_moments:
-            continue
         if sparse.issparse(chunk):
             # Before scikit-learn 1.9, the second chunk must have indices of 32 bits.
             csr = without_duplicates(chunk.astype(np.float64))

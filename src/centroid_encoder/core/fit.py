@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from centroid_encoder.core import placement
+from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.features import (
     Standardizer,
     class_sums,
@@ -23,8 +24,9 @@ from centroid_encoder.core.features import (
     noise_on_axes,
     on_axes,
 )
-from centroid_encoder.core.map import Architecture, FittedMap, Judged
+from centroid_encoder.core.map import FittedMap, Judged
 from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, is_sparse, row_chunks
+from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import LEAST, Novelty, Scored
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.placement import Layout, Placer, Scatter
@@ -106,7 +108,7 @@ class Fit:
 
     def embed(self, index: Codes | None = None) -> NDArray[np.float32]:
         """(n, m) embedding of all rows, or of those of an index."""
-        empty = np.empty((0, self.map.architecture.n_components), np.float32)
+        empty = np.empty((0, self.map.n_components), np.float32)
         return np.concatenate([empty, *(places for places, _ in self.judge(index))])
 
     def distances(self, index: Codes) -> NDArray[np.float32]:
@@ -124,7 +126,7 @@ class Fit:
             own = np.full(max(codes.max(), self.known.max()) + 1, -1)
             own[self.known] = np.arange(len(self.known))
             known = own[codes] >= 0
-            self.map.calibrate(distances[known], own[codes][known])
+            self.map.calibration = Calibration.fit(distances[known], own[codes][known])
 
     def novelty(self) -> NDArray[np.float32]:
         """(n,) novelty of all rows; NaN if it was not learned.
@@ -268,20 +270,17 @@ def fit(
     objective = targets
     if scatter is not None:
         final, objective = _placer(scatter, centroids, n_components, device)
-    architecture = Architecture(
-        n_features=X.shape[1],
-        n_inputs=len(standardizer.kept),
-        hidden=tuple(int(width) for width in settings["hidden"]),
-        n_components=n_components,
-        n_outputs=objective.n_outputs,
-        activation=settings["activation"],
-        output=settings["output"],
-        placement=settings["placement"],
+    squeezed, generator = axes is None, torch.Generator().manual_seed(seed)
+    network = Network(
+        inputs.shape[-1],
+        settings["hidden"],
+        n_components if squeezed else objective.n_outputs,
+        objective.n_outputs if squeezed else 0,
+        settings["activation"],
+        generator,
+        batch_norm=settings["batch_norm"],
         n_networks=division.n_networks,
-        n_axes=0 if axes is None else axes.shape[1],
-    )
-    generator = torch.Generator().manual_seed(seed)
-    network = architecture.network(generator, batch_norm=settings["batch_norm"]).to(device)
+    ).to(device)
     network.votes.copy_(division.votes)
     trained, absent = classes[known], np.delete(classes, known)
     weights = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
@@ -302,7 +301,7 @@ def fit(
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
     network.fold_batch_norm()
     nowhere = np.full((n_classes, n_components), np.nan)
-    fitted = FittedMap(architecture, standardizer, network, targets, nowhere, axes, final)
+    fitted = FittedMap(standardizer, network, targets, nowhere, axes, final)
     done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
     _complete(done)
     chosen = np.sort(np.append(rows, division.validation))
@@ -514,7 +513,8 @@ def _complete(done: Fit) -> None:
         fitted.placer = fitted.placer.told(np.concatenate(outputs), codes[some], weights)
         fitted.centers = fitted.placer.layout.positions
     if len(unseen):
-        fitted.calibrate(done.distances(done.division.held[some]), codes[some])
+        distances = done.distances(done.division.held[some])
+        fitted.calibration = Calibration.fit(distances, codes[some])
 
 
 def _odds_weights(done: Fit, index: Codes) -> NDArray[np.float64]:

@@ -13,54 +13,19 @@ from torch import Tensor
 from centroid_encoder.core.confidence import UNCALIBRATED, Calibration
 from centroid_encoder.core.features import Standardizer, on_axes
 from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
-from centroid_encoder.core.network import Activation, Network
+from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import Novelty
-from centroid_encoder.core.placement import Placement, Placer
-from centroid_encoder.core.targets import CentroidTargets, Output
+from centroid_encoder.core.placement import Placer
+from centroid_encoder.core.targets import CentroidTargets
 
 Judged = tuple[NDArray[np.float32], NDArray[np.float32]]
 """(n, m) embedding of rows, and (n, M) distances to the classes."""
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """Shapes and kinds of a map: `saved` needs them to interpret its arrays."""
-
-    n_features: int
-    n_inputs: int
-    """Features that are kept."""
-    hidden: tuple[int, ...]
-    n_components: int
-    n_outputs: int
-    activation: Activation
-    output: Output
-    placement: Placement = "bottleneck"
-    n_networks: int = 1
-    n_axes: int = 0
-    """Axes along which networks without bottleneck receive the features; 0 with a bottleneck."""
-
-    def network(
-        self, generator: torch.Generator | None = None, *, batch_norm: bool = False
-    ) -> Network:
-        """Return a new network; see `Network` for the arguments."""
-        squeezed = self.placement == "bottleneck"
-        return Network(
-            self.n_axes or self.n_inputs,
-            self.hidden,
-            self.n_components if squeezed else self.n_outputs,
-            self.n_outputs if squeezed else 0,
-            self.activation,
-            generator,
-            batch_norm=batch_norm,
-            n_networks=self.n_networks,
-        )
 
 
 @dataclass
 class FittedMap:
     """A trained network with its standardisation and targets. Its classes are sorted."""
 
-    architecture: Architecture
     standardizer: Standardizer
     network: Network
     targets: CentroidTargets
@@ -78,19 +43,24 @@ class FittedMap:
         """Device of the network."""
         return next(self.network.parameters()).device
 
+    @property
+    def n_components(self) -> int:
+        """Dimension m of the embedding."""
+        return int(self.centers.shape[1])
+
     def embed(self, X: Matrix) -> NDArray[np.float32]:
         """(n, m) embedding of (n, d) data."""
-        empty = np.empty((0, self.architecture.n_components), np.float32)
+        empty = np.empty((0, self.n_components), np.float32)
         return np.concatenate([empty, *(places for places, _ in self.judge(X))])
 
-    def judge(self, X: Matrix | Lazy, rows: Codes | None = None) -> Iterator[Judged]:
-        """Embed the rows of (n, d) data, all or those at sorted indices, in chunks.
+    def judge(self, X: Matrix | Lazy) -> Iterator[Judged]:
+        """Embed (n, d) data in chunks of rows.
 
         Yields the (b, m) embedding and (b, M) distances to the classes. Through a bottleneck, these
         are the `distances` of the embedding. A place in a Voronoi cell shows less than the networks
         have found; the distances here contain all of it.
         """
-        for _, chunk in row_chunks(X, rows):
+        for _, chunk in row_chunks(X):
             z = self.standardizer(chunk, self.device)
             along = None if self.placer is None else self.placer.scatter.project(z)
             yield self.judge_inputs(on_axes(z, self.axes), along)
@@ -123,7 +93,7 @@ class FittedMap:
 
         Distances to all classes would take a multiple of the memory: they are reduced by chunks.
         """
-        embedding = np.empty((n, self.architecture.n_components), dtype=np.float32)
+        embedding = np.empty((n, self.n_components), dtype=np.float32)
         predicted, confidence = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.float32)
         done = 0
         for places, distances in judged:
@@ -132,10 +102,6 @@ class FittedMap:
             confidence[part] = self.calibration.probabilities(distances).max(axis=1)
             done = part.stop
         return embedding, predicted, confidence
-
-    def calibrate(self, distances: NDArray[np.floating], codes: NDArray[np.integer]) -> None:
-        """Fit the probabilities to (n, M) distances of rows, and their (n,) class indices."""
-        self.calibration = Calibration.fit(distances, codes)
 
     def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
         """(n, M) distances of the decoder's output h(z), for (n, m) points, to each centroid.
@@ -155,7 +121,7 @@ class FittedMap:
 
     def decode(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
         """Map (n, m) points of the embedding to (n, d) data, in the units of the data."""
-        data = np.empty((len(embedding), self.architecture.n_features), np.float32)
+        data = np.empty((len(embedding), len(self.standardizer.mean)), np.float32)
         centroids = self.targets.to_input(self.targets.coordinates.cpu().numpy())
         for start in range(0, len(embedding), CHUNK):
             part = slice(start, start + CHUNK)

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import leaky_relu, relu
 
-Activation = Literal["relu", "leaky_relu", "tanh", "sigmoid"]
-
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "relu": relu,
-    "leaky_relu": leaky_relu,
-    "tanh": torch.tanh,
-    "sigmoid": torch.sigmoid,
-}
-assert tuple(ACTIVATIONS) == get_args(Activation)
+Activation = Literal["relu", "tanh"]
 
 
 class Network(nn.Module):
@@ -69,7 +60,15 @@ class Network(nn.Module):
         n_networks: int = 1,
     ) -> None:
         super().__init__()
-        self.activation = ACTIVATIONS[activation]
+        self.shape: dict[str, Any] = {
+            "n_inputs": n_inputs,
+            "hidden": list(map(int, hidden)),
+            "n_components": n_components,
+            "n_outputs": n_outputs,
+            "activation": activation,
+            "n_networks": n_networks,
+        }
+        self.activation = torch.tanh if activation == "tanh" else torch.relu
         self.n_networks = n_networks
         self.encoder = _layers([n_inputs, *hidden, n_components], n_networks)
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in hidden if batch_norm)
@@ -79,6 +78,8 @@ class Network(nn.Module):
         if generator is not None:
             self._initialize(activation, generator)
 
+    shape: dict[str, Any]
+    """Arguments from which the fitted network, without batch normalisation, can be built anew."""
     votes: Tensor
     """(K,) weight of each network for rows that no network was trained on; their sum is 1."""
 
@@ -89,8 +90,8 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def _initialize(self, activation: Activation, generator: torch.Generator) -> None:
-        # As in the authors' program: Xavier for saturating units, Kaiming for rectifying ones,
-        # zero biases; the two linear layers (bottleneck, output) keep the framework's default.
+        # As in the authors' program: Xavier for tanh, Kaiming for ReLU, zero biases; the two linear
+        # layers (bottleneck, output) keep the framework's default.
         for layers in (self.encoder, self.decoder):
             for i, layer in enumerate(cast(Iterable[nn.Linear], layers)):
                 if i == len(layers) - 1:
@@ -99,7 +100,7 @@ class Network(nn.Module):
                     nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
                     continue
                 for weight in layer.weight if layer.weight.dim() == 3 else [layer.weight]:
-                    if activation in ("tanh", "sigmoid"):
+                    if activation == "tanh":
                         nn.init.xavier_uniform_(weight, generator=generator)
                     else:
                         nn.init.kaiming_uniform_(weight, nonlinearity="relu", generator=generator)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
-Optimizer = Literal["adamw", "adam", "amsgrad"]
+Optimizer = Literal["adamw", "amsgrad"]
 Schedule = Literal["one_cycle", "constant"]
 
 
@@ -36,7 +36,7 @@ class TrainingConfig:
 
 
 class Adam:
-    """AdamW, Adam and AMSGrad by torch's functional interface.
+    """AdamW and AMSGrad by torch's functional interface.
 
     The first instance of ``torch.optim.AdamW`` in a process imports torch's compiler, which takes
     more than a second, and each of its steps takes a third longer.

@@ -23,7 +23,8 @@ from safetensors.numpy import save as serialize
 
 from centroid_encoder.core.confidence import Calibration
 from centroid_encoder.core.features import Standardizer
-from centroid_encoder.core.map import Architecture, FittedMap
+from centroid_encoder.core.map import FittedMap
+from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.placement import Layout, Odds, Placer, Scatter
 from centroid_encoder.core.targets import CentroidTargets
@@ -46,13 +47,13 @@ class InvalidStateError(ValueError):
 
 def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     """Return (config, arrays), from which `from_arrays` rebuilds the map."""
-    architecture, standardizer, targets = fitted.architecture, fitted.standardizer, fitted.targets
+    standardizer, targets = fitted.standardizer, fitted.targets
     config: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "written_by": version("centroid-encoder"),
-        # JSON has neither tuples nor infinity.
-        "architecture": vars(architecture) | {"hidden": list(architecture.hidden)},
+        "network": fitted.network.shape,
+        # JSON has no infinity.
         "clip": float(standardizer.clip) if np.isfinite(standardizer.clip) else None,
         "calibration": asdict(fitted.calibration),
     }
@@ -126,10 +127,11 @@ def refusing_damage(config: Mapping[str, Any]) -> Iterator[None]:
 def _rebuilt(
     config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], device: torch.device
 ) -> FittedMap:
-    stored = config["architecture"]
-    architecture = Architecture(**stored | {"hidden": tuple(map(int, stored["hidden"]))})
-    d, k, m = architecture.n_features, architecture.n_inputs, architecture.n_components
-    n_classes = len(arrays["targets"])
+    # Shapes are compared before memory is allocated for them.
+    with torch.device("meta"):
+        network = Network(**config["network"])
+    d, k = len(arrays["mean"]), int(np.count_nonzero(arrays["weight"]))
+    n_classes, m = arrays["centers"].shape
 
     def array(name: str, *shape: int | None) -> NDArray[Any]:
         """Return a finite array; None stands for any length."""
@@ -142,17 +144,14 @@ def _rebuilt(
     clip = np.inf if config["clip"] is None else float(config["clip"])
     means, scales, weights = (array(name, d) for name in ("mean", "scale", "weight"))
     standardizer = Standardizer(means, scales, weights, clip)
-    if not (scales > 0).all() or len(standardizer.kept) != k:
-        raise ValueError("'scale' must be positive, and 'weight' nonzero for each input")
-    # Shapes are compared before memory is allocated for them.
-    with torch.device("meta"):
-        network = architecture.network()
+    if not (scales > 0).all():
+        raise ValueError("'scale' must be positive")
     own = {
         name: torch.tensor(array(name.replace(".", "_"), *value.shape), dtype=torch.float32)
         for name, value in network.state_dict().items()
     }
     network.load_state_dict(own, strict=True, assign=True)
-    spanned = architecture.output == "span"
+    spanned = "basis" in arrays
     targets = CentroidTargets(
         array("targets", n_classes, None if spanned else k),
         array("origin", k) if spanned else None,
@@ -160,11 +159,11 @@ def _rebuilt(
         device,
     )
     centers, placer, axes = array("centers", n_classes, m), None, None
-    if architecture.placement == "voronoi":
+    if "placement_axes" in arrays:
         n_axes = len(arrays["placement_axes"])
-        axes = torch.tensor(array("axes", architecture.n_networks, architecture.n_axes, k))
+        axes = torch.tensor(array("axes", network.n_networks, network.shape["n_inputs"], k))
         placer = Placer(
-            array("placement_targets", n_classes, architecture.n_outputs),
+            array("placement_targets", n_classes, network.shape["n_components"]),
             Scatter(
                 array("placement_axes", n_axes, k),
                 array("placement_means", n_classes, n_axes),
@@ -175,7 +174,6 @@ def _rebuilt(
         )
     novelty = {n.removeprefix(NOVELTY): arrays[n] for n in arrays if n.startswith(NOVELTY)}
     return FittedMap(
-        architecture,
         standardizer,
         network.to(device),
         targets,
