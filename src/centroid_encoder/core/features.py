@@ -92,32 +92,19 @@ def fit_standardizer(
     folds: Codes | None = None,
     sample: NDArray[np.bool_] | None = None,
 ) -> tuple[Standardizer, NDArray[np.float64], Any]:
-    """Compute the standardisation, in one pass over X.
+    """Compute the standardisation from (n_train,) sorted rows of X, in one pass.
 
     Parameters
     ----------
-    X
-        (n, d) data.
-    rows
-        (n_train,) sorted rows that count.
-    codes
-        (n_train,) their class indices.
-    scale
-        ``"feature"`` divides each feature by its own (population) standard deviation;
-        ``"supervised"`` also multiplies it by its correlation ratio with the classes; ``"global"``
-        divides all features by their root mean square deviation, for features that share a unit,
-        such as pixels.
-    clip
-        Largest absolute z-score.
-    max_features
-        With ``"supervised"``, the number of features of largest weight that are kept; None keeps
-        all.
+    X, rows, codes
+        (n, d) data, the rows that count, and their classes.
+    scale, clip, max_features
+        As `CentroidEncoder` documents them; `clip` may be inf.
     folds
-        (n_train,) for each row the one of K networks that is not trained on it. With
-        ``"supervised"``, the weights and the choice of features of a network come from the rows
-        that it is trained on.
+        (n_train,) for each row the one of K networks that is not trained on it. Weights and choice
+        of features of a network then come from the rows that it is trained on.
     sample
-        (n_train,) rows to return.
+        (n_train,) mask of rows to return.
 
     Returns
     -------
@@ -125,7 +112,7 @@ def fit_standardizer(
         Its weights are the means over the networks.
     shares
         (K, k) weight of each network for each kept feature, divided by that mean.
-    rows
+    sampled
         The rows of the sample, as they are in X; None without one.
     """
     n_features, n_networks = X.shape[1], 1 if folds is None else int(folds.max()) + 1
@@ -142,26 +129,22 @@ def fit_standardizer(
         sums = sums.reshape(n_networks, n_classes, n_features)
         if folds is not None:
             counts, sums = counts.sum(axis=0) - counts, sums.sum(axis=0) - sums
-        weights = np.stack(
-            [
-                _supervised_weights(*own, np.square(deviation), max_features)
-                for own in zip(counts, sums, strict=True)
-            ]
-        )
+        for k in range(n_networks):
+            ratio = correlation_ratio(counts[k], sums[k], np.square(deviation))
+            # All features count the same where no feature is related to the classes.
+            weights[k] = ratio if ratio.any() else 1
+            if max_features is not None and max_features < n_features:
+                weights[k, np.argsort(-weights[k], kind="stable")[max_features:]] = 0
+            weights[k] = _normalized(weights[k])
     weight = _normalized(weights.mean(axis=0)) if n_networks > 1 else weights[0]
-    standardizer = Standardizer(scaler.mean_, deviation, weight, clip)
     if not np.isfinite(deviation).all():
         raise ValueError("X holds values too large to be standardised; rescale it")
-    kept = standardizer.kept
-    return standardizer, weights[:, kept] / weight[kept], sampled
+    standardizer = Standardizer(scaler.mean_, deviation, weight, clip)
+    return standardizer, weights[:, standardizer.kept] / weight[standardizer.kept], sampled
 
 
 def _moments(
-    X: Matrix | Lazy,
-    rows: Codes,
-    cells: Codes,
-    n_cells: int,
-    sample: NDArray[np.bool_] | None,
+    X: Matrix | Lazy, rows: Codes, cells: Codes, n_cells: int, sample: NDArray[np.bool_] | None
 ) -> tuple[StandardScaler, NDArray[np.float64], Any]:
     """Moments of rows, (n_cells, d) sums by cell of fold and class, and the rows of a sample."""
     # scikit-learn accumulates in float64 and separates constant features from rounding noise.
@@ -184,20 +167,15 @@ def _moments(
     if not sampled:
         return scaler, sums, None
     is_csr = sparse.issparse(sampled[0])
-    stacked = sparse.vstack(sampled, format="csr") if is_csr else np.concatenate(sampled)
-    return scaler, sums, stacked
+    return scaler, sums, sparse.vstack(sampled, format="csr") if is_csr else np.concatenate(sampled)
 
 
-def _supervised_weights(
-    counts: Codes, sums: NDArray[np.float64], variance: NDArray[np.float64], n_kept: int | None
-) -> NDArray[np.float64]:
-    """(d,) correlation ratios of features with the classes, 0 except for the largest `n_kept`."""
-    ratio = _correlation_ratio(counts, sums, variance)
-    # All features count the same where no feature is related to the classes.
-    weight = ratio if ratio.any() else np.ones_like(ratio)
-    if n_kept is not None and n_kept < len(weight):
-        weight[np.argsort(-weight, kind="stable")[n_kept:]] = 0
-    return _normalized(weight)
+def class_sums(z: Any, codes: Codes, n: int) -> NDArray[np.float64]:
+    """(n, k) sums of (b, k) dense or CSR rows over the classes, in the same order each time."""
+    members = np.ones(len(codes)), codes, np.arange(len(codes) + 1)
+    one_hot: Any = sparse.csr_array(members, shape=(len(codes), n))
+    sums: Any = one_hot.T @ z
+    return np.asarray(sums if isinstance(sums, np.ndarray) else sums.toarray(), dtype=np.float64)
 
 
 def _normalized(weight: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -205,7 +183,7 @@ def _normalized(weight: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(weight / np.sqrt(np.square(weight).sum() / np.count_nonzero(weight)))
 
 
-def _correlation_ratio(
+def correlation_ratio(
     counts: Codes, sums: NDArray[np.float64], variance: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """(d,) correlation ratio of features with the classes, adjusted for chance.
@@ -224,26 +202,16 @@ def _correlation_ratio(
 
 
 def network_axes(z: Tensor, share: NDArray[np.float64], n: int) -> Tensor:
-    """Axes along which a network receives the features.
+    """(r, k) axes along which a network receives the features, r = min(n, k).
 
-    Parameters
-    ----------
-    z
-        (s, k) standardised rows that the network is trained on.
-    share
-        (k,) weight of the network for each feature, relative to that in `z`.
-    n
-        Number of axes, at most.
-
-    Returns
-    -------
-    (min(n, k), k) principal axes; of no more than `n` features, the features times the weights.
+    They are the principal axes of (s, k) standardised rows that it is trained on, where (k,)
+    `share` is the weight of the network for each feature relative to that in `z`. No more than `n`
+    features are received as they are, times these weights.
     """
     factor = torch.tensor(share, dtype=torch.float32, device=z.device)
     if z.shape[1] <= n:
         return torch.diag(factor)
-    own = z[:N_ON_AXES] * factor
-    axes, *_ = principal_axes(own, min(n, len(own)), N_ITERATIONS)
+    axes, *_ = principal_axes(z[:N_ON_AXES] * factor, min(n, len(z)), N_ITERATIONS)
     # Fewer rows than axes have zeros for the rest.
     return pad(axes * factor, (0, 0, 0, n - len(axes)))
 
@@ -258,23 +226,11 @@ def on_axes(z: Tensor, axes: Tensor | None) -> Tensor:
     return z @ axes[0].T if len(axes) == 1 else z @ axes.mT
 
 
-def class_sums(z: Any, codes: Codes, n: int) -> NDArray[np.float64]:
-    """(n, k) sums of (b, k) dense or CSR rows over the classes, in the same order each time."""
-    members = np.ones(len(codes)), codes, np.arange(len(codes) + 1)
-    one_hot: Any = sparse.csr_array(members, shape=(len(codes), n))
-    sums: Any = one_hot.T @ z
-    return np.asarray(sums if isinstance(sums, np.ndarray) else sums.toarray(), dtype=np.float64)
-
-
 def noise_on_axes(z: Tensor, axes: Tensor, dropout: float) -> Tensor:
-    """Square roots of the covariance on the axes that dropout of the features would have.
+    """(K, r, r) square roots of the covariance on the axes that dropout of the features has.
 
     Dropout of a share p of the features adds to each row noise of the covariance
-    A diag(E[z²] p / (1 − p)) Aᵀ, where A are the axes.
-
-    Returns
-    -------
-    (K, r, r) matrices L, where L Lᵀ is that covariance.
+    A diag(E[z²] p / (1 − p)) Aᵀ, where A are the axes. A square root L has L Lᵀ equal to that.
     """
     variance = z.square().mean(dim=0) * dropout / (1 - dropout)
     values, vectors = torch.linalg.eigh(((axes * variance) @ axes.mT).double().cpu())

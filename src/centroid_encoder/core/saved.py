@@ -92,11 +92,8 @@ def from_arrays(
 ) -> FittedMap:
     """Rebuild a map; the inverse of `to_arrays`, bit for bit.
 
-    Raises
-    ------
-    InvalidStateError
-        If the format or its version is unknown, or if an array is missing, of a wrong shape or not
-        finite.
+    An InvalidStateError is raised if the format or its version is unknown, or if an array is
+    missing, of a wrong shape or not finite.
     """
     if config.get("format") != FORMAT:
         raise InvalidStateError("these are not the contents of a centroid-encoder model")
@@ -194,14 +191,9 @@ def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays
 
 
 def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
-    """Read a file that `save` has written. `from_arrays` checks the values.
+    """Read a file that `save` has written; `from_arrays` checks the values.
 
-    Raises
-    ------
-    InvalidStateError
-        If the file is truncated, or is no ``.safetensors`` file of this package.
-    OSError
-        If there is no such file.
+    An InvalidStateError is raised if it is truncated or no ``.safetensors`` file of this package.
     """
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, "this is a folder, not a file", str(path))
@@ -258,10 +250,7 @@ def params_to(params: Mapping[str, Any]) -> dict[str, Any]:
 def params_from(params: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
     """Return parameters of an estimator from JSON; those that are not stored keep their default.
 
-    Raises
-    ------
-    InvalidStateError
-        If one is not among the names `known`.
+    An InvalidStateError is raised if one is not among the names `known`.
     """
     for name in params:
         if name not in known:

@@ -98,12 +98,8 @@ def train(
 
     Parameters
     ----------
-    network
-        Initialised network on the device of `data`; left in evaluation mode.
-    objective
-        Loss to be minimised.
-    data, config
-        Data and settings.
+    network, objective, data, config
+        Initialised network on the device of the data, the loss, the data and the settings.
     generator
         CPU generator: the only source of randomness.
     callback
@@ -114,10 +110,8 @@ def train(
 
     Raises
     ------
-    StoppedTooEarly
-        If `callback` ended the training before its first epoch was over.
-    KeyboardInterrupt
-        If it arrived before the first epoch was over.
+    StoppedTooEarly, KeyboardInterrupt
+        If `callback` or Ctrl-C ended the training before its first epoch was over.
     DivergedError
         If the loss is not finite.
     InputError
