@@ -15,7 +15,7 @@ from centroid_encoder.core import novelty
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.splits import representatives
 from centroid_encoder.core.standardization import Standardizer
-from centroid_encoder.core.surroundings import Surroundings
+from centroid_encoder.core.novelty import Surroundings
 
 MEANS = 2.0 * np.random.default_rng(7).normal(size=(5, 30))
 
