@@ -87,8 +87,9 @@ class Novelty:
         reference, logarithms = z @ axes, np.empty((len(z), 2))
         held_out = np.empty_like(reference)
         for out in _folds(codes):
-            mean = z[~out].mean(axis=0)
-            inside = z[~out] - mean
+            inside = z[~out]
+            mean = inside.mean(axis=0)
+            inside -= mean
             own = _axes(inside, axes.shape[1])
             points = (z[out] - mean) @ own
             logarithms[out] = Surroundings(inside @ own, codes[~out])(points)

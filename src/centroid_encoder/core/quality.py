@@ -36,14 +36,10 @@ class Errors:
     balanced_knn: float
     balanced_voronoi: float
     balanced_decoder: float
-    largest_class: int
-    """The largest class of the training samples."""
-    chance: float
-    """Error of predicting the largest class for all samples."""
-    class_n: NDArray[np.intp]
-    """(M,) samples of each class."""
-    class_knn: NDArray[np.float64]
-    """(M,) error of each class; NaN for a class without samples."""
+    largest_class: int  # of the training samples
+    chance: float  # error of predicting the largest class for all samples
+    class_n: NDArray[np.intp]  # (M,) samples of each class
+    class_knn: NDArray[np.float64]  # (M,) error of each class; NaN for a class without samples
     class_voronoi: NDArray[np.float64]
     class_decoder: NDArray[np.float64]
 
