@@ -33,7 +33,7 @@ from centroid_encoder.constraints import (
     resolve_device,
 )
 from centroid_encoder.core import saved
-from centroid_encoder.core.confidence import Calibration
+from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.features import Scale
 from centroid_encoder.core.fit import Fit, fit
 from centroid_encoder.core.map import FittedMap

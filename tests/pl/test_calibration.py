@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from numpy.testing import assert_allclose
 
 import centroid_encoder as ce
-from centroid_encoder.core.confidence import calibration_bins
+from centroid_encoder.core.calibration import calibration_bins
 
 
 def draw(adata: Any, **kwargs: Any) -> Axes:

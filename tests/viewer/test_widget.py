@@ -480,7 +480,7 @@ def test_a_result_of_one_dimension_is_drawn(
     scene = open_widget().map.canvas.map.scene
     assert scene is not None
     np.testing.assert_array_equal(scene.points[:, 0], cells.obsm["X_ce"][:, 0])
-    assert len(scene.outlines) == 3
+    assert len(scene.shapes) == 3
 
 
 # -- the map and the layer -----------------------------------------------------------------------

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from centroid_encoder.core import placement
-from centroid_encoder.core.confidence import Calibration
+from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.features import (
     Standardizer,
     class_sums,

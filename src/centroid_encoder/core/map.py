@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from centroid_encoder.core.confidence import UNCALIBRATED, Calibration
+from centroid_encoder.core.calibration import UNCALIBRATED, Calibration
 from centroid_encoder.core.features import Standardizer, on_axes
 from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
 from centroid_encoder.core.network import Network

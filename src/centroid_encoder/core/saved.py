@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialize
 
-from centroid_encoder.core.confidence import Calibration
+from centroid_encoder.core.calibration import Calibration
 from centroid_encoder.core.features import Standardizer
 from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.network import Network

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib.pyplot as plt
@@ -11,7 +10,6 @@ import numpy as np
 from matplotlib.patches import PathPatch
 from numpy.typing import NDArray
 
-from centroid_encoder.core.regions import Region
 from centroid_encoder.errors import InputError, Setting, check_name
 from centroid_encoder.pl._axes import Save, figure_writer, finish, fit_figure, panel_title
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unlabeled_color
@@ -19,11 +17,14 @@ from centroid_encoder.pl._legend import legend_beside, legend_on_data
 from centroid_encoder.pl._points import Coloring, read_coloring
 from centroid_encoder.pl._regions import (
     REGION_ALPHA,
+    Shapes,
+    add_image,
+    class_regions,
+    paint_image,
     panel_limits,
     plane_centers,
     plane_points,
-    region_outlines,
-    region_path,
+    region_paths,
 )
 from centroid_encoder.tl._stored import QUERY, UNASSIGNED, Regions, Result, read_result
 
@@ -160,14 +161,13 @@ def voronoi(
     # Of a class that no cell is taken for, nothing else may be there.
     inside = points if result.is_query else np.vstack([points, plane_centers(result.centers)])
     limits = panel_limits(inside, equal=result.embedding.shape[1] > 1)
-    outlines = region_outlines(adata, result, regions, limits)
+    shapes = class_regions(adata, result, regions, limits)
 
     axes = _axes(ax, len(panels), result.embedding.shape[1])
     area = size or np.clip(12_000 / len(points), 2, 40)
     for target, panel, text in zip(axes, panels, titles, strict=True):
         _decorate(target, result, limits, text)
-        for name, outline in zip(result.classes, outlines, strict=bool(outlines)):
-            _fill(target, outline, colors[name])
+        _fill(target, shapes, limits, [colors[name] for name in result.classes])
         shown = result.split.isin([panel, "unlabeled"]).to_numpy()
         if coloring is None:
             _draw_cells(
@@ -195,12 +195,11 @@ def voronoi(
     beyond = None
     if coloring is not None:
         beyond = _explain(axes[-1], coloring, legend_loc)
-    if legend_loc == "right margin" and (coloring is None or outlines):
-        # A class that is nowhere the nearest one has no region.
-        lacking = [" (no region)" if outline == [] else "" for outline in outlines]
+    if legend_loc == "right margin" and (coloring is None or len(shapes)):
+        has_region = _has_region(shapes, len(result.classes))
         entries = {
-            f"{name}{lack}": colors[name]
-            for name, lack in zip_longest(result.classes, lacking, fillvalue="")
+            f"{name}{'' if has else ' (no region)'}": colors[name]
+            for name, has in zip(result.classes, has_region, strict=True)
         }
         if coloring is None:
             entries |= _grey_entries(result, entries, unlabeled_color(axes[-1]))
@@ -292,14 +291,21 @@ def _new_axes(n_panels: int, projection: str | None) -> list[Any]:
     return [figure.add_axes(box, projection=projection) for box in boxes]
 
 
-def _fill(ax: Axes, region: Region, color: str) -> None:
-    outline = region_path(region)
-    if outline is None:
-        return
-    ax.add_patch(PathPatch(outline, facecolor=color, alpha=REGION_ALPHA, linewidth=0))
-    # Borders in the colour of the page separate regions in light and in dark figures.
-    border = ax.get_facecolor()
-    ax.add_patch(PathPatch(outline, facecolor="none", edgecolor=border, linewidth=1))
+def _fill(ax: Axes, shapes: Shapes, limits: NDArray[np.floating], colors: Sequence[str]) -> None:
+    paint_image(add_image(ax), shapes, limits, colors, REGION_ALPHA)
+    for outline, color in zip(region_paths(shapes, len(colors)), colors, strict=True):
+        if len(outline):
+            ax.add_patch(PathPatch(outline, facecolor=color, alpha=REGION_ALPHA, linewidth=0))
+            # Borders in the colour of the page separate regions in light and in dark figures.
+            border = ax.get_facecolor()
+            ax.add_patch(PathPatch(outline, facecolor="none", edgecolor=border, linewidth=1))
+
+
+def _has_region(shapes: Shapes, n_classes: int) -> list[bool]:
+    """Whether each class has a region; True for all if no regions are drawn."""
+    if isinstance(shapes, np.ndarray):
+        return [bool((shapes == code).any()) for code in range(n_classes)]
+    return [len(shape) > 0 for shape in shapes] or [True] * n_classes
 
 
 def _draw_cells(
