@@ -43,15 +43,6 @@ class TestClassesWithoutCells:
         assert text.startswith("the networks take no cell for 'rare'")
         assert text in caplog.messages
 
-    @pytest.mark.slow
-    def test_in_the_figure(self, rare):
-        model = ce.CentroidEncoder(placement="bottleneck", class_weight=None)
-        ce.tl.centroid_encoder(rare, "cell_type", model=model, progress=False)
-        for regions, label in (("decoder", "rare (no region)"), ("voronoi", "rare")):
-            axes = ce.pl.voronoi(rare, regions=regions, show=False)
-            entries = [text.get_text() for text in axes[-1].get_legend().get_texts()]
-            assert {label, "type 1"} <= set(entries)
-
 
 class TestMapAndCrossValidation:
     def test_have_the_same_settings_by_default(self, cells, caplog):
