@@ -23,13 +23,9 @@ def differing_settings(mapped: StoredMap, params: Mapping[str, Any], model: str 
     names = ["label_key", "use_rep", "layer", "use_raw", "unlabeled_category"]
     names += sorted({"mask_var", "missing"} & set(ours) & set(theirs))
     if model is not None and mapped.model is not None:
-        stored, checked = (
-            json.loads(mapped.model["config"])["estimator"]["params"],
-            json.loads(model),
-        )
-        names += sorted((set(stored) & set(checked)) - {"random_state", "device"})
-        ours, theirs = {**ours, **stored}, {**theirs, **checked}
-    differing = [name for name in names if ours.get(name) != theirs.get(name)]
-    return ", ".join(
-        f"{name}={ours.get(name)!r} against {theirs.get(name)!r}" for name in differing
-    )
+        fitted = json.loads(mapped.model["config"])["estimator"]["params"]
+        checked = json.loads(model)
+        names += sorted((set(fitted) & set(checked)) - {"random_state", "device"})
+        ours, theirs = ours | fitted, theirs | checked
+    values = [(name, ours.get(name), theirs.get(name)) for name in names]
+    return ", ".join(f"{name}={a!r} against {b!r}" for name, a, b in values if a != b)
