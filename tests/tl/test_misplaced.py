@@ -8,8 +8,6 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from numpy.testing import assert_allclose, assert_array_equal
 from pandas.testing import assert_frame_equal
@@ -131,16 +129,6 @@ class TestVoronoi:
         assert table.index.tolist() == list(expected)
         assert_allclose(table["depth"], list(expected.values()))
 
-    @given(st.integers(0, 2**32 - 1), st.integers(2, 6), st.integers(1, 5))
-    @settings(max_examples=20, deadline=None)
-    def test_of_any_cells(self, seed, n_classes, n_components):
-        rng = np.random.default_rng(seed)
-        names = [f"class {i}" for i in range(n_classes)]
-        points = rng.normal(size=(50, n_components)).astype(np.float32)
-        centers = rng.normal(size=(n_classes, n_components))
-        adata = placed(points, centers, rng.choice(names, 50).tolist(), names)
-        check(ce.tl.misplaced(adata), reference(adata, "label"))
-
 
 class TestDecoder:
     def test_lists_cells_with_another_predicted_class(self, trained):
@@ -234,10 +222,6 @@ def test_the_figure_marks_the_same_cells(trained, regions):
 
 
 class TestErrors:
-    def test_name_the_call_to_make_first(self, cells):
-        with pytest.raises(KeyError, match=r"run ce.tl.centroid_encoder\(adata"):
-            ce.tl.misplaced(cells)
-
     @pytest.mark.parametrize("regions", ["cells", None, ""])
     def test_name_the_kinds_of_regions(self, trained, regions):
         with pytest.raises(ValueError, match=r"regions must be one of .*voronoi.*decoder.*; got"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -68,28 +67,6 @@ class TestMapAndCrossValidation:
             assert len([text for text in texts if differing in text]) == 1
         axes = ce.pl.calibration(cells, show=False)
         assert "other settings than the map's" in axes.get_title()
-
-    def test_of_different_labels_are_told_apart(self, cells, fast):
-        ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
-        cells.obs["other"] = np.where(np.arange(120) % 2, "x", "y")
-        ce.tl.cross_validate(cells, "other", n_folds=2, model=fast, progress=False)
-        (text,) = [text for text in summary(cells, "ce") if "two models" in text]
-        assert text.endswith("label_key='cell_type' against 'other', 3 classes against 2.")
-
-    @pytest.mark.parametrize("mapped", ["no map", "other labels", "a query"])
-    def test_have_nothing_in_common_without_a_map_of_the_labels(
-        self, cells, make_cells, fast, mapped
-    ):
-        small = ce.CentroidEncoder(hidden=(7,), max_epochs=2)
-        cells.obs["other"] = pd.Categorical(np.arange(120) % 2 > 0)
-        if mapped == "other labels":
-            ce.tl.centroid_encoder(cells, "other", model=small, progress=False)
-        if mapped == "a query":
-            known = make_cells()
-            ce.tl.centroid_encoder(known, "cell_type", model=small, progress=False)
-            ce.tl.ingest(cells, known, progress=False)
-        job = ce.tl.cross_validate.job(cells, "cell_type")
-        assert job._estimator.get_params() == ce.CentroidEncoder().get_params()
 
 
 @pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
