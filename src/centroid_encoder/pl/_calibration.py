@@ -22,8 +22,7 @@ from centroid_encoder.pl._axes import (
     write_title,
 )
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.tl._held_out import HeldOut, read_held_out
-from centroid_encoder.tl._stored import calibration_interval
+from centroid_encoder.tl._result import HeldOut, read_held_out
 from centroid_encoder.tl._summary import interval_words
 
 if TYPE_CHECKING:
@@ -189,6 +188,6 @@ def _title(cells: HeldOut, n_shown: int) -> str:
     error = float(cells.quality.get("calibration_error", np.nan))
     if np.isfinite(error):
         text += f"\nexpected calibration error {100 * error:.1f} points"
-        if interval := calibration_interval(cells.quality):
-            text += f" ({interval_words(interval)})"
+        if interval := interval_words(cells.quality):
+            text += f" ({interval})"
     return text

@@ -17,9 +17,12 @@ from scipy.spatial.distance import squareform
 from centroid_encoder.errors import InputError, Setting
 from centroid_encoder.pl._axes import Save, figure_writer, finish, fit_figure, write_title
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.tl._held_out import read_held_out
-from centroid_encoder.tl._stored import StoredCrossValidation, read_result
-from centroid_encoder.tl._summary import fold_words
+from centroid_encoder.tl._result import (
+    StoredCrossValidation,
+    fold_words,
+    read_held_out,
+    read_result,
+)
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -17,13 +17,14 @@ from centroid_encoder.pl._colors import Palette
 from centroid_encoder.pl._confusion import confusion
 from centroid_encoder.pl._permutation_test import permutation_test
 from centroid_encoder.pl._voronoi import voronoi
-from centroid_encoder.tl._held_out import HeldOut, read_held_out
-from centroid_encoder.tl._stored import (
+from centroid_encoder.tl._result import (
+    HeldOut,
     Regions,
     Result,
     StoredCrossValidation,
     StoredMap,
     check_trained,
+    read_held_out,
     read_result,
 )
 from centroid_encoder.tl._summary import summary

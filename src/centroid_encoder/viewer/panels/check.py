@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from qtpy.QtWidgets import QWidget
 
-from centroid_encoder.tl._stored import StoredCrossValidation
-from centroid_encoder.tl._summary import fold_words, permutation_words
+from centroid_encoder.tl._result import StoredCrossValidation, fold_words
+from centroid_encoder.tl._summary import permutation_words
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message, sentence
 
@@ -69,13 +69,7 @@ def doubts(check: StoredCrossValidation, columns: Iterable[str], face: Face) -> 
     face
         What parameters are called there.
     """
-    if not check.warnings:
-        return ""
-    # Not before it is needed: it brings PyTorch.
-    from centroid_encoder.tl._cv_warnings import ungrouped
-
-    known = {str(notice): notice for notice in map(ungrouped, columns)}
-    return " ".join(sentence(known.get(text, text), face) for text in check.warnings)
+    return " ".join(sentence(text, face) for text in check.warnings)
 
 
 def _sentences(stored: StoredCrossValidation) -> Iterator[str]:
