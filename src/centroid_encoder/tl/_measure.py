@@ -47,9 +47,9 @@ def measure(
     Parameters
     ----------
     labels
-        Label image of shape (y, x) or (z, y, x): integers, one for each cell, 0 for the
-        background. For several regions (nuclei and cell bodies, or many images) a mapping from
-        their names to label images.
+        Label image of shape (y, x) or (z, y, x): integers, one for each cell, 0 for background.
+        For several regions (nuclei and cell bodies, or many images) a mapping from their names to
+        label images.
     images
         Intensities of the same pixels: an image of the same shape or with one more axis, that of
         the channels; or a mapping from names of channels to images. Where regions have images of
@@ -91,10 +91,9 @@ def measure(
             `time_series`, also ``obs["frame"]`` : dtype ``int64``.
         ``obsm["spatial"]`` : dtype ``float64``
             Center of each cell, x, y(, z), in `unit`.
-        ``uns["spatialdata_attrs"]``
-            The columns of ``obs`` that join the table to label images, as in SpatialData.
-        ``uns["measure"]``
-            `unit`, and `spacing` of each region as an array.
+        ``uns["spatialdata_attrs"]``, ``uns["measure"]``
+            The columns of ``obs`` that join the table to label images, as in SpatialData; and
+            `unit` and the `spacing` of each region.
 
     Raises
     ------
@@ -134,7 +133,7 @@ class Measurement:
 
     def __post_init__(self) -> None:
         self.notices: list[str] = []
-        self._parts: list[tuple[pd.DataFrame, NDArray[np.float64], NDArray[np.float64]]] = []
+        self._parts: list[tuple[pd.DataFrame, NDArray[np.float32], NDArray[np.float64]]] = []
         self._shares: list[float] = np.unique(np.asarray(self.quantiles, dtype=float)).tolist()
         fits = all(0 <= share <= 1 for share in self._shares)
         _check(fits, f"quantiles must be in [0, 1]; got {self.quantiles!r}", "quantiles")
@@ -148,17 +147,20 @@ class Measurement:
             fits = len(images) > 0 or given in (None, [])
             _check(fits, f"{name} has no effect without images", name)
         named = self.labels if isinstance(self.labels, Mapping) else {"labels": self.labels}
-        _check(len(named) > 0, "labels is empty: there is nothing to measure", "labels")
         self._regions = {str(key): self._region(key, one, images) for key, one in named.items()}
         kinds = {key: (len(one[1]), *sorted(one[2])) for key, one in self._regions.items()}
-        text = f"labels must have the same axes of space and the same channels; got {kinds}"
+        text = f"labels must have the same number of axes and the same channels; got {kinds}"
         _check(len(set(kinds.values())) == 1, text, "labels")
-        self.channels = list(next(iter(self._regions.values()))[2])
+        _, spacing, channels = next(iter(self._regions.values()))
+        self._ndim, self.channels = len(spacing), list(channels)
+        self._shapes = list(dict.fromkeys([*SHAPES, *self.properties]))
+        if self._ndim == 3:
+            self._shapes.remove("eccentricity")
 
     def _region(self, name: Any, labels: Any, images: Any) -> tuple[Any, list[float], Any]:
-        """Return a label image, its spacing, and by name what reads a channel."""
-        text = f"labels {name!r} must be integers, one for each cell; got {labels.dtype}"
-        _check(labels.dtype.kind in "iu", f"{text}. {MASK}", "labels")
+        """Return a label image, its spacing, and a dictionary of what reads each channel."""
+        text = f"labels {name!r} must be integers, one for each cell; got {labels.dtype}. {MASK}"
+        _check(labels.dtype.kind in "iu", text, "labels")
         shape, ndim = tuple(labels.shape), len(labels.shape) - self.time_series
         text = f"labels {name!r} have the shape {shape}, but space has 2 or 3 axes"
         _check(ndim in (2, 3), f"{text}; for one more of time, pass time_series=True", "labels")
@@ -170,7 +172,7 @@ class Measurement:
         if any(isinstance(one, Mapping) for one in images.values()):
             _check(name in images, f"images has no images of labels {name!r}", "images")
             images = images[name]
-        channels: dict[str, partial[NDArray[Any]]] = {}
+        channels = {}
         for channel, image in images.items():
             own = tuple(image.shape)
             axes = [i for i in range(len(own)) if own[:i] + own[i + 1 :] == shape]
@@ -225,7 +227,7 @@ class Measurement:
                     yield None
                     columns.append(_statistics(codes, channels[channel](frame), self._shares))
                 chunks = []
-                for chunk in _shapes(codes, self._shapes(spacing), spacing):
+                for chunk in _measured(codes, self._shapes, spacing):
                     chunks.append(pd.DataFrame(chunk))
                     n_done += len(chunks[-1])
                     yield Progress(n_done, n_found)
@@ -236,14 +238,8 @@ class Measurement:
                 X = np.column_stack([shapes, *columns]).astype(np.float32)
                 self._parts.append((obs, X, np.column_stack(centers) * spacing[::-1]))
             if n_found - n_before < 2:
-                text = f"labels {name!r} hold {n_found - n_before} cells"
-                self.notices.append(f"{text}. {MASK}")
+                self.notices.append(f"labels {name!r} hold {n_found - n_before} cells. {MASK}")
         _check(n_done > 0, "the labels hold no cells: all pixels are background, 0", "labels")
-
-    def _shapes(self, spacing: list[float]) -> list[str]:
-        """Return the names of the shapes in scikit-image."""
-        shapes = [name for name in SHAPES if len(spacing) == 2 or name != "eccentricity"]
-        return shapes + [name for name in self.properties if name not in shapes]
 
     def table(self) -> AnnData:
         """Return the cells that `run` measured."""
@@ -254,32 +250,25 @@ class Measurement:
         regions = list(cells["region"].unique())
         cells["region"] = pd.Categorical(cells["region"], categories=regions)
         spacing = np.array([self._regions[name][1] for name in regions])
-        ndim, unit = spacing.shape[1], self.unit or "px"
-        units = {"area": f"{unit}{ndim}", "eccentricity": "", "extent": "", "solidity": ""}
-        rows: list[tuple[str | None, str, str]] = []
-        for name in self._shapes(spacing[0]):
-            rows.append(
-                (None, "volume" if (name, ndim) == ("area", 3) else name, units.get(name, unit))
-            )
+        unit = self.unit or "px"
+        units = {"area": f"{unit}{self._ndim}", "eccentricity": "", "extent": "", "solidity": ""}
         statistics = ["mean", "std", *(f"q{100 * share:02g}" for share in self._shares)]
+        rows = [("", name, units.get(name, unit)) for name in self._shapes]
+        if self._ndim == 3:
+            rows[0] = ("", "volume", f"{unit}3")
         rows += [(channel, name, "intensity") for channel in self.channels for name in statistics]
-        names = [
-            f"{channel}_{name}" if channel else f"{name}_{unit}".rstrip("_")
-            for channel, name, unit in rows
-        ]
-        var = pd.DataFrame(
-            rows, index=names, columns=["channel", "property", "unit"], dtype="category"
-        )
-        attrs = {"region_key": "region", "instance_key": "label"}
+        var = pd.DataFrame(rows, columns=["channel", "property", "unit"])
+        var.index = [f"{a}_{b}" if a else f"{b}_{c}".rstrip("_") for a, b, c in rows]
         return AnnData(
             np.where(np.isfinite(values), values, np.nan),
             obs=cells if self.time_series else cells.drop(columns="frame"),
-            var=var,
+            var=var.replace({"channel": {"": None}}).astype("category"),
             obsm={"spatial": np.concatenate(centers)},
             uns={
                 "spatialdata_attrs": {
                     "region": regions if len(regions) > 1 else regions[0],
-                    **attrs,
+                    "region_key": "region",
+                    "instance_key": "label",
                 },
                 "measure": {"unit": unit, "spacing": spacing},
             },
@@ -312,7 +301,7 @@ def _statistics(
     return np.column_stack([mean, std, quantiles.reindex(range(n), columns=shares)])
 
 
-def _shapes(
+def _measured(
     codes: NDArray[np.int64], properties: list[str], spacing: list[float]
 ) -> Iterator[dict[str, NDArray[Any]]]:
     """Measure shapes, some cells at a time, and many cells in several processes."""
@@ -330,11 +319,9 @@ def _shapes(
         kept[cells + 1] = cells + 1
         return kept[codes.take(range(ends[cells, 0].min(), ends[cells, 1].max()), axis)]
 
-    measured = delayed(
-        partial(regionprops_table, properties=["label", *properties], spacing=spacing)
-    )
+    task = partial(regionprops_table, properties=["label", *properties], spacing=spacing)
     parallel = Parallel(-1 if len(chunks) > 5 else 1, return_as="generator")
-    yield from parallel(measured(part(cells)) for cells in chunks)
+    yield from parallel(delayed(task)(part(cells)) for cells in chunks)
 
 
 def _check(fits: bool, text: str, parameter: str) -> None:
