@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import whole
 from centroid_encoder.cli._images import read_image
 from centroid_encoder.cli._session import Results, Session, reporting
+from centroid_encoder.errors import Message
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -59,7 +59,7 @@ def measure(
     if "T" in label_image.axes and not settings["time_series"]:
         axes = ", ".join(label_image.axes)
         text = f"the axes of {labels} are {axes}; if the first one is time, pass time_series=True"
-        warnings.warn(text, stacklevel=1)
+        work.warn(Message(text))
     job = Measurement({labels.stem: label_image.pixels}, named, **settings)
     if channels is not None:
         job.channels = _names(channels, job.channels)
