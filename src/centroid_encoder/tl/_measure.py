@@ -206,7 +206,7 @@ class Measurement:
 
     def _steps(self) -> Iterator[Progress | None]:
         n_done = n_found = 0
-        names = list(self.channels)
+        names = list(next(iter(self._regions.values()))[2])
         for name, (labels, spacing, channels) in self._regions.items():
             n_before = n_found
             for frame in range(labels.shape[0]) if self.time_series else [None]:
