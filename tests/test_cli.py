@@ -660,6 +660,8 @@ def test_measure_writes_what_the_tool_returns(output: str, images: Path) -> None
             "um",
             "--quantiles",
             "0.5",
+            "--properties",
+            "solidity",
             "--channels",
             "DAPI,CD3, CD20",
         ),
@@ -667,14 +669,20 @@ def test_measure_writes_what_the_tool_returns(output: str, images: Path) -> None
 
     channels = {"DAPI": several[0] / 2, "CD3": several[0], "CD20": several[1]}
     expected = ce.tl.measure(
-        {"nuclei": labels}, channels, spacing=(2, 0.5), unit="um", quantiles=[0.5], progress=False
+        {"nuclei": labels},
+        channels,
+        spacing=(2, 0.5),
+        unit="um",
+        properties=["solidity"],
+        quantiles=[0.5],
+        progress=False,
     )
     written = (ad.read_zarr if output.endswith("zarr") else ad.read_h5ad)(images / output)
     np.testing.assert_array_equal(written.X, expected.X)
     pd.testing.assert_frame_equal(written.obs, expected.obs)
     pd.testing.assert_frame_equal(written.var, expected.var)
     assert written.uns["spatialdata_attrs"]["region"] == "nuclei"
-    assert said.stdout.startswith("5 cells, 15 variables: area_um2, axis_major")
+    assert said.stdout.startswith("5 cells, 14 variables: area_um2, axis_major")
     assert said.stdout.endswith(f"Wrote {output}\n")
 
 
@@ -695,7 +703,7 @@ def test_an_axis_that_may_be_time_is_told(images: Path) -> None:
     said = run("measure", "frames.tif", "-o", "cells.h5ad")
 
     assert "Warning: the axes of frames.tif are T, Y, X" in said.stderr
-    assert "pass --time-series" in said.stderr
+    assert "pass time_series=True" in said.stderr
 
 
 @pytest.mark.parametrize(
@@ -709,10 +717,11 @@ def test_an_axis_that_may_be_time_is_told(images: Path) -> None:
         (["in.h5ad"], 1, "its name must end in .tif or .npy"),
         (["objects.npy"], 1, "objects.npy cannot be read: "),
         (["damaged.tif"], 1, "damaged.tif cannot be read: "),
-        (["dapi.npy"], 1, "labels 'dapi' are of dtype float64"),
-        (["nuclei.tif", "--spacing", "2"], 1, "--spacing has no unit; pass --unit um"),
+        (["dapi.npy"], 1, "labels 'dapi' must be integers, one for each cell; got float64"),
+        (["nuclei.tif", "--spacing", "2"], 1, "spacing has no unit; pass unit='um'"),
         (["nuclei.tif", "--spacing", "a"], 2, "'a' is no number"),
-        (["nuclei.tif", "dapi.npy", "--channels", "a,b"], 1, "there are 1 channels, 'dapi'"),
+        (["nuclei.tif", "dapi.npy", "--channels", "a,b"], 1, "there are 1 channels, dapi;"),
+        (["nuclei.tif", "--properties", "shape"], 1, "properties must be among"),
         (["nuclei.tif", "nowhere.tif"], 2, "'nowhere.tif' does not exist"),
     ],
 )

@@ -12,7 +12,7 @@ from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import whole
 from centroid_encoder.cli._images import read_image
 from centroid_encoder.cli._session import Results, Session, reporting
-from centroid_encoder.errors import Message, Setting
+from centroid_encoder.errors import Message
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -43,7 +43,7 @@ def measure(
     channels: str | None,
     **settings: Any,
 ) -> Results:
-    """Measure the cells of LABELS: a table of their shapes, places and intensities in IMAGES.
+    """Measure the cells of LABELS: a table of their shapes, positions and intensities in IMAGES.
 
     LABELS is a label image, a number for each cell and 0 for the background, and each of IMAGES has
     the same pixels: .tif or .npy files. An image may have several channels.
@@ -51,18 +51,18 @@ def measure(
     label_image = read_image(labels)
     named = {path.stem: read_image(path).pixels for path in images}
     if len(named) < len(images):
-        raise ValueError("two images have the same name, by which their channels are called")
+        raise ValueError("two images have the same name, which is that of their channels")
 
     # Imported only now: a file that cannot be read is reported without waiting for torch.
     from centroid_encoder.tl._measure import Measurement
 
     if "T" in label_image.axes and not settings["time_series"]:
         axes = ", ".join(label_image.axes)
-        text = "the axes of {} are {}; if the first one is time, pass {}"
-        work.warn(Message(text, labels, axes, Setting("time_series", True)))
+        text = f"the axes of {labels} are {axes}; if the first one is time, pass time_series=True"
+        work.warn(Message(text))
     job = Measurement({labels.stem: label_image.pixels}, named, **settings)
     if channels is not None:
-        job.rename_channels([name.strip() for name in channels.split(",")])
+        job.channels = _names(channels, job.channels)
     adata = work.measured(job)
     document = {
         "labels": labels,
@@ -74,6 +74,17 @@ def measure(
         "spacing": adata.uns["measure"]["spacing"][0],
     }
     return Results({output: whole(adata, output)}, _sentences(adata), document)
+
+
+def _names(given: str, channels: list[str]) -> list[str]:
+    """Return names between commas, one for each channel."""
+    names = [name.strip() for name in given.split(",")]
+    if len(set(names)) != len(names) or len(names) != len(channels):
+        raise ValueError(
+            f"there are {len(channels)} channels, {', '.join(channels) or 'none'}; --channels must "
+            f"have as many different names, not {', '.join(names)}"
+        )
+    return names
 
 
 def _sentences(adata: AnnData) -> Iterator[str]:

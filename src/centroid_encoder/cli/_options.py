@@ -46,6 +46,11 @@ class Share(click.FloatRange):
         return number
 
 
+def names(value: Any) -> Any:
+    """Split names at commas."""
+    return value.split(",") if isinstance(value, str) else value
+
+
 def several(value: Any) -> Any:
     """Read numbers between commas; a single one stays a number."""
     if not isinstance(value, str):
@@ -70,6 +75,7 @@ NAMES = {"n_jobs": ("--jobs", "-j")}
 METAVARS = {
     **dict.fromkeys(("group_key", "label_key", "layer", "mask_var", "use_rep"), "KEY"),
     **dict.fromkeys(("key_added", "unit", "unlabeled_category"), "NAME"),
+    "properties": "NAME,…",
     **dict.fromkeys(("quantiles", "spacing"), "NUMBER,…"),
     "random_state": "SEED",
     "reference": "FILE",
@@ -83,6 +89,7 @@ TYPES: dict[str, Any] = {
     "dpi": click.IntRange(10, 2400),
     "n_folds": click.IntRange(2),
     "n_permutations": click.IntRange(0, 10**6, max_open=True),
+    "properties": names,
     "quantiles": several,
     "random_state": click.IntRange(0, 2**32 - 1),
     "reference": INPUT,
