@@ -21,9 +21,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import centroid_encoder as ce
-from centroid_encoder.core.map import CodedMap
+from centroid_encoder.core.map import FittedMap as CodedMap
 from centroid_encoder.core.saved import InvalidStateError
-from centroid_encoder.tl import _judge, _lazy
+from centroid_encoder.tl import _ingest as _judge, _lazy
 from centroid_encoder.tl._stored import read_result
 
 Ingest = Callable[..., AnnData | None]

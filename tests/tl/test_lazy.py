@@ -25,7 +25,7 @@ from scipy import sparse
 import centroid_encoder as ce
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl import _lazy
-from centroid_encoder.tl._cells import read_matrix
+from centroid_encoder.tl._read import read_matrix
 
 Kind = Callable[[Any, Path], Any]
 
@@ -269,8 +269,8 @@ def test_indices_of_two_types_become_one_without_a_copy(layout):
 def test_rows_are_found_in_any_order(tmp_path):
     X = sparse.csr_matrix(genes())
     with kept_in("backed", X, tmp_path) as adata:
-        lazy = _lazy.LazyMatrix.of(adata.X, "X")
-        assert len(lazy.source.bounds) > 5
+        lazy = _lazy.LazyMatrix(adata.X)
+        assert len(lazy._bounds) > 5
         rng = np.random.default_rng(0)
         rows, columns = np.sort(rng.permutation(N_CELLS)[:90]), rng.permutation(N_GENES)[:30]
         part = lazy.selected(rows=rows).selected(columns=columns)

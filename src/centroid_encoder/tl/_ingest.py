@@ -6,27 +6,35 @@ import json
 import logging
 import numbers
 import os
-from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils import gen_batches
 
-from centroid_encoder.core.map import FittedMap
-from centroid_encoder.errors import Call, InputError, Message, Setting
+from centroid_encoder.core.matrix import looks_like_counts, looks_whole
+from centroid_encoder.core.novelty import Novelty
+from centroid_encoder.core.reports import StoppedTooEarly, never
+from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._cells import read_matrix
-from centroid_encoder.tl._dask import has_own_chunks, where_chunks_are
 from centroid_encoder.tl._jobs import Job, Progress, Results, from_job, result_key
-from centroid_encoder.tl._judge import Found, Judge
-from centroid_encoder.tl._lazy import LazyMatrix, is_lazy
-from centroid_encoder.tl._names import check_free
-from centroid_encoder.tl._new_cells import MissingFeatures, NewCells, match_features
-from centroid_encoder.tl._reference import Reference, read_reference
+from centroid_encoder.tl._lazy import LazyMatrix, check_row_chunks, in_memory, is_lazy
+from centroid_encoder.tl._read import (
+    Source,
+    check_real,
+    count_gaps,
+    describe_gaps,
+    listed,
+    read_matrix,
+)
+from centroid_encoder.tl._reference import Reference, check_free, read_reference
 from centroid_encoder.tl._stored import (
     QUERY,
     UNASSIGNED,
-    Column,
     StoredMap,
     colors_key,
     embedding_key,
@@ -36,10 +44,19 @@ from centroid_encoder.tl._stored import (
 if TYPE_CHECKING:
     from anndata import AnnData
 
+MissingFeatures = Literal["error", "mean"]
+
+CHUNK = 4096
+"""Cells that are placed together, at most."""
+VALUES_AT_ONCE = 2**24
+"""Values of the cells that are placed together, at most."""
+BLOCKS = 64
+"""Chunks of a dask array that are computed between two checks for Stop."""
 SHIFTED = 0.5
 """Lower quartile of novelty above which a query is shifted as a whole."""
 LEAST_CELLS = 20
-"""Cells of which a quartile says something."""
+"""Cells from which a quartile is taken, at least."""
+TAKE_MEAN = 'pass missing="mean" to use the mean of the training cells instead'
 
 logger = logging.getLogger("centroid_encoder")
 
@@ -64,20 +81,20 @@ def ingest(
 ) -> Ingestion:
     """Embed and label new cells by a map that was trained on others. Nothing is trained.
 
-    Two kinds of doubt are told apart: between the classes of the map (confidence), and about
-    cells unlike anything the map has seen (novelty). Of neither is a label a proof: batches differ,
-    and a map has no word for a class that it does not know.
+    There are two kinds of doubt: between the classes of the map (confidence), and about cells
+    unlike all training cells (novelty). A label is no proof of a class: batches differ, and a map
+    labels cells of a class that it was not trained on as one of its own.
 
-    The cells go through in chunks: sparse data never become dense as a whole, and files never come
-    into memory as a whole. Chunks of dask arrays are judged where they are, under the scheduler
-    that dask has been told, such as on the workers of a cluster; only what is found comes back.
+    The cells are placed in chunks: sparse data never become dense as a whole, and files never come
+    into memory as a whole. Chunks of dask arrays are placed by dask's current scheduler, such as
+    the workers of a cluster; only the results come back.
 
     Parameters
     ----------
     adata
         Annotated data of the new cells, the query: normalised like the reference.
     reference
-        What carries the map: an AnnData after `centroid_encoder`, a fitted `CentroidEncoder`, or
+        The map: an AnnData after `centroid_encoder`, a fitted `CentroidEncoder`, or
         the path of a ``.safetensors`` or ``.h5ad`` file, or of a ``.zarr`` store.
     key
         Name of the map in the reference, as given to `key_added`.
@@ -89,23 +106,23 @@ def ingest(
     use_raw
         Take the query's values from ``adata.raw``; by default where the reference had them.
     missing
-        What to do about genes that the map looks at and the query lacks, and about NaN: raise an
-        error, or put the mean of the training cells in their place (``"mean"``).
+        How to treat genes that the map uses and the query lacks, and NaN: raise an error, or
+        replace them by the mean of the training cells (``"mean"``).
     max_missing
-        With ``"mean"``, the share of the map's genes that may be missing, in [0, 1]: of the query,
-        else it is refused; and of a cell, NaN included, else the cell is ``"unassigned"`` and its
-        place, confidence and novelty are NaN. A cell without any value is so in any case.
+        With ``"mean"``, the share of the map's genes that may be missing, in [0, 1]. A query that
+        lacks more is an error. A cell that lacks more, NaN included, is ``"unassigned"``, and its
+        place, confidence and novelty are NaN; so is a cell without any value in any case.
     min_confidence
-        Cells of less confidence are ``"unassigned"`` (missing, where classes are no strings). By
+        Cells of lower confidence are ``"unassigned"`` (missing, where classes are no strings). By
         default every cell gets the best guess.
     max_novelty
-        Cells of more novelty are ``"unassigned"`` as well.
+        Cells of higher novelty are ``"unassigned"`` as well.
     key_added
-        Name for the results. Default: `key`; this replaces a map that
-        was trained on the same cells, and a warning says so.
+        Name for the results. Default: `key`. A map that was trained on the same cells is replaced,
+        with a warning.
     device
-        Where to compute: ``"auto"`` or a torch device. Default: ``"auto"``; for a
-        `CentroidEncoder`, where that is.
+        Where to compute: ``"auto"`` or a torch device. Default: ``"auto"``, or the device of a
+        `CentroidEncoder`.
     progress
         Show a progress bar.
     copy
@@ -123,16 +140,17 @@ def ingest(
         ``adata.obs["ce_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
             Probability of the predicted class.
         ``adata.obs["ce_novelty"]`` : :class:`pandas.Series` (dtype ``float32``)
-            Share of the training cells that are less novel, in [0, 1]; NaN for a map that has not
-            learned it (see `CentroidEncoder.fit_novelty`).
+            Share of the training cells that are less novel, in [0, 1]; NaN for a map without
+            novelty (see `CentroidEncoder.fit_novelty`).
         ``adata.obs["ce_split"]`` : :class:`pandas.Series` (dtype ``category``)
             ``"query"``.
         ``adata.uns["ce"]`` : :class:`dict`
             ``params``, with the origin of the map as ``ingested_from`` and ``novelty_quartile``,
             the novelty that three in four cells exceed (0.25 for cells like the training cells);
-            ``classes``, ``centers`` and ``model`` of the reference: the query carries the map, too.
+            ``classes``, ``centers`` and ``model`` of the reference, so that the query carries the
+            map as well.
         ``adata.uns["ce_label_colors"]`` : :class:`list`
-            Colours of the classes, where the reference has some.
+            Colours of the classes, if the reference has some.
 
     Raises
     ------
@@ -146,17 +164,15 @@ def ingest(
         If a file is damaged, if genes are missing (the message says how many, and which), if the
         query looks like raw counts and the training data were no whole numbers, or if values
         cannot be used. `adata` is then as it was.
-    RuntimeError
-        If workers of a dask cluster died again and again.
 
     Notes
     -----
-    Genes are matched by name, in any order, and where that fails without regard to case. Genes
-    that the map does not know are left aside; genes it knows but does not look at (of weight 0)
-    may be missing. A map without names, as of a representation, needs as many columns.
+    Genes are matched by name, in any order, and where that fails without regard to case. Other
+    genes of the query are ignored; genes of weight 0 in the map may be missing. A map without
+    names, such as one of a representation, needs the same number of columns.
 
     A cell's results depend on that cell and on the genes that the whole query lacks, not on other
-    cells, their order or chunks. Novelty is counted on the genes that the query has.
+    cells, their order or chunks. Novelty uses the genes that the query has.
     In 22 of 27 queries without a warning of a shift, ``max_novelty=0.92`` flagged at most 10 % of
     the known cells; in the others, up to 15 %. It flagged at least 80 % of the unknown cells in all
     14 of them where some threshold could at that price (``python -m benchmarks.doubts``).
@@ -172,68 +188,234 @@ def ingest(
     >>> new.obsm["X_ce"].shape
     (100, 2)
     """
-    del progress, copy  # of these `from_job` takes care
+    del progress, copy  # `from_job` uses them.
     if missing not in get_args(MissingFeatures):
-        raise InputError("{} must be 'error' or 'mean'; got {!r}", Setting("missing"), missing)
+        text = f"missing must be 'error' or 'mean'; got {missing!r}"
+        raise InputError(text, parameter="missing")
     if missing == "error" and max_missing != 0.2:
-        settings = Setting("max_missing", max_missing), Setting("missing", missing)
-        raise InputError("{} has no effect with {}", *settings)
-    for name, share in (
-        ("max_missing", max_missing),
-        ("min_confidence", min_confidence),
-        ("max_novelty", max_novelty),
-    ):
+        text = f'max_missing={max_missing!r} has no effect with missing="error"'
+        raise InputError(text, parameter="max_missing")
+    shares = {"max_missing": max_missing, "min_confidence": min_confidence}
+    for name, share in (shares | {"max_novelty": max_novelty}).items():
         if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
-            raise InputError("{} must be a number in [0, 1]; got {!r}", Setting(name), share)
+            raise InputError(f"{name} must be a number in [0, 1]; got {share!r}", parameter=name)
     key_added = key if key_added is None else result_key(key_added)
     check_free(adata, key_added)
     if not adata.n_obs:
         raise InputError("adata has no cells")
     known = read_reference(reference, key, device)
+    if max_novelty < 1 and not known.model.knows_novelty:
+        raise InputError(
+            "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call "
+            "its fit_novelty",
+            parameter="max_novelty",
+        )
     logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
-    chosen = use_rep is not None or layer is not None or use_raw
-    X, where, names = read_matrix(
-        adata,
-        use_rep=use_rep if chosen else known.setting("use_rep"),
-        layer=layer if chosen else known.setting("layer"),
-        use_raw=use_raw if chosen else known.setting("use_raw") is not None,
-    )
-    index, n_missing, notices = match_features(
-        known.model, X.shape[1], names, where, missing, float(max_missing)
-    )
+    if use_rep is None and layer is None and not use_raw:
+        use_rep, layer = known.setting("use_rep"), known.setting("layer")
+        use_raw = known.setting("use_raw") is not None
+    X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
+    if is_lazy(X):
+        check_row_chunks(X, where)
+        X = X if hasattr(X, "dask") else LazyMatrix(X)
+    else:
+        X = in_memory(X)
+    check_real(X, where)
+    notices: list[str] = []
     own = StoredMap.read(adata, key_added)
     if own is not None and own.ingested_from is None:
-        text = (
-            "the result {!r}, which was trained on these cells, is replaced; pass another {} to "
-            "keep both"
+        notices.append(
+            f"the result {key_added!r}, which was trained on these cells, is replaced; pass "
+            "another key_added to keep both"
         )
-        notices.insert(0, Message(text, key_added, Setting("key_added")))
-    return Ingestion(
-        NewCells(
-            X=X if has_own_chunks(X) or not is_lazy(X) else LazyMatrix.of(X, where),
-            obs_names=adata.obs_names,
-            where=where,
-            missing=missing,
-            max_missing=float(max_missing),
-            index=index,
-            n_missing=n_missing,
-        ),
-        known,
-        key_added,
-        notices=notices,
-        min_confidence=float(min_confidence),
-        max_novelty=float(max_novelty),
+    share = float(max_missing)
+    index, n_missing = _match_features(
+        known.model, X.shape[1], names, where, missing, share, notices
     )
+    cells = NewCells(
+        X=X,
+        obs_names=adata.obs_names,
+        where=where,
+        missing=missing,
+        max_missing=share,
+        index=index,
+        model=known.model,
+    )
+    limits = {"min_confidence": float(min_confidence), "max_novelty": float(max_novelty)}
+    return Ingestion(cells, known, key_added, notices, {"n_missing": n_missing} | limits)
+
+
+def _match_features(
+    model: CentroidEncoder,
+    n_columns: int,
+    names: NDArray[np.object_] | None,
+    where: str,
+    missing: MissingFeatures,
+    max_missing: float,
+    notices: list[str],
+) -> tuple[NDArray[np.intp] | None, int]:
+    """Find the map's features among the columns of `where`, by name.
+
+    Returns `NewCells.index` and the number of features that the map uses and the query lacks;
+    warnings are added to `notices`.
+    """
+    wanted: NDArray[np.object_] | None = getattr(model, "feature_names_in_", None)
+    if wanted is None or names is None:
+        if n_columns != model.n_features_in_:
+            raise InputError(
+                f"{where} has {n_columns} columns, but the map was trained on "
+                f"{model.n_features_in_}, and there are no names to match them"
+            )
+        if names is not None:
+            notices.append(f"the map has no names: columns of {where} are taken in their order")
+        return None, 0
+    if np.array_equal(names, wanted):
+        return None, 0
+    have = pd.Index(names)
+    twice = have[have.duplicated()].intersection(pd.Index(wanted))
+    if len(twice):
+        raise InputError(
+            f"{where} has {twice[0]!r} more than once; call adata.var_names_make_unique() first"
+        )
+    index = pd.Series(np.arange(len(names)), have)[~have.duplicated()].reindex(
+        wanted, fill_value=-1
+    )
+    index = index.to_numpy()
+    # Without regard to case, one name alone must match.
+    free = np.setdiff1d(np.arange(len(names)), index)
+    others = pd.Series(free, have[free].str.casefold())
+    others = others[~others.index.duplicated(keep=False)]
+    lower = pd.Index(wanted[index < 0]).str.casefold()
+    index[index < 0] = others.reindex(lower, fill_value=-1)
+    if n_found := int(np.isin(index, free).sum()):
+        logger.info("    %d features are matched without regard to case", n_found)
+
+    used = model.feature_weights_ > 0
+    absent = wanted[(index < 0) & used]
+    if n_unused := int((index < 0).sum()) - len(absent):
+        logger.info("    %d features of weight 0 in the map are missing", n_unused)
+    if not len(absent):
+        return index, 0
+    share = len(absent) / used.sum()
+    text = (
+        f"{where} lacks {len(absent)} of the {used.sum()} features that the map uses: "
+        f"{listed(pd.Index(absent))}"
+    )
+    if (index < 0).all():
+        text = f"{text}. It has features like {names[0]!r}: are these names of another kind?"
+        raise InputError(text)
+    if missing == "error":
+        also = f", and max_missing above {share:.2f}" if share > max_missing else ""
+        raise InputError(f"{text}; {TAKE_MEAN}{also}", parameter="missing")
+    if share > max_missing:
+        raise InputError(f"{text}. That is more than {max_missing=}", parameter="max_missing")
+    notices.append(f"{text}; the mean of the training cells is used instead")
+    return index, len(absent)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewCells(Source):
+    """The cells of a query, and the map that places them."""
+
+    where: str
+    """Name of the matrix."""
+    missing: MissingFeatures
+    max_missing: float
+    index: NDArray[np.intp] | None
+    """(d,) columns of the map's features, −1 for a missing one; None for all columns in order."""
+    model: CentroidEncoder
+
+    @property
+    def n_at_once(self) -> int:
+        """Cells that are placed together."""
+        return max(1, min(CHUNK, VALUES_AT_ONCE // int(self.model.n_features_in_)))
+
+    @property
+    def n_values(self) -> int:
+        """Values that `place` returns for each cell."""
+        return int(self.model.fitted_map.centers.shape[1]) + 3
+
+    def place(self, x: Any, start: int, novelty: Novelty | None) -> NDArray[np.float32]:
+        """Place `x`, the (n, n_columns) rows of the matrix from `start` on.
+
+        Columns of the result are the embedding, the index of the class, confidence and novelty.
+        """
+        x, unusable = self._prepared(x, start)
+        n, map_ = x.shape[0], self.model.fitted_map
+        placed = np.empty((n, self.n_values), np.float32)
+        placed[:, :-3], placed[:, -3], placed[:, -2] = map_.decide(map_.judge(x), n)
+        placed[:, -1] = np.nan if novelty is None else novelty.quantiles(x, map_.standardizer)
+        placed[np.ix_(unusable, np.arange(self.n_values) != self.n_values - 3)] = np.nan
+        return placed
+
+    def _prepared(self, x: Any, start: int) -> tuple[Any, NDArray[np.bool_]]:
+        """Return finite values of the map's features, and which cells lack too many of them."""
+        unusable = np.zeros(x.shape[0], dtype=bool)
+        absent = np.empty(0, dtype=np.intp)
+        if self.index is not None:
+            x, absent = x[:, np.maximum(self.index, 0)], np.flatnonzero(self.index < 0)
+        n_gaps = count_gaps(x)
+        if self.missing == "error" and n_gaps.any():
+            stop = start + len(n_gaps)
+            names = getattr(self.model, "feature_names_in_", None)
+            where = f"{self.where} (cells {start:,} to {stop - 1:,})"
+            text = describe_gaps(x, n_gaps, where, self.obs_names[start:stop], names)
+            raise InputError(f"{text}; {TAKE_MEAN}", parameter="missing")
+        if n_gaps.any() or len(absent):
+            used = self.model.feature_weights_ > 0
+            dense = np.array(x.toarray() if sparse.issparse(x) else x, dtype=np.float64)
+            gaps = ~np.isfinite(dense)
+            gaps[:, absent] = True
+            if self.missing == "mean":
+                unusable = (gaps[:, used].mean(axis=1) > self.max_missing) | gaps.all(axis=1)
+            x = np.where(gaps, self.model.feature_means_, dense)
+        return x, unusable
+
+
+def _place_block(
+    block: Any, cells: NewCells, novelty: Novelty | None, block_info: Any = None
+) -> NDArray[np.float32]:
+    """Place the cells of a chunk of a dask array."""
+    block, start = in_memory(block), block_info[0]["array-location"][0][0]
+    placed = np.empty((block.shape[0], cells.n_values), np.float32)
+    for part in gen_batches(block.shape[0], cells.n_at_once):
+        placed[part] = cells.place(block[part], start + part.start, novelty)
+    return placed
+
+
+def _placed_parts(
+    cells: NewCells, novelty: Novelty | None
+) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    """Place all cells, in parts."""
+    X, n = cells.X, len(cells.obs_names)
+    if not hasattr(X, "dask"):
+        for rows in gen_batches(n, cells.n_at_once):
+            yield rows, cells.place(X[rows], rows.start, novelty)
+        return
+    from dask.delayed import delayed
+
+    # Each chunk gets the map and neither the matrix nor the names of cells.
+    alone = replace(cells, X=None, obs_names=pd.RangeIndex(n))
+    placed = X.map_blocks(
+        _place_block,
+        delayed(alone, pure=False, traverse=False),
+        delayed(novelty, pure=False, traverse=False),
+        chunks=(X.chunks[0], (cells.n_values,)),
+        meta=np.empty((0, 0), np.float32),
+    )
+    ends = np.cumsum([0, *X.chunks[0]])
+    for blocks in gen_batches(len(X.chunks[0]), BLOCKS):
+        yield slice(ends[blocks.start], ends[blocks.stop]), placed.blocks[blocks].compute()
 
 
 class Ingestion(Job):
-    """Sending new cells through the map `known`; other parameters are those of `ingest`.
+    """Sending new cells through the map `known`.
 
     Attributes
     ----------
     origin
-        What the reference is called, for ``uns[key]["params"]["ingested_from"]``; may be changed
-        before the first of the `steps`.
+        Name of the reference, for ``uns[key]["params"]["ingested_from"]``; may be changed before
+        the job runs.
     """
 
     _cells: NewCells
@@ -243,104 +425,106 @@ class Ingestion(Job):
         cells: NewCells,
         known: Reference,
         key: str,
-        *,
-        notices: list[Message],
-        min_confidence: float,
-        max_novelty: float,
+        notices: list[str],
+        params: dict[str, Any],
     ) -> None:
         super().__init__(cells, key, notices)
-        if max_novelty < 1 and not known.model.knows_novelty:
+        self.origin, self._known, self._params = known.origin, known, params
+
+    def _compute(self, callback: Callable[[Progress], bool]) -> Results:
+        """Send the cells through the map, a part at a time."""
+        cells, n = self._cells, len(self.obs_names)
+        self._check_counts(in_memory(cells.X[: cells.n_at_once]))
+        novelty = cells.model.fitted_map.novelty
+        if novelty is not None and cells.index is not None:
+            novelty = novelty.restricted(cells.index >= 0)
+        placed = np.empty((n, cells.n_values), np.float32)
+        for rows, part in _placed_parts(cells, novelty):
+            placed[rows] = part
+            if callback(Progress(rows.stop, n)) and rows.stop < n:
+                raise StoppedTooEarly
+        self._warn(placed)
+        return self._results_of(placed)
+
+    def _check_counts(self, x: Any) -> None:
+        """Compare the first cells with the training cells: raw counts, or other values."""
+        index, where = self._cells.index, self._cells.where
+        x = x if index is None else x[:, index[index >= 0]]
+        counts = self._cells.model.trained_on_counts_
+        if looks_like_counts(x) and not counts:
             raise InputError(
-                "{} needs a map that has learned what is usual: train it with {}, or call its "
-                "fit_novelty",
-                Setting("max_novelty"),
-                Call("tl.centroid_encoder"),
+                f"{where} looks like raw counts, but the map was trained on other values; process "
+                "it like the training data (sc.pp.normalize_total, sc.pp.log1p), or choose the "
+                "values that were processed so (layer)",
+                parameter="layer",
             )
-        self.origin, self._known = known.origin, known
-        self._min_confidence, self._max_novelty = min_confidence, max_novelty
+        if counts and not looks_whole(x):
+            text = f"the map was trained on whole numbers, like counts; {where} holds others"
+            self.notices.append(text)
 
-    def _compute(
-        self, stop: Callable[[], bool], snapshot: Callable[[], bool]
-    ) -> Generator[Progress, None, Results]:
-        """Send the cells through the map, a chunk at a time."""
-        del snapshot
-        model, cells = self._known.model, self._cells
-        map_ = model.fitted_map
-        novelty = map_.novelty
-        if novelty is not None and cells.present is not None:
-            novelty = novelty.restricted(cells.present)
-        judge = Judge(cells, model, map_, novelty)
-        if has_own_chunks(cells.X):
-            found = yield from where_chunks_are(judge, stop, self.notices)
-        else:
-            found = yield from judge.one_by_one(stop, self.notices)
-        self._warn(found)
-        return self._found(map_, found)
-
-    def _warn(self, found: Found) -> None:
+    def _warn(self, placed: NDArray[np.float32]) -> None:
         """Warn of cells that lack too much, and of a query that is novel as a whole."""
-        n_unusable = int(np.isnan(found["confidence"]).sum())
-        if n_unusable:
-            text = "{} cells lack more of the map's features than {} allows: they are unassigned"
-            allowed = Setting("max_missing", self._cells.max_missing)
-            self.notices.append(Message(text, n_unusable, allowed))
-        novelty = found["novelty"][np.isfinite(found["novelty"])]
+        confidence, novelty = placed[:, -2], placed[:, -1]
+        if n_unusable := int(np.isnan(confidence).sum()):
+            allowed = f"max_missing={self._cells.max_missing}"
+            self.notices.append(
+                f"{n_unusable} cells lack more of the map's features than {allowed} allows: they "
+                "are unassigned"
+            )
+        novelty = novelty[np.isfinite(novelty)]
         if len(novelty) < LEAST_CELLS or not np.quantile(novelty, 0.25) > SHIFTED:
             return
-        text = (
+        self.notices.append(
             "the query is shifted as a whole: three in four of its cells are more novel than "
-            "{:.0f} % of the training cells. That can be another protocol, depth or "
-            "normalisation, or a kind of cells that the map lacks: labels and novelty mean less "
-            "then. Check that the query was normalised like the training cells; to remove the "
-            "difference of batches, integrate both before training (Harmony, scVI, scANVI)"
+            f"{100 * np.quantile(novelty, 0.25):.0f} % of the training cells. The reason may be "
+            "another protocol, depth or normalisation, or cells of kinds that the map lacks: "
+            "labels and novelty are less reliable. Check that the query was normalised like the "
+            "training cells; to remove the difference of batches, integrate both before training "
+            "(Harmony, scVI, scANVI)"
         )
-        self.notices.append(Message(text, 100 * float(np.quantile(novelty, 0.25))))
 
-    def _found(self, map_: FittedMap, found: Found) -> Results:
+    def _results_of(self, placed: NDArray[np.float32]) -> Results:
         known, key, classes = self._known, self.key, self._known.classes
-        embedding, predicted, confidence, novelty = (
-            np.ascontiguousarray(found[name]) for name in found.dtype.names or ()
-        )
-        assigned = confidence >= self._min_confidence
-        if self._max_novelty < 1:
-            assigned &= novelty <= self._max_novelty
-        logger.info(
-            "    %d of %d cells are assigned to a class", int(assigned.sum()), len(assigned)
-        )
-        codes, categories = np.where(assigned, predicted, -1), classes
-        some_may_be = self._min_confidence > 0 or self._max_novelty < 1 or not assigned.all()
-        if some_may_be and isinstance(classes[0], str) and UNASSIGNED not in classes:
-            categories = classes.append(pd.Index([UNASSIGNED]))
-            codes = np.where(assigned, codes, len(classes))
-        columns: dict[Column, Any] = {
-            "label": pd.Categorical.from_codes(codes, categories),
-            "confidence": confidence,
-            "novelty": novelty,
-            "split": pd.Categorical.from_codes(np.zeros(len(codes), int), [QUERY]),
-        }
-        params: dict[str, Any] = {
+        confidence, novelty = placed[:, -2].copy(), placed[:, -1].copy()
+        assigned = confidence >= self._params["min_confidence"]
+        if self._params["max_novelty"] < 1:
+            assigned &= novelty <= self._params["max_novelty"]
+        logger.info("    %d of %d cells are assigned to a class", assigned.sum(), len(assigned))
+        codes = np.where(assigned, placed[:, -3], -1).astype(np.intp)
+        label = pd.Categorical.from_codes(codes, classes).set_categories(known.categories)
+        params = self._params | {
             "ingested_from": self.origin,
             "label_key": obs_key(key, "label"),
-            "n_missing": self._cells.n_missing,
-            "min_confidence": self._min_confidence,
-            "max_novelty": self._max_novelty,
         }
+        colors = known.colors
+        doubted = params["min_confidence"] > 0 or params["max_novelty"] < 1 or not assigned.all()
+        if doubted and isinstance(classes[0], str) and UNASSIGNED not in classes:
+            label = label.add_categories([UNASSIGNED]).fillna(UNASSIGNED)
+            params["unlabeled_category"] = UNASSIGNED
+            colors = None if colors is None else [*colors, "#bebebe"]
         if np.isfinite(novelty).any():
             params["novelty_quartile"] = float(np.nanquantile(novelty, 0.25))
-        if len(categories) > len(classes):
-            params["unlabeled_category"] = UNASSIGNED
         for name in ("label_key", "use_rep", "layer", "use_raw"):
             if (value := known.setting(name)) is not None:
                 params[f"reference_{name}"] = value
         config, arrays = known.model.to_state()
         model = {"config": json.dumps(config), "arrays": arrays}
-        stored = StoredMap(params, classes, map_.centers, model=model)
+        stored = StoredMap(params, classes, known.model.fitted_map.centers, model=model)
         uns: dict[str, Any] = {key: stored.to_uns()}
-        if known.colors is not None:
-            gray = ["#bebebe"] * (len(categories) - len(classes))
-            uns[colors_key(obs_key(key, "label"))] = [*known.colors, *gray]
+        if colors is not None:
+            uns[colors_key(obs_key(key, "label"))] = colors
         return {
-            "obs": {obs_key(key, name): values for name, values in columns.items()},
-            "obsm": {embedding_key(key): embedding},
+            "obs": {
+                obs_key(key, "label"): label,
+                obs_key(key, "confidence"): confidence,
+                obs_key(key, "novelty"): novelty,
+                obs_key(key, "split"): pd.Categorical([QUERY] * len(label)),
+            },
+            "obsm": {embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
             "uns": uns,
         }
+
+    def steps(self, *, stop: Any = never, snapshot: Any = never) -> Any:  # removed at the merge
+        done: list[Progress] = []
+        self._results = self._compute(lambda report: done.append(report) or stop())
+        yield from done
