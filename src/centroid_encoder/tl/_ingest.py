@@ -8,12 +8,11 @@ import numbers
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core.matrix import looks_like_counts, looks_whole
@@ -25,6 +24,7 @@ from centroid_encoder.tl._jobs import Job, Progress, Results, from_job, result_k
 from centroid_encoder.tl._lazy import LazyMatrix, check_row_chunks, in_memory, is_lazy
 from centroid_encoder.tl._read import (
     Source,
+    check_choice,
     check_real,
     count_gaps,
     describe_gaps,
@@ -35,6 +35,7 @@ from centroid_encoder.tl._reference import Reference, check_free, read_reference
 from centroid_encoder.tl._stored import (
     QUERY,
     UNASSIGNED,
+    Column,
     StoredMap,
     colors_key,
     embedding_key,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 MissingFeatures = Literal["error", "mean"]
+Placed = NDArray[np.float32]
+"""(n, m + 3) embedding of cells, index of the class, confidence and novelty."""
 
 CHUNK = 4096
 """Cells that are placed together, at most."""
@@ -189,9 +192,7 @@ def ingest(
     (100, 2)
     """
     del progress, copy  # `from_job` uses them.
-    if missing not in get_args(MissingFeatures):
-        text = f"missing must be 'error' or 'mean'; got {missing!r}"
-        raise InputError(text, parameter="missing")
+    check_choice("missing", missing, MissingFeatures)
     if missing == "error" and max_missing != 0.2:
         text = f'max_missing={max_missing!r} has no effect with missing="error"'
         raise InputError(text, parameter="max_missing")
@@ -205,11 +206,8 @@ def ingest(
         raise InputError("adata has no cells")
     known = read_reference(reference, key, device)
     if max_novelty < 1 and not known.model.knows_novelty:
-        raise InputError(
-            "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call "
-            "its fit_novelty",
-            parameter="max_novelty",
-        )
+        text = "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call"
+        raise InputError(f"{text} its fit_novelty", parameter="max_novelty")
     logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
     if use_rep is None and layer is None and not use_raw:
         use_rep, layer = known.setting("use_rep"), known.setting("layer")
@@ -221,191 +219,132 @@ def ingest(
     else:
         X = in_memory(X)
     check_real(X, where)
-    notices: list[str] = []
+    allowed = float(max_missing) if missing == "mean" else None
+    index, notices = _match_features(known.model, X.shape[1], names, where, allowed)
     own = StoredMap.read(adata, key_added)
     if own is not None and own.ingested_from is None:
-        notices.append(
-            f"the result {key_added!r}, which was trained on these cells, is replaced; pass "
-            "another key_added to keep both"
-        )
-    share = float(max_missing)
-    index, n_missing = _match_features(
-        known.model, X.shape[1], names, where, missing, share, notices
-    )
-    cells = NewCells(
-        X=X,
-        obs_names=adata.obs_names,
-        where=where,
-        missing=missing,
-        max_missing=share,
-        index=index,
-        model=known.model,
-    )
-    limits = {"min_confidence": float(min_confidence), "max_novelty": float(max_novelty)}
-    return Ingestion(cells, known, key_added, notices, {"n_missing": n_missing} | limits)
+        text = f"the result {key_added!r}, which was trained on these cells, is replaced"
+        notices.append(f"{text}; pass another key_added to keep both")
+    cells = NewCells(where, known.model, index, allowed, X=X, obs_names=adata.obs_names)
+    return Ingestion(cells, known, key_added, notices, float(min_confidence), float(max_novelty))
 
 
 def _match_features(
-    model: CentroidEncoder,
-    n_columns: int,
-    names: NDArray[np.object_] | None,
-    where: str,
-    missing: MissingFeatures,
-    max_missing: float,
-    notices: list[str],
-) -> tuple[NDArray[np.intp] | None, int]:
-    """Find the map's features among the columns of `where`, by name.
-
-    Returns `NewCells.index` and the number of features that the map uses and the query lacks;
-    warnings are added to `notices`.
-    """
-    wanted: NDArray[np.object_] | None = getattr(model, "feature_names_in_", None)
-    if wanted is None or names is None:
+    model: CentroidEncoder, n_columns: int, found: Any, where: str, max_missing: float | None
+) -> tuple[NDArray[np.intp] | None, list[str]]:
+    """Return `NewCells.index`, found by the names that were `found`, and warnings."""
+    wanted = getattr(model, "feature_names_in_", None)
+    if wanted is None or found is None:
         if n_columns != model.n_features_in_:
             raise InputError(
                 f"{where} has {n_columns} columns, but the map was trained on "
                 f"{model.n_features_in_}, and there are no names to match them"
             )
-        if names is not None:
-            notices.append(f"the map has no names: columns of {where} are taken in their order")
-        return None, 0
-    if np.array_equal(names, wanted):
-        return None, 0
-    have = pd.Index(names)
-    twice = have[have.duplicated()].intersection(pd.Index(wanted))
-    if len(twice):
-        raise InputError(
-            f"{where} has {twice[0]!r} more than once; call adata.var_names_make_unique() first"
-        )
-    index = pd.Series(np.arange(len(names)), have)[~have.duplicated()].reindex(
-        wanted, fill_value=-1
-    )
-    index = index.to_numpy()
-    # Without regard to case, one name alone must match.
-    free = np.setdiff1d(np.arange(len(names)), index)
-    others = pd.Series(free, have[free].str.casefold())
-    others = others[~others.index.duplicated(keep=False)]
-    lower = pd.Index(wanted[index < 0]).str.casefold()
-    index[index < 0] = others.reindex(lower, fill_value=-1)
-    if n_found := int(np.isin(index, free).sum()):
-        logger.info("    %d features are matched without regard to case", n_found)
-
+        unnamed = f"the map has no names: columns of {where} are taken in their order"
+        return None, [] if found is None else [unnamed]
+    if np.array_equal(found, wanted):
+        return None, []
+    names = pd.Index(found)
+    if not names.is_unique:
+        text = f"{where} has {names[names.duplicated()][0]!r} more than once"
+        raise InputError(f"{text}; call adata.var_names_make_unique() first")
+    index: NDArray[np.intp] = names.get_indexer(wanted)
+    lower, wanted_lower = names.str.casefold(), pd.Index(wanted).str.casefold()
+    if (index < 0).any() and lower.is_unique and wanted_lower.is_unique:
+        n_found, index = (index >= 0).sum(), lower.get_indexer(wanted_lower)
+        n_more = int((index >= 0).sum() - n_found)
+        logger.info("    %d features are matched without regard to case", n_more)
     used = model.feature_weights_ > 0
     absent = wanted[(index < 0) & used]
-    if n_unused := int((index < 0).sum()) - len(absent):
-        logger.info("    %d features of weight 0 in the map are missing", n_unused)
     if not len(absent):
-        return index, 0
-    share = len(absent) / used.sum()
-    text = (
-        f"{where} lacks {len(absent)} of the {used.sum()} features that the map uses: "
-        f"{listed(pd.Index(absent))}"
-    )
+        return index, []
+    text = f"{where} lacks {len(absent)} of the {used.sum()} features that the map uses"
+    text = f"{text}: {listed(pd.Index(absent))}"
     if (index < 0).all():
         text = f"{text}. It has features like {names[0]!r}: are these names of another kind?"
         raise InputError(text)
-    if missing == "error":
-        also = f", and max_missing above {share:.2f}" if share > max_missing else ""
-        raise InputError(f"{text}; {TAKE_MEAN}{also}", parameter="missing")
-    if share > max_missing:
-        raise InputError(f"{text}. That is more than {max_missing=}", parameter="max_missing")
-    notices.append(f"{text}; the mean of the training cells is used instead")
-    return index, len(absent)
+    lacking = len(absent) / used.sum()
+    if max_missing is None:
+        raise InputError(f"{text} ({lacking:.0%}); {TAKE_MEAN}", parameter="missing")
+    if lacking > max_missing:
+        text = f"{text}. That is {lacking:.0%}, more than {max_missing=} allows"
+        raise InputError(text, parameter="max_missing")
+    return index, [f"{text}; the mean of the training cells is used instead"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class NewCells(Source):
     """The cells of a query, and the map that places them."""
 
     where: str
     """Name of the matrix."""
-    missing: MissingFeatures
-    max_missing: float
+    model: CentroidEncoder
     index: NDArray[np.intp] | None
     """(d,) columns of the map's features, −1 for a missing one; None for all columns in order."""
-    model: CentroidEncoder
+    max_missing: float | None
+    """Share of the features that a cell may lack; None if a gap is an error."""
 
-    @property
-    def n_at_once(self) -> int:
-        """Cells that are placed together."""
-        return max(1, min(CHUNK, VALUES_AT_ONCE // int(self.model.n_features_in_)))
-
-    @property
-    def n_values(self) -> int:
-        """Values that `place` returns for each cell."""
-        return int(self.model.fitted_map.centers.shape[1]) + 3
-
-    def place(self, x: Any, start: int, novelty: Novelty | None) -> NDArray[np.float32]:
-        """Place `x`, the (n, n_columns) rows of the matrix from `start` on.
-
-        Columns of the result are the embedding, the index of the class, confidence and novelty.
-        """
-        x, unusable = self._prepared(x, start)
-        n, map_ = x.shape[0], self.model.fitted_map
-        placed = np.empty((n, self.n_values), np.float32)
-        placed[:, :-3], placed[:, -3], placed[:, -2] = map_.decide(map_.judge(x), n)
-        placed[:, -1] = np.nan if novelty is None else novelty.quantiles(x, map_.standardizer)
-        placed[np.ix_(unusable, np.arange(self.n_values) != self.n_values - 3)] = np.nan
-        return placed
+    def placed(self, X: Any, start: int, novelty: Novelty | None) -> Iterator[Placed]:
+        """Place X, the rows of the matrix from `start` on, some at a time."""
+        map_ = self.model.fitted_map
+        n_at_once = max(1, min(CHUNK, VALUES_AT_ONCE // int(self.model.n_features_in_)))
+        for part in gen_batches(X.shape[0], n_at_once):
+            x, unusable = self._prepared(in_memory(X[part]), start + part.start)
+            embedding, predicted, confidence = map_.decide(map_.judge(x), x.shape[0])
+            quantiles = np.full(len(predicted), np.nan)
+            if novelty is not None:
+                quantiles = novelty.quantiles(x, map_.standardizer)
+            found = np.column_stack([embedding, predicted, confidence, quantiles])
+            found[unusable] = np.nan
+            yield found.astype(np.float32)
 
     def _prepared(self, x: Any, start: int) -> tuple[Any, NDArray[np.bool_]]:
         """Return finite values of the map's features, and which cells lack too many of them."""
-        unusable = np.zeros(x.shape[0], dtype=bool)
         absent = np.empty(0, dtype=np.intp)
         if self.index is not None:
             x, absent = x[:, np.maximum(self.index, 0)], np.flatnonzero(self.index < 0)
         n_gaps = count_gaps(x)
-        if self.missing == "error" and n_gaps.any():
+        if self.max_missing is None and n_gaps.any():
             stop = start + len(n_gaps)
             names = getattr(self.model, "feature_names_in_", None)
             where = f"{self.where} (cells {start:,} to {stop - 1:,})"
             text = describe_gaps(x, n_gaps, where, self.obs_names[start:stop], names)
             raise InputError(f"{text}; {TAKE_MEAN}", parameter="missing")
-        if n_gaps.any() or len(absent):
-            used = self.model.feature_weights_ > 0
-            dense = np.array(x.toarray() if sparse.issparse(x) else x, dtype=np.float64)
-            gaps = ~np.isfinite(dense)
-            gaps[:, absent] = True
-            if self.missing == "mean":
-                unusable = (gaps[:, used].mean(axis=1) > self.max_missing) | gaps.all(axis=1)
-            x = np.where(gaps, self.model.feature_means_, dense)
-        return x, unusable
+        if not n_gaps.any() and not len(absent):
+            return x, np.zeros(x.shape[0], dtype=bool)
+        dense = np.array(x if isinstance(x, np.ndarray) else x.toarray(), dtype=np.float64)
+        gaps = ~np.isfinite(dense)
+        gaps[:, absent] = True
+        filled = np.where(gaps, self.model.feature_means_, dense)
+        share = gaps[:, self.model.feature_weights_ > 0].mean(axis=1)
+        allowed = 1 if self.max_missing is None else self.max_missing
+        return filled, (share > allowed) | gaps.all(axis=1)
 
 
 def _place_block(
-    block: Any, cells: NewCells, novelty: Novelty | None, block_info: Any = None
-) -> NDArray[np.float32]:
+    block: Any, cells: NewCells, novelty: Novelty | None, n_columns: int, block_info: Any = None
+) -> Placed:
     """Place the cells of a chunk of a dask array."""
-    block, start = in_memory(block), block_info[0]["array-location"][0][0]
-    placed = np.empty((block.shape[0], cells.n_values), np.float32)
-    for part in gen_batches(block.shape[0], cells.n_at_once):
-        placed[part] = cells.place(block[part], start + part.start, novelty)
-    return placed
+    (start, _), _ = block_info[0]["array-location"]
+    empty = np.empty((0, n_columns), np.float32)
+    return np.concatenate([empty, *cells.placed(in_memory(block), start, novelty)])
 
 
-def _placed_parts(
-    cells: NewCells, novelty: Novelty | None
-) -> Iterator[tuple[slice, NDArray[np.float32]]]:
-    """Place all cells, in parts."""
-    X, n = cells.X, len(cells.obs_names)
-    if not hasattr(X, "dask"):
-        for rows in gen_batches(n, cells.n_at_once):
-            yield rows, cells.place(X[rows], rows.start, novelty)
-        return
+def _placed_chunks(cells: NewCells, novelty: Novelty | None, n_columns: int) -> Iterator[Placed]:
+    """Place the chunks of a dask array by dask's scheduler, `BLOCKS` at a time."""
     from dask.delayed import delayed
 
-    # Each chunk gets the map and neither the matrix nor the names of cells.
-    alone = replace(cells, X=None, obs_names=pd.RangeIndex(n))
-    placed = X.map_blocks(
+    # Neither the matrix nor the names of cells go to the workers.
+    alone = replace(cells, X=None, obs_names=pd.RangeIndex(len(cells.obs_names)))
+    placed = cells.X.map_blocks(
         _place_block,
-        delayed(alone, pure=False, traverse=False),
-        delayed(novelty, pure=False, traverse=False),
-        chunks=(X.chunks[0], (cells.n_values,)),
+        *(delayed(one, pure=False, traverse=False) for one in (alone, novelty)),
+        n_columns,
+        chunks=(cells.X.chunks[0], (n_columns,)),
         meta=np.empty((0, 0), np.float32),
     )
-    ends = np.cumsum([0, *X.chunks[0]])
-    for blocks in gen_batches(len(X.chunks[0]), BLOCKS):
-        yield slice(ends[blocks.start], ends[blocks.stop]), placed.blocks[blocks].compute()
+    for blocks in gen_batches(placed.numblocks[0], BLOCKS):
+        yield placed.blocks[blocks].compute()
 
 
 class Ingestion(Job):
@@ -426,78 +365,85 @@ class Ingestion(Job):
         known: Reference,
         key: str,
         notices: list[str],
-        params: dict[str, Any],
+        min_confidence: float,
+        max_novelty: float,
     ) -> None:
         super().__init__(cells, key, notices)
-        self.origin, self._known, self._params = known.origin, known, params
+        self.origin, self._known = known.origin, known
+        self._min_confidence, self._max_novelty = min_confidence, max_novelty
 
     def _compute(self, callback: Callable[[Progress], bool]) -> Results:
         """Send the cells through the map, a part at a time."""
-        cells, n = self._cells, len(self.obs_names)
-        self._check_counts(in_memory(cells.X[: cells.n_at_once]))
-        novelty = cells.model.fitted_map.novelty
+        cells, n, map_ = self._cells, len(self.obs_names), self._known.model.fitted_map
+        self._check_counts(in_memory(cells.X[:CHUNK]))
+        novelty = map_.novelty
         if novelty is not None and cells.index is not None:
             novelty = novelty.restricted(cells.index >= 0)
-        placed = np.empty((n, cells.n_values), np.float32)
-        for rows, part in _placed_parts(cells, novelty):
-            placed[rows] = part
-            if callback(Progress(rows.stop, n)) and rows.stop < n:
+        placed = np.empty((n, map_.centers.shape[1] + 3), np.float32)
+        parts = cells.placed(cells.X, 0, novelty)
+        if hasattr(cells.X, "dask"):
+            parts = _placed_chunks(cells, novelty, placed.shape[1])
+        n_done = 0
+        for part in parts:
+            placed[n_done : n_done + len(part)] = part
+            n_done += len(part)
+            if callback(Progress(n_done, n)) and n_done < n:
                 raise StoppedTooEarly
-        self._warn(placed)
+        self._warn(*placed[:, -2:].T)
         return self._results_of(placed)
 
     def _check_counts(self, x: Any) -> None:
-        """Compare the first cells with the training cells: raw counts, or other values."""
+        """Compare the first cells with the training cells: either may hold raw counts."""
         index, where = self._cells.index, self._cells.where
         x = x if index is None else x[:, index[index >= 0]]
-        counts = self._cells.model.trained_on_counts_
+        counts = self._known.model.trained_on_counts_
         if looks_like_counts(x) and not counts:
             raise InputError(
                 f"{where} looks like raw counts, but the map was trained on other values; process "
-                "it like the training data (sc.pp.normalize_total, sc.pp.log1p), or choose the "
-                "values that were processed so (layer)",
+                "it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass the "
+                "layer with such values",
                 parameter="layer",
             )
         if counts and not looks_whole(x):
             text = f"the map was trained on whole numbers, like counts; {where} holds others"
             self.notices.append(text)
 
-    def _warn(self, placed: NDArray[np.float32]) -> None:
+    def _warn(self, confidence: NDArray[np.float32], novelty: NDArray[np.float32]) -> None:
         """Warn of cells that lack too much, and of a query that is novel as a whole."""
-        confidence, novelty = placed[:, -2], placed[:, -1]
         if n_unusable := int(np.isnan(confidence).sum()):
-            allowed = f"max_missing={self._cells.max_missing}"
-            self.notices.append(
-                f"{n_unusable} cells lack more of the map's features than {allowed} allows: they "
-                "are unassigned"
-            )
+            text = f"{n_unusable} cells lack more of the map's features than max_missing="
+            self.notices.append(f"{text}{self._cells.max_missing} allows: they are unassigned")
         novelty = novelty[np.isfinite(novelty)]
-        if len(novelty) < LEAST_CELLS or not np.quantile(novelty, 0.25) > SHIFTED:
-            return
-        self.notices.append(
-            "the query is shifted as a whole: three in four of its cells are more novel than "
-            f"{100 * np.quantile(novelty, 0.25):.0f} % of the training cells. The reason may be "
-            "another protocol, depth or normalisation, or cells of kinds that the map lacks: "
-            "labels and novelty are less reliable. Check that the query was normalised like the "
-            "training cells; to remove the difference of batches, integrate both before training "
-            "(Harmony, scVI, scANVI)"
-        )
+        if len(novelty) >= LEAST_CELLS and np.quantile(novelty, 0.25) > SHIFTED:
+            self.notices.append(
+                "the query is shifted as a whole: three in four of its cells are more novel than "
+                f"{np.quantile(novelty, 0.25):.0%} of the training cells. The reason may be "
+                "another protocol, depth or normalisation, or cells of kinds that the map lacks: "
+                "labels and novelty are less reliable. Check that the query was normalised like "
+                "the training cells; to remove the difference of batches, integrate both before "
+                "training (Harmony, scVI, scANVI)"
+            )
 
-    def _results_of(self, placed: NDArray[np.float32]) -> Results:
+    def _results_of(self, placed: Placed) -> Results:
         known, key, classes = self._known, self.key, self._known.classes
         confidence, novelty = placed[:, -2].copy(), placed[:, -1].copy()
-        assigned = confidence >= self._params["min_confidence"]
-        if self._params["max_novelty"] < 1:
-            assigned &= novelty <= self._params["max_novelty"]
-        logger.info("    %d of %d cells are assigned to a class", assigned.sum(), len(assigned))
+        assigned = confidence >= self._min_confidence
+        if self._max_novelty < 1:
+            assigned &= novelty <= self._max_novelty
+        logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(placed))
         codes = np.where(assigned, placed[:, -3], -1).astype(np.intp)
         label = pd.Categorical.from_codes(codes, classes).set_categories(known.categories)
-        params = self._params | {
+        index, used = self._cells.index, known.model.feature_weights_ > 0
+        n_missing = 0 if index is None else int(((index < 0) & used).sum())
+        params: dict[str, Any] = {
             "ingested_from": self.origin,
             "label_key": obs_key(key, "label"),
+            "n_missing": n_missing,
+            "min_confidence": self._min_confidence,
+            "max_novelty": self._max_novelty,
         }
         colors = known.colors
-        doubted = params["min_confidence"] > 0 or params["max_novelty"] < 1 or not assigned.all()
+        doubted = self._min_confidence > 0 or self._max_novelty < 1 or not assigned.all()
         if doubted and isinstance(classes[0], str) and UNASSIGNED not in classes:
             label = label.add_categories([UNASSIGNED]).fillna(UNASSIGNED)
             params["unlabeled_category"] = UNASSIGNED
@@ -513,18 +459,22 @@ class Ingestion(Job):
         uns: dict[str, Any] = {key: stored.to_uns()}
         if colors is not None:
             uns[colors_key(obs_key(key, "label"))] = colors
+        columns: dict[Column, Any] = {
+            "label": label,
+            "confidence": confidence,
+            "novelty": novelty,
+            "split": pd.Categorical([QUERY] * len(label)),
+        }
         return {
-            "obs": {
-                obs_key(key, "label"): label,
-                obs_key(key, "confidence"): confidence,
-                obs_key(key, "novelty"): novelty,
-                obs_key(key, "split"): pd.Categorical([QUERY] * len(label)),
-            },
+            "obs": {obs_key(key, name): values for name, values in columns.items()},
             "obsm": {embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
             "uns": uns,
         }
 
+    def run(self, callback: Any = lambda report: False) -> None:  # removed at the merge
+        self._results = self._compute(callback)
+
     def steps(self, *, stop: Any = never, snapshot: Any = never) -> Any:  # removed at the merge
         done: list[Progress] = []
-        self._results = self._compute(lambda report: done.append(report) or stop())
+        self.run(lambda report: [done.append(report), stop()][1])
         yield from done

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,6 +13,8 @@ from sklearn.utils import gen_batches
 
 from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.errors import InputError
+
+issparse: Callable[[Any], bool] = sparse.issparse
 
 BLOCK = 2**25
 """Bytes of the rows that are read together, about; a chunk of a dask array is read as a whole."""
@@ -26,17 +28,16 @@ def is_lazy(X: Any) -> bool:
 
 def is_half(X: Any) -> bool:
     """Return whether a matrix is sparse and of half precision, which scipy cannot slice or copy."""
-    return sparse.issparse(X) and bool(X.dtype == np.float16)
+    return issparse(X) and bool(X.dtype == np.float16)
 
 
 def usable(X: Any) -> Any:
     """Return sparse data in at least single precision, with indices and pointers of one dtype."""
-    if not sparse.issparse(X) or X.format not in ("csr", "csc"):
+    if not issparse(X) or X.format not in ("csr", "csc"):
         return X
     # With two dtypes, which files may have, scipy converts all indices for each slice.
-    matrix: Any = X
-    data = matrix.data.astype(np.float32) if is_half(X) else matrix.data
-    return type(matrix)((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+    data = X.data.astype(np.float32) if is_half(X) else X.data
+    return type(X)((data, X.indices, X.indptr), shape=X.shape)
 
 
 def in_memory(X: Any) -> Matrix:
@@ -45,7 +46,7 @@ def in_memory(X: Any) -> Matrix:
         X = getattr(X, method)() if hasattr(X, method) else X
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.float64), np.nan)
-    return usable(X).tocsr() if sparse.issparse(X) else np.asarray(X)
+    return usable(X).tocsr() if issparse(X) else np.asarray(X)
 
 
 def check_row_chunks(X: Any, where: str) -> None:
@@ -64,7 +65,7 @@ def check_row_chunks(X: Any, where: str) -> None:
 
 def stored(x: Any) -> NDArray[Any]:
     """Return the stored values of a sparse matrix, or a dense array itself."""
-    return np.asarray(x.data if sparse.issparse(x) else x)
+    return np.asarray(x.data if issparse(x) else x)
 
 
 def fill(x: Any, values: NDArray[np.floating]) -> Any:
@@ -98,7 +99,7 @@ class LazyMatrix(Lazy):
     def __post_init__(self) -> None:
         n, d = self.X.shape
         meta = getattr(self.X, "_meta", None)
-        self.is_sparse = hasattr(self.X, "to_memory") or sparse.issparse(meta)
+        self.is_sparse = hasattr(self.X, "to_memory") or issparse(meta)
         half = self.is_sparse and self.X.dtype == np.float16
         self.dtype = np.dtype(np.float32 if half else self.X.dtype)
         # A stored value of CSR has an index; a tenth of the values of dask arrays is assumed.
@@ -120,13 +121,14 @@ class LazyMatrix(Lazy):
         if self.rows is not None:
             index = self.rows[index]
         cuts = np.searchsorted(index, self._bounds)
-        parts = [
+        parts: list[Any] = [
             self._block(i)[index[cuts[i] : cuts[i + 1]] - self._bounds[i]]
             for i in np.flatnonzero(np.diff(cuts)).tolist()
         ] or [self._block(0)[:0]]
-        if len(parts) == 1:
-            return parts[0]
-        return sparse.vstack(parts, format="csr") if self.is_sparse else np.concatenate(parts)
+        if len(parts) > 1:
+            parts = [sparse.vstack(parts, "csr") if self.is_sparse else np.concatenate(parts)]
+        found: Matrix = parts[0]
+        return found
 
     def _block(self, i: int) -> Matrix:
         if self._kept[0] != i:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 import pandas as pd
@@ -120,9 +120,7 @@ def read_cells(
         raise InputError("adata has no cells")
     codes, classes, categories = _read_labels(adata, label_key, unlabeled_category)
     logger.info("computing centroid-encoder of %r", label_key)
-    if missing not in get_args(Missing):
-        text = f"missing must be 'error', 'drop' or 'mean'; got {missing!r}"
-        raise InputError(text, parameter="missing")
+    check_choice("missing", missing, Missing)
     if not adata.obs_names.is_unique:
         raise InputError("obs_names are not unique; call adata.obs_names_make_unique() first")
     X, where, names = _read_features(adata, use_rep, layer, use_raw, mask_var, by_parts=by_parts)
@@ -130,11 +128,8 @@ def read_cells(
     n_gaps = count_gaps(X)
     if missing == "error" and n_gaps.any():
         text = describe_gaps(X, n_gaps, where, adata.obs_names, names)
-        raise InputError(
-            f'{text}; pass missing="drop" to leave these cells out, or missing="mean" to use the '
-            "mean of the feature",
-            parameter="missing",
-        )
+        remedy = 'pass missing="drop" to leave these cells out, or missing="mean" to fill the mean'
+        raise InputError(f"{text}; {remedy} of the feature", parameter="missing")
     # With "mean", a cell without any value would become the mean itself.
     kept = n_gaps < (1 if missing == "drop" else X.shape[1])
     codes = np.where(kept, codes, -1)
@@ -151,16 +146,14 @@ def read_cells(
     _check_varied(X, where)
     notices = []
     if use_rep in (None, "X") and looks_like_counts(X):
-        notices.append(
-            f"{where} looks like raw counts; log-normalise first (sc.pp.normalize_total, "
-            "sc.pp.log1p) unless you mean it"
-        )
+        text = "log-normalise first (sc.pp.normalize_total, sc.pp.log1p) unless you mean it"
+        notices.append(f"{where} looks like raw counts; {text}")
     groups, group_names = _read_groups(adata, group_key, codes >= 0)
     params = {
         "label_key": label_key,
         "use_rep": use_rep,
         "layer": layer,
-        "use_raw": True if use_raw else None,
+        "use_raw": use_raw or None,
         "mask_var": mask_var if isinstance(mask_var, str) else None,
         "unlabeled_category": unlabeled_category,
         "missing": missing,
@@ -343,6 +336,13 @@ def _entry(mapping: Any, key: Any, slot: str, parameter: str | None, what: str =
     return mapping[key]
 
 
+def check_choice(parameter: str, value: object, choices: Any) -> None:
+    """Raise a ValueError for a value that is not one of a Literal."""
+    if value not in get_args(choices):
+        names = " or ".join(map(repr, get_args(choices)))
+        raise InputError(f"{parameter} must be {names}; got {value!r}", parameter=parameter)
+
+
 def near_matches(word: object, names: Iterable[object]) -> str:
     """Return the end of a message about a missing name: similar names, or those there are."""
     # anndata 0.13 counts X among the layers, by the name None.
@@ -375,18 +375,15 @@ def _read_mask(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:
         mask_var = "highly_variable" if "highly_variable" in adata.var else None
     if mask_var is None:
         return None
-    name = f"var[{mask_var!r}]" if isinstance(mask_var, str) else "mask_var"
+    name = "mask_var"
     if isinstance(mask_var, str):
-        mask_var = _entry(adata.var, mask_var, "var", "mask_var")
+        name, mask_var = f"var[{mask_var!r}]", _entry(adata.var, mask_var, "var", "mask_var")
     elif isinstance(mask_var, pd.Series) and not mask_var.index.equals(adata.var_names):
         text = "the index of mask_var is not var_names; pass mask_var.reindex(adata.var_names)"
         raise InputError(text, parameter="mask_var")
     mask, n_vars = np.asarray(mask_var), len(adata.var_names)
-    if mask.dtype != bool or mask.shape != (n_vars,):
-        text = f"{name} must hold True or False for each of the {n_vars} variables"
-        raise InputError(text, parameter="mask_var")
-    if n_vars and not mask.any():
-        text = f"{name} selects none of the {n_vars} variables"
+    if mask.dtype != bool or mask.shape != (n_vars,) or not mask.any():
+        text = f"{name} must hold True or False for each of the {n_vars} variables, True for some"
         raise InputError(text, parameter="mask_var")
     if automatic:
         logger.info("    on the %d genes of %s (mask_var=None takes all)", int(mask.sum()), name)
@@ -394,12 +391,6 @@ def _read_mask(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:
 
 
 # -- values ----------------------------------------------------------------------------------------
-
-
-def row_chunks(X: Matrix | Lazy) -> Iterator[tuple[slice, Any]]:
-    """Iterate over the rows of a matrix, some thousand at a time."""
-    for rows in gen_batches(X.shape[0], CHUNK):
-        yield rows, X[rows]
 
 
 def check_real(X: Matrix | Lazy, where: str) -> None:
@@ -410,16 +401,16 @@ def check_real(X: Matrix | Lazy, where: str) -> None:
 
 def _is_gap(x: Any) -> Any:
     """Return a matrix that is True where `x` is NaN or infinite, sparse if `x` is."""
-    if sparse.issparse(x):
-        x = cast(Any, x)
-        return sparse.csr_array((~np.isfinite(x.data), x.indices, x.indptr), shape=x.shape)
-    return ~np.isfinite(x)
+    if isinstance(x, np.ndarray):
+        return ~np.isfinite(x)
+    return sparse.csr_array((~np.isfinite(x.data), x.indices, x.indptr), shape=x.shape)
 
 
 def count_gaps(X: Matrix | Lazy) -> NDArray[np.intp]:
     """Return the number of NaN and infinite values of each row, in one pass."""
     counts = np.zeros(X.shape[0], dtype=np.intp)
-    for part, x in row_chunks(X) if X.dtype.kind == "f" else ():
+    for part in gen_batches(len(counts), CHUNK) if X.dtype.kind == "f" else ():
+        x = X[part]
         if not np.isfinite(stored(x)).all():
             counts[part] = _is_gap(x).sum(axis=1)
     return counts
@@ -447,7 +438,7 @@ def _check_varied(X: Matrix | Lazy, where: str) -> None:
     first: Any = None
     for part in gen_batches(X.shape[0], 64):
         rows: Any = X[part]
-        rows = rows.toarray() if sparse.issparse(rows) else rows
+        rows = rows if isinstance(rows, np.ndarray) else rows.toarray()
         first = rows[:1] if first is None else first
         if (rows != first).any():
             return
@@ -468,8 +459,8 @@ def fill_missing(X: Matrix | Lazy, train: NDArray[np.bool_]) -> Matrix | Lazy:
     if X.is_finite if isinstance(X, LazyMatrix) else not count_gaps(X).any():
         return X
     sums, counts = np.zeros(X.shape[1]), np.full(X.shape[1], train.sum())
-    for part, x in row_chunks(X):
-        x = x[train[part]]
+    for part in gen_batches(len(train), CHUNK):
+        x = X[part][train[part]]
         counts -= _is_gap(x).sum(axis=0)
         sums += np.asarray(fill(x, np.zeros(len(sums))).sum(axis=0, dtype=np.float64)).ravel()
     means = sums / np.maximum(counts, 1)
