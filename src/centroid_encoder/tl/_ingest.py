@@ -326,8 +326,9 @@ def _place_block(
 ) -> Placed:
     """Place the cells of a chunk of a dask array."""
     (start, _), _ = block_info[0]["array-location"]
-    empty = np.empty((0, n_columns), np.float32)
-    return np.concatenate([empty, *cells.placed(in_memory(block), start, novelty)])
+    if not block.shape[0]:
+        return np.empty((0, n_columns), np.float32)
+    return np.concatenate([*cells.placed(in_memory(block), start, novelty)])
 
 
 def _placed_chunks(cells: NewCells, novelty: Novelty | None, n_columns: int) -> Iterator[Placed]:

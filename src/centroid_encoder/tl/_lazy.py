@@ -142,7 +142,8 @@ class LazyMatrix(Lazy):
 
     def blocks(self) -> Iterator[tuple[slice, Matrix]]:  # removed at the merge
         """Read all rows in order."""
-        for part in gen_batches(self.shape[0], 4096):
+        n_rows = int(np.diff(self._bounds).max())
+        for part in gen_batches(self.shape[0], n_rows):
             yield part, self[part]
 
 
