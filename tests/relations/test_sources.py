@@ -13,7 +13,7 @@ WARNING = (
     "cells of the same {!r} are on both sides of every split; errors for a new one are likely to "
     "be larger: pass group_key={!r}"
 )
-SOURCES = [
+SOURCES = ["image", "ImageNb", "region", "core", "tile", "well", "plate", "mouse", "fov", "patientID"]
     "image",
     "ImageNb",
     "region",
@@ -27,7 +27,7 @@ SOURCES = [
     "sampleName",
     "patientID",
 ]
-NO_SOURCES = [
+NO_SOURCES = ["n_image_pixels", "nImages", "library_size", "area_section", "score", "masked"]
     "n_image_pixels",
     "nImages",
     "library_size",

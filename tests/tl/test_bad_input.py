@@ -132,7 +132,7 @@ BAD = [
     Bad("representation missing", column("obsm", "X_pca", lambda a: a.X), KeyError,
         ("obsm has no 'pca'", "'X_pca'"), {"use_rep": "pca"}),
     Bad("layer and representation", column("obsm", "X_pca", lambda a: a.X), ValueError,
-        ("use_rep excludes layer",), {"use_rep": "X_pca", "layer": "raw"}),
+        ("use only one of",), {"use_rep": "X_pca", "layer": "raw"}),
     Bad("mask and representation",
         lambda a: column("var", "marker", True)(column("obsm", "X_pca", lambda a: a.X)(a)),
         ValueError, ("use_rep excludes mask_var",),

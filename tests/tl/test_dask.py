@@ -18,7 +18,7 @@ from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.core.reports import StoppedTooEarly
-from centroid_encoder.tl import _ingest
+from centroid_encoder.tl import _ingest, _read
 
 N_CELLS, N_GENES = 330, 60
 
@@ -47,7 +47,7 @@ def known() -> AnnData:
 
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_ingest, "CHUNK", 32)
+    monkeypatch.setattr(_read, "CHUNK", 32)
     monkeypatch.setattr(_ingest, "BLOCKS", 2)
 
 

@@ -21,7 +21,7 @@ from scipy import sparse
 import centroid_encoder as ce
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.saved import InvalidStateError
-from centroid_encoder.tl import _ingest, _lazy
+from centroid_encoder.tl import _lazy, _read
 from centroid_encoder.tl._stored import read_result
 
 Ingest = Callable[..., AnnData | None]
@@ -378,7 +378,7 @@ class TestDoubt:
             ({"max_missing": 0.3}, 'max_missing=0.3 has no effect with missing="error"'),
             ({"max_novelty": "high"}, "max_novelty must be a number in [0, 1]; got 'high'"),
             ({"key_added": "a/b"}, "'a/b'"),
-            ({"layer": "log", "use_rep": "X_pca"}, "use_rep excludes layer"),
+            ({"layer": "log", "use_rep": "X_pca"}, "use only one of"),
             ({"device": "cuda:99"}, "device 'cuda:99' is not available"),
         ],
     )
@@ -417,7 +417,7 @@ def test_figures_of_a_training_are_refused_for_a_query(known, new, ingest, name)
 
 def test_a_file_does_not_come_into_memory(known, ingest, tmp_path, monkeypatch):
     monkeypatch.setattr(_lazy, "BLOCK", 2**18)
-    monkeypatch.setattr(_ingest, "CHUNK", 256)
+    monkeypatch.setattr(_read, "CHUNK", 256)
     rng = np.random.default_rng(0)
     X = sparse.random(20_000, 200, density=0.9, format="csr", dtype=np.float32, rng=rng)
     names = [*known.var_names, *map(str, range(192))]
@@ -435,7 +435,7 @@ def test_a_file_does_not_come_into_memory(known, ingest, tmp_path, monkeypatch):
 
 
 def test_a_job_shows_progress_stops_and_writes_once(known, new, unchanged, monkeypatch):
-    monkeypatch.setattr(_ingest, "CHUNK", 25)
+    monkeypatch.setattr(_read, "CHUNK", 25)
     n_done = []
 
     def callback(report: Any) -> bool:

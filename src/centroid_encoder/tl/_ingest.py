@@ -30,6 +30,7 @@ from centroid_encoder.tl._read import (
     describe_gaps,
     listed,
     read_matrix,
+    row_chunks,
 )
 from centroid_encoder.tl._reference import Reference, check_free, read_reference
 from centroid_encoder.tl._stored import (
@@ -49,10 +50,6 @@ MissingFeatures = Literal["error", "mean"]
 Placed = NDArray[np.float32]
 """(n, m + 3) embedding of cells, index of the class, confidence and novelty."""
 
-CHUNK = 4096
-"""Cells that are placed together, at most."""
-VALUES_AT_ONCE = 2**24
-"""Values of the cells that are placed together, at most."""
 BLOCKS = 64
 """Chunks of a dask array that are computed between two checks for Stop."""
 SHIFTED = 0.5
@@ -287,8 +284,7 @@ class NewCells(Source):
     def placed(self, X: Any, start: int, novelty: Novelty | None) -> Iterator[Placed]:
         """Place X, the rows of the matrix from `start` on, some at a time."""
         map_ = self.model.fitted_map
-        n_at_once = max(1, min(CHUNK, VALUES_AT_ONCE // int(self.model.n_features_in_)))
-        for part in gen_batches(X.shape[0], n_at_once):
+        for part in row_chunks(X):
             x, unusable = self._prepared(in_memory(X[part]), start + part.start)
             embedding, predicted, confidence = map_.decide(map_.judge(x), x.shape[0])
             quantiles = np.full(len(predicted), np.nan)
@@ -326,9 +322,8 @@ def _place_block(
 ) -> Placed:
     """Place the cells of a chunk of a dask array."""
     (start, _), _ = block_info[0]["array-location"]
-    if not block.shape[0]:
-        return np.empty((0, n_columns), np.float32)
-    return np.concatenate([*cells.placed(in_memory(block), start, novelty)])
+    none = np.empty((0, n_columns), np.float32)
+    return np.concatenate([none, *cells.placed(in_memory(block), start, novelty)])
 
 
 def _placed_chunks(cells: NewCells, novelty: Novelty | None, n_columns: int) -> Iterator[Placed]:
@@ -376,7 +371,7 @@ class Ingestion(Job):
     def _compute(self, callback: Callable[[Progress], bool]) -> Results:
         """Send the cells through the map, a part at a time."""
         cells, n, map_ = self._cells, len(self.obs_names), self._known.model.fitted_map
-        self._check_counts(in_memory(cells.X[:CHUNK]))
+        self._check_counts(in_memory(cells.X[:1000]))
         novelty = map_.novelty
         if novelty is not None and cells.index is not None:
             novelty = novelty.restricted(cells.index >= 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -33,7 +33,9 @@ Missing = Literal["error", "drop", "mean"]
 MaskVar = NDArray[np.bool_] | str | None
 
 CHUNK = 4096
-"""Rows that are read together."""
+"""Rows that are read together, at most."""
+VALUES_AT_ONCE = 2**24
+"""Values that are read together, at most."""
 
 logger = logging.getLogger("centroid_encoder")
 
@@ -286,21 +288,11 @@ def _read_features(
 def read_matrix(
     adata: AnnData, *, use_rep: str | None, layer: str | None, use_raw: bool
 ) -> tuple[Any, str, NDArray[np.object_] | None]:
-    """Return X, a layer, a representation or ``raw.X``, its name, and the names of its columns.
-
-    Raises
-    ------
-    KeyError
-        If a key does not exist; the message has near matches.
-    ValueError
-        If more than one is given, or if there is no X.
-    """
+    """Return X, a layer, a representation or ``raw.X``, its name, and the names of its columns."""
     check_name(use_rep, "use_rep", "an entry of obsm", str | None)
     check_name(layer, "layer", "an entry of layers", str | None)
-    if use_raw and (use_rep is not None or layer is not None):
-        raise InputError("use_raw excludes use_rep and layer", parameter="use_raw")
-    if use_rep is not None and layer is not None:
-        raise InputError("use_rep excludes layer", parameter="use_rep")
+    if use_raw + (use_rep is not None) + (layer is not None) > 1:
+        raise InputError("use only one of use_raw, use_rep and layer", parameter="use_rep")
     if use_raw:
         if adata.raw is None:
             raise InputError("adata.raw is empty; leave out use_raw", parameter="use_raw")
@@ -390,7 +382,10 @@ def _read_mask(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:
     return np.flatnonzero(mask)
 
 
-# -- values ----------------------------------------------------------------------------------------
+def row_chunks(X: Any) -> Iterator[slice]:
+    """Iterate over slices of rows."""
+    n_rows = max(1, min(CHUNK, VALUES_AT_ONCE // max(1, X.shape[1])))
+    return gen_batches(X.shape[0], n_rows) if X.shape[0] else iter(())
 
 
 def check_real(X: Matrix | Lazy, where: str) -> None:
@@ -409,7 +404,7 @@ def _is_gap(x: Any) -> Any:
 def count_gaps(X: Matrix | Lazy) -> NDArray[np.intp]:
     """Return the number of NaN and infinite values of each row, in one pass."""
     counts = np.zeros(X.shape[0], dtype=np.intp)
-    for part in gen_batches(len(counts), CHUNK) if X.dtype.kind == "f" else ():
+    for part in row_chunks(X) if X.dtype.kind == "f" else ():
         x = X[part]
         if not np.isfinite(stored(x)).all():
             counts[part] = _is_gap(x).sum(axis=1)
@@ -459,7 +454,7 @@ def fill_missing(X: Matrix | Lazy, train: NDArray[np.bool_]) -> Matrix | Lazy:
     if X.is_finite if isinstance(X, LazyMatrix) else not count_gaps(X).any():
         return X
     sums, counts = np.zeros(X.shape[1]), np.full(X.shape[1], train.sum())
-    for part in gen_batches(len(train), CHUNK):
+    for part in row_chunks(X):
         x = X[part][train[part]]
         counts -= _is_gap(x).sum(axis=0)
         sums += np.asarray(fill(x, np.zeros(len(sums))).sum(axis=0, dtype=np.float64)).ravel()
