@@ -13,30 +13,8 @@ WARNING = (
     "cells of the same {!r} are on both sides of every split; errors for a new one are likely to "
     "be larger: pass group_key={!r}"
 )
-SOURCES = ["image", "ImageNb", "region", "core", "tile", "well", "plate", "mouse", "fov", "patientID"]
-    "image",
-    "ImageNb",
-    "region",
-    "core",
-    "tile",
-    "well",
-    "plate",
-    "mouse",
-    "fov",
-    "tma_core",
-    "sampleName",
-    "patientID",
-]
+SOURCES = ["image", "ImageNb", "region", "core", "tile", "well", "mouse", "fov", "patientID"]
 NO_SOURCES = ["n_image_pixels", "nImages", "library_size", "area_section", "score", "masked"]
-    "n_image_pixels",
-    "nImages",
-    "library_size",
-    "area_section",
-    "score",
-    "masked",
-    "imagery",
-    "tiled",
-]
 
 
 @pytest.fixture
