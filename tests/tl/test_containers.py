@@ -12,10 +12,8 @@ import anndata as ad
 import h5py
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import centroid_encoder as ce
-from centroid_encoder.cli import cli
 from centroid_encoder.cli._files import read_cells
 from centroid_encoder.tl._reference import read_reference
 from centroid_encoder.viewer.data.reader import read_adata
@@ -136,19 +134,3 @@ def test_the_viewer_reads_no_other_file(file: Path) -> None:
         instead("uns/ce", external_link)(opened)
     with pytest.raises(OSError, match="uns/ce is a link; put a copy of its target in its place"):
         read_adata(file)
-
-
-@pytest.mark.parametrize("where", ["obs", "obsm/X_ce"])
-def test_results_are_not_written_into_another_file(where: str, file: Path) -> None:
-    with h5py.File(file, "r+") as opened:
-        external_link_to = h5py.ExternalLink("other.h5ad", where)
-        del opened[where]
-        opened[where] = external_link_to
-    before = {path: path.read_bytes() for path in Path().iterdir()}
-
-    command = ["fit", "map.h5ad", "--label-key", "type", "--max-epochs", "1", "-o", "out.h5ad"]
-    result = CliRunner().invoke(cli, command)
-
-    assert result.exit_code == 1
-    assert f"Error: map.h5ad cannot be read: /{where} is a link" in result.stderr
-    assert {path: path.read_bytes() for path in Path().iterdir()} == before

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 from typing import Any
 
 import anndata as ad
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.core.saved import InvalidStateError
@@ -65,32 +62,6 @@ def test_reading_it_changes_nothing(trained, unchanged):
     for array in trained.uns["ce"]["model"]["arrays"].values():
         array[...] = 0
     assert_array_equal(model.transform(trained.to_df()), before)
-
-
-ELSEWHERE = """
-import sys, warnings
-import anndata, numpy
-import centroid_encoder as ce
-
-warnings.filterwarnings("ignore", "X does not have valid feature names")
-for path in sys.argv[1:]:
-    adata = anndata.read_h5ad(path)
-    model = ce.tl.fitted_model(adata)
-    numpy.save(path + ".npy", model.transform(adata[:, model.feature_names_in_].X))
-"""
-
-
-@pytest.mark.slow
-def test_embeds_to_the_same_bits_in_a_new_process(pbmc, squeezed, tmp_path):
-    expected = {}
-    for name, convert in (("dense", np.asarray), ("sparse", sparse.csr_matrix)):
-        pbmc.X = convert(pbmc.X)
-        ce.tl.centroid_encoder(pbmc, "bulk_labels", model=squeezed, progress=False)
-        pbmc.write_h5ad(tmp_path / name)
-        expected[str(tmp_path / name)] = pbmc.obsm["X_ce"]
-    subprocess.run([sys.executable, "-W", "error", "-c", ELSEWHERE, *expected], check=True)
-    for path, embedding in expected.items():
-        assert_array_equal(np.load(f"{path}.npy"), embedding)
 
 
 @pytest.mark.parametrize(
