@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -17,9 +17,9 @@ from sklearn.utils import gen_batches
 
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import Message, Problem, WorkerError
-from centroid_encoder.tl._jobs import Progress
 from centroid_encoder.tl._judge import Found, Judge
 from centroid_encoder.tl._lazy import is_by_columns, is_half, usable
+from centroid_encoder.tl._run import Callback, Progress, check_stop
 
 WATCHED = 0.1
 """Seconds between two looks at a cluster that has found nothing meanwhile."""
@@ -35,9 +35,7 @@ def has_own_chunks(X: Any) -> bool:
     return hasattr(X, "dask") and not is_by_columns(X)
 
 
-def where_chunks_are(
-    judge: Judge, stop: Callable[[], bool], notices: list[Message]
-) -> Generator[Progress, None, Found]:
+def where_chunks_are(judge: Judge, callback: Callback, notices: list[Message]) -> Found:
     """Judge all cells under the scheduler that dask has been told.
 
     The same cells go through together as where one part goes through after the other.
@@ -67,6 +65,10 @@ def where_chunks_are(
     ]
     # A Client is found here even if nothing but its being there says so.
     client = getattr(get_scheduler(), "__self__", None)
+
+    def stop() -> bool:
+        return callback(None)
+
     done = _here(tasks, stop) if client is None else _on_cluster(client, tasks, stop)
     found, n_done = np.empty(n, judge.dtype), 0
     try:
@@ -80,7 +82,7 @@ def where_chunks_are(
             found[start : start + len(part)] = part
             notices += of_part
             n_done += len(part)
-            yield Progress(n_done, n)
+            check_stop(callback, Progress(n_done, n))
     except BrokenExecutor as error:
         raise WorkerError("a process in which dask placed cells has died: {}", error) from error
     return found

@@ -6,7 +6,6 @@ import json
 import logging
 import numbers
 import os
-from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -17,12 +16,12 @@ from centroid_encoder.errors import Call, InputError, Message, Setting
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._cells import read_matrix
 from centroid_encoder.tl._dask import has_own_chunks, where_chunks_are
-from centroid_encoder.tl._jobs import Job, Progress, Results, from_job, result_key
 from centroid_encoder.tl._judge import Found, Judge
 from centroid_encoder.tl._lazy import LazyMatrix, is_lazy
 from centroid_encoder.tl._names import check_free
 from centroid_encoder.tl._new_cells import MissingFeatures, NewCells, match_features
 from centroid_encoder.tl._reference import Reference, read_reference
+from centroid_encoder.tl._run import Callback, Job, Results, from_job, result_key
 from centroid_encoder.tl._stored import (
     QUERY,
     UNASSIGNED,
@@ -259,21 +258,20 @@ class Ingestion(Job):
         self.origin, self._known = known.origin, known
         self._min_confidence, self._max_novelty = min_confidence, max_novelty
 
-    def _compute(
-        self, stop: Callable[[], bool], snapshot: Callable[[], bool]
-    ) -> Generator[Progress, None, Results]:
+    def _compute(self, callback: Callback) -> Results:
         """Send the cells through the map, a chunk at a time."""
-        del snapshot
         model, cells = self._known.model, self._cells
         map_ = model.fitted_map
         novelty = map_.novelty
         if novelty is not None and cells.present is not None:
             novelty = novelty.restricted(cells.present)
         judge = Judge(cells, model, map_, novelty)
+        notices: list[Message] = []
         if has_own_chunks(cells.X):
-            found = yield from where_chunks_are(judge, stop, self.notices)
+            found = where_chunks_are(judge, callback, notices)
         else:
-            found = yield from judge.one_by_one(stop, self.notices)
+            found = judge.one_by_one(callback, notices)
+        self.notices += map(str, notices)
         self._warn(found)
         return self._found(map_, found)
 
@@ -283,7 +281,7 @@ class Ingestion(Job):
         if n_unusable:
             text = "{} cells lack more of the map's features than {} allows: they are unassigned"
             allowed = Setting("max_missing", self._cells.max_missing)
-            self.notices.append(Message(text, n_unusable, allowed))
+            self.notices.append(str(Message(text, n_unusable, allowed)))
         novelty = found["novelty"][np.isfinite(found["novelty"])]
         if len(novelty) < LEAST_CELLS or not np.quantile(novelty, 0.25) > SHIFTED:
             return
@@ -294,7 +292,7 @@ class Ingestion(Job):
             "then. Check that the query was normalised like the training cells; to remove the "
             "difference of batches, integrate both before training (Harmony, scVI, scANVI)"
         )
-        self.notices.append(Message(text, 100 * float(np.quantile(novelty, 0.25))))
+        self.notices.append(text.format(100 * float(np.quantile(novelty, 0.25))))
 
     def _found(self, map_: FittedMap, found: Found) -> Results:
         known, key, classes = self._known, self.key, self._known.classes

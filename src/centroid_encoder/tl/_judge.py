@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +11,10 @@ from sklearn.utils import gen_batches
 
 from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.novelty import Novelty
-from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import Message
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._jobs import Progress
 from centroid_encoder.tl._new_cells import VALUES_AT_ONCE, NewCells
+from centroid_encoder.tl._run import Callback, Progress, check_stop
 
 CHUNK = 4096
 """Cells that go through at once, at most."""
@@ -67,15 +65,12 @@ class Judge:
             found[name][unusable] = np.nan
         return found
 
-    def one_by_one(
-        self, stop: Callable[[], bool], notices: list[Message]
-    ) -> Generator[Progress, None, Found]:
+    def one_by_one(self, callback: Callback, notices: list[Message]) -> Found:
         """Judge all cells here, a part after the other."""
         n = len(self.cells.obs_names)
         found = np.empty(n, self.dtype)
+        check_stop(callback, None)
         for part in gen_batches(n, self.n_at_once):
-            if stop():
-                raise StoppedTooEarly
             found[part] = self(self.cells.X[part], part.start, notices)
-            yield Progress(part.stop, n)
+            check_stop(callback, Progress(part.stop, n))
         return found

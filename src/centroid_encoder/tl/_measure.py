@@ -15,10 +15,10 @@ import pandas as pd
 from centroid_encoder.core import measurement
 from centroid_encoder.core.reports import StoppedTooEarly, never
 from centroid_encoder.errors import Advice, InputError, Message, Setting
-from centroid_encoder.tl._jobs import Progress, drain
 from centroid_encoder.tl._label_images import Region, alike, checked_region, images_of, listed
 from centroid_encoder.tl._log import shown_as_scanpy
 from centroid_encoder.tl._names import check_text
+from centroid_encoder.tl._run import Callback, Progress, run_job
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -129,7 +129,7 @@ def measure(
             time_series=time_series,
             quantiles=quantiles,
         )
-        drain(job, progress=progress)
+        run_job(job, progress=progress)
         return job.table()
 
 
@@ -209,6 +209,12 @@ class Measurement:
 
     def detach(self) -> None:
         """Nothing of an AnnData is read."""
+
+    def run(self, callback: Callback | None = None) -> None:
+        """Measure; see `Job.run`."""
+        callback = callback or (lambda _: False)
+        for step in self.steps(stop=lambda: callback(None)):
+            callback(step)
 
     def steps(
         self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
