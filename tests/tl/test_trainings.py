@@ -20,6 +20,7 @@ import joblib
 import numpy as np
 import psutil
 import pytest
+from centroid_encoder.tl._trainings import device_in_turn
 from joblib._parallel_backends import ThreadingBackend
 from scipy import sparse
 
@@ -27,7 +28,6 @@ import centroid_encoder as ce
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import Advice, DivergedError, InputError, Setting, WorkerError
 from centroid_encoder.tl._jobs import Progress
-from centroid_encoder.tl._trainings import device_in_turn
 from tests.conftest import frozen
 
 FOREVER = ce.CentroidEncoder(hidden=(16,), max_epochs=10**6)

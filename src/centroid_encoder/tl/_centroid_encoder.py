@@ -262,9 +262,7 @@ class Training(Job):
         logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),
-            self.train.sum(),
-            self.held_out.sum(),
-            (self.codes < 0).sum(),
+            *(int(mask.sum()) for mask in (self.train, self.held_out, self.codes < 0)),
         )
 
     def _hold_out(self, cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:

@@ -156,14 +156,8 @@ def cross_validate(
 
     Raises
     ------
-    KeyError
-        If a key does not exist.
-    TypeError
-        If the label column holds measurements rather than classes, or if an argument has a wrong
-        type, such as the path of a file.
-    ValueError
-        If the data cannot be used as they are, or cannot be divided into so many folds. `adata`
-        does not change.
+    KeyError, TypeError, ValueError
+        As in `centroid_encoder`; ValueError also if the cells cannot be divided into the folds.
     RuntimeError
         If a process of `n_jobs` has died.
 
@@ -213,30 +207,47 @@ def cross_validate(
         # The map may be from another machine, which has other devices.
         model = fitted_model(adata, key, device="cpu").set_params(device="auto")
         logger.info("    with the settings of the map %r", key)
-    estimator = configured(
-        model,
-        n_components=n_components,
-        placement=placement,
-        device=device,
-        max_samples=max_cells,
+    n_folds = _possible_folds(cells, n_folds)
+    plan = Plan(
+        configured(
+            model,
+            n_components=n_components,
+            placement=placement,
+            device=device,
+            max_samples=max_cells,
+        ),
+        cells.class_labels,
+        n_folds,
+        int(n_repeats),
+        int(n_permutations),
+        n_counted=min(n_folds, -(-N_COUNTED * n_folds // int((cells.codes >= 0).sum()))),
+        seed=draw_seed(random_state),
     )
-    job = CrossValidation(
-        cells,
-        estimator,
-        key,
-        n_folds=n_folds,
-        n_repeats=int(n_repeats),
-        n_permutations=int(n_permutations),
-        n_jobs=n_jobs,
-        random_state=random_state,
-    )
-    job.doubt(doubts(adata, cells, job.plan.n_folds))
-    differing = None if mapped is None else job.differing(mapped)
-    if differing:
-        job.notices.append(
-            f"the map {key!r} is of other settings (against those here): {differing}"
-        )
+    params = {
+        **cells.params,
+        "n_repeats": plan.n_repeats,
+        "n_permutations": plan.n_permutations,
+        **as_recorded(random_state),
+        "n_folds": n_folds,
+    }
+    job = CrossValidation(cells, key, plan, params, n_jobs)
+    job.doubt(doubts(adata, cells, n_folds))
+    if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
+        text = f"the map {key!r} is of other settings (against those here): {differing}"
+        job.notices.append(text)
     return job
+
+
+def _possible_folds(cells: Cells, n_folds: int | None) -> int:
+    labeled = cells.codes >= 0
+    most = int(np.bincount(cells.codes[labeled]).max())
+    what = f"the largest class has {most} cells"
+    if cells.groups is not None:
+        most = len(np.unique(cells.groups[labeled]))
+        what = f"obs[{cells.params['group_key']!r}] has {most} groups"
+    if n_folds is not None and n_folds > most:
+        raise InputError(f"n_folds={n_folds} is too many: {what}", parameter="n_folds")
+    return max(2, min(N_FOLDS, most)) if n_folds is None else int(n_folds)
 
 
 class Place(NamedTuple):
@@ -253,8 +264,9 @@ class Plan:
     """All trainings of a cross-validation, without the data."""
 
     estimator: CentroidEncoder
-    """Not fitted; its class weights are by class index."""
-    n_classes: int
+    """Not fitted."""
+    classes: NDArray[Any]
+    """(M,) labels."""
     n_folds: int
     n_repeats: int
     n_permutations: int
@@ -281,23 +293,22 @@ class Plan:
         """Return the seed of a place."""
         return int(np.random.SeedSequence(self.seed, spawn_key=place).generate_state(1)[0])
 
-    def shuffled(self, codes: Codes, groups: Codes | None, permutation: int) -> Codes:
-        """(n,) classes with those of the labeled cells shuffled, unless `permutation` is 0."""
-        codes, labeled = codes.copy(), codes >= 0
+    def split(
+        self, codes: Codes, groups: Codes | None, permutation: int, repeat: int
+    ) -> tuple[Codes, Codes]:
+        """(n,) class and fold of each cell; −1 for unlabeled cells.
+
+        The classes are shuffled, unless `permutation` is 0.
+        """
+        codes, folds, labeled = codes.copy(), np.full(len(codes), -1), codes >= 0
+        of_labeled = None if groups is None else groups[labeled]
         if permutation:
-            of_labeled = None if groups is None else groups[labeled]
             seed = self.seed_of(permutation)
             codes[labeled] = shuffled_labels(codes[labeled], seed, of_labeled)
-        return codes
-
-    def divide(self, codes: Codes, groups: Codes | None, permutation: int, repeat: int) -> Codes:
-        """(n,) fold of each cell by its (n,) class; −1 for unlabeled cells."""
-        folds, labeled = np.full(len(codes), -1), codes >= 0
-        of_labeled = None if groups is None else groups[labeled]
         # No training has this place.
         seed = self.seed_of(permutation, repeat, self.n_folds)
         folds[labeled] = cross_validation_folds(codes[labeled], self.n_folds, seed, of_labeled)
-        return folds
+        return codes, folds
 
 
 def train(
@@ -310,18 +321,17 @@ def train(
 ) -> tuple[Place, Fold | NDArray[np.bool_]]:
     """Train on all folds but one and judge the cells of that fold.
 
-    Of a permutation, only the (n,) misses of the k-NN rule are counted.
+    With shuffled labels, only the (n,) misses of the k-NN rule are returned.
     """
-    codes = plan.shuffled(codes, groups, place.permutation)
-    held_out = plan.divide(codes, groups, place.permutation, place.repeat) == place.fold
-    trains = (codes >= 0) & ~held_out
+    codes, folds = plan.split(codes, groups, place.permutation, place.repeat)
+    held_out, trains = folds == place.fold, (codes >= 0) & (folds != place.fold)
     estimator: CentroidEncoder = clone(plan.estimator).set_params(random_state=plan.seed_of(*place))
     # scikit-learn must not send parts of a training to the backend that runs the training.
     with joblib.parallel_config("sequential"):
         fit = estimator.fit_codes(
             fill_missing(X, trains),
             np.where(trains, codes, -1),
-            np.arange(plan.n_classes),
+            plan.classes,
             groups=groups,
             callback=callback,
         )
@@ -329,7 +339,7 @@ def train(
             raise KeyboardInterrupt
         if place.permutation:
             return place, knn_misses(fit, codes, held_out)
-        return place, fold_of(fit, codes, held_out, plan.n_classes, plan.seed_of(*place, 1))
+        return place, fold_of(fit, codes, held_out, len(plan.classes), plan.seed_of(*place, 1))
 
 
 class CrossValidation(Job):
@@ -341,53 +351,29 @@ class CrossValidation(Job):
     _cells: Cells
 
     def __init__(
-        self,
-        cells: Cells,
-        estimator: CentroidEncoder,
-        key: str,
-        *,
-        n_folds: int | None,
-        n_repeats: int,
-        n_permutations: int,
-        n_jobs: int | None,
-        random_state: int | np.random.Generator,
+        self, cells: Cells, key: str, plan: Plan, params: dict[str, Any], n_jobs: int | None
     ) -> None:
         super().__init__(cells, key, cells.notices)
-        self.n_jobs = n_jobs
+        self.plan, self.n_jobs, self._params = plan, n_jobs, params
+        self.model = json.dumps(params_to(plan.estimator.get_params(deep=False)))
         self.doubts: list[str] = []
         self._codes = cells.kept_codes
         self._groups = None if cells.groups is None else cells.groups[cells.kept]
-        self._labeled = np.flatnonzero(self._codes >= 0)
-        self._model = json.dumps(params_to(estimator.get_params(deep=False)))
-        n_folds = self._possible_folds(n_folds)
-        self.plan = Plan(
-            clone(estimator).set_params(class_weight=self._weight_of_codes(estimator)),
-            n_classes=len(cells.classes),
-            n_folds=n_folds,
-            n_repeats=n_repeats,
-            n_permutations=n_permutations,
-            n_counted=min(n_folds, -(-N_COUNTED * n_folds // len(self._labeled))),
-            seed=draw_seed(random_state),
-        )
-        self._check_folds()
-        self._params = {
-            **cells.params,
-            "n_repeats": n_repeats,
-            "n_permutations": n_permutations,
-            **as_recorded(random_state),
-            "n_folds": n_folds,
-        }
+        for repeat in range(plan.n_repeats):
+            _, folds = plan.split(self._codes, self._groups, 0, repeat)
+            for i in range(plan.n_folds):
+                if len(np.unique(self._codes[(folds >= 0) & (folds != i)])) < 2:
+                    by = f" by obs[{params['group_key']!r}]" if "group_key" in params else ""
+                    raise InputError(
+                        f"with {plan.n_folds} folds{by}, a training would have cells of one class "
+                        "only; too few cells, or groups that are classes"
+                    )
 
     def doubt(self, notices: Iterable[object]) -> None:
         """Add notices that are stored with the results."""
         found = [str(notice) for notice in notices]
         self.doubts += found
         self.notices += found
-
-    def differing(self, mapped: StoredMap) -> str:
-        """Return the settings in which the networks differ from those of a map; "" if none."""
-        differing = differing_settings(mapped, self._params, self._model)
-        return str(differing) if differing else ""
 
     @property
     def suitable_jobs(self) -> int:
@@ -397,17 +383,16 @@ class CrossValidation(Job):
         return int(joblib.cpu_count()) if on_cpu and pays else 1
 
     def _compute(self, callback: Callback) -> Results:
-        """Run all trainings; whatever stops one of them ends the cross-validation."""
+        """Run all trainings; if one of them is stopped, the cross-validation ends."""
         # `read_cells` has read the matrix into memory.
         X, places = cast(Matrix, self._cells.X), self.plan.places
         arguments = [(X, self._codes, self._groups, self.plan, place) for place in places]
         n_at_once = min(joblib.effective_n_jobs(self.n_jobs), len(places))
-        found: dict[Place, Any] = {}
         if n_at_once == 1:
-            for given in arguments:
-                place, one = train(*given, callback=self._numbered(callback, len(found)))
-                found[place] = one
+            callbacks = (self._numbered(callback, i) for i in range(len(places)))
+            found = dict(map(train, *zip(*arguments, strict=True), callbacks))
             return self._results_of(found)
+        found = {}
         check_stop(callback, Progress(0, len(places), "training"))
         # Ray returns all results at the end.
         in_turn = get_active_backend()[0].supports_return_generator
@@ -419,81 +404,41 @@ class CrossValidation(Job):
             found[place] = one
             if callback(Progress(len(found), len(places), "training")):
                 if in_turn:
-                    # joblib ends its workers; it would warn about that if it were closed.
+                    # joblib ends its workers; with `close` it would also issue a warning.
                     results.throw(StoppedTooEarly())
                 raise StoppedTooEarly
         return self._results_of(found)
 
-    def _numbered(self, callback: Callback, n_done: int) -> Callable[[Report | None], bool]:
-        """Return a callback for a training that counts the epochs of all trainings."""
-        name, n = self.plan.name(self.plan.places[n_done]), len(self.plan.places)
+    def _numbered(self, callback: Callback, i: int) -> Callable[[Report | None], bool]:
+        """Return a callback for the training number `i` that counts the epochs of all."""
+        name, n = self.plan.name(self.plan.places[i]), len(self.plan.places)
 
         def report(epoch: Report | None) -> bool:
             if epoch is not None:
-                step, n_steps = n_done * epoch.n_steps + epoch.step, n * epoch.n_steps
+                step, n_steps = i * epoch.n_steps + epoch.step, n * epoch.n_steps
                 epoch = replace(epoch, stage=name, step=step, n_steps=n_steps)
             check_stop(callback, epoch)
             return False
 
         return report
 
-    def _possible_folds(self, n_folds: int | None) -> int:
-        most = int(np.bincount(self._codes[self._labeled]).max())
-        what = f"the largest class has {most} cells"
-        if self._groups is not None:
-            most = len(np.unique(self._groups[self._labeled]))
-            what = f"obs[{self._cells.params['group_key']!r}] has {most} groups"
-        if n_folds is None:
-            n_folds = max(2, min(N_FOLDS, most))
-        if n_folds > most:
-            raise InputError(f"n_folds={n_folds} is too many: {what}", parameter="n_folds")
-        return int(n_folds)
-
-    def _check_folds(self) -> None:
-        """Refuse folds that leave cells of a single class to some training."""
-        for repeat in range(self.plan.n_repeats):
-            folds = self.plan.divide(self._codes, self._groups, 0, repeat)
-            for i in range(self.plan.n_folds):
-                rest = self._labeled[folds[self._labeled] != i]
-                if len(np.unique(self._codes[rest])) < 2:
-                    group_key = self._cells.params.get("group_key")
-                    by = "" if group_key is None else f" by obs[{group_key!r}]"
-                    raise InputError(
-                        f"with {self.plan.n_folds} folds{by}, a training would have cells of one "
-                        "class only; too few cells, or groups that are classes"
-                    )
-
-    def _weight_of_codes(self, estimator: CentroidEncoder) -> object:
-        """Class weights by class index, since the networks are trained on these."""
-        weights, classes = estimator.class_weight, self._cells.classes
-        if not isinstance(weights, Mapping):
-            return weights
-        for label in weights:
-            if label not in classes:
-                raise InputError(
-                    f"class_weight names {label!r}, which is not among the classes",
-                    parameter="class_weight",
-                )
-        return {code: weights[name] for code, name in enumerate(classes) if name in weights}
-
     def _results_of(self, found: Mapping[Place, Any]) -> Results:
-        cells, codes, labeled = self._cells, self._codes, self._labeled
-        plan, n_classes = self.plan, len(self._cells.classes)
+        cells, codes, plan, n_classes = self._cells, self._codes, self.plan, len(self.plan.classes)
         repeats: list[list[Fold]] = [
             [found[Place(0, repeat, i)] for i in range(plan.n_folds)]
             for repeat in range(plan.n_repeats)
         ]
         errors, class_errors, probabilities, quality = pooled(repeats, codes, n_classes)
-        predicted = probabilities.argmax(axis=1)
+        predicted, labeled = probabilities.argmax(axis=1), codes >= 0
         confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
         np.add.at(confusion, (codes[labeled], predicted[labeled]), 1)
-        test, counted = None, range(plan.n_counted)
+        test = None
         if plan.n_permutations:
-            of_knn = [repeats[0][i].predicted["knn"] for i in counted]
-            observed = _mean(found != codes[cells] for cells, found in of_knn)
+            of_knn = [fold.predicted["knn"] for fold in repeats[0][: plan.n_counted]]
+            observed = _mean([classes != codes[some] for some, classes in of_knn])
             null = np.array(
                 [
-                    _mean(found[Place(number, 0, i)] for i in counted)
+                    _mean([found[Place(number, 0, i)] for i in range(plan.n_counted)])
                     for number in range(1, plan.n_permutations + 1)
                 ]
             )
@@ -516,9 +461,9 @@ class CrossValidation(Job):
             errors=errors,
             warnings=tuple(self.doubts),
             permutation=test,
-            model=self._model,
+            model=self.model,
         )
-        own = np.where(codes < 0, np.nan, probabilities[np.arange(len(codes)), codes])
+        own = np.where(labeled, probabilities[np.arange(len(codes)), codes], np.nan)
         name = cv_key(self.key)
         return {
             "obs": {
@@ -530,6 +475,6 @@ class CrossValidation(Job):
         }
 
 
-def _mean(misses: Iterable[NDArray[np.bool_]]) -> float:
+def _mean(misses: list[NDArray[np.bool_]]) -> float:
     """Share of misses among the cells of some folds."""
-    return float(np.concatenate(list(misses)).mean())
+    return float(np.concatenate(misses).mean())
