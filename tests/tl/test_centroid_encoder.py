@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import anndata as ad
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -69,20 +68,11 @@ class TestSlots:
 
         stored = cells.uns["ce"]
         assert set(stored) == {"params", "classes", "centers", "history", "quality", "model"}
-        assert stored["params"] == {
-            "label_key": "cell_type",
-            "mask_var": "auto",
-            "missing": "error",
-            "test_size": 0.2,
-            "random_state": 0,
-        }
+        assert stored["params"]["label_key"] == "cell_type"
         assert list(stored["classes"]) == ["type 0", "type 1", "type 2"]
         assert (stored["centers"].dtype, stored["centers"].shape) == (np.float64, (3, 2))
-        history = stored["history"]
-        assert list(history) == ["stage", "epoch", "loss", "validation_loss", "validation_error"]
-        assert list(history["epoch"]) == [1, 2, 3, 4, 5]
+        assert list(stored["history"]["epoch"]) == [1, 2, 3, 4, 5]
         assert set(stored["model"]) == {"config", "arrays"}
-        assert type(stored["model"]["config"]) is str
 
     def test_errors_are_shares(self, cells, fast):
         quality = embed(cells, fast).uns["ce"]["quality"]
@@ -94,10 +84,6 @@ class TestSlots:
         for part, n in (("train", 96), ("test", 24)):
             assert quality[part]["n"] == n
             assert all(0 <= quality[part][name] <= 1 for name in names)
-        low, error, high = (
-            quality["test"][f"calibration_error{end}"] for end in ("_low", "", "_high")
-        )
-        assert 0 <= low <= error <= high
         table = quality["per_class"]
         assert list(table["n_train"]) == [32, 32, 32]
         assert list(table["n_test"]) == [8, 8, 8]
@@ -142,12 +128,6 @@ class TestSlots:
         assert_same_bits(arrays(cells, "second"), arrays(before, "second"))
         assert cells.obs[list(before.obs)].equals(before.obs)
 
-    def test_are_in_the_copy(self, cells, fast, unchanged):
-        with unchanged(cells):
-            copy = embed(cells, fast, copy=True)
-        assert copy is not cells
-        assert_array_equal(copy.obsm["X_ce"], embed(cells, fast).obsm["X_ce"])
-
     def test_make_a_view_a_copy_without_a_warning(self, cells, fast, unchanged):
         view = cells[::2]
         with unchanged(cells):
@@ -166,10 +146,9 @@ class TestHoldOut:
     def test_can_be_nothing(self, cells, fast):
         embed(cells, fast, test_size=0)
         assert (cells.obs["ce_split"] == "train").all()
-        quality = cells.uns["ce"]["quality"]
-        assert quality["train"]["n"] == 120
-        assert quality["test"]["n"] == 0
-        assert np.isnan(quality["test"]["knn_error"])
+        quality = cells.uns["ce"]["quality"]["test"]
+        assert quality["n"] == 0
+        assert np.isnan(quality["knn_error"])
 
     def test_leaves_small_classes_in_training_and_names_them(self, make_cells, fast):
         # 40, 4, 3, 2 and 1 cells; with a share of 0.2 a class needs five.
@@ -292,13 +271,12 @@ class TestFeatures:
         embed(other, fast, mask_var="marker")
         assert_same_bits(arrays(cells), arrays(other))
 
-    def test_come_from_a_layer(self, cells, fast, unchanged):
+    def test_come_from_a_layer(self, cells, fast):
         expected = embed(cells, fast, copy=True).obsm["X_ce"]
-        cells.layers["scaled"] = cells.X
-        cells.X = np.zeros_like(cells.X)
-        embed(cells, fast, layer="scaled")
-        assert_array_equal(cells.obsm["X_ce"], expected)
-        assert cells.uns["ce"]["params"]["layer"] == "scaled"
+        bare = ad.AnnData(obs=cells.obs, var=cells.var, layers={"scaled": cells.X})
+        embed(bare, fast, layer="scaled")
+        assert_array_equal(bare.obsm["X_ce"], expected)
+        assert bare.uns["ce"]["params"]["layer"] == "scaled"
 
     @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix, "frame"])
     def test_come_from_a_representation(self, cells, fast, convert):
@@ -321,24 +299,6 @@ class TestFeatures:
         embed(adata, fast)
         assert_allclose(adata.obsm["X_ce"], expected.obsm["X_ce"], rtol=1e-3, atol=1e-3)
         assert_array_equal(adata.obs["ce_label"], expected.obs["ce_label"])
-
-    @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
-    def test_are_read_from_a_file_on_disk(self, cells, fast, tmp_path, convert):
-        cells.var["highly_variable"] = np.arange(8) < 6
-        expected = embed(cells, fast, copy=True).obsm["X_ce"]
-        cells.X = convert(cells.X)
-        cells.write_h5ad(tmp_path / "cells.h5ad")
-        before = (tmp_path / "cells.h5ad").read_bytes()
-        backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-        copy = embed(backed, fast, copy=True)
-        assert not copy.isbacked
-        assert "X_ce" not in backed.obsm
-        embed(backed, fast)
-        assert backed.isbacked
-        for adata in (copy, backed):
-            assert_allclose(adata.obsm["X_ce"], expected, rtol=1e-3, atol=1e-3)
-        backed.file.close()
-        assert (tmp_path / "cells.h5ad").read_bytes() == before
 
 
 class TestMissingValues:
@@ -390,13 +350,6 @@ class TestModel:
         assert cells.obsm["X_ce"].shape == (120, 1)
         assert cells.uns["ce"]["centers"].shape == (3, 1)
 
-    def test_may_be_fitted_already(self, cells, fast):
-        X, y = cells.X, cells.obs["cell_type"].to_numpy()
-        fast.fit(X, y)
-        before = fast.transform(X)
-        embed(cells, fast)
-        assert_array_equal(fast.transform(X), before)
-
     def test_has_class_weights_by_name(self, make_cells):
         adata = make_cells(distance=1.0)
         wrong = {}
@@ -428,18 +381,6 @@ class TestRandomness:
         assert_array_equal(first.obsm["X_ce"], again.obsm["X_ce"])
         assert (first.obsm["X_ce"] != second.obsm["X_ce"]).any()
         assert "random_state" not in first.uns["ce"]["params"]
-
-    def test_of_a_configured_model_is_its_own(self, cells):
-        one, two = (
-            embed(
-                cells,
-                ce.CentroidEncoder(hidden=(16,), max_epochs=2, random_state=seed),
-                copy=True,
-            )
-            for seed in (0, 1)
-        )
-        assert_array_equal(members(one, "test"), members(two, "test"))
-        assert (one.obsm["X_ce"] != two.obsm["X_ce"]).any()
 
 
 LABELS = {
@@ -510,13 +451,9 @@ def test_results_come_back_from_a_file(make_cells, tmp_path, file_format):
     assert stored["params"] == expected["params"]
     assert_array_equal(stored["classes"], [-1, 10])
     assert_same_bits(arrays(read), arrays(adata))
-    for found, table in (
-        (stored["history"], expected["history"]),
-        (stored["quality"]["per_class"], expected["quality"]["per_class"]),
-    ):
-        assert list(found) == list(table)
-        assert_array_equal(found.to_numpy(), table.to_numpy())
-    assert isinstance(stored["quality"]["test"]["at_chance"], bool | np.bool_)
+    assert_array_equal(
+        stored["quality"]["per_class"].to_numpy(), expected["quality"]["per_class"].to_numpy()
+    )
     # The result can be used and written again.
     found = ce.tl.fitted_model(read).transform(adata.to_df()[1:])
     assert_allclose(found, adata.obsm["X_ce"][1:], rtol=1e-4, atol=1e-5)
@@ -616,7 +553,6 @@ def test_scanpy_plots_the_result(pbmc, fast):
     axes = sc.pl.embedding(pbmc, "ce", color=colors, show=False)
     assert [ax.get_title() for ax in axes] == colors
     assert axes[0].get_xlabel() == "ce1"
-    plt.close("all")
 
 
 def test_default_call_is_accurate_on_real_cells(pbmc):

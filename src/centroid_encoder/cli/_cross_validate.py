@@ -8,7 +8,6 @@ from typing import Any
 import click
 
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._face import face
 from centroid_encoder.cli._files import Write, read_cells, with_results
 from centroid_encoder.cli._session import Results, Session, reporting
 
@@ -56,9 +55,7 @@ def cross_validate(
     if mislabeled is not None:
         files[mislabeled] = lambda path: suspects.to_csv(path, index_label="cell")
     stored = adata.uns[cv_key(key)]
-    words = {str(notice): notice.words(face) for notice in job.notices}
-    doubts = [words.get(text, text) for text in stored["warnings"]]
-    sentences = summary(adata, key, warnings=doubts)
+    sentences = summary(adata, key, warnings=list(stored["warnings"]))
     sentences.append(f"Cells that look mislabelled: {len(suspects):,}.")
     names = ("params", "classes", "quality", "errors", "per_class", "confusion", "permutation")
     document = {

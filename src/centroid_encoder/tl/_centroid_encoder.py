@@ -22,32 +22,13 @@ from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
+from centroid_encoder.tl import _run, _stored
 from centroid_encoder.tl._cells import Cells, Missing, listed, read_cells
 from centroid_encoder.tl._cv_warnings import mixed_sources
 from centroid_encoder.tl._folds import calibration_errors, judged
 from centroid_encoder.tl._log import logger
 from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._names import check_free
-from centroid_encoder.tl._run import (
-    Callback,
-    Job,
-    Results,
-    as_recorded,
-    check_not_replaced,
-    configured,
-    from_job,
-    result_key,
-)
-from centroid_encoder.tl._stored import (
-    CALIBRATION_ERRORS,
-    RULES,
-    SPLITS,
-    TEST,
-    TRAIN,
-    StoredMap,
-    embedding_key,
-    obs_key,
-)
 from centroid_encoder.tl._summary import missing_classes
 
 if TYPE_CHECKING:
@@ -57,7 +38,7 @@ N_PARTS = 5
 """Parts of the held-out cells; the calibration for each is fitted to the others."""
 
 
-@from_job
+@_run.from_job
 def centroid_encoder(
     adata: AnnData,
     label_key: str,
@@ -206,12 +187,12 @@ def centroid_encoder(
     (700, 2)
     """
     del progress, copy  # `from_job` handles them.
-    key = result_key(key_added)
+    key = _run.result_key(key_added)
     check_free(adata, key)
-    check_not_replaced(label_key, obs_key(key, "label"), obs_key(key, "split"))
+    _run.check_not_replaced(label_key, _stored.obs_key(key, "label"), _stored.obs_key(key, "split"))
     Number(0, below=1).check("test_size", test_size)
     Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
-    estimator = configured(
+    estimator = _run.configured(
         model,
         n_components=n_components,
         placement=placement,
@@ -235,7 +216,7 @@ def centroid_encoder(
     return job
 
 
-class Training(Job):
+class Training(_run.Job):
     """A training; `train` and `held_out` are (n_obs,) masks."""
 
     _cells: Cells
@@ -250,9 +231,9 @@ class Training(Job):
         random_state: int | np.random.Generator,
     ) -> None:
         super().__init__(cells, key, cells.notices)
-        self.obsm_key = embedding_key(key)
+        self.obsm_key = _stored.embedding_key(key)
         self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
-        self._params = {**cells.params, "test_size": test_size, **as_recorded(random_state)}
+        self._params = {**cells.params, "test_size": test_size, **_run.as_recorded(random_state)}
         self._estimator = estimator
         self.held_out = self._hold_out(cells, test_size, draw_seed(random_state))
         if estimator.random_state is None:
@@ -289,7 +270,7 @@ class Training(Job):
             self.notices.append(f"no cell of {names} is held out: too few cells to split{by}")
         return held_out
 
-    def _compute(self, callback: Callback) -> Results:
+    def _compute(self, callback: _run.Callback) -> _run.Results:
         cells, codes = self._cells, self._cells.kept_codes
         fit = self._estimator.fit_codes(
             cells.X,
@@ -318,9 +299,10 @@ class Training(Job):
         for index, chunks in ((held_out, iter([found])), (others, fit.judge(others))):
             decided = fit.map.decide(chunks, len(index))
             embedding[index], predicted[index], confidence[index] = decided
-        split = np.where(self.held_out, 1, np.where(self.train, 0, 2))
+        split = np.where(self.kept, np.where(self.held_out, 1, np.where(self.train, 0, 2)), -1)
+        splits = pd.Categorical.from_codes(split, _stored.SPLITS)
         config, arrays = self._estimator.to_state()
-        stored = StoredMap(
+        stored = _stored.StoredMap(
             params=self._params,
             classes=cells.classes,
             centers=fit.map.centers,
@@ -330,12 +312,12 @@ class Training(Job):
         )
         return {
             "obs": {
-                obs_key(self.key, "split"): pd.Categorical.from_codes(
-                    np.where(self.kept, split, -1), SPLITS
+                _stored.obs_key(self.key, "split"): pd.Categorical.from_codes(
+                    split, _stored.SPLITS
                 ),
-                obs_key(self.key, "label"): cells.labels_of(predicted),
-                obs_key(self.key, "confidence"): cells.spread(confidence),
-                obs_key(self.key, "novelty"): cells.spread(fit.novelty()),
+                _stored.obs_key(self.key, "label"): cells.labels_of(predicted),
+                _stored.obs_key(self.key, "confidence"): cells.spread(confidence),
+                _stored.obs_key(self.key, "novelty"): cells.spread(fit.novelty()),
             },
             "obsm": {self.obsm_key: cells.spread(embedding)},
             "uns": {self.key: stored.to_uns()},
@@ -354,8 +336,8 @@ class Training(Job):
         nearest = nearest_center(embedding, fit.map.centers)
         quality: dict[str, Any] = {}
         per_class: dict[str, object] = {"class": [str(name) for name in self.classes]}
-        for name, mask in ((TRAIN, train), (TEST, held_out)):
-            points = None if name == TRAIN else embedding[mask]
+        for name, mask in ((_stored.TRAIN, train), (_stored.TEST, held_out)):
+            points = None if name == _stored.TRAIN else embedding[mask]
             errors = Errors.count(
                 codes[mask],
                 knn=knn_predict(embedding[train], codes[train], points),
@@ -367,10 +349,10 @@ class Training(Job):
             shares = {rule: x for rule, x in asdict(errors).items() if isinstance(x, float)}
             quality[name] = {"n": errors.n} | {f"{rule}_error": x for rule, x in shares.items()}
             per_class[f"n_{name}"] = errors.class_n
-            for rule in RULES[:3]:
+            for rule in _stored.RULES[:3]:
                 per_class[f"{name}_{rule}_error"] = getattr(errors, f"class_{rule}")
-        quality[TEST]["at_chance"] = errors.at_chance()
-        quality[TEST] |= _calibration_errors(distances, codes[held_out])
+        quality[_stored.TEST]["at_chance"] = errors.at_chance()
+        quality[_stored.TEST] |= _calibration_errors(distances, codes[held_out])
         per_class["n_predicted"] = np.bincount(predicted, minlength=n_classes)
         per_class["n_in_cell"] = np.bincount(nearest, minlength=n_classes)
         quality["per_class"] = pd.DataFrame(per_class)
@@ -387,7 +369,7 @@ def _calibration_errors(
     fifth of them with a calibration that is fitted to the other four.
     """
     if len(codes) < N_PARTS:
-        return dict.fromkeys(CALIBRATION_ERRORS, np.nan)
+        return dict.fromkeys(_stored.CALIBRATION_ERRORS, np.nan)
     parts = np.random.default_rng(0).permutation(len(codes)) % N_PARTS
     right = distances.argmin(axis=1) == codes
     probabilities = cross_fitted_probabilities(distances, codes, parts)

@@ -24,33 +24,14 @@ from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tl import _run, _stored
 from centroid_encoder.tl._cells import Cells, Missing, read_cells
 from centroid_encoder.tl._cv_warnings import doubts
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._folds import Codes, Fold, fold_of, knn_misses, pooled
 from centroid_encoder.tl._log import logger
 from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._run import (
-    Callback,
-    Job,
-    Progress,
-    Results,
-    as_recorded,
-    check_not_replaced,
-    check_stop,
-    configured,
-    from_job,
-    result_key,
-)
 from centroid_encoder.tl._settings import differing_settings, is_of_same_labels
-from centroid_encoder.tl._stored import (
-    RULES,
-    PermutationTest,
-    StoredCrossValidation,
-    StoredMap,
-    cv_key,
-    obs_key,
-)
 from centroid_encoder.tl._summary import missing_classes
 
 if TYPE_CHECKING:
@@ -63,7 +44,7 @@ N_COUNTED = 500
 """Held-out cells on which the error of a permutation is counted."""
 
 
-@from_job
+@_run.from_job
 def cross_validate(
     adata: AnnData,
     label_key: str,
@@ -190,8 +171,8 @@ def cross_validate(
     True
     """
     del progress, copy  # `from_job` handles them.
-    key = result_key(key_added)
-    check_not_replaced(label_key, obs_key(cv_key(key), "label"))
+    key = _run.result_key(key_added)
+    _run.check_not_replaced(label_key, _stored.obs_key(_stored.cv_key(key), "label"))
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
     Number(1, integer=True, below=MOST_TRAININGS).check("n_repeats", n_repeats)
     Number(0, integer=True, below=MOST_TRAININGS).check("n_permutations", n_permutations)
@@ -202,14 +183,14 @@ def cross_validate(
         raise InputError(text, parameter="n_jobs")
     source = use_rep, layer, use_raw, mask_var
     cells = read_cells(adata, label_key, *source, unlabeled_category, missing, group_key)
-    mapped = StoredMap.read(adata, key)
+    mapped = _stored.StoredMap.read(adata, key)
     if model is None and mapped is not None and is_of_same_labels(mapped, label_key):
         # The map may be from another machine, which has other devices.
         model = fitted_model(adata, key, device="cpu").set_params(device="auto")
         logger.info("    with the settings of the map %r", key)
     n_folds = _possible_folds(cells, n_folds)
     plan = Plan(
-        configured(
+        _run.configured(
             model,
             n_components=n_components,
             placement=placement,
@@ -227,7 +208,7 @@ def cross_validate(
         **cells.params,
         "n_repeats": plan.n_repeats,
         "n_permutations": plan.n_permutations,
-        **as_recorded(random_state),
+        **_run.as_recorded(random_state),
         "n_folds": n_folds,
     }
     job = CrossValidation(cells, key, plan, params, n_jobs)
@@ -342,7 +323,7 @@ def train(
         return place, fold_of(fit, codes, held_out, len(plan.classes), plan.seed_of(*place, 1))
 
 
-class CrossValidation(Job):
+class CrossValidation(_run.Job):
     """A cross-validation by the trainings of `plan`, `n_jobs` of them at once.
 
     `doubts` are the notices that are stored with the results.
@@ -382,7 +363,7 @@ class CrossValidation(Job):
         pays = len(self.plan.places) * len(self._codes) >= N_WORTHWHILE
         return int(joblib.cpu_count()) if on_cpu and pays else 1
 
-    def _compute(self, callback: Callback) -> Results:
+    def _compute(self, callback: _run.Callback) -> _run.Results:
         """Run all trainings; if one of them is stopped, the cross-validation ends."""
         # `read_cells` has read the matrix into memory.
         X, places = cast(Matrix, self._cells.X), self.plan.places
@@ -393,7 +374,7 @@ class CrossValidation(Job):
             found = dict(map(train, *zip(*arguments, strict=True), callbacks))
             return self._results_of(found)
         found = {}
-        check_stop(callback, Progress(0, len(places), "training"))
+        _run.check_stop(callback, _run.Progress(0, len(places), "training"))
         # Ray returns all results at the end.
         in_turn = get_active_backend()[0].supports_return_generator
         parallel = joblib.Parallel(
@@ -402,14 +383,14 @@ class CrossValidation(Job):
         results = parallel(joblib.delayed(train)(*given) for given in arguments)
         for place, one in results:
             found[place] = one
-            if callback(Progress(len(found), len(places), "training")):
+            if callback(_run.Progress(len(found), len(places), "training")):
                 if in_turn:
                     # joblib ends its workers; with `close` it would also issue a warning.
                     results.throw(StoppedTooEarly())
                 raise StoppedTooEarly
         return self._results_of(found)
 
-    def _numbered(self, callback: Callback, i: int) -> Callable[[Report | None], bool]:
+    def _numbered(self, callback: _run.Callback, i: int) -> Callable[[Report | None], bool]:
         """Return a callback for the training number `i` that counts the epochs of all."""
         name, n = self.plan.name(self.plan.places[i]), len(self.plan.places)
 
@@ -417,12 +398,12 @@ class CrossValidation(Job):
             if epoch is not None:
                 step, n_steps = i * epoch.n_steps + epoch.step, n * epoch.n_steps
                 epoch = replace(epoch, stage=name, step=step, n_steps=n_steps)
-            check_stop(callback, epoch)
+            _run.check_stop(callback, epoch)
             return False
 
         return report
 
-    def _results_of(self, found: Mapping[Place, Any]) -> Results:
+    def _results_of(self, found: Mapping[Place, Any]) -> _run.Results:
         cells, codes, plan, n_classes = self._cells, self._codes, self.plan, len(self.plan.classes)
         repeats: list[list[Fold]] = [
             [found[Place(0, repeat, i)] for i in range(plan.n_folds)]
@@ -442,17 +423,17 @@ class CrossValidation(Job):
                     for number in range(1, plan.n_permutations + 1)
                 ]
             )
-            test = PermutationTest(observed, null, permutation_p_value(observed, null))
+            test = _stored.PermutationTest(observed, null, permutation_p_value(observed, null))
         per_class = pd.DataFrame(
             {
                 "class": [str(name) for name in cells.classes],
                 "n": np.bincount(codes[labeled], minlength=n_classes),
-                **{f"{rule}_error": class_errors[rule] for rule in RULES},
+                **{f"{rule}_error": class_errors[rule] for rule in _stored.RULES},
                 "n_predicted": confusion.sum(axis=0),
             }
         )
         self.doubt(missing_classes(per_class, "the networks take"))
-        stored = StoredCrossValidation(
+        stored = _stored.StoredCrossValidation(
             params=self._params,
             classes=cells.classes,
             confusion=confusion,
@@ -464,12 +445,12 @@ class CrossValidation(Job):
             model=self.model,
         )
         own = np.where(labeled, probabilities[np.arange(len(codes)), codes], np.nan)
-        name = cv_key(self.key)
+        name = _stored.cv_key(self.key)
         return {
             "obs": {
-                obs_key(name, "label"): cells.labels_of(predicted),
-                obs_key(name, "confidence"): cells.spread(probabilities.max(axis=1)),
-                obs_key(name, "own"): cells.spread(own),
+                _stored.obs_key(name, "label"): cells.labels_of(predicted),
+                _stored.obs_key(name, "confidence"): cells.spread(probabilities.max(axis=1)),
+                _stored.obs_key(name, "own"): cells.spread(own),
             },
             "uns": {name: stored.to_uns()},
         }

@@ -92,17 +92,9 @@ def pooled(
 ) -> tuple[pd.DataFrame, dict[str, NDArray[np.float64]], NDArray[np.float64], dict[str, Any]]:
     """Pool the folds of all repeats.
 
-    Returns
-    -------
-    errors
-        Errors by every rule, a row for each fold.
-    class_errors
-        (M,) error of each class by every rule, averaged over the repeats.
-    probabilities
-        (n_kept, M) out-of-fold probabilities, averaged over the repeats; for unlabeled cells, over
-        all networks.
-    quality
-        Mean and standard deviation of each error over the folds, and calibration errors.
+    Returns a table of errors with a row for each fold; the (M,) errors of the classes by each rule;
+    the (n_kept, M) out-of-fold probabilities, those of unlabeled cells averaged over all networks;
+    and the means of the errors over the folds with calibration errors.
     """
     rows: list[dict[str, Any]] = []
     class_errors = {rule: np.zeros(n_classes) for rule in RULES}
