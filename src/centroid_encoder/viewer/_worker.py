@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from threading import Event
-from typing import Any
+from typing import Any, cast
 
 from qtpy.QtCore import QObject, Signal
 from superqt.utils import create_worker
 
 from centroid_encoder.core.reports import Report, StoppedTooEarly
+from centroid_encoder.tl._centroid_encoder import Training
 from centroid_encoder.tl._run import Progress, Runnable
 
 FRAME_INTERVAL = 0.2
@@ -102,6 +103,8 @@ def _work(
     It is not raised, since superqt ignores each RuntimeError.
     """
     last_report = last_frame = 0.0
+    # The trainings of a cross-validation have no live frames.
+    is_live = isinstance(job, Training)
 
     def report(step: Report | Progress | None) -> bool:
         nonlocal last_report, last_frame
@@ -111,8 +114,8 @@ def _work(
         if step is not None and (now - last_report >= REPORT_INTERVAL or _is_last(step)):
             last_report = now
             signals.reported.emit(step)
-        if isinstance(step, Report) and drawn.is_set() and now - last_frame >= FRAME_INTERVAL:
-            frame = step.frame()
+        if is_live and step is not None and drawn.is_set() and now - last_frame >= FRAME_INTERVAL:
+            frame = cast(Report, step).frame()
             if frame is not None:
                 last_frame = now
                 drawn.clear()
