@@ -187,3 +187,7 @@ class WorkerError(Problem, RuntimeError):
 
 class MissingKeyError(Problem, KeyError):
     """A key that does not exist. Unlike a plain KeyError, its text is not quoted."""
+
+
+class CentroidEncoderWarning(UserWarning):
+    """What a user should know about data or results; nothing failed."""

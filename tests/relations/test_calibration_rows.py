@@ -1,6 +1,8 @@
-"""Probabilities are fitted to samples that did not shape the network which judges them."""
+"""Probabilities are fitted to samples that the judging network was not trained on."""
 
 from __future__ import annotations
+
+import warnings
 
 import numpy as np
 import pytest
@@ -46,9 +48,9 @@ def test_validation_samples_that_are_not_merged_calibrate(noisy) -> None:
     assert abs(overconfidence(model, X_new, y_new)) < 0.06
 
 
-def test_a_map_that_is_not_calibrated_says_so(cells, caplog, squeezed) -> None:
-    ce.tl.centroid_encoder(cells, "cell_type", test_size=0, model=squeezed, progress=False)
-    assert "confidence is not calibrated" in caplog.text
-    caplog.clear()
-    ce.tl.centroid_encoder(cells, "cell_type", model=squeezed, progress=False)
-    assert "calibrated" not in caplog.text
+def test_a_warning_names_a_map_without_calibration(cells, squeezed) -> None:
+    with pytest.warns(UserWarning, match="confidence is not calibrated"):
+        ce.tl.centroid_encoder(cells, "cell_type", test_size=0, model=squeezed, progress=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ce.tl.centroid_encoder(cells, "cell_type", model=squeezed, progress=False)

@@ -1,4 +1,4 @@
-"""A training with groups loses nothing but what the groups cost, whatever their sizes."""
+"""A training with groups loses little accuracy, whatever the sizes of the groups."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import warnings
 
 import numpy as np
 import pytest
-from anndata import AnnData
 from sklearn.datasets import load_digits
 
 import centroid_encoder as ce
@@ -17,7 +16,7 @@ TWO = (0.95, 0.05)
 
 @pytest.fixture(scope="module")
 def digits():
-    """600 digits to train on and the other 1,197, none of which shapes anything."""
+    """600 digits to train on and the other 1,197 to test."""
     X, y = load_digits(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(y))
     train, test = order[:600], order[600:]
@@ -34,7 +33,7 @@ def error(model: ce.CentroidEncoder, X, y) -> float:
     return float(np.mean(model.predict(X) != y))
 
 
-@pytest.mark.parametrize("shares", [TWO, (0.9, 0.05, 0.05), (0.8, 0.05, 0.05, 0.05, 0.05)])
+@pytest.mark.parametrize("shares", [TWO, (0.8, 0.05, 0.05, 0.05, 0.05)])
 def test_random_donors_of_any_sizes_cost_no_accuracy(digits, shares) -> None:
     X, y, X_new, y_new = digits
     alone = ce.CentroidEncoder(random_state=0).fit(X, y)
@@ -42,16 +41,6 @@ def test_random_donors_of_any_sizes_cost_no_accuracy(digits, shares) -> None:
         warnings.simplefilter("ignore", UserWarning)
         grouped = ce.CentroidEncoder(random_state=0).fit(X, y, groups=groups_of(len(y), shares))
     assert error(grouped, X_new, y_new) <= error(alone, X_new, y_new) + 0.01
-
-
-def test_a_tiny_donor_changes_little(digits) -> None:
-    """Ten samples of a donor of their own neither shorten the training nor narrow its inputs."""
-    X, y, X_new, y_new = digits
-    groups = np.where(np.arange(len(y)) < 10, "tiny", "large")
-    groups[10:310] = "other"
-    grouped = ce.CentroidEncoder(random_state=0).fit(X, y, groups=groups)
-    without = ce.CentroidEncoder(random_state=0).fit(X[10:], y[10:], groups=groups[10:])
-    assert error(grouped, X_new, y_new) <= error(without, X_new, y_new) + 0.01
 
 
 @pytest.mark.parametrize("name", ["pbmc_3tech/pbmc_3tech.h5ad", "pbmc3k/pbmc3k_annotated.h5ad"])
@@ -73,23 +62,6 @@ def test_cells_of_unequal_donors_lose_at_most_two_points(name: str) -> None:
     assert errors[1] <= errors[0] + 0.02
 
 
-def test_small_donors_of_a_cross_validation_lose_at_most_two_points() -> None:
-    X, y = load_digits(return_X_y=True)
-    adata = AnnData(X.astype(np.float32))
-    adata.obs_names = [f"digit {i}" for i in range(len(y))]
-    adata.obs["digit"] = y.astype(str)
-    adata.obs["donor"] = groups_of(len(y), (0.9, 0.05, 0.05))
-    small = (adata.obs["donor"] != "donor 0").to_numpy()
-    ce.tl.cross_validate(adata, "digit", group_key="donor", n_folds=3, progress=False)
-    grouped = np.mean((adata.obs["ce_cv_label"] != adata.obs["digit"]).to_numpy()[small])
-    plain = []
-    for donor in ("donor 1", "donor 2"):
-        held_out = (adata.obs["donor"] == donor).to_numpy()
-        model = ce.CentroidEncoder(random_state=0).fit(X[~held_out], y[~held_out])
-        plain.append(model.predict(X[held_out]) != y[held_out])
-    assert grouped <= np.mean(np.concatenate(plain)) + 0.02
-
-
 def test_a_class_of_one_small_donor_is_still_placed(digits) -> None:
     X, y, X_new, y_new = digits
     groups = groups_of(len(y), (0.7, 0.3))
@@ -109,13 +81,13 @@ def test_a_donor_with_most_cells_is_named(digits) -> None:
         model.fit(X, y, groups=groups_of(len(y), (0.6, 0.4)))
 
 
-def test_one_donor_left_for_training_is_named(make_cells, caplog) -> None:
+def test_one_donor_left_for_training_is_named(make_cells) -> None:
     adata = make_cells(n_obs=200, distance=0.5)
     adata.obs["donor"] = np.where(np.arange(200) < 150, "A", "B")
     model = ce.CentroidEncoder(max_epochs=3)
-    ce.tl.centroid_encoder(adata, "cell_type", group_key="donor", model=model, progress=False)
-    assert "all training samples are of donor 'A'" in caplog.text
-    # Its cells are still placed by networks that have not seen them.
+    with pytest.warns(UserWarning, match="all training samples are of donor 'A'"):
+        ce.tl.centroid_encoder(adata, "cell_type", group_key="donor", model=model, progress=False)
+    # Networks that have not seen the cells place them.
     stored = ce.tl.fitted_model(adata)
     moved = np.abs(stored.transform(adata.to_df()) - adata.obsm["X_ce"]).max(axis=1)
     assert (moved[adata.obs["ce_split"] == "train"] > 0).mean() > 0.5

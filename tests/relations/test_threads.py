@@ -42,7 +42,7 @@ print(json.dumps([before, state()]))
 
 
 def test_threads_are_as_before() -> None:
-    """In a process of its own, whose numbers of threads are those of the machine."""
+    """The process has the default numbers of threads."""
     own = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True, env=own

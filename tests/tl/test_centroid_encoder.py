@@ -1,14 +1,13 @@
-"""What `tl.centroid_encoder` writes, and what it must not be influenced by."""
+"""Results of `tl.centroid_encoder`, and their independence of held-out cells."""
 
 from __future__ import annotations
 
 import json
 import logging
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import anndata as ad
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,11 +15,12 @@ import scanpy as sc
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 from scipy.spatial.distance import cdist
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KNeighborsClassifier
 
 import centroid_encoder as ce
-from centroid_encoder.core.optimization import Adam
+from centroid_encoder.core.reports import Report
+from centroid_encoder.errors import CentroidEncoderWarning
+from centroid_encoder.tl._run import Job
 from centroid_encoder.tl._stored import CALIBRATION_ERRORS
 
 
@@ -68,51 +68,28 @@ class TestSlots:
 
         stored = cells.uns["ce"]
         assert set(stored) == {"params", "classes", "centers", "history", "quality", "model"}
-        assert stored["params"] == {
-            "label_key": "cell_type",
-            "mask_var": "auto",
-            "missing": "error",
-            "test_size": 0.2,
-            "random_state": 0,
-        }
+        assert stored["params"]["label_key"] == "cell_type"
         assert list(stored["classes"]) == ["type 0", "type 1", "type 2"]
         assert (stored["centers"].dtype, stored["centers"].shape) == (np.float64, (3, 2))
-        history = stored["history"]
-        assert list(history) == ["stage", "epoch", "loss", "validation_loss", "validation_error"]
-        assert list(history["epoch"]) == [1, 2, 3, 4, 5]
+        assert list(stored["history"]["epoch"]) == [1, 2, 3, 4, 5]
         assert set(stored["model"]) == {"config", "arrays"}
-        assert type(stored["model"]["config"]) is str
 
-    def test_errors_are_documented_shares(self, cells, fast):
+    def test_errors_are_shares(self, cells, fast):
         quality = embed(cells, fast).uns["ce"]["quality"]
-        assert set(quality) == {"train", "test", "per_class"}
         rules = ("knn", "voronoi", "decoder")
-        names = {"chance_error", *(f"{r}_error" for r in rules)}
+        names = {"chance_error", *(f"{rule}_error" for rule in rules)}
         names |= {f"balanced_{rule}_error" for rule in rules}
+        assert set(quality["train"]) == names | {"n"}
+        assert set(quality["test"]) == names | {"n", "at_chance", *CALIBRATION_ERRORS}
         for part, n in (("train", 96), ("test", 24)):
             assert quality[part]["n"] == n
-            calibration = set(CALIBRATION_ERRORS) if part == "test" else set()
-            assert set(quality[part]) - {"at_chance"} == names | calibration | {"n"}
             assert all(0 <= quality[part][name] <= 1 for name in names)
-        low, error, high = (
-            quality["test"][f"calibration_error{end}"] for end in ("_low", "", "_high")
-        )
-        assert 0 <= low <= error <= high
-        # On training cells the comparison would mean nothing.
-        assert "at_chance" in quality["test"]
-        assert "at_chance" not in quality["train"]
         table = quality["per_class"]
-        assert list(table) == [
-            "class",
-            *("n_train", *(f"train_{rule}_error" for rule in rules)),
-            *("n_test", *(f"test_{rule}_error" for rule in rules)),
-            *("n_predicted", "n_in_cell"),
-        ]
         assert list(table["n_train"]) == [32, 32, 32]
         assert list(table["n_test"]) == [8, 8, 8]
 
     @pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
-    def test_count_what_the_other_slots_show(self, make_cells, fast, placement):
+    def test_errors_are_those_of_the_other_slots(self, make_cells, fast, placement):
         adata = embed(make_cells(distance=0.5), fast, placement=placement)
         stored, embedding = adata.uns["ce"], adata.obsm["X_ce"]
         y = adata.obs["cell_type"].to_numpy()
@@ -129,52 +106,29 @@ class TestSlots:
             "decoder": (adata.obs["ce_label"].to_numpy() != y)[test],
             "knn": knn.predict(embedding[test]) != y[test],
         }
-        assert 0 < expected["knn"].mean() < 1, "the case is too easy to tell anything"
+        assert 0 < expected["knn"].mean() < 1
         for rule, wrong in expected.items():
             assert stored["quality"]["test"][f"{rule}_error"] == pytest.approx(wrong.mean())
             per_class = [wrong[y[test] == name].mean() for name in classes]
             assert_allclose(stored["quality"]["per_class"][f"test_{rule}_error"], per_class)
-        # Its own neighbourhood must not let a training cell vote for itself.
+        # A training cell is not its own neighbour.
         assert stored["quality"]["train"]["knn_error"] == pytest.approx(
             np.mean(knn.predict(None) != y[train])
         )
 
-    def test_label_is_the_decision_of_the_map(self, make_cells, squeezed):
-        adata = embed(make_cells(distance=1.0), squeezed)
-        frame = adata.to_df()
-        assert_array_equal(adata.obs["ce_label"], ce.tl.fitted_model(adata).predict(frame))
-
-    def test_take_their_names_from_key_added(self, cells, fast):
+    def test_are_named_by_key_added(self, cells, fast):
         embed(cells, fast, key_added="second")
         assert set(cells.obsm) == {"second"}
         assert set(cells.uns) == {"second"}
         columns = {"second_split", "second_label", "second_confidence", "second_novelty"}
         assert set(cells.obs) == {"cell_type", *columns}
-        # A further result stands beside it.
         before = cells.copy()
-        embed(cells, fast, random_state=1)
+        embed(cells, fast, key_added="ce")
         assert set(cells.obsm) == {"second", "X_ce"}
-        assert_array_equal(cells.obsm["second"], before.obsm["second"])
         assert_same_bits(arrays(cells, "second"), arrays(before, "second"))
         assert cells.obs[list(before.obs)].equals(before.obs)
 
-    def test_are_replaced_by_a_second_run(self, cells, fast):
-        embed(cells, fast, n_components=3)
-        embed(cells, fast, n_components=1, test_size=0)
-        assert cells.obsm["X_ce"].shape == (120, 1)
-        assert not members(cells, "test").any()
-        assert list(cells.obs) == [
-            "cell_type",
-            *("ce_split", "ce_label", "ce_confidence", "ce_novelty"),
-        ]
-
-    def test_go_into_a_copy_on_request(self, cells, fast, unchanged):
-        with unchanged(cells):
-            copy = embed(cells, fast, copy=True)
-        assert copy is not cells
-        assert_array_equal(copy.obsm["X_ce"], embed(cells, fast).obsm["X_ce"])
-
-    def test_replace_a_view_by_a_copy_without_a_warning(self, cells, fast, unchanged):
+    def test_make_a_view_a_copy_without_a_warning(self, cells, fast, unchanged):
         view = cells[::2]
         with unchanged(cells):
             embed(view, fast)
@@ -183,7 +137,7 @@ class TestSlots:
 
 
 class TestHoldOut:
-    def test_takes_the_same_share_of_every_class(self, make_cells, fast):
+    def test_has_the_same_share_of_every_class(self, make_cells, fast):
         adata = make_cells()[np.r_[:120:3, 1:60:3, 2:30:3]].copy()  # 40, 20 and 10 cells
         embed(adata, fast, test_size=0.3)
         held_out = adata.obs["cell_type"][members(adata, "test")].value_counts()
@@ -192,29 +146,23 @@ class TestHoldOut:
     def test_can_be_nothing(self, cells, fast):
         embed(cells, fast, test_size=0)
         assert (cells.obs["ce_split"] == "train").all()
-        quality = cells.uns["ce"]["quality"]
-        assert quality["train"]["n"] == 120
-        assert quality["test"]["n"] == 0
-        assert np.isnan(quality["test"]["knn_error"])
+        quality = cells.uns["ce"]["quality"]["test"]
+        assert quality["n"] == 0
+        assert np.isnan(quality["knn_error"])
 
-    def test_leaves_small_classes_in_training_and_names_them(self, make_cells, fast, caplog):
+    def test_leaves_small_classes_in_training_and_names_them(self, make_cells, fast):
         # 40, 4, 3, 2 and 1 cells; with a share of 0.2 a class needs five.
         codes = np.repeat(np.arange(5), [40, 4, 3, 2, 1])
         adata = make_cells(5, 300)[np.arange(50) * 5 + codes].copy()
-        embed(adata, fast)
+        with pytest.warns(
+            CentroidEncoderWarning,
+            match="^no cell of 'type 1', 'type 2', 'type 3', 'type 4' is held out: too few cells",
+        ):
+            embed(adata, fast)
         small = adata.obs["cell_type"] != "type 0"
         assert (adata.obs["ce_split"][small] == "train").all()
-        # Of classes this small the map may take a cell for one or for none.
-        (warning,) = [
-            record
-            for record in caplog.records
-            if record.levelname == "WARNING" and "no cell of" in record.message
-        ]
-        assert warning.message == (
-            "no cell of 'type 1', 'type 2', 'type 3', 'type 4' is held out: too few cells to split"
-        )
 
-    @pytest.mark.parametrize("seed", range(3))
+    @pytest.mark.parametrize("seed", range(2))
     def test_never_splits_a_group(self, cells, fast, seed):
         cells.obs["donor"] = pd.Categorical([f"d{i % 7}" for i in range(120)])
         embed(cells, fast, group_key="donor", random_state=seed)
@@ -223,13 +171,11 @@ class TestHoldOut:
         assert members(cells, "test").any()
         assert cells.uns["ce"]["params"]["group_key"] == "donor"
 
-    def test_says_which_class_has_no_group_to_spare(self, cells, fast, caplog):
+    def test_names_a_class_of_one_group(self, cells, fast):
         donor = np.arange(120) // 3 % 5
         cells.obs["donor"] = np.where(cells.obs["cell_type"] == "type 2", 0, donor)
-        embed(cells, fast, group_key="donor")
-        assert "no cell of 'type 2' is held out: too few cells to split by obs['donor']" in (
-            caplog.messages
-        )
+        with pytest.warns(CentroidEncoderWarning, match=r"'type 2' is held out.*by obs\['donor'\]"):
+            embed(cells, fast, group_key="donor")
         assert not (members(cells, "test") & (cells.obs["cell_type"] == "type 2")).any()
 
     @pytest.mark.parametrize("group_key", [None, "donor"])
@@ -246,16 +192,16 @@ class TestHoldOut:
         assert_array_equal(members(other, "test"), test)
         assert_same_bits(arrays(cells), arrays(other))
         config, other_config = (json.loads(a.uns["ce"]["model"]["config"]) for a in (cells, other))
-        # How sure to be is the one thing that only unseen cells can tell.
+        # Only the calibration is fitted to the held-out cells.
         assert config.pop("calibration") != other_config.pop("calibration")
         assert config == other_config
         assert_array_equal(cells.obsm["X_ce"][~test], other.obsm["X_ce"][~test])
         assert (cells.obsm["X_ce"][test] != other.obsm["X_ce"][test]).any()
 
-    def test_shows_that_random_labels_mean_nothing(self, pbmc):
+    def test_errors_of_shuffled_labels_are_those_of_chance(self, pbmc):
         shuffled = np.random.default_rng(0).permutation(pbmc.obs["bulk_labels"])
         pbmc.obs["bulk_labels"] = pd.Categorical(shuffled)
-        # With everything that keeps it from learning the training cells by heart switched off.
+        # Nothing prevents this network from learning the training cells by heart.
         model = ce.CentroidEncoder(
             placement="bottleneck",
             hidden=(64,),
@@ -266,22 +212,11 @@ class TestHoldOut:
         )
         embed(pbmc, model, "bulk_labels")
         quality = pbmc.uns["ce"]["quality"]
-        assert quality["train"]["knn_error"] < 0.1, "not tempting enough to be a test"
+        assert quality["train"]["knn_error"] < 0.1
         assert quality["test"]["knn_error"] > 0.6
         assert quality["test"]["at_chance"]
-        chance = 1 - pbmc.obs["bulk_labels"][members(pbmc, "test")].value_counts(
-            normalize=True
-        ).get(pbmc.obs["bulk_labels"][members(pbmc, "train")].mode()[0])
-        assert quality["test"]["chance_error"] == pytest.approx(chance)
-
         _, held_out = ce.pl.voronoi(pbmc, show=False)
         assert "no better than chance" in held_out.get_title()
-
-    def test_shows_that_real_labels_mean_something(self, pbmc):
-        model = ce.CentroidEncoder(hidden=(64,), max_epochs=20)
-        quality = embed(pbmc, model, "bulk_labels").uns["ce"]["quality"]["test"]
-        assert quality["knn_error"] < 0.35 < quality["chance_error"]
-        assert not quality["at_chance"]
 
 
 class TestUnlabeledCells:
@@ -299,11 +234,12 @@ class TestUnlabeledCells:
             kwargs = {}
             partly.obs["cell_type"] = partly.obs["cell_type"].cat.remove_categories("unknown")
         embed(partly, fast, **kwargs)
-        unlabeled = members(partly, "unlabeled")
+        unlabeled, labels = members(partly, "unlabeled"), partly.obs["ce_label"]
         assert_array_equal(unlabeled, np.arange(120) % 4 == 0)
         assert list(partly.uns["ce"]["classes"]) == ["type 0", "type 1", "type 2"]
         assert np.isfinite(partly.obsm["X_ce"]).all()
-        assert set(partly.obs["ce_label"][unlabeled]) <= {"type 0", "type 1", "type 2"}
+        assert set(labels) <= {"type 0", "type 1", "type 2"}
+        assert_array_equal(labels.cat.categories, partly.obs["cell_type"].cat.categories)
 
         other = partly.copy()
         other.X[unlabeled] += 1000
@@ -311,37 +247,15 @@ class TestUnlabeledCells:
         assert_same_bits(arrays(partly), arrays(other))
         assert (other.obsm["X_ce"][unlabeled] != partly.obsm["X_ce"][unlabeled]).any()
 
-    def test_keep_all_categories_in_the_prediction(self, partly, fast):
-        embed(partly, fast, unlabeled_category="unknown")
-        assert_array_equal(
-            partly.obs["ce_label"].cat.categories, partly.obs["cell_type"].cat.categories
-        )
-        assert "unknown" not in set(partly.obs["ce_label"])
-
 
 class TestFeatures:
-    def test_are_the_highly_variable_genes_where_marked(self, pbmc, fast, caplog):
-        caplog.set_level(logging.INFO, "centroid_encoder")
+    def test_are_the_highly_variable_genes_where_marked(self, pbmc, fast):
         embed(pbmc, fast, "bulk_labels")
-        n = pbmc.var["highly_variable"].sum()
-        assert f"    on the {n} genes of var['highly_variable'] (mask_var=None takes all)" in (
-            caplog.messages
-        )
         names = ce.tl.fitted_model(pbmc).feature_names_in_
         assert_array_equal(names, pbmc.var_names[pbmc.var["highly_variable"]])
         assert pbmc.uns["ce"]["params"]["mask_var"] == "auto"
-
-    def test_are_all_without_a_mask(self, pbmc, fast, caplog):
-        caplog.set_level(logging.INFO, "centroid_encoder")
         embed(pbmc, fast, "bulk_labels", mask_var=None)
         assert_array_equal(ce.tl.fitted_model(pbmc).feature_names_in_, pbmc.var_names)
-        assert "highly_variable" not in caplog.text
-
-    def test_are_all_where_nothing_is_marked(self, cells, fast, caplog):
-        caplog.set_level(logging.INFO, "centroid_encoder")
-        embed(cells, fast)
-        assert_array_equal(ce.tl.fitted_model(cells).feature_names_in_, cells.var_names)
-        assert "highly_variable" not in caplog.text
 
     @pytest.mark.parametrize("kind", ["column", "array", "list", "Series"])
     def test_are_those_of_a_given_mask(self, cells, fast, kind):
@@ -357,19 +271,12 @@ class TestFeatures:
         embed(other, fast, mask_var="marker")
         assert_same_bits(arrays(cells), arrays(other))
 
-    def test_come_from_a_layer(self, cells, fast, unchanged):
+    def test_come_from_a_layer(self, cells, fast):
         expected = embed(cells, fast, copy=True).obsm["X_ce"]
-        cells.layers["scaled"] = cells.X
-        cells.X = np.zeros_like(cells.X)
-        embed(cells, fast, layer="scaled")
-        assert_array_equal(cells.obsm["X_ce"], expected)
-        assert cells.uns["ce"]["params"]["layer"] == "scaled"
-
-    def test_come_from_a_layer_without_X(self, cells, fast):
         bare = ad.AnnData(obs=cells.obs, var=cells.var, layers={"scaled": cells.X})
-        assert_array_equal(
-            embed(bare, fast, layer="scaled").obsm["X_ce"], embed(cells, fast).obsm["X_ce"]
-        )
+        embed(bare, fast, layer="scaled")
+        assert_array_equal(bare.obsm["X_ce"], expected)
+        assert bare.uns["ce"]["params"]["layer"] == "scaled"
 
     @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix, "frame"])
     def test_come_from_a_representation(self, cells, fast, convert):
@@ -380,15 +287,11 @@ class TestFeatures:
         assert_allclose(other.obsm["X_ce"], expected, rtol=1e-4, atol=1e-4)
         assert other.uns["ce"]["params"]["use_rep"] == "X_pca"
 
-    def test_of_X_can_be_named_as_in_scanpy(self, cells, fast):
-        expected = embed(cells, fast, copy=True).obsm["X_ce"]
-        assert_array_equal(embed(cells, fast, use_rep="X").obsm["X_ce"], expected)
-
     @pytest.mark.parametrize(
         "convert",
         [sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array, np.asfortranarray, np.float64],
     )
-    def test_give_the_same_picture_in_any_format(self, make_cells, fast, convert):
+    def test_may_have_any_format(self, make_cells, fast, convert):
         adata = make_cells()
         adata.X[adata.X < 0] = 0
         expected = embed(adata, fast, copy=True)
@@ -396,36 +299,6 @@ class TestFeatures:
         embed(adata, fast)
         assert_allclose(adata.obsm["X_ce"], expected.obsm["X_ce"], rtol=1e-3, atol=1e-3)
         assert_array_equal(adata.obs["ce_label"], expected.obs["ce_label"])
-
-    def test_stored_twice_are_added_up(self, cells, fast):
-        # Two entries for each value: legal, and several programs leave it so.
-        expected = embed(cells, fast, copy=True).obsm["X_ce"]
-        csr = sparse.csr_matrix(cells.X)
-        cells.X = sparse.csr_matrix(
-            (np.repeat(csr.data / 2, 2), np.repeat(csr.indices, 2), 2 * csr.indptr), csr.shape
-        )
-        embed(cells, fast)
-        assert_allclose(cells.obsm["X_ce"], expected, rtol=1e-3, atol=1e-3)
-        assert cells.X.nnz == 2 * csr.nnz
-
-    @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
-    def test_are_read_from_a_file_on_disk(self, cells, fast, tmp_path, convert, caplog):
-        caplog.set_level(logging.INFO, "centroid_encoder")
-        cells.var["highly_variable"] = np.arange(8) < 6
-        expected = embed(cells, fast, copy=True).obsm["X_ce"]
-        cells.X = convert(cells.X)
-        cells.write_h5ad(tmp_path / "cells.h5ad")
-        before = (tmp_path / "cells.h5ad").read_bytes()
-        backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-        copy = embed(backed, fast, copy=True)
-        assert not copy.isbacked
-        assert "X_ce" not in backed.obsm
-        embed(backed, fast)
-        assert backed.isbacked
-        for adata in (copy, backed):
-            assert_allclose(adata.obsm["X_ce"], expected, rtol=1e-3, atol=1e-3)
-        backed.file.close()
-        assert (tmp_path / "cells.h5ad").read_bytes() == before
 
 
 class TestMissingValues:
@@ -435,8 +308,7 @@ class TestMissingValues:
         return cells
 
     @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix])
-    def test_leave_their_cells_out_with_drop(self, gaps, fast, convert, unchanged, caplog):
-        caplog.set_level(logging.INFO, "centroid_encoder")
+    def test_leave_their_cells_out_with_drop(self, gaps, fast, convert, unchanged):
         gaps.X = convert(gaps.X)
         embed(gaps, fast, missing="drop")
         left_out = np.isin(np.arange(120), [0, 3])
@@ -444,7 +316,6 @@ class TestMissingValues:
         assert np.isfinite(gaps.obsm["X_ce"][~left_out]).all()
         for column in ("ce_split", "ce_label"):
             assert_array_equal(gaps.obs[column].isna(), left_out)
-        assert "    leaving out 2 cells with NaN or inf" in caplog.messages
 
         complete = gaps[~left_out].copy()
         assert_same_bits(arrays(gaps), arrays(embed(complete, fast)))
@@ -464,11 +335,6 @@ class TestMissingValues:
         assert_array_equal(members(gaps, "train"), members(filled, "train"))
         assert_allclose(gaps.obsm["X_ce"], filled.obsm["X_ce"], rtol=1e-3, atol=1e-3)
 
-    def test_everywhere_make_a_feature_that_says_nothing(self, cells, fast):
-        cells.X[:, 4] = np.nan
-        embed(cells, fast, missing="mean")
-        assert np.isfinite(cells.obsm["X_ce"]).all()
-
 
 class TestModel:
     def test_is_not_changed(self, cells):
@@ -478,27 +344,13 @@ class TestModel:
         assert model.get_params() == before
         assert not hasattr(model, "classes_")
 
-    def test_gives_way_to_the_arguments(self, cells):
+    def test_parameters_are_replaced_by_arguments(self, cells):
         model = ce.CentroidEncoder(3, hidden=(16,), max_epochs=2, device="no such device")
         embed(cells, model, n_components=1, device="cpu")
         assert cells.obsm["X_ce"].shape == (120, 1)
         assert cells.uns["ce"]["centers"].shape == (3, 1)
 
-    def test_decides_what_no_argument_says(self, cells):
-        embed(cells, ce.CentroidEncoder(3, hidden=(7,), max_epochs=2))
-        fitted = ce.tl.fitted_model(cells)
-        assert cells.obsm["X_ce"].shape == (120, 3)
-        assert fitted.hidden == (7,)
-        assert fitted.n_epochs_ == 2
-
-    def test_may_be_fitted_already(self, cells, fast):
-        X, y = cells.X, cells.obs["cell_type"].to_numpy()
-        fast.fit(X, y)
-        before = fast.transform(X)
-        embed(cells, fast)
-        assert_array_equal(fast.transform(X), before)
-
-    def test_takes_class_weights_by_name(self, make_cells):
+    def test_has_class_weights_by_name(self, make_cells):
         adata = make_cells(distance=1.0)
         wrong = {}
         for name in adata.obs["cell_type"].cat.categories:
@@ -510,26 +362,9 @@ class TestModel:
         for name, errors in wrong.items():
             assert errors[name] < min(other[name] for key, other in wrong.items() if key != name)
 
-    def test_may_balance_the_classes(self, make_cells):
-        adata = make_cells(2, distance=0.3)[np.r_[:120:2, 1:30:2]].copy()
-        errors = {}
-        for weight in (None, "balanced"):
-            model = ce.CentroidEncoder(hidden=(16,), max_epochs=20, class_weight=weight)
-            quality = embed(adata, model).uns["ce"]["quality"]
-            errors[weight] = quality["per_class"]["train_decoder_error"][1]
-        assert errors["balanced"] < errors[None]
-
-    @pytest.mark.parametrize("recipe", ["paper-sonar", "paper-usps"])
-    def test_may_be_a_recipe_of_the_paper(self, cells, recipe):
-        model = ce.CentroidEncoder.from_recipe(
-            recipe, hidden=(16, 8), max_epochs=3, pretrain_epochs=2
-        )
-        stages = embed(cells, model).uns["ce"]["history"]["stage"]
-        assert list(dict.fromkeys(stages))[:3] == ["pretrain 1", "pretrain 2", "pretrain 3"]
-
 
 class TestRandomness:
-    def test_comes_from_the_seed_alone(self, cells, fast):
+    def test_depends_on_the_seed_alone(self, cells, fast):
         first, second = (embed(cells, fast, random_state=7, copy=True) for _ in range(2))
         assert_same_bits(arrays(first), arrays(second))
         assert_array_equal(first.obsm["X_ce"], second.obsm["X_ce"])
@@ -539,45 +374,23 @@ class TestRandomness:
         assert (members(other, "test") != members(first, "test")).any()
         assert (other.obsm["X_ce"] != first.obsm["X_ce"]).all()
 
-    def test_is_fixed_by_default(self, cells, fast):
-        first, second = (embed(cells, fast, copy=True) for _ in range(2))
-        assert_array_equal(first.obsm["X_ce"], second.obsm["X_ce"])
-
     def test_may_come_from_a_generator(self, cells, fast):
         rng, same = np.random.default_rng(3), np.random.default_rng(3)
         first, second = (embed(cells, fast, random_state=rng, copy=True) for _ in range(2))
         again = embed(cells, fast, random_state=same, copy=True)
         assert_array_equal(first.obsm["X_ce"], again.obsm["X_ce"])
-        assert (first.obsm["X_ce"] != second.obsm["X_ce"]).any(), "the generator must move on"
+        assert (first.obsm["X_ce"] != second.obsm["X_ce"]).any()
         assert "random_state" not in first.uns["ce"]["params"]
-
-    def test_of_a_configured_model_is_its_own(self, cells):
-        one, two = (
-            embed(
-                cells,
-                ce.CentroidEncoder(hidden=(16,), max_epochs=2, random_state=seed),
-                copy=True,
-            )
-            for seed in (0, 1)
-        )
-        assert_array_equal(members(one, "test"), members(two, "test"))
-        assert (one.obsm["X_ce"] != two.obsm["X_ce"]).any()
 
 
 LABELS = {
     "strings": (list("cab"), object),
-    "strings of numpy": ([np.str_(name) for name in "cab"], object),
     "nullable strings": (list("cab"), "string"),
     "integers": ([10, -1, 3], int),
-    "integers as floats": ([10.0, -1.0, 3.0], float),
     "nullable integers": ([10, -1, 3], "Int64"),
-    "small integers": ([10, 1, 3], np.uint8),
     "booleans": ([True, False], bool),
-    "nullable booleans": ([True, False], "boolean"),
     "ordered categories": (list("cab"), pd.CategoricalDtype(list("bca"), ordered=True)),
-    "unsorted categories": (list("cab"), pd.CategoricalDtype(list("bca"))),
     "integer categories": ([10, -1, 3], pd.CategoricalDtype([3, 10, -1])),
-    "boolean categories": ([True, False], pd.CategoricalDtype([True, False])),
     "empty categories": (list("cab"), pd.CategoricalDtype(list("xbyca"))),
     "names with / and $": (["a/b", "c$d$", "_e"], object),
 }
@@ -585,7 +398,7 @@ LABELS = {
 
 class TestLabels:
     @pytest.mark.parametrize("kind", LABELS)
-    def test_of_any_kind_keep_their_order(self, make_cells, kind):
+    def test_may_be_of_any_kind(self, make_cells, kind):
         values, dtype = LABELS[kind]
         adata = make_cells(len(values))
         codes = adata.obs["cell_type"].cat.codes.to_numpy()
@@ -594,193 +407,111 @@ class TestLabels:
         embed(adata, ce.CentroidEncoder(hidden=(32,), max_epochs=20, learning_rate=0.01))
 
         categories = list(column.astype("category").cat.categories)
-        used = [name for name in categories if name in values]
+        used = sorted(values)
         stored = adata.uns["ce"]
         assert list(stored["classes"]) == used
         assert list(adata.obs["ce_label"].cat.categories) == categories
-        assert list(stored["quality"]["per_class"]["class"]) == [
-            str(int(name)) if isinstance(name, float) else str(name) for name in used
-        ]
+        assert list(stored["quality"]["per_class"]["class"]) == [str(name) for name in used]
         train = members(adata, "train")
         for name, center in zip(used, stored["centers"], strict=True):
             own = train & (column == name).to_numpy(bool)
-            # Where they are not the means, they are positions that the cells lie about.
             assert_allclose(center, adata.obsm["X_ce"][own].mean(axis=0), atol=0.1)
-        # The classes are far apart: a prediction in a wrong order would show.
         assert np.mean(adata.obs["ce_label"].astype(object) == column.astype(object)) > 0.9
-        # The column itself stays as it was.
         pd.testing.assert_series_equal(adata.obs["cell_type"], column, check_names=False)
 
-    def test_change_no_weight_by_the_order_of_their_categories(self, cells, fast):
+    def test_give_the_same_map_in_any_order_of_categories(self, cells, fast):
         one = embed(cells, fast, test_size=0, copy=True)
         cells.obs["cell_type"] = cells.obs["cell_type"].cat.reorder_categories(
             ["type 2", "type 0", "type 1"]
         )
         other = embed(cells, fast, test_size=0, copy=True)
-        assert_array_equal(one.uns["ce"]["centers"], other.uns["ce"]["centers"][[1, 2, 0]])
+        assert_same_bits(arrays(one), arrays(other))
         assert_array_equal(one.obsm["X_ce"], other.obsm["X_ce"])
 
 
-def assert_equal_values(read: Any, written: Any, where: str = "uns") -> None:
-    """Compare what was read from disk with what was written, by value."""
-    if isinstance(written, pd.DataFrame):
-        # Text becomes categories and the index becomes text on some paths.
-        assert list(read) == list(written), where
-        for name in written:
-            assert_equal_values(read[name].to_numpy(), written[name].to_numpy(), f"{where}.{name}")
-    elif isinstance(written, dict):
-        assert set(read) == set(written), where
-        for name in written:
-            assert_equal_values(read[name], written[name], f"{where}.{name}")
-    elif isinstance(written, np.ndarray):
-        assert_array_equal(read, written, err_msg=where)
-        if written.dtype.kind in "fiub":
-            assert read.dtype == written.dtype, where
-    else:
-        assert read == written or (read != read and written != written), where
-
-
-class TestOnDisk:
-    def write_and_read(self, adata: ad.AnnData, folder: Path, file_format: str) -> ad.AnnData:
-        path = folder / f"cells.{file_format}"
-        getattr(adata, f"write_{file_format}")(path)
-        return ad.read_h5ad(path) if file_format == "h5ad" else ad.read_zarr(path)
-
-    # Zarr writes a file for each of many small arrays, and takes its time.
-    @pytest.mark.parametrize(
-        ("file_format", "kind"),
-        [
-            ("h5ad", "strings"),
-            ("h5ad", "integers"),
-            ("h5ad", "booleans"),
-            ("h5ad", "names with / and $"),
-            ("zarr", "strings"),
-        ],
+@pytest.mark.parametrize("file_format", ["h5ad", "zarr"])
+def test_results_come_back_from_a_file(make_cells, tmp_path, file_format):
+    adata = make_cells(2)
+    adata.obs["cell_type"] = adata.obs["cell_type"].cat.codes.map({0: 10, 1: -1}).astype(int)
+    adata.obs["donor"] = [f"d{i % 5}" for i in range(120)]
+    adata.X[0, 0] = np.nan
+    model = ce.CentroidEncoder(
+        placement="bottleneck", hidden=(16,), max_epochs=3, validation_fraction=0.2
     )
-    def test_everything_comes_back(self, make_cells, tmp_path, file_format, kind):
-        values, dtype = LABELS[kind]
-        adata = make_cells(len(values))
-        column = adata.obs["cell_type"].cat.codes.map(lambda code: values[code]).astype(dtype)
-        adata.obs["cell_type"] = column.where(np.arange(120) > 5) if kind == "strings" else column
-        adata.obs["donor"] = [f"d{i % 5}" for i in range(120)]
-        adata.X[0, 0] = np.nan
-        model = ce.CentroidEncoder(
-            placement="bottleneck",
-            hidden=(16,),
-            max_epochs=3,
-            pretrain_epochs=1,
-            validation_fraction=0.2,
-            class_weight="balanced",
-        )
-        embed(adata, model, missing="drop", group_key="donor")
-        read = self.write_and_read(adata, tmp_path, file_format)
+    embed(adata, model, missing="drop", group_key="donor")
+    path = tmp_path / f"cells.{file_format}"
+    getattr(adata, f"write_{file_format}")(path)
+    read = getattr(ad, f"read_{file_format}")(path)
 
-        assert_array_equal(read.obsm["X_ce"], adata.obsm["X_ce"])
-        assert read.obsm["X_ce"].dtype == np.float32
-        for column in ("ce_split", "ce_label"):
-            assert list(read.obs[column].cat.categories) == list(adata.obs[column].cat.categories)
-            assert_array_equal(read.obs[column].cat.codes, adata.obs[column].cat.codes)
-        assert_equal_values(read.uns["ce"], adata.uns["ce"])
-        stored = read.uns["ce"]
-        assert isinstance(stored["history"], pd.DataFrame)
-        assert isinstance(stored["quality"]["per_class"], pd.DataFrame)
-        assert isinstance(stored["params"]["label_key"], str)
-        assert isinstance(stored["quality"]["test"]["at_chance"], bool | np.bool_)
-        assert isinstance(json.loads(stored["model"]["config"]), dict)
-
-        # What was read does everything that what was written did, and can be written again.
-        assert_array_equal(
-            ce.tl.fitted_model(read).transform(adata.to_df()[1:]), adata.obsm["X_ce"][1:]
-        )
-        ce.pl.voronoi(read, show=False, regions="decoder", mark_misplaced=True)
-        ce.pl.history(read, show=False)
-        again = self.write_and_read(read, tmp_path, "h5ad")
-        assert_equal_values(again.uns["ce"], adata.uns["ce"])
-
-    def test_results_without_hold_out_come_back(self, cells, fast, tmp_path):
-        embed(cells, fast, test_size=0, random_state=np.random.default_rng(0))
-        read = self.write_and_read(cells, tmp_path, "h5ad")
-        assert_equal_values(read.uns["ce"], cells.uns["ce"])
+    assert_array_equal(read.obsm["X_ce"], adata.obsm["X_ce"])
+    for column in ("ce_split", "ce_label"):
+        assert list(read.obs[column].cat.categories) == list(adata.obs[column].cat.categories)
+        assert_array_equal(read.obs[column].cat.codes, adata.obs[column].cat.codes)
+    stored, expected = read.uns["ce"], adata.uns["ce"]
+    assert stored["params"] == expected["params"]
+    assert_array_equal(stored["classes"], [-1, 10])
+    assert_same_bits(arrays(read), arrays(adata))
+    assert_array_equal(
+        stored["quality"]["per_class"].to_numpy(), expected["quality"]["per_class"].to_numpy()
+    )
+    # The result can be used and written again.
+    found = ce.tl.fitted_model(read).transform(adata.to_df()[1:])
+    assert_allclose(found, adata.obsm["X_ce"][1:], rtol=1e-4, atol=1e-5)
+    ce.pl.voronoi(read, show=False, regions="decoder", mark_misplaced=True)
+    ce.pl.history(read, show=False)
+    read.write_h5ad(tmp_path / "again.h5ad")
 
 
 class TestInterruption:
-    """Ctrl-C, wherever it strikes."""
+    """Ctrl-C at any time."""
 
     @staticmethod
-    def model(max_epochs: int = 20, **params: Any) -> ce.CentroidEncoder:
-        # 96 training cells in batches of 32: three steps an epoch. With a constant schedule, an
-        # epoch does not depend on how many there will be.
-        settings = {"hidden": (16,), "batch_size": 32, "schedule": "constant"} | params
-        return ce.CentroidEncoder(max_epochs=max_epochs, **settings)
+    def job(cells: ad.AnnData, max_epochs: int = 20, **params: Any) -> Job:
+        # With a constant schedule, an epoch does not depend on the number of epochs.
+        model = ce.CentroidEncoder(
+            hidden=(16,), batch_size=32, schedule="constant", max_epochs=max_epochs, **params
+        )
+        return ce.tl.centroid_encoder.job(cells, "cell_type", model=model)
 
-    def keep(self, adata: ad.AnnData) -> None:
-        try:
-            embed(adata, self.model())
-        except KeyboardInterrupt:  # it would end the whole test run
-            pytest.fail("nothing was kept")
+    @staticmethod
+    def interrupt(epochs: int, *, within: bool = True) -> Callable[[Report | None], bool]:
+        """Return a callback that raises KeyboardInterrupt after some epochs, within or between."""
+        reports: list[Report] = []
 
-    @pytest.fixture
-    def after(self, monkeypatch):
-        """Factory: strike at the n-th step of the optimiser."""
-
-        def strike(n_steps: int) -> None:
-            step, count = Adam.step, 0
-
-            def counted(self: Any, *args: Any) -> Any:
-                nonlocal count
-                count += 1
-                if count > n_steps:
-                    raise KeyboardInterrupt
-                return step(self, *args)
-
-            monkeypatch.setattr(Adam, "step", counted)
-
-        return strike
-
-    def expect_state_after(self, adata: ad.AnnData, epochs: int) -> None:
-        assert len(adata.uns["ce"]["history"]) == epochs
-        short = embed(adata, self.model(epochs), copy=True)
-        assert_same_bits(arrays(adata), arrays(short))
-
-    @pytest.mark.parametrize(("n_steps", "epochs"), [(3, 1), (7, 2), (11, 3)])
-    def test_in_an_epoch_keeps_the_epochs_before(self, cells, after, monkeypatch, n_steps, epochs):
-        after(n_steps)
-        with pytest.warns(ConvergenceWarning, match=rf"interrupted after {epochs} of 20 epochs"):
-            self.keep(cells)
-        monkeypatch.undo()
-        self.expect_state_after(cells, epochs)
-        assert np.isfinite(cells.obsm["X_ce"]).all()
-
-    def test_between_epochs_keeps_them(self, cells, monkeypatch):
-        from tqdm.auto import tqdm
-
-        count = 0
-
-        def update(self: Any, n: int = 1) -> None:
-            nonlocal count
-            count += 1
-            if count == 4:
+        def callback(report: Report | None) -> bool:
+            if report is not None:
+                reports.append(report)
+            if len(reports) == epochs and within == (report is None):
                 raise KeyboardInterrupt
+            return False
 
-        monkeypatch.setattr(tqdm, "update", update)
-        with pytest.warns(ConvergenceWarning, match="interrupted after 4 of 20 epochs"):
-            self.keep(cells)
-        monkeypatch.undo()
-        self.expect_state_after(cells, 4)
+        return callback
 
-    @pytest.mark.parametrize("n_steps", [0, 2])
-    def test_before_an_epoch_is_over_changes_nothing(self, cells, after, unchanged, n_steps):
-        after(n_steps)
+    @pytest.mark.parametrize("within", [True, False])
+    @pytest.mark.parametrize("epochs", [1, 3])
+    def test_keeps_the_epochs_before(self, cells, epochs, within):
+        expected = cells.copy()
+        job = self.job(cells)
+        try:
+            job.run(self.interrupt(epochs, within=within))
+        except KeyboardInterrupt:  # It would end the whole test run.
+            pytest.fail("nothing was kept")
+        assert f"interrupted after {epochs} of 20 epochs" in job.notices[-1]
+        job.write(cells)
+        assert len(cells.uns["ce"]["history"]) == epochs
+        short = self.job(expected, epochs)
+        short.run()
+        short.write(expected)
+        assert_same_bits(arrays(cells), arrays(expected))
+
+    @pytest.mark.parametrize("pretrain", [False, True])
+    def test_before_the_end_of_an_epoch_keeps_nothing(self, cells, unchanged, pretrain):
+        params = {"placement": "bottleneck", "pretrain_epochs": 3} if pretrain else {}
+        job = self.job(cells, **params)
         with unchanged(cells), pytest.raises(KeyboardInterrupt):
-            embed(cells, self.model())
+            job.run(self.interrupt(1 if pretrain else 0))
 
-    def test_in_pretraining_changes_nothing(self, cells, after, unchanged):
-        after(4)
-        model = self.model(placement="bottleneck", hidden=(16, 8), pretrain_epochs=3)
-        with unchanged(cells), pytest.raises(KeyboardInterrupt):
-            embed(cells, model)
-
-    def test_after_training_changes_nothing(self, cells, fast, unchanged, monkeypatch):
+    def test_after_the_training_changes_nothing(self, cells, fast, unchanged, monkeypatch):
         def strike(*args: Any, **kwargs: Any) -> None:
             raise KeyboardInterrupt
 
@@ -789,7 +520,7 @@ class TestInterruption:
             embed(cells, fast)
 
 
-class TestWords:
+class TestOutput:
     def test_progress_goes_to_stderr_alone(self, cells, fast, capfd):
         ce.tl.centroid_encoder(cells, "cell_type", model=fast)
         out, err = capfd.readouterr()
@@ -801,34 +532,19 @@ class TestWords:
         embed(cells, fast)
         assert capfd.readouterr() == ("", "")
 
-    def test_log_reads_like_scanpys(self, cells, fast, caplog):
+    def test_log_is_like_that_of_scanpy(self, cells, fast, caplog):
         caplog.set_level(logging.INFO, "centroid_encoder")
         cells.obs.loc[cells.obs_names[:20], "cell_type"] = np.nan
-        cells.obs["cell_type"] = cells.obs["cell_type"].cat.add_categories("alone")
-        cells.obs.loc[cells.obs_names[20], "cell_type"] = "alone"
-        # By the weights of the default, one cell would be enough for a class not to be overlooked.
-        embed(cells, fast.set_params(class_weight=None))
+        embed(cells, fast, key_added="second")
         lines = "\n".join(caplog.messages).split("\n")
         assert lines[0] == "computing centroid-encoder of 'cell_type'"
-        assert lines[1] == "    4 classes; 80 training, 20 held-out, 20 unlabeled cells"
+        assert lines[1] == "    3 classes; 80 training, 20 held-out, 20 unlabeled cells"
         assert {
-            "    'X_ce' (adata.obsm)",
-            "    'ce_split', 'ce_label', 'ce_confidence', 'ce_novelty' (adata.obs)",
-            "    'ce' (adata.uns)",
+            "    'second' (adata.obsm)",
+            "    'second_split', 'second_label', 'second_confidence', 'second_novelty' (adata.obs)",
+            "    'second' (adata.uns)",
         } < set(lines)
         assert any(line.startswith("    finished (") for line in lines)
-        few, missing = [record for record in caplog.records if record.levelno > logging.INFO]
-        assert "no cell of 'alone' is held out" in few.message
-        assert missing.message.startswith("the map takes no cell for ")
-        assert "'alone'" in missing.message
-
-    def test_log_names_the_keys_asked_for(self, cells, fast, caplog):
-        caplog.set_level(logging.INFO, "centroid_encoder")
-        embed(cells, fast, key_added="second")
-        assert (
-            "'second_split', 'second_label', 'second_confidence', 'second_novelty' (adata.obs)"
-            in caplog.text
-        )
 
 
 def test_scanpy_plots_the_result(pbmc, fast):
@@ -837,9 +553,10 @@ def test_scanpy_plots_the_result(pbmc, fast):
     axes = sc.pl.embedding(pbmc, "ce", color=colors, show=False)
     assert [ax.get_title() for ax in axes] == colors
     assert axes[0].get_xlabel() == "ce1"
-    plt.close("all")
 
 
 def test_default_call_is_accurate_on_real_cells(pbmc):
     ce.tl.centroid_encoder(pbmc, "bulk_labels", progress=False)
-    assert pbmc.uns["ce"]["quality"]["test"]["knn_error"] < 0.3
+    quality = pbmc.uns["ce"]["quality"]["test"]
+    assert quality["knn_error"] < 0.3 < quality["chance_error"]
+    assert not quality["at_chance"]

@@ -45,10 +45,8 @@ def begin(qtbot: QtBot) -> Callable[[CentroidEncoderWidget], None]:
         frames: list[Any] = []
         widget.train()
         assert widget.training is not None, widget.message.text()
-        widget.training.reported.connect(frames.append)
-        qtbot.waitUntil(
-            lambda: any(frame.embedding is not None for frame in frames), timeout=60_000
-        )
+        widget.training.framed.connect(frames.append)
+        qtbot.waitUntil(lambda: bool(frames), timeout=60_000)
 
     return run
 
@@ -606,8 +604,8 @@ def test_what_is_chosen_while_training_is_not_what_was_trained(
         widget.show_table(other, name="other table")
         # Frames of the one are not drawn over the other.
         frames: list[Any] = []
-        widget.training.reported.connect(frames.append)
-        qtbot.waitUntil(lambda: sum(f.embedding is not None for f in frames) > 1, timeout=30_000)
+        widget.training.framed.connect(frames.append)
+        qtbot.waitUntil(lambda: len(frames) > 1, timeout=30_000)
         assert widget.map.canvas.map.scene is None
         widget.form.key_added.value = "ce"
         assert np.array_equal(widget.map.canvas.map.scene.points, other.obsm["X_ce"])
@@ -709,8 +707,8 @@ def test_labels_that_go_while_training(
     begin(widget)
     del cells.obs["cell_type"]
     frames: list[Any] = []
-    widget.training.reported.connect(frames.append)
-    qtbot.waitUntil(lambda: any(f.embedding is not None for f in frames), timeout=30_000)
+    widget.training.framed.connect(frames.append)
+    qtbot.waitUntil(lambda: bool(frames), timeout=30_000)
     end(widget)
     assert "X_ce" in cells.obsm
     assert "obs['cell_type'], the labels this embedding was made with, is gone" in (

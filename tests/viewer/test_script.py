@@ -43,8 +43,7 @@ def run(script: str, folder: Path) -> None:
 def train(adata: ad.AnnData, label_key: str, arguments: dict[str, Any]) -> None:
     """Train as the widget does."""
     training = ce.tl.centroid_encoder.job(adata, label_key, **arguments)
-    for _ in training.steps(snapshot=lambda: True):
-        pass
+    training.run()
     training.write(adata)
 
 

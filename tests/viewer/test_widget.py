@@ -243,14 +243,11 @@ def test_the_map_unfolds_live_and_stop_keeps_it(
     widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData
 ):
     widget.form.max_epochs.value = 100_000
-    frames: list[Any] = []
+    scenes: list[Any] = []
     widget.train()
     training = widget.training
-    training.reported.connect(lambda report: frames.append((report, widget.map.canvas.map.scene)))
-    qtbot.waitUntil(
-        lambda: sum(report.embedding is not None for report, _ in frames) > 3, timeout=60_000
-    )
-    scenes = [scene for report, scene in frames if report.embedding is not None]
+    training.framed.connect(lambda _: scenes.append(widget.map.canvas.map.scene))
+    qtbot.waitUntil(lambda: len(scenes) > 3, timeout=60_000)
     assert [panel.title for panel in scenes[0].panels] == [
         "training cells (n = 96)", "held-out cells (n = 24)",
     ]  # fmt: skip

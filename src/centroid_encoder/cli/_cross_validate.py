@@ -55,7 +55,8 @@ def cross_validate(
     if mislabeled is not None:
         files[mislabeled] = lambda path: suspects.to_csv(path, index_label="cell")
     stored = adata.uns[cv_key(key)]
-    sentences = [*summary(adata, key), f"Cells that look mislabelled: {len(suspects):,}."]
+    sentences = [*summary(adata, key, warnings=list(stored["warnings"]))]
+    sentences.append(f"Cells that look mislabelled: {len(suspects):,}.")
     names = ("params", "classes", "quality", "errors", "per_class", "confusion", "permutation")
     document = {
         "input": input_file,

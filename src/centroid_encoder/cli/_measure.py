@@ -12,7 +12,6 @@ from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import whole
 from centroid_encoder.cli._images import read_image
 from centroid_encoder.cli._session import Results, Session, reporting
-from centroid_encoder.errors import Message
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -59,7 +58,7 @@ def measure(
     if "T" in label_image.axes and not settings["time_series"]:
         axes = ", ".join(label_image.axes)
         text = f"the axes of {labels} are {axes}; if the first one is time, pass time_series=True"
-        work.warn(Message(text))
+        work.warn(text)
     job = Measurement({labels.stem: label_image.pixels}, named, **settings)
     if channels is not None:
         job.channels = _names(channels, job.channels)

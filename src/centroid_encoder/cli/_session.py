@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from centroid_encoder import __version__
-from centroid_encoder.cli._face import face, words
+from centroid_encoder.cli._face import words
 from centroid_encoder.cli._files import Write, write_all
 from centroid_encoder.cli._options import check_outputs
-from centroid_encoder.errors import Message
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.tl._jobs import Job
     from centroid_encoder.tl._measure import Measurement
+    from centroid_encoder.tl._run import Job
 
 EXPECTED = (KeyError, TypeError, ValueError, ArithmeticError, OSError, RuntimeError, MemoryError)
 """What `tl`, `pl` and the writing of files raise about data; all else is a bug and keeps its
@@ -101,30 +100,30 @@ class Session:
                 warnings.catch_warnings(),
                 redirect_stdout(sys.stderr),
             ):
-                warnings.showwarning = lambda message, *_, **__: self.warn(Message(str(message)))
+                warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
                 yield
         finally:
             logger.setLevel(level)
 
-    def warn(self, message: Message) -> None:
+    def warn(self, message: str) -> None:
         """Write a warning to stderr, above the progress bar, and keep it for the results."""
         from tqdm import tqdm
 
-        self.warnings.append(message.words(face))
+        self.warnings.append(message)
         tqdm.write(f"Warning: {self.warnings[-1]}", file=sys.stderr)
 
     def run(self, job: Job, adata: AnnData) -> None:
         """Do a job and write its results into an AnnData."""
-        from centroid_encoder.tl._jobs import drain
+        from centroid_encoder.tl._run import run_job
 
-        drain(job, progress=not self._quiet, tell=self.warn)
+        run_job(job, progress=not self._quiet, warn=self.warn)
         job.write(adata)
 
     def measured(self, job: Measurement) -> AnnData:
         """Measure cells and return their table."""
-        from centroid_encoder.tl._jobs import drain
+        from centroid_encoder.tl._run import run_job
 
-        drain(job, progress=not self._quiet, tell=self.warn)
+        run_job(job, progress=not self._quiet, warn=self.warn)
         return job.table()
 
 

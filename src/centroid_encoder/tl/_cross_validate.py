@@ -3,65 +3,48 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import joblib
 import numpy as np
 import pandas as pd
-import torch
+from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
+from sklearn.base import clone
 
 from centroid_encoder.constraints import MOST_TRAININGS, Number, draw_seed, resolve_device
 from centroid_encoder.core.description import params_to
 from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import permutation_p_value
-from centroid_encoder.core.reports import Report
-from centroid_encoder.errors import InputError, Message, Setting
+from centroid_encoder.core.reports import Report, StoppedTooEarly
+from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
+from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tl import _run, _stored
 from centroid_encoder.tl._cells import Cells, Missing, read_cells
 from centroid_encoder.tl._cv_warnings import doubts
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._folds import Fold, Pooled
-from centroid_encoder.tl._jobs import (
-    Job,
-    Progress,
-    Results,
-    as_recorded,
-    check_not_replaced,
-    configured,
-    from_job,
-    result_key,
-)
+from centroid_encoder.tl._folds import Codes, Fold, fold_of, knn_misses, pooled
+from centroid_encoder.tl._log import logger
+from centroid_encoder.tl._matrix import fill_missing
 from centroid_encoder.tl._settings import differing_settings, is_of_same_labels
-from centroid_encoder.tl._stored import (
-    RULES,
-    Column,
-    PermutationTest,
-    StoredCrossValidation,
-    StoredMap,
-    cv_key,
-    obs_key,
-)
 from centroid_encoder.tl._summary import missing_classes
-from centroid_encoder.tl._trainings import Data, Found, Place, Plan, trained
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-logger = logging.getLogger("centroid_encoder")
-
 N_FOLDS = 5
 N_WORTHWHILE = 5_000
-"""Cells of all trainings together from which on processes are worth their start, some seconds."""
+"""Cells of all trainings together for which the start of processes, some seconds, pays."""
 N_COUNTED = 500
-"""Held-out cells on which the error of a permutation is counted, where there are as many."""
+"""Held-out cells on which the error of a permutation is counted."""
 
 
-@from_job
+@_run.from_job
 def cross_validate(
     adata: AnnData,
     label_key: str,
@@ -78,6 +61,7 @@ def cross_validate(
     mask_var: NDArray[np.bool_] | str | None = "auto",
     unlabeled_category: str | None = None,
     missing: Missing = "error",
+    max_cells: int | None = None,
     model: CentroidEncoder | None = None,
     key_added: str | None = None,
     n_jobs: int | None = None,
@@ -86,46 +70,46 @@ def cross_validate(
     progress: bool = True,
     copy: bool = False,
 ) -> CrossValidation:
-    """Find out how much of a supervised embedding is real: cross-validation and permutation test.
+    """Measure how much of a supervised embedding is real: cross-validation and permutation test.
 
-    Every labeled cell is judged by a network that has not seen it: scaling, centroids, training
-    and calibration know the other folds only. What comes out is an error with its spread, and for
-    each cell a class and a probability in which its own label had no say, so that mislabelled
-    cells show up (see `mislabeled`). The embedding that `centroid_encoder` stored, if there is
-    one, stays as it is.
+    Every labeled cell is judged by networks that have not seen it: scaling, centroids, training
+    and calibration use the other folds only. The results are errors with their spread, and for
+    each cell a class and a probability that do not depend on its own label, so that mislabelled
+    cells can be found (see `mislabeled`). The embedding that `centroid_encoder` stored does not
+    change.
 
     Parameters
     ----------
     adata
-        Annotated data, log-normalised for counts. The columns of `mask_var` are read into memory
-        if they are not there.
+        Annotated data, log-normalised for counts. The columns of `mask_var` are read into memory.
     label_key
-        As in `centroid_encoder`. Cells without a label are judged by all networks together.
+        As in `centroid_encoder`. All networks together judge the cells without a label.
     n_folds
         Number of folds. Default: 5, or the number of groups if there are fewer.
     n_repeats
-        How many times the cells are divided into folds anew. Probabilities are averaged.
+        How many times to divide the cells into folds. Probabilities are averaged.
     group_key
-        Column of ``adata.obs`` with donors or batches: each stays in one fold, so that the errors
-        are those of a new donor.
+        Column of ``adata.obs`` with donors or batches: the cells of each are in one fold, so that
+        the errors are those of a new donor.
     n_permutations
-        How many times to shuffle the labels and train anew, to see which error chance gives: 19
+        How many times to shuffle the labels and train again, to measure the error by chance: 19
         for a smallest p value of 0.05, 99 for 0.01. With `group_key`, labels are shuffled within
-        groups, or, where each group has one class, between them.
+        groups or, if each group has one class, between groups.
     n_components, placement, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, device
         As in `centroid_encoder`.
+    max_cells
+        Number of cells that each training uses at most, as in `centroid_encoder`.
     model
         As in `centroid_encoder`. Its own ``random_state`` has no effect. Default: the settings of
-        the map of the same labels that is stored under `key_added`, if there is one; else those of
-        `CentroidEncoder`.
+        the map of the same labels that is stored under `key_added`, if there is one; otherwise
+        those of `CentroidEncoder`.
     key_added
         Name k for the results in ``uns["k_cv"]`` and ``obs["k_cv_…"]``. Default: ``"ce"``.
     n_jobs
         How many trainings run at once; −1 is one for each core. The results are the same within
         rounding. Default: 1, or the setting of a ``joblib.parallel_config`` around the call.
     random_state
-        Seed of everything. Each training's seed comes from its place alone: a run with more repeats
-        or permutations contains the same ones.
+        Seed of everything. A run with more repeats or permutations contains those of a shorter run.
     progress
         Show a progress bar.
     copy
@@ -143,46 +127,39 @@ def cross_validate(
         ``adata.obs["ce_cv_own"]`` : :class:`pandas.Series` (dtype ``float32``)
             Out-of-fold probability of the cell's own label; NaN for cells without one.
         ``adata.uns["ce_cv"]`` : :class:`dict`
-            ``quality`` (mean of each error over all folds, and ``…_sd``, its standard deviation
-            over them; ``calibration_error`` and its 95 % interval, as of `centroid_encoder`);
-            ``errors`` (a DataFrame, one row a fold); ``per_class`` (a DataFrame); ``classes``;
-            ``confusion`` (n_classes × n_classes, cells of the row's class that were taken for the
-            column's); ``permutation`` (``observed`` error, ``errors`` under shuffled labels,
-            ``p_value``); ``warnings`` (sentences, which are logged as well); ``params``;
-            ``model`` (the settings, as JSON).
+            ``quality`` (mean of each error over all folds, and ``…_sd``, its standard deviation;
+            ``calibration_error`` and its 95 % interval, as in `centroid_encoder`); ``errors`` (a
+            DataFrame with a row for each fold); ``per_class`` (a DataFrame); ``classes``, sorted;
+            ``confusion`` (n_classes × n_classes, number of cells of the row's class that were
+            predicted to be of the column's); ``permutation`` (``observed`` error, ``errors`` with
+            shuffled labels, ``p_value``); ``warnings`` (sentences, which are also issued as
+            warnings); ``params``; ``model`` (the settings, as JSON).
 
     Raises
     ------
-    KeyError
-        If a key does not exist.
-    TypeError
-        If the label column holds measurements rather than classes, or if an argument is of
-        another kind, such as the path of a file.
-    ValueError
-        If the data cannot be used as they are, or cannot be divided into so many folds. `adata` is
-        then as it was.
+    KeyError, TypeError, ValueError
+        As in `centroid_encoder`; ValueError also if the cells cannot be divided into the folds.
     RuntimeError
-        If a process in which trainings were done has died.
+        If a process of `n_jobs` has died.
 
     Notes
     -----
     Errors are shares in [0, 1]: ``knn`` (5 neighbours in the embedding, the paper's measure),
     ``voronoi``, ``decoder``; ``input_knn``, 5 neighbours in the standardised input space of the
-    same networks (of at most 10,000 cells, for at most 2,000 of a fold), says what the embedding
-    loses; ``chance`` is that of naming the largest class. With ``balanced_`` every class counts the
-    same.
+    same networks (among 10,000 cells, for 2,000 cells of a fold at most), shows what the embedding
+    loses; ``chance`` is the error of always predicting the largest class. With ``balanced_`` every
+    class has the same weight.
 
-    The calibration of a fold's probabilities is fitted to the other folds' out-of-fold distances.
+    The calibration of a fold's probabilities is fitted to the out-of-fold distances of the others.
 
-    The permutation test is on the k-NN error of the first repeat, over as many folds as hold 500
-    cells (all of them in small data): counted in the same way on the real and on the shuffled
-    labels, for each of which the networks are trained anew.
+    The permutation test uses the k-NN error of the first repeat, over as many folds as hold 500
+    cells (all of them in small data). It is counted in the same way with the real and with the
+    shuffled labels; for each permutation the networks are trained again.
 
-    ``joblib.parallel_config(backend="dask")``, or ``"ray"``, spreads the trainings over a
-    cluster. Workers share a copy of the data in memory, and each adds what a training makes of it.
-    Of several GPUs each training takes the next one; several small ones fit on one.
+    ``joblib.parallel_config(backend="dask")``, or ``"ray"``, runs the trainings on a cluster. The
+    processes of one machine share the data in memory.
 
-    Ctrl-C leaves `adata` as it was, and no process behind.
+    Ctrl-C leaves `adata` as it was.
 
     Examples
     --------
@@ -193,240 +170,292 @@ def cross_validate(
     >>> adata.uns["ce_cv"]["quality"]["knn_error"] < 0.3
     True
     """
-    del progress, copy  # of these `from_job` takes care
-    key = result_key(key_added)
-    check_not_replaced(label_key, obs_key(cv_key(key), "label"))
+    del progress, copy  # `from_job` handles them.
+    key = _run.result_key(key_added)
+    _run.check_not_replaced(label_key, _stored.obs_key(_stored.cv_key(key), "label"))
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
     Number(1, integer=True, below=MOST_TRAININGS).check("n_repeats", n_repeats)
     Number(0, integer=True, below=MOST_TRAININGS).check("n_permutations", n_permutations)
+    Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
     Number(-math.inf, integer=True, instead=(None,)).check("n_jobs", n_jobs)
     if n_jobs == 0:
-        raise InputError(
-            "{} is no number of trainings at once; −1 is all cores", Setting("n_jobs", 0)
-        )
-    cells = read_cells(
-        adata,
-        label_key,
-        use_rep,
-        layer,
-        use_raw,
-        mask_var,
-        unlabeled_category,
-        missing,
-        group_key,
-    )
-    mapped = StoredMap.read(adata, key)
+        text = "n_jobs=0 is no number of trainings at once; −1 is all cores"
+        raise InputError(text, parameter="n_jobs")
+    source = use_rep, layer, use_raw, mask_var
+    cells = read_cells(adata, label_key, *source, unlabeled_category, missing, group_key)
+    mapped = _stored.StoredMap.read(adata, key)
     if model is None and mapped is not None and is_of_same_labels(mapped, label_key):
-        # Its device may be one of another machine.
+        # The map may be from another machine, which has other devices.
         model = fitted_model(adata, key, device="cpu").set_params(device="auto")
         logger.info("    with the settings of the map %r", key)
-    job = CrossValidation(
-        cells,
-        configured(model, n_components=n_components, placement=placement, device=device),
-        key,
-        n_folds=n_folds,
-        n_repeats=int(n_repeats),
-        n_permutations=int(n_permutations),
-        n_jobs=n_jobs,
-        random_state=random_state,
+    n_folds = _possible_folds(cells, n_folds)
+    plan = Plan(
+        _run.configured(
+            model,
+            n_components=n_components,
+            placement=placement,
+            device=device,
+            max_samples=max_cells,
+        ),
+        cells.class_labels,
+        n_folds,
+        int(n_repeats),
+        int(n_permutations),
+        n_counted=min(n_folds, -(-N_COUNTED * n_folds // int((cells.codes >= 0).sum()))),
+        seed=draw_seed(random_state),
     )
-    job.doubt(doubts(adata, cells, job.plan.n_folds))
-    if mapped is not None and (differing := job.differing(mapped)):
-        text = "the map {!r} is of other settings (against those here): {}"
-        job.notices.append(Message(text, key, differing))
+    params = {
+        **cells.params,
+        "n_repeats": plan.n_repeats,
+        "n_permutations": plan.n_permutations,
+        **_run.as_recorded(random_state),
+        "n_folds": n_folds,
+    }
+    job = CrossValidation(cells, key, plan, params, n_jobs)
+    job.doubt(doubts(adata, cells, n_folds))
+    if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
+        text = f"the map {key!r} is of other settings (against those here): {differing}"
+        job.notices.append(text)
     return job
 
 
-class CrossValidation(Job):
-    """A cross-validation: whatever is fitted is fitted to the other folds' cells.
+def _possible_folds(cells: Cells, n_folds: int | None) -> int:
+    labeled = cells.codes >= 0
+    most = int(np.bincount(cells.codes[labeled]).max())
+    what = f"the largest class has {most} cells"
+    if cells.groups is not None:
+        most = len(np.unique(cells.groups[labeled]))
+        what = f"obs[{cells.params['group_key']!r}] has {most} groups"
+    if n_folds is not None and n_folds > most:
+        raise InputError(f"n_folds={n_folds} is too many: {what}", parameter="n_folds")
+    return max(2, min(N_FOLDS, most)) if n_folds is None else int(n_folds)
 
-    Parameters are those of `cross_validate`; the estimator is not fitted.
 
-    Attributes
-    ----------
-    n_jobs
-        How many trainings are done at once.
-    plan
-        The trainings.
-    doubts
-        Those of the notices that are stored with the results.
+class Place(NamedTuple):
+    """A training among those of a cross-validation; its seed depends on nothing else."""
+
+    permutation: int
+    """0 for the real labels."""
+    repeat: int
+    fold: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All trainings of a cross-validation, without the data."""
+
+    estimator: CentroidEncoder
+    """Not fitted."""
+    classes: NDArray[Any]
+    """(M,) labels."""
+    n_folds: int
+    n_repeats: int
+    n_permutations: int
+    n_counted: int
+    """Folds on which the error of a permutation is counted."""
+    seed: int
+
+    @property
+    def places(self) -> list[Place]:
+        """All trainings in their order."""
+        folds, counted = range(self.n_folds), range(self.n_counted)
+        real = [Place(0, repeat, fold) for repeat in range(self.n_repeats) for fold in folds]
+        permutations = range(1, self.n_permutations + 1)
+        return real + [Place(number, 0, fold) for number in permutations for fold in counted]
+
+    def name(self, place: Place) -> str:
+        """Return the name of a training for the user."""
+        if place.permutation:
+            return f"permutation {place.permutation} of {self.n_permutations}"
+        repeat = f"repeat {place.repeat + 1} of {self.n_repeats}, " if self.n_repeats > 1 else ""
+        return f"{repeat}fold {place.fold + 1} of {self.n_folds}"
+
+    def seed_of(self, *place: int) -> int:
+        """Return the seed of a place."""
+        return int(np.random.SeedSequence(self.seed, spawn_key=place).generate_state(1)[0])
+
+    def split(
+        self, codes: Codes, groups: Codes | None, permutation: int, repeat: int
+    ) -> tuple[Codes, Codes]:
+        """(n,) class and fold of each cell; −1 for unlabeled cells.
+
+        The classes are shuffled, unless `permutation` is 0.
+        """
+        codes, folds, labeled = codes.copy(), np.full(len(codes), -1), codes >= 0
+        of_labeled = None if groups is None else groups[labeled]
+        if permutation:
+            seed = self.seed_of(permutation)
+            codes[labeled] = shuffled_labels(codes[labeled], seed, of_labeled)
+        # No training has this place.
+        seed = self.seed_of(permutation, repeat, self.n_folds)
+        folds[labeled] = cross_validation_folds(codes[labeled], self.n_folds, seed, of_labeled)
+        return codes, folds
+
+
+def train(
+    X: Matrix,
+    codes: Codes,
+    groups: Codes | None,
+    plan: Plan,
+    place: Place,
+    callback: Callable[[Report | None], bool] | None = None,
+) -> tuple[Place, Fold | NDArray[np.bool_]]:
+    """Train on all folds but one and judge the cells of that fold.
+
+    With shuffled labels, only the (n,) misses of the k-NN rule are returned.
+    """
+    codes, folds = plan.split(codes, groups, place.permutation, place.repeat)
+    held_out, trains = folds == place.fold, (codes >= 0) & (folds != place.fold)
+    estimator: CentroidEncoder = clone(plan.estimator).set_params(random_state=plan.seed_of(*place))
+    # scikit-learn must not send parts of a training to the backend that runs the training.
+    with joblib.parallel_config("sequential"):
+        fit = estimator.fit_codes(
+            fill_missing(X, trains),
+            np.where(trains, codes, -1),
+            plan.classes,
+            groups=groups,
+            callback=callback,
+        )
+        if fit.outcome.interrupted:
+            raise KeyboardInterrupt
+        if place.permutation:
+            return place, knn_misses(fit, codes, held_out)
+        return place, fold_of(fit, codes, held_out, len(plan.classes), plan.seed_of(*place, 1))
+
+
+class CrossValidation(_run.Job):
+    """A cross-validation by the trainings of `plan`, `n_jobs` of them at once.
+
+    `doubts` are the notices that are stored with the results.
     """
 
     _cells: Cells
 
     def __init__(
-        self,
-        cells: Cells,
-        estimator: CentroidEncoder,
-        key: str,
-        *,
-        n_folds: int | None,
-        n_repeats: int,
-        n_permutations: int,
-        n_jobs: int | None,
-        random_state: int | np.random.Generator,
+        self, cells: Cells, key: str, plan: Plan, params: dict[str, Any], n_jobs: int | None
     ) -> None:
         super().__init__(cells, key, cells.notices)
-        self.n_jobs = n_jobs
-        self._estimator = estimator
+        self.plan, self.n_jobs, self._params = plan, n_jobs, params
+        self.model = json.dumps(params_to(plan.estimator.get_params(deep=False)))
+        self.doubts: list[str] = []
         self._codes = cells.kept_codes
-        self._labeled = np.flatnonzero(self._codes >= 0)
-        n_folds = self._possible_folds(n_folds)
-        self.plan = Plan(
-            estimator=estimator,
-            class_weight=self._weight_of_codes(),
-            n_classes=len(cells.classes),
-            n_folds=n_folds,
-            n_repeats=n_repeats,
-            n_permutations=n_permutations,
-            # As many as tell an error, no more.
-            n_counted=min(n_folds, -(-N_COUNTED * n_folds // len(self._labeled))),
-            seed=draw_seed(random_state),
-        )
-        self._check_folds()
-        self._params = {
-            **cells.params,
-            "n_repeats": n_repeats,
-            "n_permutations": n_permutations,
-            **as_recorded(random_state),
-            "n_folds": n_folds,
-        }
-        self._model = json.dumps(params_to(estimator.get_params(deep=False)))
-        self.doubts: list[Message] = []
+        self._groups = None if cells.groups is None else cells.groups[cells.kept]
+        for repeat in range(plan.n_repeats):
+            _, folds = plan.split(self._codes, self._groups, 0, repeat)
+            for i in range(plan.n_folds):
+                if len(np.unique(self._codes[(folds >= 0) & (folds != i)])) < 2:
+                    by = f" by obs[{params['group_key']!r}]" if "group_key" in params else ""
+                    raise InputError(
+                        f"with {plan.n_folds} folds{by}, a training would have cells of one class "
+                        "only; too few cells, or groups that are classes"
+                    )
 
-    def doubt(self, found: list[Message]) -> None:
-        """Warn of what makes the results say less than it seems; this is stored with them."""
+    def doubt(self, notices: Iterable[object]) -> None:
+        """Add notices that are stored with the results."""
+        found = [str(notice) for notice in notices]
         self.doubts += found
         self.notices += found
 
-    def _compute(
-        self, stop: Callable[[], bool], snapshot: Callable[[], bool]
-    ) -> Generator[Report | Progress, None, Results]:
-        """Train all networks, then compute all results.
-
-        There is no half a cross-validation: whatever stops it ends it.
-        """
-        del snapshot
-        found = yield from trained(self._data, self.plan, self.n_jobs, stop)
-        return self._found(found)
-
-    def differing(self, mapped: StoredMap) -> Message | None:
-        """Say in which settings the networks differ from a map; None if in none."""
-        return differing_settings(mapped, self._params, self._model)
-
-    @property
-    def _data(self) -> Data:
-        groups = self._cells.groups
-        # `read_cells` has read it into memory.
-        X = cast(Matrix, self._cells.X)
-        return Data(X, self._codes, None if groups is None else groups[self._cells.kept])
-
     @property
     def suitable_jobs(self) -> int:
-        """How many trainings at once make the most of this machine, for whoever does not know.
+        """How many trainings at once are fastest on this machine."""
+        on_cpu = resolve_device(self.plan.estimator.device).type == "cpu"
+        pays = len(self.plan.places) * len(self._codes) >= N_WORTHWHILE
+        return int(joblib.cpu_count()) if on_cpu and pays else 1
 
-        As many as there are cores or, where it trains on GPUs, as those; 1 of little work.
-        """
-        kind = resolve_device(self._estimator.device).type
-        if len(self.plan.places) * len(self._codes) < N_WORTHWHILE or kind == "mps":
-            return 1
-        return torch.cuda.device_count() if kind == "cuda" else int(joblib.cpu_count())
+    def _compute(self, callback: _run.Callback) -> _run.Results:
+        """Run all trainings; if one of them is stopped, the cross-validation ends."""
+        # `read_cells` has read the matrix into memory.
+        X, places = cast(Matrix, self._cells.X), self.plan.places
+        arguments = [(X, self._codes, self._groups, self.plan, place) for place in places]
+        n_at_once = min(joblib.effective_n_jobs(self.n_jobs), len(places))
+        if n_at_once == 1:
+            callbacks = (self._numbered(callback, i) for i in range(len(places)))
+            found = dict(map(train, *zip(*arguments, strict=True), callbacks))
+            return self._results_of(found)
+        found = {}
+        _run.check_stop(callback, _run.Progress(0, len(places), "training"))
+        # Ray returns all results at the end.
+        in_turn = get_active_backend()[0].supports_return_generator
+        parallel = joblib.Parallel(
+            n_at_once, return_as="generator_unordered" if in_turn else "list"
+        )
+        results = parallel(joblib.delayed(train)(*given) for given in arguments)
+        for place, one in results:
+            found[place] = one
+            if callback(_run.Progress(len(found), len(places), "training")):
+                if in_turn:
+                    # joblib ends its workers; with `close` it would also issue a warning.
+                    results.throw(StoppedTooEarly())
+                raise StoppedTooEarly
+        return self._results_of(found)
 
-    def _possible_folds(self, n_folds: int | None) -> int:
-        most = int(np.bincount(self._codes[self._labeled]).max())
-        what = f"the largest class has {most} cells"
-        groups = self._data.groups
-        if groups is not None:
-            most = len(np.unique(groups[self._labeled]))
-            what = f"obs[{self._cells.params['group_key']!r}] has {most} groups"
-        if n_folds is None:
-            n_folds = max(2, min(N_FOLDS, most))
-        if n_folds > most:
-            raise InputError("{} is too many: {}", Setting("n_folds", n_folds), what)
-        return int(n_folds)
+    def _numbered(self, callback: _run.Callback, i: int) -> Callable[[Report | None], bool]:
+        """Return a callback for the training number `i` that counts the epochs of all."""
+        name, n = self.plan.name(self.plan.places[i]), len(self.plan.places)
 
-    def _check_folds(self) -> None:
-        """Find out now whether some training would be left with a single class."""
-        for repeat in range(self.plan.n_repeats):
-            folds = self.plan.divide(self._data, 0, repeat)
-            for i in range(self.plan.n_folds):
-                rest = self._labeled[folds[self._labeled] != i]
-                if len(np.unique(self._codes[rest])) < 2:
-                    group_key = self._cells.params.get("group_key")
-                    by = "" if group_key is None else f" by obs[{group_key!r}]"
-                    raise InputError(
-                        f"with {self.plan.n_folds} folds{by}, a training would have cells of one "
-                        "class only; too few cells, or groups that are classes"
-                    )
+        def report(epoch: Report | None) -> bool:
+            if epoch is not None:
+                step, n_steps = i * epoch.n_steps + epoch.step, n * epoch.n_steps
+                epoch = replace(epoch, stage=name, step=step, n_steps=n_steps)
+            _run.check_stop(callback, epoch)
+            return False
 
-    def _weight_of_codes(self) -> object:
-        """Class weights by index: a fold's network knows its classes by that."""
-        weights, classes = self._estimator.class_weight, self._cells.classes
-        if not isinstance(weights, Mapping):
-            return weights
-        unknown = [label for label in weights if label not in classes]
-        if unknown:
-            raise InputError(
-                "{} names {!r}, which is not among the classes", Setting("class_weight"), unknown[0]
-            )
-        return {code: weights[name] for code, name in enumerate(classes) if name in weights}
+        return report
 
-    def _found(self, found: Mapping[Place, Found]) -> Results:
-        cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
-        plan = self.plan
-        repeats = [
-            [cast(Fold, found[Place(0, repeat, i)]) for i in range(plan.n_folds)]
+    def _results_of(self, found: Mapping[Place, Any]) -> _run.Results:
+        cells, codes, plan, n_classes = self._cells, self._codes, self.plan, len(self.plan.classes)
+        repeats: list[list[Fold]] = [
+            [found[Place(0, repeat, i)] for i in range(plan.n_folds)]
             for repeat in range(plan.n_repeats)
         ]
-        pooled = Pooled.of(repeats, codes, n_classes)
-        probabilities, labeled = pooled.probabilities, self._labeled
-        predicted = probabilities.argmax(axis=1)
+        errors, class_errors, probabilities, quality = pooled(repeats, codes, n_classes)
+        predicted, labeled = probabilities.argmax(axis=1), codes >= 0
         confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
         np.add.at(confusion, (codes[labeled], predicted[labeled]), 1)
         test = None
         if plan.n_permutations:
-            counted = repeats[0][: plan.n_counted]
-            observed = _mean([fold.knn != codes[fold.cells] for fold in counted])
+            of_knn = [fold.predicted["knn"] for fold in repeats[0][: plan.n_counted]]
+            observed = _mean([classes != codes[some] for some, classes in of_knn])
             null = np.array(
                 [
-                    _mean([found[Place(permutation, 0, i)] for i in range(plan.n_counted)])
-                    for permutation in range(1, plan.n_permutations + 1)
+                    _mean([found[Place(number, 0, i)] for i in range(plan.n_counted)])
+                    for number in range(1, plan.n_permutations + 1)
                 ]
             )
-            test = PermutationTest(observed, null, permutation_p_value(observed, null))
+            test = _stored.PermutationTest(observed, null, permutation_p_value(observed, null))
         per_class = pd.DataFrame(
             {
                 "class": [str(name) for name in cells.classes],
                 "n": np.bincount(codes[labeled], minlength=n_classes),
-                **{f"{rule}_error": pooled.class_errors[rule] for rule in RULES},
+                **{f"{rule}_error": class_errors[rule] for rule in _stored.RULES},
                 "n_predicted": confusion.sum(axis=0),
             }
         )
         self.doubt(missing_classes(per_class, "the networks take"))
-        stored = StoredCrossValidation(
+        stored = _stored.StoredCrossValidation(
             params=self._params,
             classes=cells.classes,
             confusion=confusion,
-            quality=pooled.quality(codes),
+            quality=quality,
             per_class=per_class,
-            errors=pooled.errors,
-            warnings=tuple(map(str, self.doubts)),
+            errors=errors,
+            warnings=tuple(self.doubts),
             permutation=test,
-            model=self._model,
+            model=self.model,
         )
-        own = np.where(codes < 0, np.nan, probabilities[np.arange(len(codes)), codes])
-        columns: dict[Column, Any] = {
-            "label": cells.labels_of(predicted),
-            "confidence": cells.spread(probabilities.max(axis=1)),
-            "own": cells.spread(own),
-        }
-        name = cv_key(self.key)
+        own = np.where(labeled, probabilities[np.arange(len(codes)), codes], np.nan)
+        name = _stored.cv_key(self.key)
         return {
-            "obs": {obs_key(name, column): values for column, values in columns.items()},
+            "obs": {
+                _stored.obs_key(name, "label"): cells.labels_of(predicted),
+                _stored.obs_key(name, "confidence"): cells.spread(probabilities.max(axis=1)),
+                _stored.obs_key(name, "own"): cells.spread(own),
+            },
             "uns": {name: stored.to_uns()},
         }
 
 
-def _mean(misses: Sequence[Any]) -> float:
+def _mean(misses: list[NDArray[np.bool_]]) -> float:
     """Share of misses among the cells of some folds."""
     return float(np.concatenate(misses).mean())

@@ -20,7 +20,6 @@ from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.reports import StoppedTooEarly, never
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._jobs import Job, Progress, Results, from_job, result_key
 from centroid_encoder.tl._lazy import LazyMatrix, check_row_chunks, in_memory, is_lazy
 from centroid_encoder.tl._read import (
     Source,
@@ -33,6 +32,7 @@ from centroid_encoder.tl._read import (
     row_chunks,
 )
 from centroid_encoder.tl._reference import Reference, check_free, read_reference
+from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
 from centroid_encoder.tl._stored import (
     QUERY,
     UNASSIGNED,
@@ -368,7 +368,7 @@ class Ingestion(Job):
         self.origin, self._known = known.origin, known
         self._min_confidence, self._max_novelty = min_confidence, max_novelty
 
-    def _compute(self, callback: Callable[[Progress], bool]) -> Results:
+    def _compute(self, callback: Callback) -> Results:
         """Send the cells through the map, a part at a time."""
         cells, n, map_ = self._cells, len(self.obs_names), self._known.model.fitted_map
         self._check_counts(in_memory(cells.X[:1000]))
@@ -466,11 +466,3 @@ class Ingestion(Job):
             "obsm": {embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
             "uns": uns,
         }
-
-    def run(self, callback: Any = lambda report: False) -> None:  # removed at the merge
-        self._results = self._compute(callback)
-
-    def steps(self, *, stop: Any = never, snapshot: Any = never) -> Any:  # removed at the merge
-        done: list[Progress] = []
-        self.run(lambda report: [done.append(report), stop()][1])
-        yield from done

@@ -140,12 +140,6 @@ class LazyMatrix(Lazy):
         kept: Matrix = self._kept[1]
         return kept
 
-    def blocks(self) -> Iterator[tuple[slice, Matrix]]:  # removed at the merge
-        """Read all rows in order."""
-        n_rows = int(np.diff(self._bounds).max())
-        for part in gen_batches(self.shape[0], n_rows):
-            yield part, self[part]
-
 
 def _block_bounds(X: Any, n_rows: int) -> NDArray[np.intp]:
     """First rows of blocks of about `n_rows`, at borders of chunks, and the number of rows."""

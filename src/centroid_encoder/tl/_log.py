@@ -1,4 +1,4 @@
-"""What we log, shown where scanpy shows its own."""
+"""The package's log, shown where scanpy shows its own."""
 
 from __future__ import annotations
 
@@ -9,39 +9,37 @@ from contextlib import contextmanager
 from typing import Any
 
 logger = logging.getLogger("centroid_encoder")
+# Without a handler, Python would print each warning a second time.
+logger.addHandler(logging.NullHandler())
 
 
 @contextmanager
 def shown_as_scanpy() -> Iterator[None]:
-    """Show what is logged meanwhile if ``scanpy.settings.verbosity`` asks for such messages.
+    """Write messages to ``scanpy.settings.logfile`` if ``scanpy.settings.verbosity`` is 3 or more.
 
-    They go to ``scanpy.settings.logfile``, without a word before them. Where Python's logging lets
-    them through already, somebody has configured it, and nothing is changed. Warnings go their
-    usual way in any case.
+    Nothing changes where Python's logging is configured to show them already.
     """
     scanpy: Any = sys.modules.get("scanpy")
     if scanpy is None or logger.isEnabledFor(logging.INFO) or int(scanpy.settings.verbosity) < 3:
         yield
         return
-    handler = _Beside(scanpy.settings.logfile)
-    level, propagate = logger.level, logger.propagate
+    handler = logging.StreamHandler(scanpy.settings.logfile)
+    handler.addFilter(lambda record: record.levelno < logging.WARNING or _pass_on(record))
+    level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
-    # Handlers of others, who asked for warnings only, are to get no more than these.
+    # Other handlers get only the warnings.
     logger.propagate = False
     try:
         yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-        logger.propagate = propagate
+        logger.propagate = True
 
 
-class _Beside(logging.StreamHandler[Any]):
-    """Writes messages that are no warnings, and hands warnings on."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if record.levelno < logging.WARNING:
-            super().emit(record)
-        elif logger.parent is not None:
-            logger.parent.handle(record)
+def _pass_on(record: logging.LogRecord) -> bool:
+    """Hand a record to the handlers of the root logger, and keep it from this one."""
+    if logging.root.handlers:
+        logging.root.handle(record)
+    return False

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core.reports import StoppedTooEarly, never
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._jobs import Progress, drain
 from centroid_encoder.tl._log import shown_as_scanpy
+from centroid_encoder.tl._run import Callback, Progress, run_job
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -111,7 +111,7 @@ def measure(
     options = spacing, unit, channel_axis, time_series, properties, quantiles
     with shown_as_scanpy():
         job = Measurement(labels, images, *options)
-        drain(job, progress=progress)
+        run_job(job, progress=progress)
         return job.table()
 
 
@@ -189,17 +189,8 @@ class Measurement:
     def detach(self) -> None:
         """Nothing of an AnnData is read."""
 
-    # removed at the merge
-    def steps(
-        self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
-    ) -> Generator[Progress, None, None]:
-        for progress in self._steps():
-            if stop():
-                raise StoppedTooEarly("stopped before the cells were measured")
-            yield from [] if progress is None else [progress]
-
-    def run(self, callback: Callable[[Progress | None], bool] | None = None) -> None:
-        """Measure everything; `callback` is that of a job."""
+    def run(self, callback: Callback | None = None) -> None:
+        """Measure everything; see `Job.run`."""
         for progress in self._steps():
             if callback is not None and callback(progress):
                 raise StoppedTooEarly("stopped before the cells were measured")

@@ -3,59 +3,60 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
-from threading import Event, get_ident
-from typing import Any
+from threading import Event
+from typing import Any, cast
 
 from qtpy.QtCore import QObject, Signal
 from superqt.utils import create_worker
 
 from centroid_encoder.core.reports import Report, StoppedTooEarly
-from centroid_encoder.tl._jobs import Progress, Steps
+from centroid_encoder.tl._centroid_encoder import Training
+from centroid_encoder.tl._run import Progress, Runnable
 
-SNAPSHOT_INTERVAL = 0.2
-"""Seconds between two embeddings to be drawn: drawing, not training, is what holds the GUI up."""
+FRAME_INTERVAL = 0.2
+"""Least seconds between two live frames, since drawing slows the GUI down."""
 REPORT_INTERVAL = 0.05
-"""Seconds between two reports without one."""
+"""Least seconds between two reports."""
 
-Step = Report | Progress
+
+class _Signals(QObject):
+    """Signals of the thread, which may outlive the `Worker`."""
+
+    reported = Signal(object)
+    framed = Signal(object)
 
 
 class Worker(QObject):
-    """A job in a thread: nothing of it may be touched until it has ended.
+    """A job in a thread; the job must not be used before it has ended.
 
-    Every signal comes in the GUI thread. After `finished`, `failed` or `cancel` there are none.
-    Without the worker, the thread ends by itself.
+    All signals are emitted in the GUI thread, and none after `finished`, `failed` or `cancel`.
     """
 
     reported = Signal(object)
-    """A `Report` or a `Progress`, at most every 50 ms; with an embedding at most every 200 ms."""
+    """A `Report` or `Progress`, at most every 50 ms."""
+    framed = Signal(object)
+    """A live frame, at most every 200 ms: embedding and centers; see `Report.frame`."""
     finished = Signal()
     """The job can be written."""
     failed = Signal(object)
-    """The exception that ended it; `StoppedTooEarly` if `stop` left nothing to keep."""
+    """The exception that ended the job; `StoppedTooEarly` if `stop` left nothing to keep."""
 
-    def __init__(self, job: Steps, parent: QObject | None = None) -> None:
+    def __init__(self, job: Runnable, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.job = job
-        self._stop, self._cancelled = Event(), Event()
-        self._drawn = Event()
+        self._stop, self._cancelled, self._drawn = Event(), Event(), Event()
         self._drawn.set()
         self._over = False
+        signals = _Signals()
+        events = self._stop, self._cancelled, self._drawn
         worker: Any = create_worker(
-            _work,
-            job,
-            self._stop,
-            self._cancelled,
-            self._drawn,
-            _start_thread=False,
-            _ignore_errors=True,
+            _work, job, signals, *events, _start_thread=False, _ignore_errors=True
         )
-        # Bound methods of a QObject: Qt drops the connection with the object.
-        worker.yielded.connect(self._pass_on)
-        worker.returned.connect(self._finish)
-        worker.errored.connect(self._fail)
-        # Qt takes this away with the window, unasked; a thread must not go on for nobody.
+        # Qt disconnects bound methods of a QObject when the object is deleted.
+        signals.reported.connect(self._report)
+        signals.framed.connect(self._frame)
+        worker.returned.connect(self._end)
+        # When Qt deletes the window with this object, the thread must end.
         self.destroyed.connect(self._cancelled.set)
         self._worker = worker
 
@@ -64,77 +65,72 @@ class Worker(QObject):
         self._worker.start()
 
     def stop(self) -> None:
-        """End the job and keep the best so far; `finished` follows."""
+        """End the job and keep the best state so far; `finished` follows."""
         self._stop.set()
 
     def cancel(self) -> None:
-        """Forget the job: the thread ends by itself, unheard."""
+        """End the job without any further signal."""
         self._over = True
         self._cancelled.set()
         self._worker.quit()
 
     def drawn(self) -> None:
-        """Say that the last embedding is on the screen: the next one may come."""
+        """Allow the next frame, since the last one is drawn."""
         self._drawn.set()
 
-    def _pass_on(self, item: Step | Exception) -> None:
-        if isinstance(item, Exception):
-            self._fail(item)
-        elif not self._over:
-            self.reported.emit(item)
+    def _report(self, step: Report | Progress) -> None:
+        if not self._over:
+            self.reported.emit(step)
 
-    def _finish(self, complete: object) -> None:
-        if complete and not self._over:
-            self._over = True
-            self.finished.emit()
+    def _frame(self, frame: object) -> None:
+        if not self._over:
+            self.framed.emit(frame)
 
-    def _fail(self, error: Exception) -> None:
+    def _end(self, errors: tuple[Exception, ...]) -> None:
         if not self._over:
             self._over = True
-            self.failed.emit(error)
+            if errors:
+                self.failed.emit(*errors)
+            else:
+                self.finished.emit()
 
 
 def _work(
-    job: Steps, stopped: Event, cancelled: Event, drawn: Event
-) -> Generator[Step | Exception, None, bool]:
-    """Do the job; runs in the thread. Returns True when it is complete.
+    job: Runnable, signals: _Signals, stopped: Event, cancelled: Event, drawn: Event
+) -> tuple[Exception, ...]:
+    """Run the job in the thread; return the exception that ended it, if there was one.
 
-    What fails is handed over as a value: a worker takes a RuntimeError, which most of PyTorch's
-    are, for a sign that it was deleted.
+    It is not raised, since superqt ignores each RuntimeError.
     """
-    last_snapshot = last_report = 0.0
-    thread = get_ident()
+    last_report = last_frame = 0.0
+    # The trainings of a cross-validation have no live frames.
+    is_live = isinstance(job, Training)
 
-    def stop() -> bool:
-        # To complete what nobody keeps may take as long as it took to learn it. Another thread that
-        # asks does so to end the processes of the job, and has to be told.
-        if cancelled.is_set() and get_ident() == thread:
+    def report(step: Report | Progress | None) -> bool:
+        nonlocal last_report, last_frame
+        if cancelled.is_set():
             raise StoppedTooEarly
-        return cancelled.is_set() or stopped.is_set()
-
-    def snapshot() -> bool:
-        nonlocal last_snapshot
         now = time.perf_counter()
-        if not drawn.is_set() or now - last_snapshot < SNAPSHOT_INTERVAL:
-            return False
-        last_snapshot = now
-        return True
+        if step is not None and (now - last_report >= REPORT_INTERVAL or _is_last(step)):
+            last_report = now
+            signals.reported.emit(step)
+        if is_live and step is not None and drawn.is_set() and now - last_frame >= FRAME_INTERVAL:
+            frame = cast(Report, step).frame()
+            if frame is not None:
+                last_frame = now
+                drawn.clear()
+                signals.framed.emit(frame)
+        return stopped.is_set()
 
     try:
         job.detach()
-        for step in job.steps(stop=stop, snapshot=snapshot):
-            now = time.perf_counter()
-            if isinstance(step, Progress):
-                shown, last = False, step.n_done == step.n_total
-            else:
-                shown, last = step.embedding is not None, step.step >= step.n_steps
-            if shown:
-                drawn.clear()
-            elif not last and now - last_report < REPORT_INTERVAL:
-                continue
-            last_report = now
-            yield step
-    except Exception as error:  # Whatever it is, the GUI thread has to say it.
-        yield error
-        return False
-    return True
+        job.run(report)
+    except Exception as error:  # The GUI thread shows it.
+        return (error,)
+    return ()
+
+
+def _is_last(step: Report | Progress) -> bool:
+    if isinstance(step, Progress):
+        return step.n_done == step.n_total
+    return step.step >= step.n_steps

@@ -20,7 +20,7 @@ from qtpy.QtWidgets import QLabel, QProgressBar, QPushButton
 
 import centroid_encoder as ce
 from centroid_encoder.tl import _read
-from centroid_encoder.tl._jobs import Progress
+from centroid_encoder.tl._run import Progress
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels import new_data as new_data_panel
 from centroid_encoder.viewer.panels.message import Lines

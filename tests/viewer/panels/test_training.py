@@ -1,11 +1,11 @@
-"""A training in a thread: what is heard of it, when, and what is not."""
+"""A training in a thread: which signals it emits, and when."""
 
 from __future__ import annotations
 
 import gc
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import anndata as ad
@@ -17,9 +17,9 @@ from superqt.utils import WorkerBase
 
 import centroid_encoder as ce
 from centroid_encoder.core.reports import Report, StoppedTooEarly
-from centroid_encoder.tl._jobs import Job
+from centroid_encoder.tl._run import Job
 from centroid_encoder.viewer import _worker
-from centroid_encoder.viewer._worker import SNAPSHOT_INTERVAL, Worker
+from centroid_encoder.viewer._worker import FRAME_INTERVAL, Worker
 
 MakeCells = Callable[..., ad.AnnData]
 Unchanged = Callable[[ad.AnnData], Any]
@@ -56,38 +56,31 @@ def make_run(adata: ad.AnnData, max_epochs: int = 8, **options: Any) -> Job:
     return ce.tl.centroid_encoder.job(adata, "cell_type", model=model, **options)
 
 
-class Ear:
-    """All that a training says, and in which thread it is heard."""
+class Listener:
+    """Records all signals of a worker and the threads of their slots."""
 
-    def __init__(self, training: Worker, *, draws: bool = True) -> None:
-        self.heard: list[tuple[str, Any]] = []
+    def __init__(self, worker: Worker, *, draws: bool = True) -> None:
+        self.reports: list[Any] = []
+        self.frames: list[Any] = []
+        self.ends: list[Any] = []
+        """None for `finished`, the exception for `failed`."""
         self.threads: set[int] = set()
-        self.training = training
-        self.draws = draws
-        training.reported.connect(self._on_report)
-        training.finished.connect(lambda: self._hear("finished", None))
-        training.failed.connect(lambda error: self._hear("failed", error))
-
-    def _hear(self, what: str, value: Any) -> None:
-        self.threads.add(threading.get_ident())
-        self.heard.append((what, value))
+        self.worker, self.draws = worker, draws
+        worker.reported.connect(self._on_report)
+        worker.framed.connect(self._on_frame)
+        worker.finished.connect(lambda: self.ends.append(None))
+        worker.failed.connect(self.ends.append)
 
     def _on_report(self, report: Report) -> None:
-        self._hear("reported", report)
-        if self.draws and report.embedding is not None:
-            self.training.drawn()
+        assert not self.ends
+        self.threads.add(threading.get_ident())
+        self.reports.append(report)
 
-    @property
-    def reports(self) -> list[Report]:
-        return [value for what, value in self.heard if what == "reported"]
-
-    @property
-    def embeddings(self) -> list[Any]:
-        return [report.embedding for report in self.reports if report.embedding is not None]
-
-    @property
-    def end(self) -> list[tuple[str, Any]]:
-        return [(what, value) for what, value in self.heard if what != "reported"]
+    def _on_frame(self, frame: tuple[Any, Any]) -> None:
+        assert not self.ends
+        self.frames.append(frame[0])
+        if self.draws:
+            self.worker.drawn()
 
 
 def same_results(one: ad.AnnData, other: ad.AnnData) -> bool:
@@ -108,13 +101,12 @@ def test_it_ends_once_with_what_the_function_writes(cells: ad.AnnData, qtbot: An
     ce.tl.centroid_encoder(expected, "cell_type", model=model, progress=False)
 
     training = Worker(make_run(cells))
-    ear = Ear(training)
+    ear = Listener(training)
     training.start()
-    qtbot.waitUntil(lambda: bool(ear.end))
+    qtbot.waitUntil(lambda: bool(ear.ends))
     wait_for_thread()
     hear()
-    assert ear.end == [("finished", None)]
-    assert ear.heard[-1][0] == "finished"
+    assert ear.ends == [None]
     assert ear.threads == {threading.get_ident()}
     assert ear.reports[-1].step == ear.reports[-1].n_steps == 8
     assert [report.step for report in ear.reports] == sorted({r.step for r in ear.reports})
@@ -126,17 +118,17 @@ def test_it_ends_once_with_what_the_function_writes(cells: ad.AnnData, qtbot: An
     training.stop()
     training.cancel()
     hear()
-    assert len(ear.end) == 1
+    assert len(ear.ends) == 1
 
 
 def test_the_embeddings_are_of_the_cells_that_take_part(cells: ad.AnnData, qtbot: Any) -> None:
     cells.X[:7] = np.nan
     training = Worker(make_run(cells, missing="drop"))
-    ear = Ear(training)
+    ear = Listener(training)
     training.start()
-    qtbot.waitUntil(lambda: bool(ear.end))
-    assert ear.embeddings
-    assert {embedding.shape for embedding in ear.embeddings} == {(len(cells) - 7, 2)}
+    qtbot.waitUntil(lambda: bool(ear.ends))
+    assert ear.frames
+    assert {embedding.shape for embedding in ear.frames} == {(len(cells) - 7, 2)}
 
 
 def test_two_at_once_do_not_mix(make_cells: MakeCells, qtbot: Any) -> None:
@@ -146,12 +138,12 @@ def test_two_at_once_do_not_mix(make_cells: MakeCells, qtbot: Any) -> None:
     for adata in expected:
         ce.tl.centroid_encoder(adata, "cell_type", model=model, progress=False)
     trainings = [Worker(make_run(adata, 60)) for adata in tables]
-    ears = [Ear(training) for training in trainings]
+    ears = [Listener(training) for training in trainings]
     for training in trainings:
         training.start()
-    qtbot.waitUntil(lambda: all(ear.end for ear in ears), timeout=20_000)
+    qtbot.waitUntil(lambda: all(ear.ends for ear in ears), timeout=20_000)
     for adata, training, ear, wanted in zip(tables, trainings, ears, expected, strict=True):
-        assert {len(embedding) for embedding in ear.embeddings} == {len(adata)}
+        assert {len(embedding) for embedding in ear.frames} == {len(adata)}
         training.job.write(adata)
         assert same_results(adata, wanted)
 
@@ -159,20 +151,19 @@ def test_two_at_once_do_not_mix(make_cells: MakeCells, qtbot: Any) -> None:
 def test_the_table_may_be_changed_meanwhile(cells: ad.AnnData, qtbot: Any) -> None:
     expected = cells.copy()
     run = make_run(expected, 200)
-    for _ in run.steps():
-        pass
+    run.run()
     run.write(expected)
 
     training = Worker(make_run(cells, 200))
-    ear = Ear(training)
+    ear = Listener(training)
     training.start()
     qtbot.waitUntil(lambda: bool(ear.reports))
     cells.X[:] = 0
     cells.obs["cell_type"] = cells.obs["cell_type"].cat.reorder_categories(
         cells.obs["cell_type"].cat.categories[::-1]
     )
-    assert not ear.end
-    qtbot.waitUntil(lambda: bool(ear.end), timeout=20_000)
+    assert not ear.ends
+    qtbot.waitUntil(lambda: bool(ear.ends), timeout=20_000)
     training.job.write(cells)
     assert same_results(cells, expected)
 
@@ -191,13 +182,13 @@ def test_the_table_may_be_changed_meanwhile(cells: ad.AnnData, qtbot: Any) -> No
 def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, model: dict[str, Any]) -> None:
     options = {"model": model}
     training = Worker(make_run(cells, ENDLESS, **options))
-    ear = Ear(training)
+    ear = Listener(training)
     training.start()
     qtbot.waitUntil(lambda: any(report.step > 20 for report in ear.reports))
     assert training._worker.is_running
     training.stop()
-    qtbot.waitUntil(lambda: bool(ear.end))
-    assert ear.end == [("finished", None)]
+    qtbot.waitUntil(lambda: bool(ear.ends))
+    assert ear.ends == [None]
     stopped = cells.copy()
     training.job.write(stopped)
     n_epochs = len(stopped.uns["ce"]["history"])
@@ -206,8 +197,13 @@ def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, model: dict[s
 
     reports: list[Report] = []
     run = make_run(cells, ENDLESS, **options)
-    for report in run.steps(stop=lambda: len(reports) == n_epochs):
-        reports.append(report)  # noqa: PERF402 - `stop` counts them
+
+    def callback(report: Report | None) -> bool:
+        if report is not None:
+            reports.append(report)
+        return len(reports) == n_epochs
+
+    run.run(callback)
     again = cells.copy()
     run.write(again)
     assert same_results(stopped, again)
@@ -220,18 +216,17 @@ def test_stop_before_the_first_epoch_leaves_nothing(
         with unchanged(cells):
             model = {"placement": "bottleneck", "pretrain_epochs": pretrain} if pretrain else {}
             training = Worker(make_run(cells, ENDLESS, model=model))
-            ear = Ear(training)
+            ear = Listener(training)
             if not pretrain:
                 training.stop()
             training.start()
             if pretrain:
                 qtbot.waitUntil(lambda ear=ear: bool(ear.reports))
                 training.stop()
-            qtbot.waitUntil(lambda ear=ear: bool(ear.end))
+            qtbot.waitUntil(lambda ear=ear: bool(ear.ends))
             wait_for_thread()
             hear()
-            ((what, error),) = ear.end
-            assert (what, type(error)) == ("failed", StoppedTooEarly)
+            assert [type(error) for error in ear.ends] == [StoppedTooEarly]
             with pytest.raises(RuntimeError, match="nothing to write"):
                 training.job.write(cells)
 
@@ -244,20 +239,19 @@ def test_a_check_is_all_or_nothing(
     run = ce.tl.cross_validate.job(cells, "cell_type", n_folds=2, model=model)
     with unchanged(cells):
         training = Worker(run)
-        ear = Ear(training)
+        ear = Listener(training)
         training.start()
         if stopped:
             qtbot.waitUntil(lambda: bool(ear.reports))
             training.stop()
-        qtbot.waitUntil(lambda: bool(ear.end))
+        qtbot.waitUntil(lambda: bool(ear.ends))
         wait_for_thread()
         hear()
-    assert not ear.embeddings
-    ((what, error),) = ear.end
+    assert not ear.frames
     if stopped:
-        assert (what, type(error)) == ("failed", StoppedTooEarly)
+        assert [type(error) for error in ear.ends] == [StoppedTooEarly]
         return
-    assert what == "finished"
+    assert ear.ends == [None]
     assert ear.reports[-1].step == ear.reports[-1].n_steps == 8
     expected = cells.copy()
     ce.tl.cross_validate(expected, "cell_type", n_folds=2, model=model, progress=False)
@@ -276,7 +270,7 @@ def test_nothing_is_heard_after_cancel(
 ) -> None:
     with unchanged(cells):
         training = Worker(make_run(cells, 8 if when == "unheard end" else ENDLESS))
-        ear = Ear(training)
+        ear = Listener(training)
         if when == "before it starts":
             training.cancel()
         training.start()
@@ -285,11 +279,11 @@ def test_nothing_is_heard_after_cancel(
         if when == "unheard end":
             wait_for_thread()
         training.cancel()
-        n = len(ear.heard)
+        n = len(ear.reports), len(ear.frames)
         wait_for_thread()  # it ends by itself
         hear()
-        assert len(ear.heard) == n
-        assert not ear.end
+        assert (len(ear.reports), len(ear.frames)) == n
+        assert not ear.ends
         assert not training._worker.is_running
 
 
@@ -302,7 +296,7 @@ def test_what_is_cancelled_is_not_completed(
         "centroid_encoder.core.fit._complete", lambda *_: completed.append(True), raising=True
     )
     training = Worker(make_run(cells, ENDLESS))
-    ear = Ear(training)
+    ear = Listener(training)
     training.start()
     qtbot.waitUntil(lambda: bool(ear.reports))
     getattr(training, how)()
@@ -315,7 +309,7 @@ def test_nobody_waits_for_the_end_of_an_epoch(make_cells: MakeCells, qtbot: Any,
     adata = make_cells(3, 4000)
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=3, batch_size=2)
     start = time.perf_counter()
-    next(ce.tl.centroid_encoder.job(adata, "cell_type", model=model).steps())
+    ce.tl.centroid_encoder.job(adata, "cell_type", model=model).run(lambda step: step is not None)
     epoch = time.perf_counter() - start
 
     training = Worker(ce.tl.centroid_encoder.job(adata, "cell_type", model=model))
@@ -329,14 +323,14 @@ def test_nobody_waits_for_the_end_of_an_epoch(make_cells: MakeCells, qtbot: Any,
 
 def test_cancel_after_stop(cells: ad.AnnData, qtbot: Any) -> None:
     training = Worker(make_run(cells, ENDLESS))
-    ear = Ear(training)
+    ear = Listener(training)
     training.start()
     qtbot.waitUntil(lambda: bool(ear.reports))
     training.stop()
     training.cancel()
     wait_for_thread()
     hear()
-    assert not ear.end
+    assert not ear.ends
 
 
 def test_who_cancels_while_hearing_hears_no_more(cells: ad.AnnData, qtbot: Any) -> None:
@@ -360,17 +354,20 @@ def test_who_cancels_while_hearing_hears_no_more(cells: ad.AnnData, qtbot: Any) 
 
 
 def break_after(run: Job, after: int, error: BaseException) -> None:
-    """Let a job fail on the way."""
-    steps = run.steps
+    """Make a job fail after some epochs, or at its end."""
+    work, reports = run.run, []
 
-    def broken(**kwargs: Any) -> Generator[Report, None, None]:
-        for i, report in enumerate(steps(**kwargs)):
-            if i == after:
+    def broken(callback: Callable[[Any], bool]) -> None:
+        def count(step: Any) -> bool:
+            reports.append(step)
+            if sum(isinstance(step, Report) for step in reports) == after:
                 raise error
-            yield report
+            return callback(step)
+
+        work(count)
         raise error
 
-    run.steps = broken
+    run.run = broken
 
 
 @pytest.mark.parametrize(
@@ -394,23 +391,21 @@ def test_errors_of_any_kind_arrive(
         run = ce.tl.centroid_encoder.job(cells, "cell_type", model=model)
         break_after(run, after, error)
         training = Worker(run)
-        ear = Ear(training)
+        ear = Listener(training)
         training.start()
-        qtbot.waitUntil(lambda: bool(ear.end))
+        qtbot.waitUntil(lambda: bool(ear.ends))
         wait_for_thread()
         hear()
-        assert ear.end == [("failed", error)]
-        assert ear.heard[-1][0] == "failed"
+        assert ear.ends == [error]
 
 
 def test_an_error_of_the_training_itself(cells: ad.AnnData, qtbot: Any) -> None:
     run = make_run(cells, model={"learning_rate": 1e30, "optimizer": "adam"})
     training = Worker(run)
-    ear = Ear(training)
+    ear = Listener(training)
     training.start()
-    qtbot.waitUntil(lambda: bool(ear.end))
-    ((what, error),) = ear.end
-    assert what == "failed"
+    qtbot.waitUntil(lambda: bool(ear.ends))
+    (error,) = ear.ends
     assert isinstance(error, FloatingPointError)
     assert "smaller learning_rate" in str(error)
 
@@ -418,33 +413,31 @@ def test_an_error_of_the_training_itself(cells: ad.AnnData, qtbot: Any) -> None:
 # -- pace ----------------------------------------------------------------------------------------
 
 
-def test_reports_and_snapshots_are_few_and_snapshots_wait_to_be_drawn(
+def test_reports_and_frames_are_few_and_frames_wait_to_be_drawn(
     cells: ad.AnnData, qtbot: Any
 ) -> None:
     training = Worker(make_run(cells, ENDLESS))
-    ear = Ear(training, draws=False)
+    ear = Listener(training, draws=False)
     start = time.perf_counter()
     training.start()
-    qtbot.waitUntil(lambda: bool(ear.embeddings))
+    qtbot.waitUntil(lambda: bool(ear.frames))
     first = len(ear.reports)
-    qtbot.waitUntil(lambda: time.perf_counter() - start > 4 * SNAPSHOT_INTERVAL)
+    qtbot.waitUntil(lambda: time.perf_counter() - start > 4 * FRAME_INTERVAL)
     # None comes while the last one is not on the screen; reports do.
-    assert len(ear.embeddings) == 1
+    assert len(ear.frames) == 1
     assert len(ear.reports) > first + 3
     training.drawn()
-    qtbot.waitUntil(lambda: len(ear.embeddings) == 2)
+    qtbot.waitUntil(lambda: len(ear.frames) == 2)
     qtbot.wait(300)
-    assert len(ear.embeddings) == 2
+    assert len(ear.frames) == 2
     ear.draws = True
     training.drawn()
-    qtbot.waitUntil(lambda: len(ear.embeddings) > 5)
+    qtbot.waitUntil(lambda: len(ear.frames) > 5)
     elapsed = time.perf_counter() - start
     training.cancel()
-    assert len(ear.embeddings) <= elapsed / SNAPSHOT_INTERVAL + 2
-    n_others = len(ear.reports) - len(ear.embeddings)
-    assert n_others <= elapsed / _worker.REPORT_INTERVAL + 2
-    assert ear.reports[-1].step > len(ear.reports)  # some were left out
-    assert not np.array_equal(ear.embeddings[0], ear.embeddings[-1])
+    assert len(ear.frames) <= elapsed / FRAME_INTERVAL + 2
+    assert len(ear.reports) <= elapsed / _worker.REPORT_INTERVAL + 2
+    assert not np.array_equal(ear.frames[0], ear.frames[-1])
 
 
 # -- forgotten -----------------------------------------------------------------------------------

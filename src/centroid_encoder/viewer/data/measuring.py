@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from centroid_encoder.viewer.data.tables import is_drawn
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.tl._jobs import Progress
+    from centroid_encoder.tl._run import Callback
 
 UNLABELED = "cell_type"
 """Column of labels to be given."""
@@ -91,17 +91,9 @@ class Measuring:
     def detach(self) -> None:
         """Nothing to do: pixels are read once, as they are then."""
 
-    # removed at the merge
-    def steps(self, **asked: Callable[[], bool]) -> Generator[Progress, None, None]:
-        yield from self._job.steps(**asked)
-        self._finish()
-
-    def run(self, callback: Callable[[Progress | None], bool] | None = None) -> None:
+    def run(self, callback: Callback | None = None) -> None:
         """Measure; see `Measurement.run`."""
         self._job.run(callback)
-        self._finish()
-
-    def _finish(self) -> None:
         adata = self._job.table()
         if self._plan.time_series:
             self._take_frames_apart(adata)

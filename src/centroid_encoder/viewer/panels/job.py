@@ -9,14 +9,13 @@ from napari.utils.notifications import show_error
 from qtpy.QtWidgets import QWidget
 
 from centroid_encoder import tl
-from centroid_encoder.errors import Message as Notice
 from centroid_encoder.errors import Problem
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import ProgressRow
 
 if TYPE_CHECKING:
-    from centroid_encoder.core.reports import Report
-    from centroid_encoder.tl._jobs import Job, Progress
+    from centroid_encoder.core.reports import Shown as Frame
+    from centroid_encoder.tl._run import Job
     from centroid_encoder.viewer._worker import Worker
     from centroid_encoder.viewer.data.tables import Table
     from centroid_encoder.viewer.panels.fields import Form
@@ -119,7 +118,8 @@ class JobPanel(QWidget):
         self.table, self.made_by, self._stopped = table, made_by, False
         self._warn(job.notices)
         self.worker = Worker(job, self)
-        self.worker.reported.connect(self._on_reported)
+        self.worker.reported.connect(self.progress.report)
+        self.worker.framed.connect(self._on_framed)
         self.worker.finished.connect(self._on_finished)
         self.worker.failed.connect(self._on_failed)
         self.enable()
@@ -143,13 +143,13 @@ class JobPanel(QWidget):
         """Whether a part of the job can be kept."""
         return self.made_by is not None and self.made_by.function == "centroid_encoder"
 
-    def _warn(self, notices: list[Notice]) -> None:
-        """Say what a job warns of."""
+    def _warn(self, notices: list[str]) -> None:
+        """Show the notices of a job."""
         self._warned = " ".join(sentence(notice, self.form.words) for notice in notices)
         self.message.say(self._warned, "warning")
 
-    def _notices(self, job: Job) -> list[Notice]:
-        """Return what is left to say of a job that is written."""
+    def _notices(self, job: Job) -> list[str]:
+        """Return the notices to show of a job that is written."""
         return job.notices
 
     def _on_setting(self) -> None:
@@ -157,18 +157,14 @@ class JobPanel(QWidget):
         if self.message.kind == "error":
             self.message.say("")
 
-    def _on_reported(self, step: Report | Progress) -> None:
+    def _on_framed(self, frame: Frame) -> None:
         worker, table, made_by, session = self.worker, self.table, self.made_by, self.session
         if worker is None or table is None or made_by is None:
             return
-        self.progress.report(step)
-        # napari's progress lets Qt go on, and with it those who cancel.
-        if worker is not self.worker or getattr(step, "embedding", None) is None:
-            return
-        # Rows of a frame are those of the cells that were there when the training began.
+        # The rows of a frame are the cells at the start of the training.
         job = cast("Job", worker.job)
         if table is session.table and table.adata.obs_names.equals(job.obs_names):
-            session.framed.emit(job, step, made_by.label_key)
+            session.framed.emit(job, frame, made_by.label_key)
         else:
             worker.drawn()
 

@@ -32,7 +32,7 @@ from centroid_encoder.viewer.session.session import Session
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.core.reports import Report
+    from centroid_encoder.core.reports import Shown as Frame
     from centroid_encoder.tl._centroid_encoder import Training
 
 QWIDGETSIZE_MAX = (1 << 24) - 1
@@ -100,7 +100,7 @@ class MapPanel(QWidget):
         session.result_changed.connect(self._on_result)
         session.regions_changed.connect(self._redraw)
         session.hidden_changed.connect(self._on_hidden)
-        session.framed.connect(self.show_report)
+        session.framed.connect(self.show_frame)
         session.colors_changed.connect(self._on_colors)
         session.values_changed.connect(self._on_values)
         session.selection_changed.connect(self._on_selection)
@@ -159,22 +159,21 @@ class MapPanel(QWidget):
         self.canvas.tools.addWidget(box)
         return box
 
-    def show_report(self, run: Training, report: Report, label_key: str) -> None:
-        """Draw a frame of a training that runs, until the session has another result."""
+    def show_frame(self, run: Training, frame: Frame, label_key: str) -> None:
+        """Draw a live frame of a training."""
         if self._frame_colors is None:
             colors = self._session.colors_of(label_key)
             self._frame_colors = [colors.get(name, GREY) for name in run.classes]
-        assert report.embedding is not None
         self._unfolds = True
         self.panels_box.setEnabled(True)
         self.class_names = [str(name) for name in run.classes]
-        embedding = self._plane(report.embedding)
+        found, centers = frame
+        embedding = self._plane(found)
         points = np.full((len(run.kept), 2), np.nan, dtype=np.float32)
         points[run.kept] = embedding
         codes, train, n_classes = run.codes[run.kept], run.train[run.kept], len(run.classes)
-        centers = report.centers
         if centers is None:
-            centers = class_centers(report.embedding[train], codes[train], n_classes)
+            centers = class_centers(found[train], codes[train], n_classes)
         places = self._plane(centers, centers=True)
         limits = self._steady(panel_limits(np.concatenate([embedding, places])))
         titles = {"train": "training cells", "test": "held-out cells"}
@@ -187,7 +186,7 @@ class MapPanel(QWidget):
             )
             for which in self._which(bool(run.held_out.any()))
         )
-        flat = self._session.regions is not None and report.embedding.shape[1] <= 2
+        flat = self._session.regions is not None and found.shape[1] <= 2
         shapes = center_regions(centers, limits) if flat else []
         names = tuple(self.class_names)
         scene = Scene(points, run.codes, panels, shapes, limits, n_classes, names, places)

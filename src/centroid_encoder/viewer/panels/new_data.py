@@ -31,7 +31,7 @@ from centroid_encoder.viewer.session.provenance import MadeBy
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.tl._jobs import Job
+    from centroid_encoder.tl._run import Job
     from centroid_encoder.viewer.data.tables import Table
     from centroid_encoder.viewer.session.session import Session
 

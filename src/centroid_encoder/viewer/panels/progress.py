@@ -16,7 +16,7 @@ from centroid_encoder.viewer.panels.message import Lines
 
 if TYPE_CHECKING:
     from centroid_encoder.core.reports import Report
-    from centroid_encoder.tl._jobs import Progress
+    from centroid_encoder.tl._run import Progress
 
 COUNTING = "counting errors"
 STILL = 1000
@@ -95,7 +95,7 @@ class ProgressRow(QWidget):
     def report(self, step: Report | Progress) -> None:
         """Show where the job is."""
         # Whoever reports has imported it; the row alone shall not bring PyTorch.
-        from centroid_encoder.tl._jobs import Progress
+        from centroid_encoder.tl._run import Progress
 
         if isinstance(step, Progress):
             done = f"{step.n_done:,} of {step.n_total:,} {step.unit}s"

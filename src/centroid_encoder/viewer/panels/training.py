@@ -13,9 +13,8 @@ from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.session.provenance import MadeBy
 
 if TYPE_CHECKING:
-    from centroid_encoder.errors import Message as Notice
     from centroid_encoder.tl._cross_validate import CrossValidation
-    from centroid_encoder.tl._jobs import Job
+    from centroid_encoder.tl._run import Job
     from centroid_encoder.viewer.data.tables import Table
     from centroid_encoder.viewer.session.provenance import Function
     from centroid_encoder.viewer.session.session import Kind, Session
@@ -128,7 +127,7 @@ class TrainingPanel(JobPanel):
         elif self.message.text().startswith(OTHER_LABELS):
             self.session.say("")
 
-    def _notices(self, job: Job) -> list[Notice]:
-        """Return what is left to say; what is stored with a check is shown with it."""
+    def _notices(self, job: Job) -> list[str]:
+        """Return the notices that are not stored; those are shown with the check."""
         stored = getattr(job, "doubts", [])
         return [notice for notice in job.notices if notice not in stored]
