@@ -12,13 +12,13 @@ from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import whole
 from centroid_encoder.cli._images import read_image
 from centroid_encoder.cli._session import Results, Session, reporting
-from centroid_encoder.errors import Message, Setting
+from centroid_encoder.tl._measure import Measurement
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 
-@click.command(short_help="Measure the cells of a label image: a table to begin with.")
+@click.command()
 @click.argument("labels", type=options.INPUT)
 @click.argument("images", type=options.INPUT, nargs=-1)
 @options.target(
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     "--output",
     suffixes=(".h5ad", ".zarr"),
     required=True,
-    help="The .h5ad file or .zarr store to write. What has that name is replaced.",
+    help="The .h5ad file or .zarr store to write. A file or store of that name is replaced.",
 )
 @click.option(
     "--channels",
@@ -52,14 +52,10 @@ def measure(
     named = {path.stem: read_image(path).pixels for path in images}
     if len(named) < len(images):
         raise ValueError("two images have the same name, by which their channels are called")
-
-    # Imported only now: a file that cannot be read is reported without waiting for torch.
-    from centroid_encoder.tl._measure import Measurement
-
     if "T" in label_image.axes and not settings["time_series"]:
         axes = ", ".join(label_image.axes)
-        text = "the axes of {} are {}; if the first one is time, pass {}"
-        work.warn(Message(text, labels, axes, Setting("time_series", True)))
+        text = f"the axes of {labels} are {axes}; if the first one is time, pass time_series=True"
+        work.warn(text)
     job = Measurement({labels.stem: label_image.pixels}, named, **settings)
     if channels is not None:
         job.rename_channels([name.strip() for name in channels.split(",")])

@@ -9,8 +9,6 @@ from napari.utils.notifications import show_error
 from qtpy.QtWidgets import QWidget
 
 from centroid_encoder import tl
-from centroid_encoder.errors import Message as Notice
-from centroid_encoder.errors import Problem
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import ProgressRow
 
@@ -88,9 +86,10 @@ class JobPanel(QWidget):
     def say_error(self, error: Exception) -> None:
         """Say what went wrong, and show the field where it can be mended."""
         logger.debug("failed", exc_info=error)
-        if isinstance(error, Problem) and error.parameter is not None:
-            self.form.point_at(error.parameter)
-        text = sentence(error, self.form.words)
+        parameter = getattr(error, "parameter", None)
+        if parameter is not None:
+            self.form.point_at(parameter)
+        text = sentence(error)
         self.message.say(text, "error")
         show_error(text)
 
@@ -143,13 +142,13 @@ class JobPanel(QWidget):
         """Whether a part of the job can be kept."""
         return self.made_by is not None and self.made_by.function == "centroid_encoder"
 
-    def _warn(self, notices: list[Notice]) -> None:
-        """Say what a job warns of."""
-        self._warned = " ".join(sentence(notice, self.form.words) for notice in notices)
+    def _warn(self, notices: list[str]) -> None:
+        """Show the warnings of a job."""
+        self._warned = " ".join(map(sentence, notices))
         self.message.say(self._warned, "warning")
 
-    def _notices(self, job: Job) -> list[Notice]:
-        """Return what is left to say of a job that is written."""
+    def _notices(self, job: Job) -> list[str]:
+        """Return the warnings to show once the job is written."""
         return job.notices
 
     def _on_setting(self) -> None:

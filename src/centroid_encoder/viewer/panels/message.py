@@ -1,4 +1,4 @@
-"""Text that says what is wrong, at the place where it can be mended."""
+"""Labels for messages."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from qtpy.QtCore import QSize, Qt
 from qtpy.QtGui import QMouseEvent, QResizeEvent
 from qtpy.QtWidgets import QLabel, QWidget
 from superqt import QElidingLabel
-
-from centroid_encoder import errors
 
 Kind = Literal["info", "warning", "error"]
 
@@ -156,28 +154,12 @@ class Message(Lines):
         self.setStyleSheet(f"color: {color};" if color else "")
 
 
-def sentence(said: Exception | errors.Message | str, face: errors.Face = str) -> str:
-    """Return what an exception or a warning says as a sentence: with a capital and a full stop.
-
-    Parameters
-    ----------
-    said
-        What is to be said.
-    face
-        How to write parameters, advice and functions; by default in the words of Python.
-    """
-    match said:
-        case errors.Problem():
-            text = said.message.words(face)
-        case errors.Message():
-            text = said.words(face)
-        case KeyError(args=[first, *_]):
-            # Its own text is quoted.
-            text = str(first)
-        case _:
-            text = str(said)
+def sentence(said: Exception | str) -> str:
+    """Return the text of an exception or a warning with a capital and a full stop."""
+    # A plain KeyError quotes its text.
+    text = str(said.args[0]) if isinstance(said, KeyError) and said.args else str(said)
     text = text or type(said).__name__
-    # The name of a part of an AnnData stays as it is.
+    # Parameters and parts of an AnnData keep their small letter.
     if re.match(r"(?!adata|obs|obsm|uns|var|layers)[a-z]+[\s,;]", text):
         text = text[0].upper() + text[1:]
     return text + ("" if text.endswith((".", "?", "!", "…")) else ".")

@@ -13,7 +13,6 @@ from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.session.provenance import MadeBy
 
 if TYPE_CHECKING:
-    from centroid_encoder.errors import Message as Notice
     from centroid_encoder.tl._cross_validate import CrossValidation
     from centroid_encoder.tl._jobs import Job
     from centroid_encoder.viewer.data.tables import Table
@@ -104,7 +103,7 @@ class TrainingPanel(JobPanel):
         self.begin(table, made_by, label_key, f"{table.name}, {label_key}")
 
     def _on_said(self, text: str | Exception, kind: Kind) -> None:
-        self.message.say(text if isinstance(text, str) else sentence(text, self.form.words), kind)
+        self.message.say(text if isinstance(text, str) else sentence(text), kind)
 
     def _on_table(self) -> None:
         self.form.set_adata(self.session.adata, self.session.trained_labels)
@@ -128,7 +127,7 @@ class TrainingPanel(JobPanel):
         elif self.message.text().startswith(OTHER_LABELS):
             self.session.say("")
 
-    def _notices(self, job: Job) -> list[Notice]:
-        """Return what is left to say; what is stored with a check is shown with it."""
+    def _notices(self, job: Job) -> list[str]:
+        """Return the warnings to show, except those of a check, which are shown with it."""
         stored = getattr(job, "doubts", [])
         return [notice for notice in job.notices if notice not in stored]
