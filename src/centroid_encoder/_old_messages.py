@@ -5,6 +5,7 @@ This module goes when all modules do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -138,6 +139,8 @@ class WorkerError(Problem, RuntimeError):
 
 
 def _init(self: Problem, template: str, *parts: object, parameter: str | None = None) -> None:
+    if len(parts) == 1 and isinstance(parts[0], str) and not re.search(r"\{(!r)?\}", template):
+        parameter, parts = parts[0], ()
     message = Message(template, *parts)
     if parameter is None and message.settings:
         parameter = message.settings[0].name
@@ -145,7 +148,7 @@ def _init(self: Problem, template: str, *parts: object, parameter: str | None = 
     self.parameter = parameter
 
 
-Problem.__init__ = _init  # type: ignore[method-assign]
+Problem.__init__ = _init  # type: ignore[method-assign, assignment]
 
 __all__ = [
     "UNSET",

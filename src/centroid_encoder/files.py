@@ -31,7 +31,8 @@ def check_target(path: str | os.PathLike[str], *suffixes: str) -> Path:
     path = Path(path)
     if path.suffix.lower() not in suffixes:
         raise ValueError(f"the name must end in {' or '.join(suffixes)}; got {path.name!r}")
-    _check_place(Path(os.path.realpath(path)))
+    for place in (path, Path(os.path.realpath(path))):
+        _check_place(place)
     # os.access is always true for root; its read-only bit counts as well.
     if path.exists() and not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK)):
         raise PermissionError(f"{path} is write-protected; choose another name")
@@ -40,8 +41,7 @@ def check_target(path: str | os.PathLike[str], *suffixes: str) -> Path:
 
 def _check_place(path: Path) -> None:
     if not path.parent.is_dir():
-        text = f"there is no folder {path.parent}; choose another, or make it"
-        raise FileNotFoundError(errno.ENOENT, text)
+        raise FileNotFoundError(f"there is no folder {path.parent}; choose another, or make it")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; choose another name")
     if path.exists() and not path.is_file():

@@ -56,7 +56,9 @@ def reporting(command: Callable[..., Results]) -> Callable[..., None]:
     def run(*, as_json: bool, quiet: bool, overwrite: bool = False, **options: Any) -> None:
         check_outputs(options, overwrite=overwrite)
         work = Session(quiet=quiet)
-        head = {"command": command.__name__.replace("_", "-"), "version": __version__}
+        # The command path is "centroid-encoder plot voronoi", for example.
+        name = click.get_current_context().command_path.split()[1]
+        head = {"command": name, "version": __version__}
         try:
             with work.on_stderr():
                 files, sentences, document = command(work, **options)
