@@ -32,7 +32,7 @@ from centroid_encoder.cli._options import LEFT_TO_PYTHON
 
 ROOT = Path(__file__).parents[1]
 FIGURES = sorted(ce.pl.__all__)
-OWN_DEFAULTS = ("label_key", "reference", "dpi")
+OWN_DEFAULTS = ("label_key", "reference", "dpi", "images")
 FIT = ("--label-key", "cell_type", "--max-epochs", "3")
 VALIDATE = (*FIT, "--n-folds", "2", "--n-permutations", "2")
 
