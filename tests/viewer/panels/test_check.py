@@ -24,7 +24,7 @@ from qtpy.QtWidgets import QLabel
 
 import centroid_encoder as ce
 from centroid_encoder.tl._stored import PermutationTest, StoredCrossValidation
-from centroid_encoder.viewer.panels.check import doubts, verdict
+from centroid_encoder.viewer.panels.check import verdict
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 
@@ -598,19 +598,16 @@ def test_the_verdict_in_words():
         "kind, out of fold: 5-NN error 9.8 ± 1.2 % (5 folds, n = 2,638); "
         "in the full input space 8.1 %; always naming the largest class 60.0 %."
     )
-    assert doubts(stored(), [], str) == ""
     found = stored(
         params={"label_key": "kind", "n_folds": 3, "n_repeats": 2, "group_key": "donor"},
         quality={"knn_error_sd": np.nan, "input_knn_error": np.nan},
         permutation=PermutationTest(observed=0.1, errors=np.full(19, 0.1), p_value=0.5),
-        warnings=("one class is rare", "'x' is a clustering"),
     )
     assert verdict(found).replace("\u00a0", " ") == (
         "kind, out of fold: 5-NN error 9.8 % (3 folds × 2 repeats by donor, n = 2,638); always "
         "naming the largest class 60.0 %. Against shuffled labels p = 0.5 (19 permutations), "
         "no better than chance."
     )
-    assert doubts(found, ["donor"], str) == "One class is rare. 'x' is a clustering."
 
 
 def test_a_message_takes_the_lines_for_which_there_is_room(qtbot: QtBot):
