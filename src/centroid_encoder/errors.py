@@ -11,8 +11,8 @@ class _NamesParameter(Exception):
     Parameters
     ----------
     message
-        What is wrong, where, and what to do. Parameters are written as in Python:
-        ``missing="drop"``.
+        Text that describes the fault, its place and a remedy. Parameters are written as in
+        Python: ``missing='drop'``.
     parameter
         Name of the parameter at fault. The widget marks its field.
     """

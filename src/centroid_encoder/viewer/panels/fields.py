@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 NONE = "none"
-"""What the user reads for None."""
+"""Text for None."""
 LONGEST = "Hold out whole"
-"""Of the names of all fields."""
+"""The longest label of a field."""
 BUTTONS = {
     "centroid_encoder": "Train",
     "cross_validate": "Check labels",
@@ -54,18 +54,18 @@ RANGES: dict[type, dict[str, Any]] = {
     int: {"min": -(2**31), "max": 2**31 - 1},
     float: {"min": -1e9, "max": 1e9, "step": 0.05},
 }
-"""Of numbers, unless the field is a special one."""
+"""Ranges of numbers, unless `Special` has others."""
 
 
 class Special(NamedTuple):
-    """What the signature does not say of a field."""
+    """Properties of a field that the signature lacks."""
 
     label: str = ""
     """Default: the name of the parameter, in words."""
     choices: tuple[str, ...] | None = None
-    """What is offered where the type does not tell; a table may add more."""
+    """Choices that are not in the type; a table may add more."""
     words: Mapping[str, str] = {}
-    """What the user reads for a value."""
+    """Texts for values."""
     options: Mapping[str, Any] = {}
     """Options of the magicgui widget: range, step, and the value that stands for the default."""
 
@@ -149,7 +149,7 @@ class Form(QWidget):
         return found
 
     def shown(self, name: str, value: Any) -> str:
-        """Return what the user reads for a value of a parameter."""
+        """Return the text for a value of a parameter."""
         if value is None:
             return NONE
         words = self._special.get(name, Special()).words
@@ -191,7 +191,7 @@ class Form(QWidget):
         return cast("ValueWidget[Any]", made)
 
     def _named(self, name: str) -> str:
-        """Return what a parameter or a function is called in the widget."""
+        """Return the label of a parameter, or the button of a function."""
         special = self._special.get(name)
         if special is not None and special.label:
             return special.label

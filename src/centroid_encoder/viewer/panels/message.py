@@ -13,7 +13,7 @@ from superqt import QElidingLabel
 Kind = Literal["info", "warning", "error"]
 
 MORE = "(more)"
-"""What stands after a text of which lines are left out: a click shows them."""
+"""End of a text whose last lines are hidden until a click."""
 
 
 class Lines(QLabel):
@@ -101,7 +101,7 @@ class Lines(QLabel):
 
 
 class Message(Lines):
-    """Text below a part of the widget; gone when there is nothing to say.
+    """Text below a part of the widget; hidden if empty.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ class Message(Lines):
     def say(self, text: str, kind: Kind = "info") -> None:
         """Show a text, or nothing."""
         self.kind = kind
-        # What is wrong has to be read.
+        # An error is never folded.
         self._most = None if kind == "error" else self._folded
         self.setText(text)
         self.setVisible(bool(text))
@@ -134,7 +134,7 @@ class Message(Lines):
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """Show all of the text, or less again."""
         super().mouseReleaseEvent(event)
-        # Who marks some words wants to copy them.
+        # A user who selects text may want to copy it.
         if self._folded is not None and self.kind != "error" and not self.hasSelectedText():
             self._most = self._folded if self._most is None else None
             self._take_room()
