@@ -45,7 +45,7 @@ MORE = (os.cpu_count() or 1) + 1
 
 @pytest.fixture
 def cells(make_cells: MakeCells) -> AnnData:
-    """Cells of classes that lie apart, of which some bear a wrong label."""
+    """Cells of distant classes, some with a wrong label."""
     adata = make_cells(distance=1.5)
     codes = adata.obs["cell_type"].cat.codes.to_numpy(copy=True)
     codes[::12] = (codes[::12] + 1) % 3
@@ -258,7 +258,7 @@ def test_other_labels_than_those_of_the_map(
     check(widget)
     assert widget.verdict.found.text().startswith("half, out of fold: ")
     assert set(widget.misplaced.model.table["label"]) <= {"a", "b"}
-    # The legend is that of the map, of which other classes were not checked.
+    # The legend is that of the map; its other classes were not checked.
     assert widget.classes.view.isColumnHidden(5)
     widget.misplaced.source_buttons[REGIONS].click()
     # The label column that is chosen is not that of the map: nothing was relabelled.
