@@ -227,25 +227,19 @@ def test_a_p_value_is_said(widget: CentroidEncoderWidget, check: Do):
     ) or "no better than chance" in widget.verdict.found.text()  # fmt: skip
 
 
-def test_what_makes_it_say_less_is_said_in_the_words_of_the_form(
-    widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData
-):
+def test_warnings_are_shown(widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData):
     cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) % 4, list("abcd"))
     rates = 30 + 30 * np.eye(3, cells.n_vars)[cells.obs["cell_type"].cat.codes]
     cells.X = np.random.default_rng(0).poisson(rates).astype(np.float32)
     widget.show_table(cells)
     widget.check()
-    doubt = (
-        "Cells of the same 'donor' are on both sides of every split; errors for a new one are "
-        "likely to be larger: choose “donor” under Advanced ▸ Hold out whole."
-    )
     assert widget.message.text().startswith("X looks like raw counts; log-normalise first")
-    assert widget.message.text().endswith(doubt)
+    assert "group_key='donor'" in widget.message.text()
     qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
-    # Each is said once.
-    assert widget.verdict.doubts.text() == doubt
+    # Each is shown once.
+    assert "group_key='donor'" in widget.verdict.doubts.text()
     assert widget.message.text().startswith("X looks like raw counts")
-    assert doubt not in widget.message.text()
+    assert "group_key" not in widget.message.text()
 
 
 def test_other_labels_than_those_of_the_map(
@@ -356,8 +350,6 @@ def test_a_dead_process_is_said(
         qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
     text = widget.message.text()
     assert text.startswith("One of the processes that train has died (SIGKILL(-9)): process ")
-    assert text.endswith("; if memory ran out, choose “1” under Advanced ▸ At once.")
-    assert widget.form.advanced.isVisible()
 
 
 def test_by_default_it_takes_what_the_machine_has(
@@ -369,14 +361,13 @@ def test_by_default_it_takes_what_the_machine_has(
     widget.cancel()
 
 
-def test_other_settings_than_those_of_the_map_are_said_as_fields(
+def test_other_settings_than_those_of_the_map_are_named(
     widget: CentroidEncoderWidget, train: Do, check: Do
 ):
     train(widget)
     widget.form.max_epochs.value = 2
     check(widget)
-    said = "The map 'ce' is of other settings (against those here): "
-    assert widget.message.text() == f"{said}Advanced ▸ Epochs = 3 against 2."
+    assert "max_epochs=3" in widget.message.text()
 
 
 def test_no_check_while_a_map_is_trained(
@@ -394,7 +385,7 @@ def test_no_check_while_a_map_is_trained(
     assert "ce_cv" not in cells.uns
 
 
-def test_an_error_names_the_knob_that_mends_it(
+def test_an_error_shows_the_field_of_its_parameter(
     widget: CentroidEncoderWidget, check: Do, cells: AnnData, unchanged: Any
 ):
     cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) % 3, list("abc"))
@@ -404,7 +395,7 @@ def test_an_error_names_the_knob_that_mends_it(
     with unchanged(cells):
         widget.check()
     assert widget.training is None
-    assert widget.message.text() == ("Advanced ▸ Folds = 4 is too many: obs['donor'] has 3 groups.")
+    assert "n_folds=4" in widget.message.text()
     assert widget.form.advanced.isVisible()
     widget.form.n_folds.value = 3
     assert widget.message.text() == ""
