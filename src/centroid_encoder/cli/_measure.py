@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 
-@click.command(short_help="Measure the cells of a label image: a table to begin with.")
+@click.command()
 @click.argument("labels", type=options.INPUT)
 @click.argument("images", type=options.INPUT, nargs=-1)
 @options.target(
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--output",
     suffixes=(".h5ad", ".zarr"),
     required=True,
-    help="The .h5ad file or .zarr store to write. What has that name is replaced.",
+    help="The .h5ad file or .zarr store to write. A file or store of that name is replaced.",
 )
 @click.option(
     "--channels",

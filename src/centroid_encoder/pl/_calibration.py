@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from centroid_encoder.core.confidence import calibration_bins
-from centroid_encoder.errors import Call, InputError, Setting
+from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import (
     Save,
     count_words,
@@ -82,18 +82,15 @@ def calibration(
         if an argument is not valid.
     """
     if not (isinstance(n_bins, numbers.Integral) and 1 <= n_bins <= MOST_BINS):
-        raise InputError(
-            "{} must be a whole number from 1 to {}; got {!r}", Setting("n_bins"), MOST_BINS, n_bins
-        )
+        wanted = f"a whole number from 1 to {MOST_BINS}"
+        raise InputError(f"n_bins must be {wanted}; got {n_bins!r}", "n_bins")
     write = figure_writer("calibration", save, dpi, own=ax is None)
     cells = read_held_out(adata, key)
     known = np.isfinite(cells.confidence)
     if not known.any():
         raise InputError(
-            "no cell among the {} has a confidence; run {} or {} again",
-            cells.words,
-            Call("tl.cross_validate"),
-            Call("tl.centroid_encoder"),
+            f"no cell among the {cells.words} has a confidence; run ce.tl.cross_validate or "
+            "ce.tl.centroid_encoder again"
         )
     # Rounding in float32 makes some of them larger than 1.
     confidence = 100 * cells.confidence[known].clip(0, 1)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import Save, figure_writer, finish, fit_figure, write_title
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.tl._result import (
@@ -89,7 +89,7 @@ def confusion(
     """
     write = figure_writer("confusion", save, dpi, own=ax is None)
     if order not in get_args(Order):
-        raise InputError("{} must be one of {}; got {!r}", Setting("order"), get_args(Order), order)
+        raise InputError(f"order must be one of {get_args(Order)}; got {order!r}", "order")
     table, classes, words = _read(adata, key)
     places = _similar(table) if order == "similar" else np.arange(len(table))
     table, names = table[np.ix_(places, places)], [str(classes[i]) for i in places]

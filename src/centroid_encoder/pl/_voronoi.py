@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.patches import PathPatch
 from numpy.typing import NDArray
 
-from centroid_encoder.errors import InputError, Setting, check_name
+from centroid_encoder.errors import InputError, check_name
 from centroid_encoder.pl._axes import Save, figure_writer, finish, fit_figure, panel_title
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unlabeled_color
 from centroid_encoder.pl._legend import legend_beside, legend_on_data
@@ -134,8 +134,7 @@ def voronoi(
     check_name(layer, "layer", "an entry of layers", str | None)
     if (layer is not None or use_raw is not None) and (color is None or color in adata.obs):
         name = "use_raw" if layer is None else "layer"
-        text = "{} has no effect unless {} is a variable; got {!r}"
-        raise InputError(text, Setting(name), Setting("color"), color)
+        raise InputError(f"{name} has no effect unless color is a variable; got {color!r}", name)
     write = figure_writer("voronoi", save, dpi, own=ax is None)
     result = read_result(adata, key)
     _check(result, regions, split, legend_loc)
@@ -150,9 +149,8 @@ def voronoi(
     if titles is None:
         titles = [panel_title(result, panel, regions) for panel in panels]
     if len(titles) != len(panels):
-        raise InputError(
-            "{} must have one entry for each of the {} panels", Setting("title"), len(panels)
-        )
+        text = f"title must have one entry for each of the {len(panels)} panels"
+        raise InputError(text, "title")
     coloring = None
     if color is not None and color != result.label_key:
         coloring = read_coloring(adata, color, layer=layer, use_raw=use_raw)
@@ -225,21 +223,17 @@ def _check(result: Result, regions: str | None, split: str | None, legend_loc: s
         ("legend_loc", legend_loc, ("right margin", "on data", None)),
     ):
         if value not in choices:
-            raise InputError("{} must be one of {}; got {!r}", Setting(name), choices, value)
+            raise InputError(f"{name} must be one of {choices}; got {value!r}", name)
     if split is not None and (result.split == QUERY).any():
-        raise InputError(
-            "{} is for cells that were trained on; these were ingested", Setting("split")
-        )
+        text = "split is for cells that were trained on; these were ingested"
+        raise InputError(text, "split")
     if split == "test" and not (result.split == "test").any():
-        raise InputError(
-            "no cell was held out ({}): there is no test panel", Setting("test_size", 0)
-        )
+        text = "no cell was held out (test_size=0): there is no test panel"
+        raise InputError(text, "split")
     if result.embedding.shape[1] > 3:
         raise InputError(
-            "the embedding has {} components; this figure shows up to three (train with {}, or see "
-            "sc.pl.embedding)",
-            result.embedding.shape[1],
-            Setting("n_components", 2),
+            f"the embedding has {result.embedding.shape[1]} components; this figure shows up to "
+            "three (train with n_components=2, or see sc.pl.embedding)"
         )
 
 
@@ -271,11 +265,9 @@ def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_components: int) ->
     axes = list(ax) if isinstance(ax, Sequence | np.ndarray) else [ax]
     if len(axes) != n_panels:
         raise InputError(
-            "{} must hold {} axes, one for each panel; got {}. Choose one panel with {}",
-            Setting("ax"),
-            n_panels,
-            len(axes),
-            Setting("split"),
+            f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}. Choose one panel "
+            "with split",
+            "ax",
         )
     if n_components == 3 and not all(hasattr(target, "get_zlim") for target in axes):
         raise InputError("three components need three-dimensional axes (projection='3d')")

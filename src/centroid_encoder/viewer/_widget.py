@@ -81,7 +81,7 @@ class CentroidEncoderWidget(QWidget):
         self.trainer = TrainingPanel(self.session)
         self.form = self.trainer.form
         self.message = self.trainer.message
-        self.verdict = Verdict(self.session, self.form.words)
+        self.verdict = Verdict(self.session)
         self._lay_out()
         self.session.check_changed.connect(self._on_check)
         self.session.mapped.connect(self._on_mapped)
