@@ -1,4 +1,4 @@
-"""What places say: the bottleneck's and those in Voronoi cells, on draws that no table tests.
+"""The bottleneck's places and those in Voronoi cells, on draws that no table of errors tests.
 
     python -m benchmarks.placement                     # two draws of ten data sets
     python -m benchmarks.placement letter paul15       # of some
@@ -83,7 +83,7 @@ def drawn(data: Data, n_train: int, n_test: int, seed: int) -> tuple[NDArray[Any
 def evaluate(
     data: Data, n_train: int, n_test: int, seed: int, flipped: float, **params: Any
 ) -> dict[str, float]:
-    """Return what is printed, of one draw."""
+    """Return the numbers of one draw."""
     X, y, X_test, y_test = drawn(data, n_train, n_test, seed)
     rng, n_classes = np.random.default_rng(seed), int(y.max()) + 1
     wrong = rng.random(len(y)) < flipped
