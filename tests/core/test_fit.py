@@ -106,9 +106,9 @@ def test_a_row_is_placed_by_the_network_that_is_not_trained_on_it(
         alone = fit.map.network.encode(fit.data.inputs[:, rows])[k].detach().numpy()
         places, _ = fit.map.placer.judge(alone, fit.along[rows])
         assert_allclose(fit.embed(rows), places, atol=1e-4)
-    moved = np.abs(fit.embed() - voronoi.model.transform(X)).max(axis=1) > 1e-3
-    assert moved[known].mean() > 0.5
-    assert not moved[~known].any()
+    of_all = np.concatenate([distances for _, distances in fit.map.judge(X)])
+    differs = np.abs(fit.distances(np.arange(N)) - of_all).max(axis=1) > 1e-3
+    assert_array_equal(differs, known)
 
 
 def test_one_network_places_its_own_rows(X: Any, bottleneck: Trained) -> None:
@@ -185,9 +185,9 @@ def test_frames_show_all_rows_from_the_start(codes: Any, placement: str, request
         assert embedding.shape == (N, 2)
         assert embedding.dtype == np.float32
         assert np.isfinite(embedding[known if report.stage == "start" else ...]).all()
-        if centers is not None:
+        if centers is not None and report in (found.reports[0], found.reports[-1]):
             right = nearest_center(embedding, centers) == np.searchsorted(found.fit.known, codes)
-            assert right[known].mean() > 0.85
+            assert right[known].mean() > 0.95
             assert_allclose(centers, found.fit.map.centers)
     assert_allclose(embedding, found.fit.embed(), atol=0.5 if placement == "voronoi" else 1e-4)
 
@@ -235,16 +235,16 @@ def test_an_error_of_novelty_leaves_the_estimator_as_it_was(
 
 
 def test_calibration_ignores_classes_without_rows(X: Any, codes: Any) -> None:
-    found, expected = (trained(X, codes, n_networks=1) for _ in range(2))
-    distances = found.fit.distances(np.arange(N))
-    rows, of_rows = np.flatnonzero(codes >= 0), codes[codes >= 0]
-    expected.model.calibrate(X[rows], CLASSES[of_rows])
-    found.fit.calibrate(distances[rows], np.where(np.arange(len(rows)) < 9, 1, of_rows))
-    some = rows[9:]
-    assert found.model.calibration_ == type(found.model.calibration_).fit(
-        distances[some], np.searchsorted(found.fit.known, codes[some])
-    )
-    assert found.model.calibration_.temperature != 1
+    found, rng = trained(X, codes, n_networks=1), np.random.default_rng(0)
+    rows = np.flatnonzero(codes >= 0)
+    distances = found.fit.distances(rows)
+    # A third of the labels are wrong, and the first nine are of the class without rows.
+    wrong = np.where(rng.random(len(rows)) < 1 / 3, rng.permutation(codes[rows]), codes[rows])
+    found.fit.calibrate(distances, np.where(np.arange(len(rows)) < 9, 1, wrong))
+    calibration = found.model.calibration_
+    expected = np.searchsorted(found.fit.known, wrong[9:])
+    assert calibration == type(calibration).fit(distances[9:], expected)
+    assert calibration != type(calibration)()
 
 
 def test_rows_of_a_group_are_in_one_fold(X: Any, codes: Any) -> None:
