@@ -140,7 +140,6 @@ def check_effects(params: Mapping[str, Any], defaults: Mapping[str, Any]) -> Non
         ("output", None, "placement", placement == "voronoi"),
         ("n_networks", 1, "placement", placement == "bottleneck"),
         ("max_features", None, "scale", scale != "supervised"),
-        ("clip", None, "scale", scale == "none"),
         ("activation", None, "hidden", len(params["hidden"]) == 0),
     ):
         if has_no_effect and params[name] not in (defaults[name], agreeing):
@@ -148,10 +147,8 @@ def check_effects(params: Mapping[str, Any], defaults: Mapping[str, Any]) -> Non
             raise InputError(text, name)
 
 
-def labels_of(
-    X: Matrix, y: ArrayLike, subset: NDArray[np.bool_] | None = None
-) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the labels of all samples, and the rows that a mask chooses; without one, all rows."""
+def labels_of(X: Matrix, y: ArrayLike) -> NDArray[Any]:
+    """Return the labels of all samples; they must be of one sortable type."""
     labels = cast(NDArray[Any], column_or_1d(plain(y), warn=True))
     if labels.dtype == object:
         present = labels[~pd.isna(labels)].tolist()
@@ -160,18 +157,14 @@ def labels_of(
         except TypeError as error:
             kinds = " and ".join(sorted({type(label).__name__ for label in present}))
             raise InputTypeError(f"y has labels of type {kinds}; make them strings") from error
-    n_samples = X.shape[0]
-    if len(labels) != n_samples:
-        raise ValueError(f"X has {n_samples} samples, but y has {len(labels)} labels")
-    if subset is None:
-        return labels, np.arange(n_samples)
-    if len(subset) != n_samples:
-        raise ValueError(f"X has {n_samples} samples, but subset has {len(subset)} entries")
-    return labels, np.flatnonzero(subset)
+    if len(labels) != X.shape[0]:
+        raise ValueError(f"X has {X.shape[0]} samples, but y has {len(labels)} labels")
+    return labels
 
 
-def codes_of(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+def codes_of(labels: ArrayLike, classes: NDArray[Any]) -> NDArray[np.intp]:
     """Return the indices of labels into sorted classes, which must contain all of them."""
+    labels = np.asarray(labels)
     unknown = sorted(set(labels.tolist()) - set(classes.tolist()), key=str)
     if unknown:
         raise ValueError(f"y holds {unknown[0]!r}, which is not among the classes of the map")

@@ -58,6 +58,7 @@ N_SHOWN = 2_000
 """Rows from which the odds are computed during the training."""
 RIDGE = 0.1
 """Regularisation of the first frame, relative to the mean variance of the inputs."""
+TOO_LARGE = "X holds values too large to be trained on; rescale it"
 
 
 @dataclass(frozen=True)
@@ -241,6 +242,8 @@ def fit(
     )
     settings = resolved(params, len(rows), len(standardizer.kept), n_classes)
     z, sampled = standardizer(sample, device), rows[in_sample]
+    if not bool(torch.isfinite(z).all()):
+        raise ValueError(TOO_LARGE)
     sampled_codes, n_components = codes[sampled], int(settings["n_components"])
     centroids = class_means(z, sampled_codes)
     scatter, axes, noise = None, None, None
@@ -264,7 +267,7 @@ def fit(
     if len(sampled) < len(rows):
         centroids = sums / np.bincount(codes[rows])[:, None]
     if not np.isfinite(centroids).all():
-        raise ValueError("X holds values too large to be trained on; rescale it")
+        raise ValueError(TOO_LARGE)
     targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
     final: Placer | None = None
     objective = targets

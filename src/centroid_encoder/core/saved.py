@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -138,7 +138,7 @@ def _rebuilt(
             raise ValueError(f"array {name!r}: {found.dtype} of shape {found.shape}, not {shape}")
         return found.astype(found.dtype.newbyteorder("="))
 
-    clip = np.inf if config["clip"] is None else float(config["clip"])
+    clip = np.inf if config["clip"] is None else _positive(config["clip"])
     means, scales, weights = (array(name, d) for name in ("mean", "scale", "weight"))
     standardizer = Standardizer(means, scales, weights, clip)
     if not (scales > 0).all():
@@ -148,15 +148,18 @@ def _rebuilt(
         for name, value in network.state_dict().items()
     }
     network.load_state_dict(own, strict=True, assign=True)
-    spanned = "basis" in arrays
+    spanned, placed = "basis" in arrays, "placement_axes" in arrays
+    rank = len(arrays["basis"]) if spanned else k
+    if not placed and rank != network.shape["n_outputs"]:
+        raise ValueError(f"{rank} targets for {network.shape['n_outputs']} outputs")
     targets = CentroidTargets(
-        array("targets", n_classes, None if spanned else k),
+        array("targets", n_classes, rank),
         array("origin", k) if spanned else None,
-        array("basis", None, k) if spanned else None,
+        array("basis", rank, k) if spanned else None,
         device,
     )
     centers, placer, axes = array("centers", n_classes, m), None, None
-    if "placement_axes" in arrays:
+    if placed:
         n_axes = len(arrays["placement_axes"])
         axes = torch.tensor(array("axes", network.n_networks, network.shape["n_inputs"], k))
         placer = Placer(
@@ -166,10 +169,17 @@ def _rebuilt(
                 array("placement_means", n_classes, n_axes),
                 array("placement_directions", n_classes, m, n_axes),
             ),
-            Layout(centers, float(config["steepness"])),
-            Odds(float(config["sharpness"]), array("placement_offsets", n_classes)),
+            Layout(centers, _positive(config["steepness"])),
+            Odds(_positive(config["sharpness"]), array("placement_offsets", n_classes)),
         )
-    novelty = {n.removeprefix(NOVELTY): arrays[n] for n in arrays if n.startswith(NOVELTY)}
+    calibration = {name: _positive(value) for name, value in config["calibration"].items()}
+    novelty = None
+    if any(name.startswith(NOVELTY) for name in arrays):
+        shapes = Novelty.shapes(d, *arrays[NOVELTY + "reference"].shape)
+        learned = {name: array(NOVELTY + name, *shape) for name, shape in shapes.items()}
+        novelty = Novelty.from_arrays(learned)
+        if not np.isin(novelty.codes, np.arange(n_classes)).all():
+            raise ValueError("array 'novelty_codes' has unknown classes")
     return FittedMap(
         standardizer,
         network.to(device),
@@ -177,9 +187,16 @@ def _rebuilt(
         centers,
         None if axes is None else axes.to(device),
         placer,
-        Calibration(**config["calibration"]),
-        Novelty.from_arrays(novelty) if novelty else None,
+        Calibration(**calibration),
+        novelty,
     )
+
+
+def _positive(value: Any) -> float:
+    number = float(value)
+    if not 0 < number < np.inf:
+        raise ValueError(f"{value} is not a positive number")
+    return number
 
 
 def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays) -> None:

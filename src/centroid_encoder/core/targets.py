@@ -166,13 +166,14 @@ def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes
     squared correlation ratio. 0 where all samples of each class are in one place.
     """
     w = torch.ones_like(code[:, 0]) if weights is None else weights
-    # The order of an indexed sum varies on a GPU; that of a product does not.
-    member = torch.nn.functional.one_hot(labels, n_classes).to(code.dtype) * w[:, None]
+    # The order of an indexed sum, and of the gradient of an index, varies between runs on a GPU and
+    # on several threads; that of a product does not.
+    member = torch.nn.functional.one_hot(labels, n_classes).to(code.dtype)
+    weighted = member * w[:, None]
     tiny, epsilon = torch.finfo(code.dtype).tiny, torch.finfo(code.dtype).eps
-    of_class = member.sum(dim=0).clamp_min(tiny)
-    means = (member.T @ code) / of_class[:, None]
+    means = (weighted.T @ code) / weighted.sum(dim=0).clamp_min(tiny)[:, None]
     mean = (w @ code) / w.sum().clamp_min(tiny)
-    within = w @ (code - means[labels]).square().sum(dim=1)
+    within = w @ (code - member @ means).square().sum(dim=1)
     total = w @ (code - mean).square().sum(dim=1)
     # The scatter of a code in one place consists of rounding errors.
     rounding = 100 * epsilon**2 * (w @ code.detach().square().sum(dim=1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -167,7 +167,7 @@ class _Run:
         for parameter in trained:
             parameter.requires_grad_(True)
         try:
-            for _ in self.epochs(
+            for report in self.epochs(
                 f"pretrain {depth + 1}",
                 self.config.pretrain_epochs,
                 trained,
@@ -177,7 +177,9 @@ class _Run:
                 # The output of the frozen layers does not change.
                 self.codes(depth - 1) if depth else None,
             ):
-                pass
+                self.stopped = self.callback(report)
+                if self.stopped:
+                    break
         finally:
             self.network.requires_grad_(True)
         if self.stopped:
@@ -197,7 +199,8 @@ class _Run:
                 since_best += 1
                 if not len(validation) or report.validation_loss < best_loss:
                     best_loss, since_best, best = report.validation_loss, 0, _copied(state)
-                if since_best == self.config.patience:
+                self.stopped = self.callback(report)
+                if self.stopped or since_best == self.config.patience:
                     break
         except KeyboardInterrupt:
             if best is None:
@@ -221,8 +224,8 @@ class _Run:
     ) -> Iterator[Report]:
         """Minimise the objective over `parameters`, with encoder and decoder meeting at `depth`.
 
-        The inputs of the trained layers are `codes`, if there are any. Yields a report after each
-        epoch, before the callback gets it.
+        The inputs of the trained layers are `codes`, if there are any. Yields a report for the
+        callback after each epoch.
         """
         adam, data = Adam(parameters, self.config), self.data
 
@@ -256,14 +259,19 @@ class _Run:
                     "a smaller learning_rate helps",
                     parameter="learning_rate",
                 )
-            n_before, whole = len(self.reports), depth == self.network.n_stages - 1
-            counts = stage, epoch + 1, n_epochs, n_before + 1, self.n_steps
-            self.reports.append(Report(*counts, loss, validation_loss, error))
-            yield self.reports[-1]
-            shown = self.shown if whole else lambda: None
-            if self.callback(Report(*counts, loss, validation_loss, error, shown)):
-                self.stopped = True
-                return
+            report = Report(
+                stage,
+                epoch + 1,
+                n_epochs,
+                len(self.reports) + 1,
+                self.n_steps,
+                loss,
+                validation_loss,
+                error,
+            )
+            self.reports.append(report)
+            whole = depth == self.network.n_stages - 1
+            yield replace(report, frame=self.shown) if whole else report
 
     def epoch(
         self,
