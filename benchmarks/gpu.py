@@ -304,7 +304,7 @@ def n_flop(model: CentroidEncoder, n: int) -> float:
     network = fitted.network
     weights = [p.numel() for name, p in network.named_parameters() if name.endswith("weight")]
     count = (6 * sum(weights) - 2 * weights[0]) / network.n_networks
-    if fitted.architecture.n_axes and len(fitted.standardizer.kept) > N_AXES:
+    if fitted.axes is not None and len(fitted.standardizer.kept) > N_AXES:
         count += 2 * N_AXES**2
     return n * max(1, network.n_networks - 1) * count
 

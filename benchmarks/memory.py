@@ -92,8 +92,8 @@ def _train(adata: AnnData) -> None:
     model = ce.CentroidEncoder(max_epochs=N_EPOCHS)
     ce.tl.centroid_encoder(adata, "kind", model=model, progress=False)
     seconds, most = time.perf_counter() - start, peak_memory()
-    shape = ce.tl.fitted_model(adata).fitted_map.architecture
-    inputs = 4 * adata.n_obs * shape.n_networks * shape.n_axes
+    shape = ce.tl.fitted_model(adata).fitted_map.network.shape
+    inputs = 4 * adata.n_obs * shape["n_networks"] * shape["n_inputs"]
     data = 8 * adata.n_obs * (N_GENES // STEP + 1)
     print_results(most, seconds, inputs=inputs, data=data)
 

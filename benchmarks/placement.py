@@ -45,7 +45,7 @@ from sklearn.metrics import average_precision_score
 from benchmarks import datasets
 from benchmarks.few import PAUL, TECH, Data, cells, outside
 from centroid_encoder import CentroidEncoder
-from centroid_encoder.core.confidence import expected_calibration_error
+from centroid_encoder.core.calibration import expected_calibration_error
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import class_centers, knn_predict
 

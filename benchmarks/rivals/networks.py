@@ -27,7 +27,7 @@ from benchmarks.rivals.objectives import (
     Reconstruction,
     RegularizedNCA,
 )
-from centroid_encoder.constraints import resolve_device
+from centroid_encoder.checks import resolve_device
 from centroid_encoder.core.features import Scale, fit_standardizer
 from centroid_encoder.core.matrix import row_chunks
 from centroid_encoder.core.network import Activation, Network

@@ -14,12 +14,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, column_or_1d
 
+from centroid_encoder.core.features import Scale
 from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.network import Activation
-from centroid_encoder.core.targets import Output
 from centroid_encoder.core.optimization import Optimizer, Schedule
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.features import Scale
+from centroid_encoder.core.targets import Output
 from centroid_encoder.errors import InputError, InputTypeError
 
 RandomState = int | np.random.Generator | np.random.RandomState | None

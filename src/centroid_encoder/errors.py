@@ -50,6 +50,3 @@ def check_name(value: object, parameter: str, what: str, kind: Any = str) -> Non
     if not isinstance(value, kind):
         text = f"{parameter} must be the name of {what}, a string; got {type(value).__name__}"
         raise InputTypeError(text, parameter)
-
-
-from centroid_encoder._old_messages import *  # noqa: E402, F403  # removed at the merge

@@ -21,7 +21,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from centroid_encoder.constraints import (
+from centroid_encoder.checks import (
     RandomState,
     check_effects,
     check_parameters,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from centroid_encoder.core.standardization import Standardizer
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy import sparse
@@ -14,7 +15,6 @@ from sklearn.neighbors import NearestNeighbors
 from centroid_encoder.core import novelty
 from centroid_encoder.core.novelty import Novelty, Surroundings
 from centroid_encoder.core.splits import representatives
-from centroid_encoder.core.standardization import Standardizer
 
 MEANS = 2.0 * np.random.default_rng(7).normal(size=(5, 30))
 

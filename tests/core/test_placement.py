@@ -9,6 +9,7 @@ import anndata as ad
 import numpy as np
 import pytest
 import torch
+from centroid_encoder.core.objective import CentroidTargets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -22,7 +23,6 @@ from sklearn.model_selection import train_test_split
 
 import centroid_encoder as ce
 from centroid_encoder.core.fit import Fit
-from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.placement import (
     CERTAIN,
     DOUBTFUL,

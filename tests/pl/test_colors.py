@@ -18,7 +18,7 @@ from skimage.color import deltaE_ciede2000, rgb2lab
 
 import centroid_encoder as ce
 from centroid_encoder.pl._colors import class_colors, default_palette, label_colors, set_label_color
-from centroid_encoder.tl._stored import read_result
+from centroid_encoder.tl._result import read_result
 
 
 def drawn(adata, **kwargs) -> list[str]:

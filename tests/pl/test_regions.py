@@ -17,7 +17,7 @@ from centroid_encoder.pl._regions import (
     plane_points,
     region_paths,
 )
-from centroid_encoder.tl._stored import read_result
+from centroid_encoder.tl._result import read_result
 
 LIMITS = np.array([[0.0, 0], [10, 10]])
 SQUARE = np.array([[0.0, 0], [4, 0], [4, 4], [0, 4]])

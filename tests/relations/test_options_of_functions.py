@@ -7,7 +7,6 @@ from typing import Any
 import anndata as ad
 import numpy as np
 import pytest
-from centroid_encoder.cli._face import words
 
 import centroid_encoder as ce
 

@@ -22,7 +22,7 @@ import centroid_encoder as ce
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.tl import _lazy, _read
-from centroid_encoder.tl._stored import read_result
+from centroid_encoder.tl._result import read_result
 
 Ingest = Callable[..., AnnData | None]
 

@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_array_equal
 
 import centroid_encoder as ce
-from centroid_encoder.tl._jobs import result_key
-from centroid_encoder.tl._stored import embedding_key, obs_key
+from centroid_encoder.tl._result import embedding_key, obs_key
+from centroid_encoder.tl._run import result_key
 
 ALLOWED = ["...", ".a", "a.", " ", "nan", "%2F", "~", "X", "0", "日本", "\u00e9", "index", "a:b*?"]
 

@@ -11,7 +11,7 @@ from centroid_encoder import tl
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import Write, read_cells, with_results
 from centroid_encoder.cli._session import Results, Session, reporting
-from centroid_encoder.tl._stored import cv_key
+from centroid_encoder.tl._result import cv_key
 from centroid_encoder.tl._summary import summary
 
 

@@ -17,7 +17,7 @@ from anndata.io import read_elem, sparse_dataset, write_elem
 
 from centroid_encoder.files import check_space, replacing_all, writing
 from centroid_encoder.stores import check_store, check_store_target
-from centroid_encoder.tl._containers import check_links, size_of, unreadable
+from centroid_encoder.tl._reference import check_links, size_of, unreadable
 
 Write = Callable[[Path], object]
 

@@ -14,7 +14,7 @@ from centroid_encoder import tl
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import read_cells, with_results
 from centroid_encoder.cli._session import Results, Session, reporting
-from centroid_encoder.tl._stored import colors_key, embedding_key, obs_key
+from centroid_encoder.tl._result import colors_key, embedding_key, obs_key
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -121,14 +121,6 @@ class Fit:
         """(n, k) weighted z-scores of the rows of an index."""
         return self.map.standardizer(self.X[index]).numpy()
 
-    def calibrate(self, distances: NDArray[np.float32], codes: Codes) -> None:
-        """Fit the probabilities to distances of rows, and their classes among the caller's."""
-        if len(codes):
-            own = np.full(max(codes.max(), self.known.max()) + 1, -1)
-            own[self.known] = np.arange(len(self.known))
-            known = own[codes] >= 0
-            self.map.calibration = Calibration.fit(distances[known], own[codes][known])
-
     def novelty(self) -> NDArray[np.float32]:
         """(n,) novelty of all rows; NaN if it was not learned.
 

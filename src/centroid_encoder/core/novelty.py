@@ -19,10 +19,10 @@ from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core.axes import principal_axes
+from centroid_encoder.core.features import Standardizer
 from centroid_encoder.core.matrix import Lazy, Matrix
 from centroid_encoder.core.quality import class_centers, without_limits
 from centroid_encoder.core.splits import representatives
-from centroid_encoder.core.features import Standardizer
 
 LEAST = 10  # samples that are needed to learn novelty
 N_REFERENCE = 2_000  # training samples that are kept, about

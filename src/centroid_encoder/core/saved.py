@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch

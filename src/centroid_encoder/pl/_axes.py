@@ -12,7 +12,7 @@ from matplotlib.backend_bases import FigureCanvasBase
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.files import check_target, replacing
-from centroid_encoder.tl._stored import QUERY, Regions, Result
+from centroid_encoder.tl._result import QUERY, Regions, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

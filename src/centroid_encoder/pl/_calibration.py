@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from centroid_encoder.core.confidence import calibration_bins
+from centroid_encoder.core.calibration import calibration_bins
 from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import (
     Save,

@@ -11,15 +11,15 @@ import matplotlib as mpl
 from matplotlib.colors import is_color_like, to_hex, to_rgb
 
 from centroid_encoder.errors import InputError, MissingKeyError
-from centroid_encoder.tl._cells import obs_column
-from centroid_encoder.tl._stored import colors_key, label_categories
+from centroid_encoder.tl._read import obs_column
+from centroid_encoder.tl._result import colors_key, label_categories
 
 if TYPE_CHECKING:
     import pandas as pd
     from anndata import AnnData
     from matplotlib.axes import Axes
 
-    from centroid_encoder.tl._stored import Result
+    from centroid_encoder.tl._result import Result
 
 Palette = str | Sequence[str] | Mapping[str, str]
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.errors import MissingKeyError
 from centroid_encoder.pl._axes import Save, figure_writer, finish, new_axes, write_title
-from centroid_encoder.tl._stored import StoredCrossValidation, cv_key
+from centroid_encoder.tl._result import StoredCrossValidation, cv_key
 from centroid_encoder.tl._summary import permutation_words
 
 if TYPE_CHECKING:

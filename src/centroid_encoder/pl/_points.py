@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.tl._cells import near_matches, obs_column
+from centroid_encoder.tl._read import near_matches, obs_column
 
 if TYPE_CHECKING:
     from anndata import AnnData

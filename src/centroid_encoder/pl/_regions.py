@@ -20,7 +20,7 @@ from centroid_encoder.core.regions import (
     region_image,
     voronoi_cells,
 )
-from centroid_encoder.tl._stored import Regions, Result
+from centroid_encoder.tl._result import Regions, Result
 
 if TYPE_CHECKING:
     from anndata import AnnData

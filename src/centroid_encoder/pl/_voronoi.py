@@ -26,7 +26,7 @@ from centroid_encoder.pl._regions import (
     plane_points,
     region_paths,
 )
-from centroid_encoder.tl._stored import QUERY, UNASSIGNED, Regions, Result, read_result
+from centroid_encoder.tl._result import QUERY, UNASSIGNED, Regions, Result, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData

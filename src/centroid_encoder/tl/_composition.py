@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._cells import obs_column
+from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import label_categories, read_result
 
 if TYPE_CHECKING:

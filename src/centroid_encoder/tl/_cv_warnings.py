@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.tl._cells import Cells, listed, obs_column
+from centroid_encoder.tl._read import Cells, listed, obs_column
 
 if TYPE_CHECKING:
     from anndata import AnnData

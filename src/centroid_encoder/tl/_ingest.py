@@ -6,7 +6,7 @@ import json
 import logging
 import numbers
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,7 +17,7 @@ from sklearn.utils import gen_batches
 
 from centroid_encoder.core.matrix import looks_like_counts, looks_whole
 from centroid_encoder.core.novelty import Novelty
-from centroid_encoder.core.reports import StoppedTooEarly, never
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl._lazy import LazyMatrix, check_row_chunks, in_memory, is_lazy
@@ -32,8 +32,7 @@ from centroid_encoder.tl._read import (
     row_chunks,
 )
 from centroid_encoder.tl._reference import Reference, check_free, read_reference
-from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
-from centroid_encoder.tl._stored import (
+from centroid_encoder.tl._result import (
     QUERY,
     UNASSIGNED,
     Column,
@@ -42,6 +41,7 @@ from centroid_encoder.tl._stored import (
     embedding_key,
     obs_key,
 )
+from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
 
 if TYPE_CHECKING:
     from anndata import AnnData

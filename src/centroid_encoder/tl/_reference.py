@@ -17,7 +17,7 @@ from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError,
 from centroid_encoder.estimator import CentroidEncoder, load
 from centroid_encoder.stores import check_store
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._stored import (
+from centroid_encoder.tl._result import (
     StoredMap,
     colors_key,
     embedding_key,

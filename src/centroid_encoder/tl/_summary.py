@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from centroid_encoder.tl._cells import listed
+from centroid_encoder.tl._read import listed
 from centroid_encoder.tl._result import (
     CALIBRATION_ERRORS,
     PermutationTest,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from napari.viewer import Viewer
     from qtpy.QtGui import QDragEnterEvent, QDropEvent
 
-    from centroid_encoder.tl._stored import Result
+    from centroid_encoder.tl._result import Result
     from centroid_encoder.viewer._worker import Worker
     from centroid_encoder.viewer.data.ids import CellLayer
 

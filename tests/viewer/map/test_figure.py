@@ -20,7 +20,7 @@ from centroid_encoder.core.quality import class_centers
 from centroid_encoder.pl._axes import panel_title
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.pl._regions import Shapes, center_regions, class_regions, panel_limits
-from centroid_encoder.tl._stored import read_result
+from centroid_encoder.tl._result import read_result
 from centroid_encoder.viewer.map.figure import (
     DRAFT,
     FEW,

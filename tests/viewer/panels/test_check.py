@@ -21,7 +21,7 @@ from anndata.tests.helpers import assert_equal
 from qtpy.QtWidgets import QLabel
 
 import centroid_encoder as ce
-from centroid_encoder.tl._stored import PermutationTest, StoredCrossValidation
+from centroid_encoder.tl._result import PermutationTest, StoredCrossValidation
 from centroid_encoder.viewer.panels.check import verdict
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS

@@ -13,7 +13,7 @@ from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import ProgressRow
 
 if TYPE_CHECKING:
-    from centroid_encoder.core.reports import Shown as Frame
+    from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._run import Job
     from centroid_encoder.viewer._worker import Worker
     from centroid_encoder.viewer.data.tables import Table

@@ -22,7 +22,7 @@ from centroid_encoder.pl._regions import (
     plane_centers,
     plane_points,
 )
-from centroid_encoder.tl._stored import QUERY, Regions, Result
+from centroid_encoder.tl._result import QUERY, Regions, Result
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.map.figure import Panel, Scene
@@ -32,7 +32,7 @@ from centroid_encoder.viewer.session.session import Session
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.core.reports import Shown as Frame
+    from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._centroid_encoder import Training
 
 QWIDGETSIZE_MAX = (1 << 24) - 1

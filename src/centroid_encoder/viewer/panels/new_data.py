@@ -11,7 +11,7 @@ from magicgui.widgets import ComboBox, FloatSpinBox, LineEdit
 from qtpy.QtWidgets import QFileDialog, QLabel, QPushButton
 
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._stored import StoredMap
+from centroid_encoder.tl._result import StoredMap
 from centroid_encoder.viewer.panels.choice import Choice
 from centroid_encoder.viewer.panels.fields import (
     PAGE,
@@ -247,7 +247,7 @@ def _map_of(reference: AnnData, key: str) -> AnnData:
     from anndata import AnnData
 
     from centroid_encoder.pl._colors import label_colors
-    from centroid_encoder.tl._stored import colors_key
+    from centroid_encoder.tl._result import colors_key
 
     stored = reference.uns[key]
     uns, label_key = {key: stored}, str(stored["params"]["label_key"])

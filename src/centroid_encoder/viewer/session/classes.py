@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from centroid_encoder.tl._stored import Result, StoredCrossValidation
+    from centroid_encoder.tl._result import Result, StoredCrossValidation
     from centroid_encoder.viewer.session.session import Session
 
 

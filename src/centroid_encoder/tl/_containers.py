@@ -1,1 +1,0 @@
-from centroid_encoder.tl._reference import check_links, size_of, unreadable  # noqa

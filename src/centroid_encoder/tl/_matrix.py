@@ -1,1 +1,0 @@
-from centroid_encoder.tl._read import Source, fill_missing  # noqa

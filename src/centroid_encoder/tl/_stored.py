@@ -1,1 +1,0 @@
-from centroid_encoder.tl._result import *  # noqa: F403
