@@ -557,7 +557,7 @@ def test_measure_writes_what_the_tool_returns(output: str, images: Path) -> None
     pd.testing.assert_frame_equal(written.obs, expected.obs)
     pd.testing.assert_frame_equal(written.var, expected.var)
     assert written.uns["spatialdata_attrs"]["region"] == "nuclei"
-    assert said.stdout.startswith("5 cells, 14 variables: area_um2, axis_major")
+    assert said.stdout.startswith("5 cells, 15 variables: area_um2, axis_major")
     assert said.stdout.endswith(f"Wrote {output}\n")
 
 
