@@ -312,9 +312,7 @@ class Training(_run.Job):
         )
         return {
             "obs": {
-                _stored.obs_key(self.key, "split"): pd.Categorical.from_codes(
-                    split, _stored.SPLITS
-                ),
+                _stored.obs_key(self.key, "split"): splits,
                 _stored.obs_key(self.key, "label"): cells.labels_of(predicted),
                 _stored.obs_key(self.key, "confidence"): cells.spread(confidence),
                 _stored.obs_key(self.key, "novelty"): cells.spread(fit.novelty()),
