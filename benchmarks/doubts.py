@@ -1,7 +1,7 @@
-"""Whether thresholds of novelty hold on new samples.
+"""Thresholds of novelty on new samples.
 
     python -m benchmarks.doubts                       # all pairs, to benchmarks/results/doubts.csv
-    python -m benchmarks.doubts --set develop         # those that the method was chosen on
+    python -m benchmarks.doubts --set develop         # pairs on which the method was chosen
     python -m benchmarks.doubts --set report -o mine.csv
 
 A pair is a reference that lacks a kind of cells, and a query that has it, of the same data set, of
@@ -51,11 +51,11 @@ MOST_UNKNOWN = 0.25
 
 @dataclass(frozen=True)
 class Cells:
-    """Counts with what they are."""
+    """Counts, and the kinds of the cells."""
 
     counts: Any
     total: NDArray[Any]
-    """(n,) counts of each cell over all genes, of which the table may have a part."""
+    """(n,) sum of the counts of each cell over all genes; the table may have only some of them."""
     kind: NDArray[Any]
     genes: NDArray[Any]
 
@@ -65,7 +65,7 @@ class Cells:
 
 @dataclass(frozen=True)
 class Pair:
-    """Where the reference comes from, where the query, and what the reference lacks."""
+    """Data sets of reference and query, and the kinds that the reference lacks."""
 
     reference: str
     query: str
@@ -112,9 +112,9 @@ NAMES = {
     "CD8 T": "T_CD8",
     "Platelet": "MK",
 }
-"""What both blood data sets call a kind."""
+"""Common names of the kinds in both blood data sets."""
 RARE = ("MK", "HSC")
-"""Kinds with hardly a cell."""
+"""Kinds with very few cells."""
 
 
 def read(name: str) -> Cells:
@@ -165,7 +165,7 @@ def split(pair: Pair, rng: np.random.Generator) -> tuple[Cells, Cells]:
 
 
 def table(cells: Cells, condition: str, rng: np.random.Generator) -> AnnData:
-    """Normalise cells as the condition says."""
+    """Return cells, normalised by the condition."""
     counts, total, genes = cells.counts, cells.total, np.arange(len(cells.genes))
     if condition == "30 % of the depth":
         whole = np.allclose(total, np.asarray(counts.sum(axis=1)).ravel())
@@ -200,7 +200,7 @@ def doublets(cells: Cells, rng: np.random.Generator, n: int = 300) -> Cells:
 
 
 def measured(pair: Pair) -> Iterator[dict[str, Any]]:
-    """Send all queries of a pair through the map of its reference."""
+    """Yield the results of all queries of a pair, ingested by the map of the reference."""
     rng = np.random.default_rng(0)
     reference, cells = split(pair, rng)
     known = table(reference, "as it is", rng)
@@ -246,7 +246,7 @@ def measured(pair: Pair) -> Iterator[dict[str, Any]]:
 
 
 def ingested(query: AnnData, known: AnnData) -> bool:
-    """Ingest, and return whether a warning says that the query is shifted as a whole."""
+    """Ingest, and return whether there is a warning that the query is shifted as a whole."""
     job = ce.tl.ingest.job(query, known, missing="mean", max_missing=1)
     job.run()
     job.write(query)
@@ -264,7 +264,7 @@ def _joined(first: AnnData, second: AnnData) -> AnnData:
 
 
 def main() -> None:
-    """Measure the pairs that the command line asks for."""
+    """Measure the pairs that are named on the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -24,7 +24,6 @@ from benchmarks.protocols import EXPERIMENTS
 from benchmarks.rivals import classical
 from benchmarks.rivals.selection import embed
 from centroid_encoder.core.quality import knn_predict
-from centroid_encoder.core.reports import drained
 from centroid_encoder.pl._colors import default_palette
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
@@ -89,7 +88,7 @@ def rivals() -> None:
     makers = classical.UNSUPERVISED | classical.SUPERVISED
     figure, axes = plt.subplots(3, 3, figsize=(10, 10), layout="constrained")
     model = ce.CentroidEncoder(random_state=0)
-    fit = drained(model.fit_codes(X, codes, np.arange(len(classes))))
+    fit = model.fit_codes(X, codes, np.arange(len(classes)))
     found = {"centroid-encoder": (fit.embed(), model.transform(X_test))}
     found |= {name: embed(makers[name](0), z, codes, z_test) for name in RIVALS}
     for ax, (name, (train, test)) in zip(axes.flat, found.items(), strict=True):

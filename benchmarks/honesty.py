@@ -1,20 +1,19 @@
-"""How far confidence, novelty, cross-validation and permutation tests can be believed.
+"""Reliability of confidence, novelty, cross-validation and permutation tests.
 
     python -m benchmarks.honesty transfer       # cells of one technology through the map of others
     python -m benchmarks.honesty novelty        # each class of pbmc3k left out in turn
     python -m benchmarks.honesty calibration    # before and after, on held-out cells
     python -m benchmarks.honesty permutation    # how often shuffled labels are found significant
-    python -m benchmarks.honesty mislabels      # planted in pbmc3k, looked for out of fold
-    python -m benchmarks.honesty throughput     # a million cells on disk through a map
-    python -m benchmarks.honesty noise          # what placement="voronoi" shows of noise
+    python -m benchmarks.honesty mislabels      # made in pbmc3k, and found out of fold
+    python -m benchmarks.honesty throughput     # a million cells on disk are ingested
+    python -m benchmarks.honesty noise          # placement="voronoi" of noise
     python -m benchmarks.honesty donors         # random donors of unequal sizes
 
-Several may be named at once. All of it needs the data folder but the last two.
+Several may be named at once. All parts but `throughput` and `noise` need the data folder.
 """
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import tempfile
@@ -39,7 +38,7 @@ from sklearn.neighbors import KNeighborsClassifier, LocalOutlierFactor, NearestN
 import centroid_encoder as ce
 from benchmarks import datasets
 from benchmarks.methods import BOTTLENECK
-from benchmarks.parts import run_named
+from benchmarks.parts import peak_memory, run_named
 from centroid_encoder.core.splits import stratified_holdout
 
 N_SEEDS = 5
@@ -97,12 +96,12 @@ def novelty() -> None:
 def simple_scores(
     model: ce.CentroidEncoder, adata: AnnData, train: NDArray[np.intp], asked: NDArray[np.intp]
 ) -> Iterator[tuple[str, NDArray[np.floating]]]:
-    """What one might take for a novelty score."""
+    """Yield simpler scores of novelty."""
     yield "1 - probability", 1 - model.predict_proba(adata.X[asked]).max(axis=1)
     near = NearestNeighbors(n_neighbors=5).fit(model.transform(adata.X[train]))
     yield "5-NN in the map", near.kneighbors(model.transform(adata.X[asked]))[0].mean(axis=1)
     X = dense(adata.X[train])
-    # The 2,000 most variable genes, as usual.
+    # The 2,000 most variable genes, as is usual.
     genes = np.argsort(-X.var(axis=0))[:2000]
     mean, deviation = X[:, genes].mean(axis=0), X[:, genes].std(axis=0)
     z, z_asked = (
@@ -159,11 +158,11 @@ def calibration() -> None:
 
 
 def permutation(n_repetitions: int = 100, n_permutations: int = 39) -> None:
-    """How many shuffled labelings get p < 0.05, of which one in twenty would be right."""
+    """Count the shuffled labelings with p < 0.05; one in twenty is expected."""
     pbmc = ad.AnnData(*_pbmc())
     iris = load_iris()
     X, y = datasets.sonar()
-    # Small and quick: whether the test holds its level does not hang on the network.
+    # Small and quick: the level of the test does not depend on the network.
     model = ce.CentroidEncoder(**BOTTLENECK, hidden=(16,), max_epochs=5)
     kwargs: dict[str, Any] = {
         "n_folds": 2,
@@ -195,7 +194,7 @@ def permutation(n_repetitions: int = 100, n_permutations: int = 39) -> None:
 
 
 def mislabels() -> None:
-    """Flip the labels of one cell in twenty, and look for them."""
+    """Flip the labels of one cell in twenty, and count those that are found."""
     adata = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
     labels = adata.obs["classified"].astype(str).to_numpy()
     classes = np.unique(labels)
@@ -219,7 +218,7 @@ def mislabels() -> None:
 
 
 def throughput(n: int = 1_000_000, d: int = 2_000) -> None:
-    """Send random sparse cells, which lie on disk, through a map with a bottleneck."""
+    """Ingest random sparse cells on disk by a map with a bottleneck."""
     rng = np.random.default_rng(0)
     known = random_cells(2000, d)
     known.obs["class"] = pd.Categorical(rng.integers(10, size=2000).astype(str))
@@ -227,7 +226,7 @@ def throughput(n: int = 1_000_000, d: int = 2_000) -> None:
     ce.tl.centroid_encoder(known, "class", model=model, progress=False)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cells.h5ad"
-        # By another process: memory is counted by its peak.
+        # In another process, because the memory is counted by its peak.
         code = f"from benchmarks.honesty import write_cells; write_cells({str(path)!r}, {n}, {d})"
         subprocess.run([sys.executable, "-c", code], check=True)
         size = path.stat().st_size
@@ -237,7 +236,7 @@ def throughput(n: int = 1_000_000, d: int = 2_000) -> None:
         seconds = time.perf_counter() - started
         print(
             f"{cells.n_obs:,} cells of {d:,} genes, {size / 1e9:.1f} GB on disk: {seconds:.0f} s, "
-            f"{cells.n_obs / seconds:,.0f} cells a second, peak of memory {memory():.2f} GB"
+            f"{cells.n_obs / seconds:,.0f} cells a second, peak of memory {peak_memory():.2f} GB"
         )
 
 
@@ -249,7 +248,7 @@ def write_cells(path: str, n: int, d: int) -> None:
 
 
 def random_cells(n: int, d: int) -> AnnData:
-    """Make sparse cells, of which one value in twenty is not zero."""
+    """Return sparse cells; one value in twenty is not zero."""
     rng = np.random.default_rng(0)
     X = sparse.random(n, d, density=0.05, format="csr", dtype=np.float32, rng=rng)
     return AnnData(X, var=pd.DataFrame(index=[f"gene{i}" for i in range(d)]))
@@ -265,18 +264,18 @@ def _pbmc() -> tuple[NDArray[np.float32], pd.DataFrame]:
 
 
 def table_of(X: NDArray[Any], y: NDArray[np.generic]) -> AnnData:
-    """Make an AnnData of a table."""
+    """Return an AnnData of a table."""
     names = [f"row{i}" for i in range(len(y))]
     return AnnData(X.astype(np.float32), obs=pd.DataFrame({"class": y.astype(str)}, index=names))
 
 
 def dense(X: Any) -> NDArray[np.floating]:
-    """Return an array, whatever it was."""
+    """Return a dense array."""
     return np.asarray(X.toarray() if hasattr(X, "toarray") else X)
 
 
 def errors(adata: AnnData) -> str:
-    """Say what a cross-validation found."""
+    """Return the errors of a cross-validation as text."""
     quality = adata.uns["ce_cv"]["quality"]
     names = ("knn", "decoder", "balanced_decoder", "input_knn", "chance")
     return ", ".join(
@@ -386,11 +385,6 @@ def donors() -> None:
 def spread(values: NDArray[np.floating]) -> str:
     """Mean and standard deviation."""
     return f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
-
-
-def memory() -> float:
-    """Largest resident memory so far, in GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 if __name__ == "__main__":

@@ -1,19 +1,18 @@
-"""How much memory: peaks of processes of their own, of cells of 20,000 genes, 5 % of them there.
+"""Peaks of memory: cells of 20,000 genes, with 5 % of the values other than 0.
 
     python -m benchmarks.memory backed                   # a default call on a file of 8 GB
-    python -m benchmarks.memory backed --cells 100000    # of a tenth of it
+    python -m benchmarks.memory backed --cells 100000    # on a tenth of it
     python -m benchmarks.memory loaded --cells 100000    # on the same cells in memory
-    python -m benchmarks.memory ingest                   # the cells of the file through a map
+    python -m benchmarks.memory ingest                   # the cells of the file are ingested
 
-Several may be named at once. The file is made in `build/`, once. A training is the default one, but
-of one epoch.
+Several may be named at once; each is measured in a process of its own. The file is written to
+`build/` once. A training is the default one, but of one epoch.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -29,35 +28,36 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 import centroid_encoder as ce
+from benchmarks.parts import peak_memory
 
 FOLDER = Path(__file__).parents[1] / "build" / "memory"
 N_CLASSES, N_GENES, STEP = 10, 20_000, 20
-"""Each cell has a value in one of so many genes that stand beside each other: 5 %."""
+"""Each cell has a value in one of `STEP` neighbouring genes: 5 %."""
 N_AT_ONCE = 10_000
 N_EPOCHS = 1
 TIMES, BESIDE = 1.25, 1e9
-"""Memory that is allowed: so many times the bytes of the data, and so many beside them."""
+"""Memory that is allowed: `TIMES` the bytes of the data, and `BESIDE` bytes."""
 
 
 def backed(n: int) -> None:
-    """Train on a file that is read a part at a time."""
+    """Train on a file that is read in parts."""
     found = measured("train", file_of(n))
-    report(found, "kept columns as CSR", found["kept"])
+    report(found, "inputs of the networks", found["inputs"])
 
 
 def loaded(n: int) -> None:
     """Train on a CSR matrix in memory."""
     found = measured("train_loaded", file_of(n))
-    report(found, "the data", found["data"])
+    report(found, "the data and the inputs of the networks", found["data"] + found["inputs"])
 
 
 def ingest(n: int) -> None:
-    """Send the cells of a file through a map of others."""
+    """Ingest the cells of a file by a map of others."""
     report(measured("place", file_of(n)), "nothing", 0)
 
 
 def report(found: dict[str, float], what: str, n_bytes: float) -> None:
-    """Print a peak, and what it may be."""
+    """Print a peak, and the memory that is allowed."""
     most = TIMES * n_bytes + BESIDE
     verdict = "within" if found["peak"] <= most else "above"
     print(
@@ -69,7 +69,7 @@ def report(found: dict[str, float], what: str, n_bytes: float) -> None:
 
 
 def measured(what: str, file: Path) -> dict[str, float]:
-    """Do something with a file in a process of its own; return what it prints."""
+    """Call a function of this module with a file in a process of its own; return its results."""
     print(f"{what} {file.name}, {file.stat().st_size / 1e9:.1f} GB", flush=True)
     code = f"from benchmarks import memory; memory.{what}(memory.Path({str(file)!r}))"
     done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE)
@@ -91,39 +91,30 @@ def _train(adata: AnnData) -> None:
     start = time.perf_counter()
     model = ce.CentroidEncoder(max_epochs=N_EPOCHS)
     ce.tl.centroid_encoder(adata, "kind", model=model, progress=False)
-    seconds, most = time.perf_counter() - start, peak()
-    weights = np.asarray(adata.uns["ce"]["model"]["arrays"]["weight"])
-    kept, data = 0, 0
-    for first in range(0, adata.n_obs, N_AT_ONCE):
-        x = adata.X[first : first + N_AT_ONCE]
-        kept += int((weights[x.indices] > 0).sum())
-        data += x.nnz
-    tell(most, seconds, kept=8 * (kept + adata.n_obs), data=8 * (data + adata.n_obs))
+    seconds, most = time.perf_counter() - start, peak_memory()
+    shape = ce.tl.fitted_model(adata).fitted_map.network.shape
+    inputs = 4 * adata.n_obs * shape["n_networks"] * shape["n_inputs"]
+    data = 8 * adata.n_obs * (N_GENES // STEP + 1)
+    print_results(most, seconds, inputs=inputs, data=data)
 
 
 def place(file: Path) -> None:
-    """Train on some cells, and place all of a file."""
+    """Train on some cells of a file, and place all of them."""
     known = ad.read_h5ad(file, backed="r")[:N_AT_ONCE].to_memory()
     model = ce.CentroidEncoder(max_epochs=N_EPOCHS)
     ce.tl.centroid_encoder(known, "kind", model=model, progress=False)
     start = time.perf_counter()
     ce.tl.ingest(ad.read_h5ad(file, backed="r"), known, progress=False)
-    tell(peak(), time.perf_counter() - start)
+    print_results(peak_memory(), time.perf_counter() - start)
 
 
-def tell(most: int, seconds: float, **sizes: int) -> None:
-    """Print what `measured` reads."""
-    print(json.dumps({"peak": most, "seconds": seconds, **sizes}))
-
-
-def peak() -> int:
-    """Largest resident memory so far, in bytes."""
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return most if sys.platform == "darwin" else 1024 * most
+def print_results(peak: float, seconds: float, **sizes: int) -> None:
+    """Print a peak in GB, seconds, and sizes in bytes, for `measured`."""
+    print(json.dumps({"peak": 1e9 * peak, "seconds": seconds, **sizes}))
 
 
 def file_of(n: int) -> Path:
-    """Make a `.h5ad` file of n cells, sorted by class, a part at a time; once."""
+    """Write a `.h5ad` file of n cells, sorted by class, in parts; if there is none yet."""
     file = FOLDER / f"{n}.h5ad"
     if file.exists():
         return file
@@ -151,7 +142,7 @@ def file_of(n: int) -> Path:
 def drawn(
     codes: NDArray[np.intp], means: NDArray[np.float32], rng: np.random.Generator
 ) -> sparse.csr_matrix:
-    """Draw cells of the classes `codes`."""
+    """Draw cells of classes with (M, d) means."""
     n, n_values = len(codes), N_GENES // STEP
     indices = rng.integers(STEP, size=(n, n_values), dtype=np.int32)
     indices += np.arange(0, N_GENES, STEP, dtype=np.int32)

@@ -1,7 +1,7 @@
 """All methods of the tables: the centroid-encoder, its rivals, and the floor in the input space.
 
-A method is a function of training data, class indices, test data and a seed that says of which
-class it takes the test samples to be, by each rule that it knows.
+A method is a function of training data, class indices, test data and a seed; it returns the
+predicted classes of the test samples for each of its rules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from benchmarks.rivals import classical, networks
 from benchmarks.rivals.selection import embed
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.core.quality import knn_predict, nearest_center
-from centroid_encoder.core.reports import drained
 
 Decisions = dict[str, NDArray[np.intp]]
 """Class of each test sample by rule: ``"knn"``, ``"voronoi"``, ``"decoder"``."""
@@ -31,7 +30,7 @@ Run = Callable[[str, NDArray[Any], NDArray[np.intp], NDArray[Any], int], Decisio
 
 
 PIXELS = ("mnist", "usps", "usps-1000")
-"""Experiments whose features are pixels."""
+"""Experiments with pixels as features."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +40,9 @@ class Method:
     name: str
     run: Run
     kind: str
-    """Heading under which it stands."""
+    """Heading of its part of the table."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Why it is not run, by experiment: its row then has the published number alone."""
+    """Reasons why it is not run, by experiment; there its row has the published number only."""
 
 
 def decide(train: NDArray[Any], codes: NDArray[np.intp], test: NDArray[Any]) -> Decisions:
@@ -53,11 +52,11 @@ def decide(train: NDArray[Any], codes: NDArray[np.intp], test: NDArray[Any]) -> 
 
 
 BOTTLENECK: dict[str, Any] = {"placement": "bottleneck", "class_weight": None}
-"""Parameters of the network that is squeezed, all samples alike, as it was by default once."""
+"""Parameters of the network with a bottleneck, without class weights, an earlier default."""
 
 
 def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
-    """Make the product's default, or take the paper's recipe for the experiment."""
+    """Return a run with the default parameters, or with the paper's recipe for the experiment."""
 
     def run(
         experiment: str, X: NDArray[Any], codes: NDArray[np.intp], X_test: NDArray[Any], seed: int
@@ -66,10 +65,11 @@ def centroid_encoder(*, recipe: bool = False, **params: Any) -> Run:
             model = CentroidEncoder.from_recipe(f"paper-{experiment}", random_state=seed, **params)
         else:
             model = CentroidEncoder(random_state=seed, **params)
-        fit = drained(model.fit_codes(X, codes, np.arange(codes.max() + 1)))
+        fit = model.fit_codes(X, codes, np.arange(codes.max() + 1))
         test = model.transform(X_test)
         return {
-            # Training samples lie where they do in the picture: `transform` knows them.
+            # The embedding of training samples is that of the fit: each is placed by a network
+            # that was not trained on it.
             "knn": knn_predict(fit.embed(), codes, test),
             "voronoi": nearest_center(test, model.centers_),
             "decoder": model.decoder_distances(test).argmin(axis=1),
@@ -83,8 +83,8 @@ def standardized(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return z-scores of training and test data; of pixels, by one mean and one deviation.
 
-    Pixels share a unit, and those at the rim, which hardly vary, are best left small: UMAP's error
-    on MNIST is 4 % so, and 6 % with a deviation for each pixel.
+    Pixels share a unit, and those at the rim hardly vary: UMAP's error on MNIST is 4 % with one
+    deviation, and 6 % with a deviation for each pixel.
     """
     X, X_test = X.astype(np.float64), X_test.astype(np.float64)
     if experiment in PIXELS:
@@ -94,7 +94,7 @@ def standardized(
 
 
 def classical_rival(make: classical.Rival) -> Run:
-    """Make a rival that is written for z-scores."""
+    """Return the run of a rival that takes z-scores."""
 
     def run(
         experiment: str,
@@ -111,7 +111,7 @@ def classical_rival(make: classical.Rival) -> Run:
 
 
 def network_rival(kind: type[networks.NetworkRival], **params: Any) -> Run:
-    """Make a rival that trains the project's own network."""
+    """Return the run of a rival that trains the project's own network."""
 
     def run(
         _: str, X: NDArray[Any], codes: NDArray[np.intp], X_test: NDArray[Any], seed: int
@@ -123,7 +123,7 @@ def network_rival(kind: type[networks.NetworkRival], **params: Any) -> Run:
 
 
 def in_full_space(make: Callable[[int], Any]) -> Run:
-    """Make a classifier of z-scores, with which no picture comes."""
+    """Return the run of a classifier of z-scores, which makes no embedding."""
 
     def run(
         experiment: str,
@@ -139,7 +139,7 @@ def in_full_space(make: Callable[[int], Any]) -> Run:
 
 
 def rbf_svm(seed: int) -> GridSearchCV:
-    """Make an SVM with C and width chosen by cross-validation on the training samples."""
+    """Return an SVM with C and width chosen by cross-validation on the training samples."""
     del seed
     grid = {"C": [1, 10, 100], "gamma": ["scale", 0.03, 0.1, 0.3]}
     return GridSearchCV(SVC(), grid, cv=3)

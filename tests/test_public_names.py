@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import centroid_encoder as ce
-from centroid_encoder.cli import cli
+from centroid_encoder.cli import COMMANDS
 
 PUBLIC = {
     "": {"CentroidEncoder", "load", "pl", "tl", "viewer"},
@@ -28,7 +28,6 @@ ESTIMATOR_FOR_DEVELOPERS = {
     *("calibration_", "feature_means_", "fit_codes", "fit_reports", "from_state", "in_order"),
     *("knows_novelty", "set_fit_request", "set_score_request", "standardize", "to_state"),
 }
-COMMANDS = {"cross-validate", "fit", "ingest", "measure", "plot"}
 
 
 @pytest.mark.parametrize("part", PUBLIC)
@@ -44,4 +43,4 @@ def test_estimator_offers_these_names():
 
 
 def test_command_line_offers_these_commands():
-    assert set(cli.commands) == COMMANDS
+    assert set(COMMANDS) == {"cross-validate", "fit", "ingest", "measure", "plot"}

@@ -1,4 +1,4 @@
-"""Whole zarr stores or none."""
+"""A zarr store is replaced as a whole or not at all."""
 
 from __future__ import annotations
 

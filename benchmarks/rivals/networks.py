@@ -1,9 +1,8 @@
 """Rivals that are networks: the project's own `Network` and `train`, each with its paper's loss.
 
-Encoder, optimiser and schedule are those of `CentroidEncoder`, so that what is compared is what the
-network is asked to do. Where a paper starts from a stack of restricted Boltzmann machines,
-``pretrain_epochs`` starts from an autoencoder that was grown layer by layer; with 0, the weights
-start at random.
+Encoder, optimiser and schedule are those of `CentroidEncoder`, so that the comparison is one of
+losses. Where a paper starts from a stack of restricted Boltzmann machines, ``pretrain_epochs``
+trains an autoencoder layer by layer; with 0, the initial weights are random.
 """
 
 from __future__ import annotations
@@ -28,29 +27,28 @@ from benchmarks.rivals.objectives import (
     Reconstruction,
     RegularizedNCA,
 )
-from centroid_encoder.constraints import resolve_device
+from centroid_encoder.checks import resolve_device
+from centroid_encoder.core.features import Scale, fit_standardizer
+from centroid_encoder.core.matrix import row_chunks
 from centroid_encoder.core.network import Activation, Network
-from centroid_encoder.core.objective import Objective
 from centroid_encoder.core.optimization import Optimizer, Schedule, TrainingConfig
-from centroid_encoder.core.problem import Problem
-from centroid_encoder.core.reports import drained
-from centroid_encoder.core.rows import standardized
-from centroid_encoder.core.standardization import Scale
-from centroid_encoder.core.training import TrainingData, train
+from centroid_encoder.core.targets import Objective
+from centroid_encoder.core.train import TrainingData, train
 from centroid_encoder.recipes import input_dropout
 
 CLIP = 10.0
 """Largest absolute z-score, as in `CentroidEncoder`."""
-MOST = 4.0
-"""How many times as many steps as of `FEW` samples there are of very many."""
 FEW = 3_000
+"""Samples up to which the number of steps is the smallest."""
+MOST = 4.0
+"""Largest number of steps, relative to that of `FEW` samples."""
 PRETRAIN_BATCH = 256
 """Rows per step while pre-training, which compares no pairs."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class NetworkRival(TransformerMixin, BaseEstimator):
-    """What the rivals share: scaling, network, training.
+    """Base of the rivals: scaling, network, training.
 
     Parameters
     ----------
@@ -77,8 +75,7 @@ class NetworkRival(TransformerMixin, BaseEstimator):
     batch_size
         Samples that are compared with each other at a time.
     optimizer, schedule, learning_rate, weight_decay
-        As in `CentroidEncoder`, with the same defaults where a rival does not do better with
-        others.
+        As in `CentroidEncoder`, with the same defaults unless a rival is better with others.
     random_state
         Seed of everything random.
     device
@@ -104,7 +101,7 @@ class NetworkRival(TransformerMixin, BaseEstimator):
 
     @abstractmethod
     def _objective(self, data: TrainingData, network: Network) -> Objective:
-        """Return the loss, once data and network exist."""
+        """Return the loss for the data and the network."""
 
     def fit(self, X: NDArray[Any], y: NDArray[Any] | None = None) -> Self:
         """Train the network.
@@ -119,28 +116,32 @@ class NetworkRival(TransformerMixin, BaseEstimator):
         Raises
         ------
         KeyboardInterrupt
-            Also where the training loop would have kept what it had: a benchmark wants all or
-            nothing.
+            Also if the training loop has a state to keep: a benchmark has no use for half a
+            training.
         """
         labels = np.zeros(len(X), dtype=np.intp)
         if y is not None:
             _, labels = np.unique(y, return_inverse=True)
         device = resolve_device(self.device)
         generator = torch.Generator().manual_seed(self.random_state)
-        problem = Problem.of(X, labels, device, scale=self.scale, clip=CLIP, max_features=None)
-        data = problem.data
-        self.standardizer_ = problem.standardizer
+        self.standardizer_, *_ = fit_standardizer(
+            X, np.arange(len(X)), labels, self.scale, CLIP, max_features=None
+        )
+        index = torch.arange(len(X), device=device)
+        data = TrainingData(
+            self.standardizer_(X, device), torch.from_numpy(labels).to(device), index, index[:0]
+        )
         pretrained = None
         if self.pretrain_epochs:
-            reconstruction = Reconstruction(data.rows)
-            pretrained = self._network(problem, reconstruction.n_outputs, generator)
-            config = self._config(problem, PRETRAIN_BATCH, self.pretrain_epochs, layer_wise=True)
+            reconstruction = Reconstruction(data.inputs)
+            pretrained = self._network(data, reconstruction.n_outputs, generator)
+            config = self._config(data, PRETRAIN_BATCH, self.pretrain_epochs, layer_wise=True)
             self._train(pretrained, reconstruction, data, config, generator)
-        # The objective may look at the network, and says whether it needs a decoder.
-        network = self._network(problem, 0, generator, batch_norm=self.batch_norm)
+        # The objective may use the encoder; whether a decoder is needed depends on the objective.
+        network = self._network(data, 0, generator, batch_norm=self.batch_norm)
         objective = self._objective(data, network)
         if objective.n_outputs:
-            network.decoder = self._network(problem, objective.n_outputs, generator).decoder
+            network.decoder = self._network(data, objective.n_outputs, generator).decoder
         if pretrained is not None:
             network.encoder.load_state_dict(pretrained.encoder.state_dict())
             if objective.n_outputs:
@@ -148,7 +149,7 @@ class NetworkRival(TransformerMixin, BaseEstimator):
         n_batches = math.ceil(len(X) / self.batch_size)
         n_steps = self.n_steps * min(MOST, max(1.0, math.sqrt(len(X) / FEW)))
         max_epochs = self.max_epochs or math.ceil(n_steps / n_batches)
-        config = self._config(problem, self.batch_size, max_epochs)
+        config = self._config(data, self.batch_size, max_epochs)
         self.losses_ = self._train(network, objective, data, config, generator)
         network.fold_batch_norm()
         self.network_ = network
@@ -158,20 +159,22 @@ class NetworkRival(TransformerMixin, BaseEstimator):
     def transform(self, X: NDArray[Any]) -> NDArray[np.float32]:
         """Embed (n, d) samples, in the units of the training data."""
         device = next(self.network_.parameters()).device
-        rows = standardized(X, self.standardizer_, device)
-        codes = [self.network_.encode(inputs).cpu() for _, inputs in rows.batches()]
+        codes = [
+            self.network_.encode(self.standardizer_(chunk, device)).cpu()
+            for _, chunk in row_chunks(X)
+        ]
         return np.asarray(torch.cat(codes), dtype=np.float32)
 
     def _network(
         self,
-        problem: Problem,
+        data: TrainingData,
         n_outputs: int,
         generator: torch.Generator,
         *,
         batch_norm: bool = False,
     ) -> Network:
         network = Network(
-            problem.n_inputs,
+            data.inputs.shape[1],
             self.hidden,
             self.n_components,
             n_outputs,
@@ -179,14 +182,14 @@ class NetworkRival(TransformerMixin, BaseEstimator):
             generator,
             batch_norm=batch_norm,
         )
-        return network.to(problem.data.rows.device)
+        return network.to(data.inputs.device)
 
     def _config(
-        self, problem: Problem, batch_size: int, max_epochs: int, *, layer_wise: bool = False
+        self, data: TrainingData, batch_size: int, max_epochs: int, *, layer_wise: bool = False
     ) -> TrainingConfig:
         dropout = self.dropout
         if dropout is None:
-            dropout = input_dropout(problem.n_inputs, problem.n_train)
+            dropout = input_dropout(data.inputs.shape[1], data.n_rows)
         return TrainingConfig(
             batch_size=batch_size,
             max_epochs=max_epochs,
@@ -206,8 +209,8 @@ class NetworkRival(TransformerMixin, BaseEstimator):
         config: TrainingConfig,
         generator: torch.Generator,
     ) -> list[float]:
-        """Run the loop to its end; return the mean loss of every epoch."""
-        outcome = drained(train(network, objective, data, config, generator))
+        """Train to the end; return the mean loss of every epoch."""
+        outcome = train(network, objective, data, config, generator)
         if outcome.interrupted:
             raise KeyboardInterrupt
         return [report.loss for report in outcome.reports]
@@ -217,16 +220,16 @@ class NetworkRival(TransformerMixin, BaseEstimator):
 class Autoencoder(NetworkRival):
     """Deep autoencoder (Hinton & Salakhutdinov 2006): ‖x − f(x)‖², unsupervised.
 
-    `pretrain_epochs` stand in for the paper's stack of restricted Boltzmann machines.
+    `pretrain_epochs` replace the paper's stack of restricted Boltzmann machines.
     """
 
-    # No pairs to compare: small batches bring more steps for the same time.
+    # No pairs are compared: small batches allow more steps in the same time.
     batch_size: int = 64
     n_steps: int = 3000
     weight_decay: float = 0.1
 
     def _objective(self, data: TrainingData, network: Network) -> Objective:
-        return Reconstruction(data.rows)
+        return Reconstruction(data.inputs)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -236,23 +239,23 @@ class NonlinearNCA(NetworkRival):
     Parameters
     ----------
     nca_weight
-        λ of the paper: the rest goes to the reconstruction.
+        λ of the paper; the weight of the reconstruction is 1 − λ.
     """
 
-    # The loss bounds no distance: without a brake, the code grows until its gradient is gone.
+    # The loss bounds no distance: with less weight decay, the code grows until its gradient is 0.
     learning_rate: float = 2e-3
     weight_decay: float = 3.0
     nca_weight: float = 0.99
 
     def _objective(self, data: TrainingData, network: Network) -> Objective:
-        return RegularizedNCA(data.rows, self.nca_weight)
+        return RegularizedNCA(data.inputs, self.nca_weight)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class DeepGaussianNCA(NetworkRival):
     """dG-NCA (Min et al. 2010): NCA of the code with a Gaussian kernel."""
 
-    # The loss bounds no distance: without a brake, the code grows until its gradient is gone.
+    # The loss bounds no distance: with less weight decay, the code grows until its gradient is 0.
     learning_rate: float = 2e-3
     weight_decay: float = 3.0
 
@@ -264,7 +267,7 @@ class DeepGaussianNCA(NetworkRival):
 class DeepTNCA(NetworkRival):
     """dt-NCA (Min et al. 2010): NCA of the code with Student's t."""
 
-    # The loss bounds no distance: without a brake, the code grows until its gradient is gone.
+    # The loss bounds no distance: with less weight decay, the code grows until its gradient is 0.
     learning_rate: float = 2e-3
     weight_decay: float = 3.0
 
@@ -292,7 +295,7 @@ class DeepTMCML(NetworkRival):
 class HOPE(NetworkRival):
     """Exemplar-centred supervised embedding (Min, Guo & Song 2017).
 
-    The project's network stands in for the paper's shallow map of high-order feature products; the
+    The project's network replaces the paper's shallow map of high-order feature products; the
     objective and the exemplars, k-means centers of each class in input space, are the paper's.
 
     Parameters
@@ -306,7 +309,7 @@ class HOPE(NetworkRival):
     def _objective(self, data: TrainingData, network: Network) -> Objective:
         exemplars, labels = [], []
         for label in data.labels.unique().tolist():
-            X = data.rows.gather((data.labels == label).nonzero().flatten()).cpu().numpy()
+            X = data.inputs[data.labels == label].cpu().numpy()
             # Samples that coincide have one center.
             n_exemplars = min(self.n_exemplars, len(np.unique(X, axis=0)))
             k_means = KMeans(n_exemplars, random_state=self.random_state).fit(X)
@@ -334,7 +337,7 @@ class ParametricTSNE(NetworkRival):
     perplexity: float = 30.0
 
     def _objective(self, data: TrainingData, network: Network) -> Objective:
-        return TSNE(data.rows, self.perplexity, _dof(self.n_components))
+        return TSNE(data.inputs, self.perplexity, _dof(self.n_components))
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

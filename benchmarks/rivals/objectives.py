@@ -1,9 +1,9 @@
-"""What the rivals ask of the network: one `Objective` for each family of losses.
+"""Losses of the rivals: one `Objective` for each family, written from the papers.
 
-Written from the papers. Probabilities are computed from logarithms of kernels, which neither
-overflow nor vanish in float32, and self-similarities are masked out. A sample that has no other of
-its class in the batch attracts nothing; it still repels where the paper's normalisation says so.
-Class weights are no part of these methods.
+Probabilities are computed from logarithms of kernels, which neither overflow nor vanish in float32,
+and self-similarities are masked out. A sample that is alone in its class in a batch attracts
+nothing; it still repels where it is part of the paper's normalisation. These methods have no class
+weights.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from centroid_encoder.core.objective import Batch
-from centroid_encoder.core.rows import Rows
+from centroid_encoder.core.targets import Batch
 
 N_BISECTIONS = 20
 """Steps in the search for a bandwidth; each halves an interval of 25 in its logarithm."""
@@ -25,7 +24,7 @@ RIDGE = 1e-4
 
 
 class _NoDecision:
-    """What these objectives share: no class is decided on, and most need no decoder."""
+    """Base of the objectives: they decide on no class, and most have no decoder."""
 
     n_outputs: int = 0
 
@@ -38,17 +37,17 @@ class Reconstruction(_NoDecision):
 
     Parameters
     ----------
-    rows
-        The data, which are their own targets.
+    inputs
+        (n, k) standardised data, which are their own targets.
     """
 
-    def __init__(self, rows: Rows) -> None:
-        self.rows = rows
-        self.n_outputs = rows.n_inputs
+    def __init__(self, inputs: Tensor) -> None:
+        self.inputs = inputs
+        self.n_outputs = inputs.shape[1]
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean over samples and features."""
-        return (batch.output - self.rows.gather(batch.rows)).square().mean()
+        return (batch.output - self.inputs[batch.rows]).square().mean()
 
 
 class NCA(_NoDecision):
@@ -85,16 +84,16 @@ class RegularizedNCA(NCA):
 
     Parameters
     ----------
-    rows
-        The data, to be reconstructed.
+    inputs
+        (n, k) standardised data.
     nca_weight
         λ; 0.99 in the paper.
     """
 
-    def __init__(self, rows: Rows, nca_weight: float) -> None:
+    def __init__(self, inputs: Tensor, nca_weight: float) -> None:
         super().__init__(None)
-        self.reconstruction = Reconstruction(rows)
-        self.n_outputs = rows.n_inputs
+        self.reconstruction = Reconstruction(inputs)
+        self.n_outputs = self.reconstruction.n_outputs
         self.nca_weight = nca_weight
 
     def loss(self, batch: Batch) -> Tensor:
@@ -127,27 +126,27 @@ class MCML(_NoDecision):
 class TSNE(_NoDecision):
     """Parametric t-SNE (van der Maaten 2009): KL(P‖Q) over the pairs of a batch, unsupervised.
 
-    p_ij = (p_{j|i} + p_{i|j}) / 2b, with p_{j|i} a Gaussian in input space whose bandwidth gives it
-    the wanted perplexity; q_ij as in dt-MCML.
+    p_ij = (p_{j|i} + p_{i|j}) / 2b, where p_{j|i} is a Gaussian in input space of a bandwidth that
+    results in the given perplexity; q_ij as in dt-MCML.
 
     Parameters
     ----------
-    rows
-        The data.
+    inputs
+        (n, k) standardised data.
     perplexity
         Effective number of neighbours in a batch; at most a third of the others in it.
     dof
         Degrees of freedom of Student's t.
     """
 
-    def __init__(self, rows: Rows, perplexity: float, dof: float) -> None:
-        self.rows = rows
+    def __init__(self, inputs: Tensor, perplexity: float, dof: float) -> None:
+        self.inputs = inputs
         self.perplexity = perplexity
         self.dof = dof
 
     def loss(self, batch: Batch) -> Tensor:
         """Divergence over the pairs of the batch."""
-        x = self.rows.gather(batch.rows)
+        x = self.inputs[batch.rows]
         perplexity = max(1.0, min(self.perplexity, (len(x) - 1) / 3))
         p = neighbor_probabilities(torch.cdist(x, x).square(), perplexity)
         return joint_divergence((p + p.T) / (2 * len(x)), batch.code, self.dof)
@@ -193,9 +192,9 @@ class Discriminant(_NoDecision):
 
         S_B = 1/(2b²) Σ_ij n_i n_j δ_ij (m_i − m_j)(m_i − m_j)ᵀ,   δ_ij ∝ 1/‖m_i − m_j‖²,
 
-    the paper's weights, which keep classes that are far apart already from being all that counts.
-    Taken as they are, they would reward a smaller code; so they are scaled to leave the trace of
-    S_B as it is without them, and are constants to the gradient.
+    the paper's weights, which reduce the influence of pairs of classes that are far apart already.
+    They would also reward a smaller code. Therefore they are scaled so that the trace of S_B is
+    that without weights, and their gradient is not computed.
     """
 
     def loss(self, batch: Batch) -> Tensor:
@@ -213,7 +212,7 @@ class Discriminant(_NoDecision):
         squared = differences.detach().square().sum(dim=2)
         tiny = torch.finfo(code.dtype).tiny
         spread = (shares * squared).sum().clamp(min=tiny)
-        # Coincident means have no direction to be weighted.
+        # The difference of coincident means has no direction.
         inverse = torch.where(squared > 1e-12 * spread, 1 / squared.clamp(min=tiny), 0.0)
         weights = shares * inverse * spread / (shares * (inverse > 0)).sum().clamp(min=tiny)
         between = torch.einsum("ij,ijk,ijl->kl", weights, differences, differences)
@@ -226,11 +225,11 @@ class Discriminant(_NoDecision):
 
 
 def log_kernel(a: Tensor, b: Tensor, dof: float | None) -> Tensor:
-    """(n, k) logarithms of the similarities of (n, m) and (k, m) codes, but for a constant.
+    """(n, k) logarithms of the similarities of (n, m) and (k, m) codes, up to a constant.
 
-    ‖a − b‖² enters as it is in the Gaussian, without a factor ½, as in the papers.
+    The Gaussian is exp(−‖a − b‖²), without a factor ½, as in the papers.
     """
-    # The difference itself: ‖a‖² − 2ab + ‖b‖² would lose near neighbours to rounding.
+    # ‖a‖² − 2ab + ‖b‖² would be inexact for near neighbours.
     squared = (a[:, None] - b).square().sum(dim=2)
     if dof is None:
         return -squared
@@ -248,7 +247,7 @@ def neighbor_probabilities(squared: Tensor, perplexity: float) -> Tensor:
     """(b, b) p_{j|i} ∝ exp(−β_i d²_ij) whose rows have the given perplexity, by bisection."""
     tiny = torch.finfo(squared.dtype).tiny
     squared = squared / squared.mean(dim=1, keepdim=True).clamp(min=tiny)
-    # So far from itself that a sample never is its own neighbour.
+    # At this distance from itself, a sample is never its own neighbour.
     squared = squared.masked_fill(_diagonal(squared), 1e9)
     squared = squared - squared.amin(dim=1, keepdim=True)
     low = torch.full_like(squared[:, :1], -10.0)
@@ -271,7 +270,7 @@ def _same_class(labels: Tensor) -> Tensor:
 
 
 def _without_self(logits: Tensor) -> Tensor:
-    # Finite: a sample that is alone in its batch must not make a NaN of it.
+    # Minus infinity would become NaN where a sample is alone in its batch.
     return logits.masked_fill(_diagonal(logits), torch.finfo(logits.dtype).min)
 
 

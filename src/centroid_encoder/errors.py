@@ -1,193 +1,52 @@
-"""What is wrong with an input, as data that each face puts into its own words.
-
-A message is a template and its parts. A part that names a parameter, gives advice or names a
-function is written as Python here; the command line writes it as an option or a command, the
-widget as a field or a button.
-"""
+"""Errors about an input, and the warning that users may filter."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
-from typing import Any, Final, TypeAlias
+from typing import Any
 
 
-class _Unset(Enum):
-    """One value that stays itself in another process."""
-
-    UNSET = "unset"
-
-
-UNSET: Final = _Unset.UNSET
-"""Value of a parameter that is named without one."""
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A parameter, with or without a value: ``missing`` or ``missing='drop'``."""
-
-    name: str
-    value: Any = UNSET
-    effect: str = ""
-    """What the value does, such as ``"to leave these cells out"``; a face whose own word for the
-    value says it leaves it away."""
-
-    def __str__(self) -> str:
-        text = self.name if self.value is UNSET else f"{self.name}={self.value!r}"
-        return f"{text} {self.effect}".rstrip()
-
-
-@dataclass(frozen=True)
-class Advice(Setting):
-    """To set a parameter: ``pass missing='drop'``."""
-
-    def __str__(self) -> str:
-        return f"pass {super().__str__()}"
-
-
-@dataclass(frozen=True)
-class Value(Setting):
-    """Another value of a parameter that the sentence has just named: ``'drop'``."""
-
-    def __str__(self) -> str:
-        return repr(self.value)
-
-
-@dataclass(frozen=True)
-class Call:
-    """A function to call: ``ce.tl.cross_validate(adata, 'cell_type')``."""
-
-    name: str
-    """Name within the package, such as ``"tl.cross_validate"``."""
-    arguments: tuple[Any, ...] = ()
-    """What to pass after the AnnData: values, and settings for what is passed by name. A first
-    argument ``Setting("label_key")`` stands for a value that is not known."""
-
-    def __str__(self) -> str:
-        if not self.arguments:
-            return f"ce.{self.name}"
-        given = [str(one) if isinstance(one, Setting) else repr(one) for one in self.arguments]
-        return f"ce.{self.name}({', '.join(['adata', *given])})"
-
-
-Part: TypeAlias = Setting | Advice | Value | Call
-Face: TypeAlias = Callable[[Part], str]
-"""How a face writes the parts that Python users know by other names than its own users."""
-
-
-class Message:
-    """A sentence with parts that each face writes in its own way.
+class _NamesParameter(Exception):
+    """Error that may name the parameter at fault.
 
     Parameters
     ----------
-    template
-        As for :meth:`str.format`, with a ``{}`` for each part.
-    parts
-        What to put there: parts, messages, or anything else that has a text.
+    message
+        Text that describes the fault, its place and a remedy. Parameters are written as in
+        Python: ``missing='drop'``.
+    parameter
+        Name of the parameter at fault. The widget marks its field.
     """
 
-    def __init__(self, template: str, *parts: object) -> None:
-        self.template = template
-        self.parts = parts
-
-    def __str__(self) -> str:
-        return self.words(str)
-
-    def __repr__(self) -> str:
-        return f"Message({str(self)!r})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Message) and (self.template, self.parts) == (
-            other.template,
-            other.parts,
-        )
-
-    def __hash__(self) -> int:
-        return hash(self.template)
-
-    def words(self, face: Face) -> str:
-        """Return the sentence as a face writes it."""
-        if not self.parts:
-            return self.template
-
-        def written(part: object) -> object:
-            if isinstance(part, Message):
-                return part.words(face)
-            return face(part) if isinstance(part, Setting | Call) else part
-
-        return self.template.format(*map(written, self.parts))
-
-    @property
-    def settings(self) -> tuple[Setting, ...]:
-        """The parameters that are named, the one at fault first."""
-        found: list[Setting] = []
-        for part in self.parts:
-            if isinstance(part, Setting):
-                found.append(part)
-            elif isinstance(part, Message):
-                found += part.settings
-        return tuple(found)
+    def __init__(self, message: str, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
 
 
-class Problem(Exception):
-    """An input that cannot be used, as a `Message`; raised as one of the classes below.
-
-    Parameters
-    ----------
-    template, parts
-        Those of the message.
-    """
-
-    def __init__(self, template: str, *parts: object, parameter: str | None = None) -> None:
-        super().__init__(template, *parts)
-        self.message = Message(template, *parts)
-        self._parameter = parameter
-
-    def __str__(self) -> str:
-        return str(self.message)
-
-    @property
-    def parameter(self) -> str | None:
-        """Name of the parameter at fault, if the message names one."""
-        if self._parameter is not None:
-            return self._parameter
-        return self.message.settings[0].name if self.message.settings else None
-
-    @property
-    def value(self) -> Any:
-        """Its value; `UNSET` if the message gives none."""
-        return self.message.settings[0].value if self.message.settings else UNSET
-
-
-class InputError(Problem, ValueError):
+class InputError(_NamesParameter, ValueError):
     """A value that cannot be used."""
 
 
-class InputTypeError(Problem, TypeError):
-    """A value of a kind that cannot be used."""
+class InputTypeError(_NamesParameter, TypeError):
+    """A value of a type that cannot be used."""
 
 
-def check_name(value: object, parameter: str, what: str, kind: Any = str) -> None:
-    """Refuse a Series or a list, say, where a parameter takes the name of `what`."""
-    if not isinstance(value, kind):
-        got = type(value).__name__
-        got = f"an {got}" if got[0] in "aeinoAI" else f"a {got}"
-        text = "{} must be the name of {}; got {}. Pass the name itself, as a string"
-        raise InputTypeError(text, Setting(parameter), what, got)
-
-
-class DivergedError(Problem, FloatingPointError):
-    """A training whose loss is no longer finite."""
-
-
-class WorkerError(Problem, RuntimeError):
-    """A process that did a part of the work is dead."""
-
-
-class MissingKeyError(Problem, KeyError):
+class MissingKeyError(_NamesParameter, KeyError):
     """A key that does not exist. Unlike a plain KeyError, its text is not quoted."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class DivergedError(_NamesParameter, FloatingPointError):
+    """A training whose loss is not finite."""
 
 
 class CentroidEncoderWarning(UserWarning):
     """What a user should know about data or results; nothing failed."""
+
+
+def check_name(value: object, parameter: str, what: str, kind: Any = str) -> None:
+    """Raise an InputTypeError if the name of `what` is not a string, but a Series or a list."""
+    if not isinstance(value, kind):
+        text = f"{parameter} must be the name of {what}, a string; got {type(value).__name__}"
+        raise InputTypeError(text, parameter)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import (
     BaseEstimator,
@@ -22,7 +21,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from centroid_encoder.constraints import (
+from centroid_encoder.checks import (
     RandomState,
     check_effects,
     check_parameters,
@@ -34,23 +33,24 @@ from centroid_encoder.constraints import (
     resolve_device,
 )
 from centroid_encoder.core import saved
-from centroid_encoder.core.confidence import Calibration
-from centroid_encoder.core.description import Description, history_of
+from centroid_encoder.core.calibration import Calibration
+from centroid_encoder.core.features import Scale
 from centroid_encoder.core.fit import Fit, fit
-from centroid_encoder.core.map import Codes, FittedMap
-from centroid_encoder.core.matrix import Lazy, Matrix, looks_whole
+from centroid_encoder.core.map import FittedMap
+from centroid_encoder.core.matrix import Codes, Lazy, Matrix, looks_whole
 from centroid_encoder.core.network import Activation
-from centroid_encoder.core.novelty import LEAST
-from centroid_encoder.core.objective import Output
+from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.optimization import Optimizer, Schedule
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.core.reports import Callback, Outcome, Report, drained, never
-from centroid_encoder.core.rows import standardized
+from centroid_encoder.core.reports import Callback
 from centroid_encoder.core.saved import Arrays, InvalidStateError
-from centroid_encoder.core.standardization import Scale
-from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.core.targets import Output
+from centroid_encoder.errors import InputError
 from centroid_encoder.recipes import RECIPES, resolved
+
+HISTORY = ("stage", "epoch", "loss", "validation_loss", "validation_error")
+"""Columns of the history: fields of `Report`."""
 
 
 class CentroidEncoder(
@@ -58,102 +58,100 @@ class CentroidEncoder(
 ):
     """Supervised, parametric embedding that maps every sample to the centroid of its class.
 
-    Networks are trained to map each sample to the mean of its class, as in [1]_, and the embedding
-    shows for which class they take it and how sure they are. The map takes new samples.
+    Networks are trained to map each sample to the mean of its class, as in [1]_. The embedding
+    shows the predicted class and its certainty. New samples can be mapped as well.
 
     Parameters
     ----------
     n_components : int, default=2
         Dimension m of the embedding.
     placement : {"bottleneck", "voronoi"}, default="voronoi"
-        Where a sample's place comes from. ``"bottleneck"`` is the paper's: an autoencoder-shaped
-        network is squeezed through `n_components` linear units, and what they say is the embedding.
-        ``"voronoi"`` trains without the squeeze, which costs accuracy, and lays the embedding out
-        afterwards: classes have positions whose distances are as those of their centroids; a sample
-        lies in the Voronoi cell of its most probable class, arranged there by the leading
-        components of the class's own scatter, and the nearer to the border the less sure it is.
-        `predict`, `predict_voronoi` and `decoder_distances`, read off the plane, then decide the
-        same. Of more than a hundred features it learns from as many principal axes, with Gaussian
+        How the embedding is computed. ``"bottleneck"`` is the paper's: an autoencoder-shaped
+        network has a bottleneck of `n_components` linear units, whose output is the embedding.
+        ``"voronoi"`` trains without the bottleneck, which costs accuracy, and lays out the
+        embedding afterwards: classes have positions whose distances follow those of their
+        centroids; a sample lies in the Voronoi cell of its most probable class, arranged there by
+        the leading components of the class's own scatter, and nearer to the border if it is less
+        certain. `predict`, `predict_voronoi` and `decoder_distances` in the plane then agree. With
+        more than a hundred features the networks learn from as many principal axes, with Gaussian
         noise of the covariance that `dropout` of the features has.
     n_networks : int or "auto", default="auto"
-        With ``placement="voronoi"``, number of networks, each of which is trained on all but one
-        fold of the samples. Probabilities then come
-        from samples of which the network in question knows nothing: it weighs and chooses features
-        by its own samples; new samples are placed by all networks, each weighted by its number of
-        training samples. 1 trains one network on everything, which is too sure of these samples.
-        ``"auto"`` takes 5 of up to 5,000 training samples, 3 of up to 50,000, else 2.
+        With ``placement="voronoi"``, number of networks. Each is trained on all but one fold of the
+        samples, and weights and chooses features by its own samples; a training sample is placed by
+        the network that was not trained on it, and a new sample by all networks, weighted by their
+        numbers of training samples. 1 trains one network on everything; its probabilities for these
+        samples are too high. ``"auto"`` takes 5 for up to 5,000 training samples, 3 for up to
+        50,000, else 2.
     hidden : sequence of int or "auto", default="auto"
         Widths of the encoder's hidden layers; the decoder mirrors them. ``"auto"`` takes
-        (500, 250, 125), and (300, 200, 100) where nothing has to pass a bottleneck and there are no
-        more than 5,000 training samples.
-    activation : {"relu", "leaky_relu", "tanh", "sigmoid"}, default="relu"
+        (500, 250, 125), or (300, 200, 100) without a bottleneck for up to 5,000 training samples.
+    activation : {"relu", "tanh"}, default="relu"
         Non-linearity of the hidden layers. Bottleneck and output are linear.
     batch_norm : bool or "auto", default="auto"
         Whether the encoder's hidden layers are batch-normalised [2]_ in training; the fitted map
-        has plain layers. It trains in a fraction of the epochs and makes rounder classes;
-        ``"auto"`` does it from 4,000 training samples on, since fewer are then fitted too well.
+        has plain layers. It needs a fraction of the epochs and makes rounder classes; ``"auto"``
+        uses it with a bottleneck from 4,000 training samples on, since fewer are then overfitted.
     output : {"span", "full"}, default="span"
         Coordinates of the decoder's output: an orthonormal basis of the centroids' affine span (at
         most n_classes − 1 numbers, the same minimum at a fraction of the cost), or the paper's
         n_features numbers.
     compactness : float, default=0.1
         Weight, beside the distance to the centroids, of the share of the embedding's scatter that
-        is within classes. It keeps classes together, so that Voronoi cells tell them apart as well
+        is within classes. It keeps classes together, so that Voronoi cells separate them as well
         as neighbours do; 0 is the paper's loss.
-    scale : {"supervised", "feature", "global", "none"}, default="supervised"
-        Standardisation: each feature by its own standard deviation and times its correlation ratio
-        with the classes (``"supervised"``, so that features which say nothing do not drown those
-        which do), by its own standard deviation alone, all features by one (pixels), or not at all.
-        It is learned from the training samples and part of the fitted map.
+    scale : {"supervised", "feature", "global"}, default="supervised"
+        Standardisation, learned from the training samples and part of the fitted map: by each
+        feature's own standard deviation and times its correlation ratio with the classes
+        (``"supervised"``, so that uninformative features do not hide the others), by each feature's
+        own standard deviation, or by one for all features (pixels).
     max_features : int or None, default=2000
-        With ``scale="supervised"``, how many features of largest weight to learn from, at most;
-        None keeps all. Bounds the cost of whole transcriptomes. Of several networks, each chooses
-        its own.
+        With ``scale="supervised"``, the largest number of features to learn from: those of largest
+        weight; None keeps all. It bounds the cost of whole transcriptomes. Each of several networks
+        chooses its own.
     clip : float or None, default=10.0
-        Largest absolute z-score. Keeps nearly constant features from exploding on new data.
+        Largest absolute z-score. It bounds nearly constant features in new data.
     dropout : float or "auto", default="auto"
         Share of input values set to zero in each training step, in [0, 1). ``"auto"`` grows with
-        the number k of features learned from, 1/2 − 50 / k: up to a hundred can hardly spare any,
-        of thousands one half will do. It is at least 0.02, and of n < 1,250 training samples at
-        least 25 / n, up to 0.15: what so few say of single features is largely chance.
+        the number k of features, 1/2 − 50 / k. It is at least 0.02, and for n < 1,250 training
+        samples at least 25 / n, up to 0.15: in so few samples, single features are mostly chance.
     class_weight : "sqrt", "balanced", dict or None, default="sqrt"
         Weight of each class's samples in the loss: by one over the square root of their number
-        (``"sqrt"``, so that small classes are not overlooked and large ones still count for more),
-        by one over their number (``"balanced"``), by numbers of your own, as in scikit-learn; or
-        all the same.
+        (``"sqrt"``, so that small classes count and large ones still count for more), by one over
+        their number (``"balanced"``), by given numbers, as in scikit-learn; or all the same.
+    max_samples : int or None, default=1_000_000
+        Largest number of samples to train on; None trains on all. Of more, a stratified sample
+        trains, and memory and time of the training stop growing. The others are placed by networks
+        that were not trained on them.
     pretrain_epochs : int or "auto", default="auto"
         Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it. ``"auto"`` takes
-        half as many as of training with more than 15 classes, which tangle in the plane without
-        it, and skips it with fewer.
+        half as many as of training with more than 15 classes and a bottleneck, and otherwise 0.
     max_epochs : int, "auto" or "few", default="auto"
         Epochs of training. ``"auto"`` takes as many as make 300,000 samples seen, between 20 and
         60, and twice as many with more than 15 classes; but never more than make 1,200,000 samples
-        seen, or 5. With ``placement="voronoi"`` at most 60, and 30 of more than 100 features.
+        seen, or 5. With ``placement="voronoi"`` at most 60, and 30 with more than 100 features.
         ``"few"``, for a first look, takes as many as make 120,000 samples seen, between 2 and 8.
     validation_fraction : float, default=0.0
-        Share of each class's samples that only watches, in [0, 1); the weights with the smallest
+        Share of each class's samples that does not train, in [0, 1); the weights with the smallest
         loss on it are kept. 0 trains on everything for `max_epochs`.
     patience : int or None, default=None
         Stop when the validation loss has not fallen for that many epochs; None never does.
     merge_epochs : int, default=0
-        Epochs of training on with the validation samples merged back (the paper's last step).
+        Epochs of further training with the validation samples merged back (the paper's last step).
     batch_size : int or "auto", default="auto"
-        Samples per step. ``"auto"`` makes about 32 steps of an epoch, of 16 to 256 samples, or 512
-        with batch normalisation.
-    optimizer : {"adamw", "adam", "amsgrad"}, default="adamw"
-        AdamW, or Adam with its weight decay on the loss, without and with amsgrad.
+        Samples per step. ``"auto"`` makes 32 steps of an epoch, or 16 without a bottleneck, of 16
+        to 256 samples, or 512 with batch normalisation.
+    optimizer : {"adamw", "amsgrad"}, default="adamw"
+        AdamW, or AMSGrad with its weight decay on the loss.
     learning_rate : float or "auto", default="auto"
-        Peak (``"one_cycle"``) or constant learning rate. ``"auto"`` is 0.003, or 0.006 with batch
-        normalisation.
+        Peak (``"one_cycle"``) or constant learning rate. ``"auto"`` is 0.007 without a bottleneck,
+        0.003 with one, and 0.006 with batch normalisation.
     weight_decay : float or "auto", default="auto"
-        Weight decay, in the sense of the optimiser. ``"auto"`` grows with the number of features k
-        for each of M classes, k / (2 M), up to 1: many classes in few features need all that the
-        network can bend. Of more than 20,000 training samples n it is at most 20,000 / n: the more
-        there are, the less they need a prior.
+        Weight decay of the optimiser. ``"auto"`` is k / (2 M) for k features and M classes, up to
+        1, and at most 20,000 / n for n > 20,000 training samples.
     schedule : {"one_cycle", "constant"}, default="one_cycle"
         Course of the learning rate over each stage.
     device : str, default="auto"
-        ``"auto"`` takes CUDA, MPS or the CPU, the first there is; else a torch device.
+        ``"auto"`` takes the first available of CUDA, MPS and the CPU; else a torch device.
     random_state : int, Generator, RandomState or None, default=None
         Source of all randomness. An int gives the same bits on the same machine each time; None
         differs between calls. No global random state is read or changed.
@@ -224,6 +222,7 @@ class CentroidEncoder(
         clip: float | None = 10.0,
         dropout: float | Literal["auto"] = "auto",
         class_weight: Literal["sqrt", "balanced"] | Mapping[Any, float] | None = "sqrt",
+        max_samples: int | None = 1_000_000,
         pretrain_epochs: int | Literal["auto"] = "auto",
         max_epochs: int | Literal["auto", "few"] = "auto",
         validation_fraction: float = 0.0,
@@ -250,6 +249,7 @@ class CentroidEncoder(
         self.clip = clip
         self.dropout = dropout
         self.class_weight = class_weight
+        self.max_samples = max_samples
         self.pretrain_epochs = pretrain_epochs
         self.max_epochs = max_epochs
         self.validation_fraction = validation_fraction
@@ -287,11 +287,18 @@ class CentroidEncoder(
             raise ValueError(f"unknown recipe {name!r}; there are {', '.join(RECIPES)}")
         return cls(**(RECIPES[name] | overrides))
 
-    def fit(self, X: ArrayLike | Matrix, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike | Matrix,
+        y: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
         """Train the network.
 
-        Ctrl-C during training keeps the best state so far, with a warning; before the first epoch
-        is over, and wherever else, it leaves the estimator as it was.
+        Ctrl-C during training keeps the best state so far, with a warning; before the end of the
+        first epoch it leaves the estimator as it was.
 
         Parameters
         ----------
@@ -301,84 +308,40 @@ class CentroidEncoder(
             Class labels; at least two classes.
         groups : array-like of shape (n_samples,) or None, default=None
             Donor or batch of each sample. With ``placement="voronoi"`` and several networks, a
-            training sample is placed by a network that has seen no sample of its group, unless all
-            samples are of one group.
+            training sample is placed by a network that was trained on no sample of its group,
+            unless all samples are of one group.
+        callback : callable or None, default=None
+            Called with a `Report` after every epoch (and once before the first), and with None
+            before every batch. If it returns True, the training ends and keeps the best state so
+            far. ``report.frame()`` computes the embedding at that moment.
 
         Raises
         ------
         ValueError
             If the data hold NaN or inf, if there is only one class, if a parameter is not valid, or
             if `groups` has missing values or no effect.
-        """
-        outcome = drained(self.fit_reports(X, y, groups=groups))
-        for message, category in outcome.notices:
-            warnings.warn(str(message), category, stacklevel=2)
-        return self
-
-    def fit_reports(
-        self,
-        X: ArrayLike | Matrix,
-        y: ArrayLike,
-        *,
-        subset: NDArray[np.bool_] | None = None,
-        groups: ArrayLike | None = None,
-        stop: Callable[[], bool] = never,
-        snapshot: Callable[[], bool] = never,
-    ) -> Generator[Report, None, Outcome]:
-        """Train the network step by step: `fit` as a generator with a report for every epoch.
-
-        The estimator is fitted when the generator is exhausted. If it is closed earlier, or if
-        anything fails, the estimator stays as it was.
-
-        Parameters
-        ----------
-        X, y
-            As in `fit`.
-        subset
-            (n_samples,) mask of the samples to train on; the others need no label and are only
-            embedded in the reports. Default: all.
-        groups
-            As in `fit`.
-        stop
-            Asked before every batch; True ends the training and keeps the best state so far.
-        snapshot
-            Asked after every epoch; True puts the embedding of all of X into the report.
-
-        Yields
-        ------
-        Report
-            Stage, epoch, loss, validation error and, if asked for, the embedding.
-
-        Returns
-        -------
-        Outcome
-            All reports, and whether Ctrl-C cut the training short.
-
-        Raises
-        ------
         StoppedTooEarly
-            If `stop` said so before the first epoch was over.
+            If `callback` ended the training before its first epoch was over.
         """
         with self._fitting():
             X = self._checked(X, reset=True)
-            y, index = labels_of(X, y, subset)
-            unlabeled = int(pd.isna(y[index]).sum())
+            y = labels_of(X, y)
+            unlabeled = int(pd.isna(y).sum())
             if unlabeled:
                 raise ValueError(f"y has {unlabeled} missing labels; leave these samples out")
-            codes = np.full(len(y), -1)
-            classes, codes[index] = np.unique(y[index], return_inverse=True)
+            classes, codes = np.unique(y, return_inverse=True)
             names, of_samples = self._groups(groups, len(y))
-            done = yield from self._trained(
-                X, codes, classes, groups=of_samples, stop=stop, snapshot=snapshot
-            )
+            done = self._trained(X, codes, classes, groups=of_samples, callback=callback)
+        for text, category in done.outcome.notices:
+            warnings.warn(text, category, stacklevel=2)
         if (crowded := done.crowded_group()) is not None:
             text = crowded_text(f"group {str(names[crowded[0]])!r}", crowded[1])
-            warnings.warn(text, stacklevel=3)
-        return done.outcome
+            warnings.warn(text, stacklevel=2)
+        return self
 
     def _groups(
         self, groups: ArrayLike | None, n_samples: int
-    ) -> tuple[NDArray[Any], NDArray[np.intp] | None]:
+    ) -> tuple[NDArray[Any], Codes | None]:
         """Names of the groups, and (n_samples,) indices of them; None without groups."""
         if groups is None:
             return np.empty(0), None
@@ -390,9 +353,9 @@ class CentroidEncoder(
         for name, value in (("placement", "bottleneck"), ("n_networks", 1)):
             if getattr(self, name) == value:
                 raise InputError(
-                    "{} has no effect with {}: one network is trained on all samples",
-                    Setting("groups"),
-                    Setting(name, value),
+                    f"groups has no effect with {name}={value!r}: one network is trained on all "
+                    "samples",
+                    parameter="groups",
                 )
         return names, codes.astype(np.intp)
 
@@ -403,70 +366,29 @@ class CentroidEncoder(
         classes: NDArray[Any],
         *,
         feature_names: ArrayLike | None = None,
-        groups: NDArray[np.intp] | None = None,
+        groups: Codes | None = None,
         novelty: bool = False,
         callback: Callback | None = None,
     ) -> Fit:
-        """Train the network on (n_samples,) indices into sorted classes, −1 for others."""
-        steps = self.fit_codes_steps(
-            X,
-            codes,
-            classes,
-            feature_names=feature_names,
-            groups=groups,
-            novelty=novelty,
-            stop=never if callback is None else lambda: stopped or callback(None),
-            snapshot=never if callback is None else lambda: True,
-        )
-        stopped = False
-        while True:
-            try:
-                report = next(steps)
-            except StopIteration as end:
-                return cast(Fit, end.value)
-            stopped = stopped or bool(callback is not None and callback(report))
-
-    def fit_codes_steps(
-        self,
-        X: ArrayLike | Matrix | Lazy,
-        codes: Codes,
-        classes: NDArray[Any],
-        *,
-        feature_names: ArrayLike | None = None,
-        groups: NDArray[np.intp] | None = None,
-        novelty: bool = False,
-        stop: Callable[[], bool] = never,
-        snapshot: Callable[[], bool] = never,
-    ) -> Generator[Report, None, Fit]:
-        """Train the network on class indices: `fit_reports` for callers with classes of their own.
-
-        What it returns speaks of classes by the caller's indices and of samples by their rows in X,
-        which are not checked and standardised again. The estimator itself has its classes sorted,
-        as always, without those of which no sample trains.
+        """Train the network on class indices, and return all that is known of the rows of X.
 
         Parameters
         ----------
         X
-            As in `fit`; all of it is embedded in the reports. Or a `Lazy` matrix of finite numbers,
-            which is not in memory: of that only the features that are kept come into it.
+            As in `fit`. Or a `Lazy` matrix of finite numbers, which is not in memory.
         codes
             (n_samples,) indices into `classes`; −1 for samples that are not trained on.
         classes
-            (n_classes,) labels, all different, in any order.
+            (n_classes,) labels, all different and sorted. Those without a sample are not among
+            `classes_`.
         feature_names
             (n_features,) names of the features, if X has none; they become `feature_names_in_`.
         groups
-            (n_samples,) indices of donors or batches. With ``placement="voronoi"`` a sample is then
-            placed by networks that have seen nothing of its group.
+            (n_samples,) indices of donors or batches, as in `fit`.
         novelty
             Whether to do what `fit_novelty` does, too, where there are enough samples for it.
-        stop, snapshot
-            As in `fit_reports`.
-
-        Returns
-        -------
-        Fit
-            The map, and what can be asked of it about the rows of X.
+        callback
+            As in `fit`.
         """
         with self._fitting():
             if isinstance(X, Lazy):
@@ -475,20 +397,13 @@ class CentroidEncoder(
                 X = self._checked(X, reset=True)
             if feature_names is not None:
                 self.feature_names_in_ = np.asarray(feature_names, dtype=object)
-            return (
-                yield from self._trained(
-                    X,
-                    codes,
-                    classes,
-                    groups=groups,
-                    novelty=novelty,
-                    stop=stop,
-                    snapshot=snapshot,
-                )
+            return self._trained(
+                X, codes, classes, groups=groups, novelty=novelty, callback=callback
             )
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
+        """Check the parameters, and leave the estimator as it was after an error."""
         before, params = dict(vars(self)), self.get_params(deep=False)
         check_parameters(params)
         check_effects(params, CentroidEncoder().get_params(deep=False))
@@ -500,20 +415,20 @@ class CentroidEncoder(
 
     def _trained(
         self, X: Matrix | Lazy, codes: Codes, classes: NDArray[Any], **options: Any
-    ) -> Generator[Report, None, Fit]:
+    ) -> Fit:
         params, device = self.get_params(deep=False), resolve_device(self.device)
         seed = draw_seed(self.random_state)
-        done = yield from fit(X, codes, classes, params, resolved, device, seed, **options)
-        names, history = getattr(self, "feature_names_in_", None), history_of(done.outcome.reports)
-        trained = classes[done.known]
-        described = Description(params, trained, names, looks_whole(X), history)
-        self._set_fitted(done.map, described)
+        done = fit(X, codes, classes, params, resolved, device, seed, **options)
+        reports = done.outcome.reports
+        history = {name: [getattr(report, name) for report in reports] for name in HISTORY}
+        self._set_fitted(done.map, classes[done.known], looks_whole(X), history)
         return done
 
     @property
     def fitted_map(self) -> FittedMap:
-        """The fitted map, of which the classes are those of `classes_`."""
-        return self._fitted
+        """The fitted map; its classes are those of `classes_`."""
+        check_is_fitted(self)
+        return self._map
 
     def calibrate(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
         """Fit `predict_proba` to samples that the training has not seen.
@@ -533,8 +448,8 @@ class CentroidEncoder(
             If there are no samples, or if a label is not among `classes_`.
         """
         X = self._checked(X)
-        y, _ = labels_of(X, y)
-        self._fitted.calibrate(self._distances(X), codes_of(y, self.classes_))
+        codes = codes_of(labels_of(X, y), self.classes_)
+        self.fitted_map.calibration = Calibration.fit(self._distances(X), codes)
         return self
 
     def transform(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -544,7 +459,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples, n_components), float32
         """
-        return self._fitted.embed(self._checked(X))
+        return self.fitted_map.embed(self._checked(X))
 
     def standardize(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
         """Return what the network sees of samples: the weighted z-scores of the features kept.
@@ -556,8 +471,7 @@ class CentroidEncoder(
         ndarray of shape (n_samples, n_inputs), float32
             Dense; as many columns as `feature_weights_` has weights above 0.
         """
-        rows = standardized(self._checked(X), self._fitted.standardizer, torch.device("cpu"))
-        return cast(NDArray[np.float32], rows.gather(torch.arange(rows.n_rows)).numpy())
+        return cast(NDArray[np.float32], self.fitted_map.standardizer(self._checked(X)).numpy())
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Map (n_samples, n_components) points of the embedding back to the features.
@@ -569,7 +483,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples, n_features), float32, in the units of the training data
         """
-        return self._fitted.decode(embedding_of(X, self._n_features_out))
+        return self.fitted_map.decode(embedding_of(X, self._n_features_out))
 
     def decoder_distances(self, X: ArrayLike) -> NDArray[np.float32]:
         """Distances of points of the embedding to the classes, by which the model decides.
@@ -584,7 +498,7 @@ class CentroidEncoder(
             the class in whose cell it lies. The smallest is the model's decision; over the plane,
             it draws the decoder regions.
         """
-        return self._fitted.distances(embedding_of(X, self._n_features_out))
+        return self.fitted_map.distances(embedding_of(X, self._n_features_out))
 
     def predict(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class whose centroid is nearest to the decoder's output; `X` is as in `fit`.
@@ -615,18 +529,16 @@ class CentroidEncoder(
         return self.calibration_.probabilities(distances).astype(np.float32)
 
     def _distances(self, X: Matrix) -> NDArray[np.float32]:
-        return np.concatenate([distances for _, distances in self._fitted.judge(X)])
+        return np.concatenate([distances for _, distances in self.fitted_map.judge(X)])
 
-    def fit_novelty(
-        self, X: ArrayLike | Matrix, y: ArrayLike, *, subset: NDArray[np.bool_] | None = None
-    ) -> Self:
-        """Learn from the training samples what is usual, for `novelty`.
+    def fit_novelty(self, X: ArrayLike | Matrix, y: ArrayLike) -> Self:
+        """Learn the distribution of the training samples, for `novelty`.
 
-        Apart from `fit`, since it may take as long, and not everybody needs it.
+        `fit` does not do this: it can take as long as the training.
 
         Parameters
         ----------
-        X, y, subset
+        X, y
             Those of the training; of the training samples about 2,000 are used, and kept.
 
         Raises
@@ -635,13 +547,13 @@ class CentroidEncoder(
             If there are fewer than ten samples, or if classes are missing or unknown.
         """
         X = self._checked(X)
-        y, index = labels_of(X, y, subset)
-        if len(index) < LEAST:
-            raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(index)}")
-        codes = codes_of(y[index], self.classes_)
+        codes = codes_of(labels_of(X, y), self.classes_)
+        if len(codes) < LEAST:
+            raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(codes)}")
         if len(np.unique(codes)) < len(self.classes_):
             raise ValueError("y lacks classes of the map: it must be that of the training")
-        self._fitted.learn_novelty(X, index, codes)
+        standardizer = self.fitted_map.standardizer
+        self.fitted_map.novelty, _ = Novelty.fit(X, np.arange(len(codes)), codes, standardizer)
         return self
 
     def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
@@ -662,9 +574,9 @@ class CentroidEncoder(
         NotFittedError
             If `fit_novelty` has not been called.
         """
-        if self._fitted.novelty is None:
+        if self.fitted_map.novelty is None:
             raise NotFittedError("call fit_novelty with the training samples first")
-        return self._fitted.novelty.quantiles(self._checked(X), self._fitted.standardizer)
+        return self.fitted_map.novelty.quantiles(self._checked(X), self.fitted_map.standardizer)
 
     def predict_voronoi(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class in whose Voronoi cell a sample lands: the class of the nearest center.
@@ -675,7 +587,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples,), with values of `classes_`
         """
-        return self.classes_[nearest_center(self._fitted.embed(self._checked(X)), self.centers_)]
+        return self.classes_[nearest_center(self.fitted_map.embed(self._checked(X)), self.centers_)]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted map to a ``.safetensors`` file; `load` reads it.
@@ -692,12 +604,20 @@ class CentroidEncoder(
 
     def to_state(self) -> tuple[dict[str, Any], Arrays]:
         """Return the fitted map as a JSON-able config and plain arrays."""
-        config, arrays = saved.to_arrays(self._fitted)
-        params, names = self.get_params(deep=False), getattr(self, "feature_names_in_", None)
-        described = Description(
-            params, self.classes_, names, self.trained_on_counts_, self.history_
-        )
-        return config | {"estimator": described.to_config()}, arrays
+        config, arrays = saved.to_arrays(self.fitted_map)
+        saved.check_labels(self.classes_)
+        names = getattr(self, "feature_names_in_", None)
+        described = {
+            "params": saved.params_to(self.get_params(deep=False)),
+            "feature_names": None if names is None else names.tolist(),
+            "trained_on_counts": self.trained_on_counts_,
+            # JSON has no NaN.
+            "history": {
+                name: [None if value != value else value for value in values]
+                for name, values in self.history_.items()
+            },
+        }
+        return config | {"estimator": described | saved.labels_to(self.classes_)}, arrays
 
     @classmethod
     def from_state(
@@ -708,62 +628,61 @@ class CentroidEncoder(
         Raises
         ------
         InvalidStateError
-            If config and arrays are not those of a fitted map, are damaged, or have what only newer
-            releases know.
+            If config and arrays are not those of a fitted map, are damaged, or were written by a
+            newer release.
         """
         where = resolve_device(device)
-        try:
-            fitted = saved.from_arrays(config, arrays, where)
-            described = Description.from_config(config, cls().get_params(), fitted)
-            self = cls(**described.params)
+        fitted = saved.from_arrays(config, arrays, where)
+        with saved.refusing_damage(config):
+            stored = config["estimator"]
+            self = cls(**saved.params_from(stored["params"], cls().get_params()))
             check_parameters(self.get_params(deep=False))
             draw_seed(self.random_state)
-        except InputError as error:
-            raise InvalidStateError(
-                f"the parameters of the model are not valid: {error}"
-            ) from error
-        self.n_features_in_ = fitted.architecture.n_features
-        self._set_fitted(fitted, described)
+            classes = saved.labels_from(stored, len(fitted.centers))
+            self.n_features_in_ = len(fitted.standardizer.mean)
+            if (names := stored["feature_names"]) is not None:
+                if len(names) != self.n_features_in_:
+                    raise ValueError(f"{len(names)} names for {self.n_features_in_} features")
+                self.feature_names_in_ = np.array(names, dtype=object)
+            history = {
+                name: [np.nan if value is None else value for value in stored["history"][name]]
+                for name in HISTORY
+            }
+            self._set_fitted(fitted, classes, bool(stored["trained_on_counts"]), history)
         return self
 
-    def _set_fitted(self, fitted: FittedMap, described: Description) -> None:
-        self._map = fitted
-        self.classes_ = described.classes
-        if described.feature_names is not None:
-            self.feature_names_in_ = described.feature_names
-        self.trained_on_counts_ = described.trained_on_counts
-        self.history_ = described.history
+    def _set_fitted(
+        self,
+        fitted: FittedMap,
+        classes: NDArray[Any],
+        trained_on_counts: bool,
+        history: dict[str, list[Any]],
+    ) -> None:
+        self._map, self.classes_ = fitted, classes
+        self.trained_on_counts_, self.history_ = trained_on_counts, history
         self.centroids_ = fitted.centroids()
         self.centers_ = fitted.centers
         self.feature_weights_ = fitted.standardizer.weight
-        self.n_epochs_ = sum(not stage.startswith("pretrain") for stage in self.history_["stage"])
-
-    @property
-    def _fitted(self) -> FittedMap:
-        check_is_fitted(self)
-        return self._map
+        self.n_epochs_ = sum(not stage.startswith("pretrain") for stage in history["stage"])
 
     @property
     def calibration_(self) -> Calibration:
         """How distances to the centroids become probabilities."""
-        return self._fitted.calibration
+        return self.fitted_map.calibration
 
     @property
     def feature_means_(self) -> NDArray[np.float64]:
-        """(n_features,) means of the training samples; with ``scale="none"``, of the centroids."""
-        means = self._fitted.standardizer.mean
-        if self.scale == "none":
-            means = np.asarray(self.centroids_.mean(axis=0, dtype=np.float64))
-        return means
+        """(n_features,) means of the training samples."""
+        return self.fitted_map.standardizer.mean
 
     @property
     def knows_novelty(self) -> bool:
         """Whether `fit_novelty` has been called."""
-        return self._fitted.novelty is not None
+        return self.fitted_map.novelty is not None
 
     @property
     def _n_features_out(self) -> int:
-        return self._fitted.architecture.n_components
+        return self.fitted_map.n_components
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "_map")

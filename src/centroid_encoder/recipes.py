@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from centroid_encoder.core.training import MIN_NORMALIZED
-from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.core.train import MIN_NORMALIZED
+from centroid_encoder.errors import InputError
 
 SAMPLES_SEEN = 300_000
 SAMPLES_SEEN_OF_MANY = 1_200_000
@@ -66,11 +66,9 @@ def resolved(
         settings["compactness"] = 0.0
         if params["batch_norm"] is True or params["pretrain_epochs"] not in ("auto", 0):
             raise InputError(
-                "{} needs no {} and no {}; leave them at 'auto', or choose {}",
-                Setting("placement", params["placement"]),
-                Setting("batch_norm"),
-                Setting("pretrain_epochs"),
-                Setting("placement", "bottleneck"),
+                f"placement={params['placement']!r} needs no batch_norm and no pretrain_epochs; "
+                "leave them at 'auto', or choose placement='bottleneck'",
+                parameter="placement",
             )
         few, many = NETWORKS_BY_SAMPLES
         auto("n_networks", 5 if n_train <= few else 3 if n_train <= many else 2)
@@ -84,11 +82,9 @@ def resolved(
     batch_norm = settings["batch_norm"] = bool(settings["batch_norm"])
     if batch_norm and too_few:
         raise InputError(
-            "{} needs a {} of at least {}; got {}",
-            Setting("batch_norm"),
-            Setting("batch_size"),
-            MIN_NORMALIZED,
-            params["batch_size"],
+            f"batch_norm needs a batch_size of at least {MIN_NORMALIZED}; got "
+            f"{params['batch_size']}",
+            parameter="batch_norm",
         )
     largest = 512 if batch_norm else 256
     n_steps = STEPS_WITHOUT_SQUEEZE if placed else STEPS_PER_EPOCH

@@ -12,15 +12,15 @@ from benchmarks import gpu, render
 def test_runs_without_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # No images here, and no network: the cells are drawn at random.
+    # Without images and network: the cells are drawn at random.
     monkeypatch.setenv("CE_DATA", str(tmp_path))
     results = tmp_path / "gpu.csv"
     command = ["gpu", "--device", "cpu", "--samples", "60", "--results", str(results)]
     monkeypatch.setattr("sys.argv", command)
     gpu.main()
-    said = capsys.readouterr().out
-    assert "without MNIST" in said
-    checked = [line for line in said.splitlines() if line.startswith(("ok", "NO"))]
+    printed = capsys.readouterr().out
+    assert "without MNIST" in printed
+    checked = [line for line in printed.splitlines() if line.startswith(("ok", "NO"))]
     assert len(checked) == 12
     assert all(line.startswith("ok") for line in checked)
     with results.open() as file:
@@ -30,7 +30,7 @@ def test_runs_without_a_gpu(
     assert render.gpu_table(pd.read_csv(results)).count("one by one") == 2
 
 
-def test_what_does_not_hold_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_check_that_fails_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         gpu.check("two is three", 2 == 3)
     assert capsys.readouterr().out == "NO  two is three\n"

@@ -28,15 +28,12 @@ from benchmarks.rivals.objectives import (
     RegularizedNCA,
     neighbor_probabilities,
 )
-from centroid_encoder.core.objective import Batch, Objective
 from centroid_encoder.core.quality import knn_predict
-from centroid_encoder.core.rows import Rows, standardized
-from centroid_encoder.core.standardization import Standardizer
+from centroid_encoder.core.targets import Batch, Objective
 
 Array = NDArray[np.float64]
 Kernel = Callable[[Array, Array], float]
 
-CPU = torch.device("cpu")
 LABELS = np.array([0, 0, 1, 2, 1, 0, 1, 4, 0, 1])  # 2 and 4 once, 3 never
 DOFS = [None, 1.0, 3.0]
 
@@ -45,9 +42,8 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def make_rows(X: Array) -> Rows:
-    index = np.arange(len(X))
-    return standardized(X, Standardizer.fit(X, index, index, "none", np.inf, None), CPU)
+def tensor(X: Array) -> torch.Tensor:
+    return torch.tensor(X, dtype=torch.float32)
 
 
 def make_batch(
@@ -110,7 +106,7 @@ def test_mcml(dof: float | None, m: int) -> None:
 
 def test_regularized_nca() -> None:
     code, X, output = rng().normal(size=(10, 2)), rng().normal(size=(10, 6)), np.ones((10, 6))
-    found = RegularizedNCA(make_rows(X), 0.7).loss(make_batch(code, output=output))
+    found = RegularizedNCA(tensor(X), 0.7).loss(make_batch(code, output=output))
     nats = np.mean([((X[i] - output[i]) ** 2).sum() / 2 for i in range(10)])
     expected = 0.7 * nca(code, LABELS, kernel(None)) + 0.3 * nats
     assert float(found.detach()) == pytest.approx(expected, rel=1e-5)
@@ -120,7 +116,7 @@ def test_reconstruction_looks_up_its_rows() -> None:
     X, output = rng().normal(size=(10, 6)), torch.ones(3, 6)
     chosen = torch.tensor([7, 0, 7])
     batch = Batch(chosen, torch.zeros(3, dtype=torch.long), None, output, output)
-    found = Reconstruction(make_rows(X)).loss(batch)
+    found = Reconstruction(tensor(X)).loss(batch)
     assert float(found) == pytest.approx(((X[chosen] - 1) ** 2).mean(), rel=1e-5)
 
 
@@ -170,7 +166,7 @@ def test_tsne() -> None:
     joint = np.array(
         [[(conditional[i, j] + conditional[j, i]) / 20 for j in range(10)] for i in range(10)]
     )
-    found = TSNE(make_rows(X), 2.5, 1.0).loss(make_batch(code))
+    found = TSNE(tensor(X), 2.5, 1.0).loss(make_batch(code))
     expected = divergence(joint, code, kernel(1.0))
     assert float(found.detach()) == pytest.approx(expected, rel=1e-4)
 
@@ -206,7 +202,7 @@ CODE_LOSSES: list[Objective] = [
     NCA(1.0),
     MCML(None),
     MCML(1.0),
-    TSNE(make_rows(rng().normal(size=(10, 4))), 2.5, 1.0),
+    TSNE(tensor(rng().normal(size=(10, 4))), 2.5, 1.0),
     Discriminant(),
 ]
 

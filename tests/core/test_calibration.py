@@ -1,20 +1,20 @@
-"""Probabilities from distances, against what they were drawn from."""
+"""Probabilities from distances, and their calibration error."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from centroid_encoder.core.confidence import (
+from centroid_encoder.core.calibration import (
     EXPONENTS,
-    TEMPERATURES,
     UNCALIBRATED,
     Calibration,
+    calibration_bins,
     calibration_error_interval,
     cross_fitted_probabilities,
     expected_calibration_error,
@@ -24,66 +24,23 @@ from centroid_encoder.core.confidence import (
 def drawn(
     n: int, calibration: Calibration, n_classes: int = 4
 ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Distances, and labels as probable as the calibration says."""
+    """Distances, and labels that are drawn from the probabilities of a calibration."""
     rng = np.random.default_rng(0)
     distances = rng.gamma(2.0, size=(n, n_classes))
     cumulative = calibration.probabilities(distances).cumsum(axis=1)
     return distances, (rng.uniform(size=(n, 1)) > cumulative).sum(axis=1)
 
 
-@given(
-    distances=st.lists(
-        st.lists(st.floats(0, 50), min_size=3, max_size=3), min_size=1, max_size=20
-    ).map(np.array),
-    temperature=st.floats(0.1, 10),
-    exponent=st.floats(*EXPONENTS),
-)
-def test_probabilities_are_those_of_the_formula(
-    distances: NDArray[np.float64], temperature: float, exponent: float
-) -> None:
-    found = Calibration(temperature, exponent).probabilities(distances)
-    weights = np.exp(
-        -((distances / temperature) ** exponent)
-        + ((distances.min(axis=1, keepdims=True) / temperature) ** exponent)
-    )
-    assert_allclose(found, weights / weights.sum(axis=1, keepdims=True), rtol=1e-9)
-    nearest = distances == distances.min(axis=1, keepdims=True)
-    assert (np.where(nearest, found, 0).max(axis=1) == found.max(axis=1)).all()
-
-
-@pytest.mark.parametrize(("temperature", "exponent"), [(0.5, 2.0), (2.0, 1.0), (0.8, 0.5)])
-def test_what_the_labels_were_drawn_from_is_found(temperature: float, exponent: float) -> None:
-    truth = Calibration(temperature, exponent)
-    distances, labels = drawn(20_000, truth)
-    found = Calibration.fit(distances, labels)
-    assert found.exponent == pytest.approx(exponent, rel=0.2)
-    probabilities = found.probabilities(distances)
-    assert_allclose(probabilities, truth.probabilities(distances), atol=0.05)
-    right = probabilities.argmax(axis=1) == labels
-    assert expected_calibration_error(probabilities.max(axis=1), right) < 0.015
-
-
-def test_never_wrong_does_not_mean_certain() -> None:
-    """Distances that tell little at the start are calibrated, but not to certainty."""
-    distances = np.full((40, 3), 0.2)
-    labels = np.arange(40) % 3
-    distances[np.arange(40), labels] = 0.1
-    found = Calibration.fit(distances, labels)
-    assert TEMPERATURES[0] <= found.temperature <= TEMPERATURES[1]
-    assert UNCALIBRATED.probabilities(distances).max() < 0.4
-    assert 0.9 < found.probabilities(distances).max() < 0.99
-
-
 def classes_apart(
-    n: int, separation: float, seed: int, sure: float = 1.0
+    n: int, separation: float, seed: int, factor: float = 1.0
 ) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
-    """Distances of Gaussian samples to the means of five classes, times `sure`."""
+    """Distances of Gaussian samples to the means of five classes, times a factor."""
     means = np.random.default_rng(1).normal(size=(5, 3))
     means *= separation / np.min(cdist(means, means) + 99 * np.eye(5))
     rng = np.random.default_rng(seed)
     labels = rng.integers(5, size=n)
     points = means[labels] + rng.normal(size=(n, 3)) / np.sqrt(2)
-    return sure * cdist(points, means), labels
+    return factor * cdist(points, means), labels
 
 
 def error(calibration: Calibration, distances: NDArray, labels: NDArray) -> float:
@@ -92,62 +49,69 @@ def error(calibration: Calibration, distances: NDArray, labels: NDArray) -> floa
     return expected_calibration_error(probabilities.max(axis=1), right)
 
 
+@given(
+    st.lists(st.lists(st.floats(0, 50), min_size=3, max_size=3), min_size=1).map(np.array),
+    st.floats(0.1, 10),
+    st.floats(*EXPONENTS),
+)
+@settings(max_examples=50)
+def test_probabilities_are_those_of_the_formula(
+    distances: NDArray[np.float64], temperature: float, exponent: float
+) -> None:
+    found = Calibration(temperature, exponent).probabilities(distances)
+    least = distances.min(axis=1, keepdims=True)
+    weights = np.exp((least / temperature) ** exponent - (distances / temperature) ** exponent)
+    assert_allclose(found, weights / weights.sum(axis=1, keepdims=True), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("temperature", "exponent"), [(0.5, 2.0), (2.0, 1.0), (0.8, 0.5)])
+def test_the_calibration_of_the_labels_is_found(temperature: float, exponent: float) -> None:
+    truth = Calibration(temperature, exponent)
+    distances, labels = drawn(20_000, truth)
+    found = Calibration.fit(distances, labels)
+    assert found.exponent == pytest.approx(exponent, rel=0.2)
+    assert_allclose(found.probabilities(distances), truth.probabilities(distances), atol=0.05)
+    assert error(found, distances, labels) < 0.015
+
+
+def test_samples_without_an_error_do_not_give_certainty() -> None:
+    distances, labels = np.full((40, 3), 0.2), np.arange(40) % 3
+    distances[np.arange(40), labels] = 0.1
+    assert UNCALIBRATED.probabilities(distances).max() < 0.4
+    assert 0.9 < Calibration.fit(distances, labels).probabilities(distances).max() < 0.99
+
+
 @pytest.mark.parametrize("separation", [1.2, 3.0, 6.0])
-@pytest.mark.parametrize("n", [10, 20, 50, 200])
+@pytest.mark.parametrize("n", [10, 50, 200])
 def test_few_or_separable_samples_make_nothing_worse(separation: float, n: int) -> None:
-    """Where the start is right already. It was up to 0.1 worse with 20 samples."""
     distances, labels = classes_apart(5000, separation, 99)
     before = error(UNCALIBRATED, distances, labels)
-    for seed in range(5):
+    for seed in range(3):
         found = Calibration.fit(*classes_apart(n, separation, seed))
         assert error(found, distances, labels) <= before + 0.005
 
 
-@pytest.mark.parametrize("sure", [0.2, 3.0])
+@pytest.mark.parametrize(("factor", "separation"), [(0.2, 6.0), (3.0, 1.2)])
 @pytest.mark.parametrize("n", [20, 200])
-def test_what_is_clearly_wrong_is_mended_by_few_samples(sure: float, n: int) -> None:
-    separation = 6.0 if sure < 1 else 1.2
-    distances, labels = classes_apart(5000, separation, 99, sure)
-    before = error(UNCALIBRATED, distances, labels)
-    found = Calibration.fit(*classes_apart(n, separation, 0, sure))
-    assert before > 0.2
+def test_few_samples_mend_a_large_error(factor: float, separation: float, n: int) -> None:
+    distances, labels = classes_apart(5000, separation, 99, factor)
+    assert error(UNCALIBRATED, distances, labels) > 0.2
+    found = Calibration.fit(*classes_apart(n, separation, 0, factor))
     assert error(found, distances, labels) < 0.1
 
 
-@pytest.mark.parametrize("gap", [0.0, 0.05])
-@pytest.mark.parametrize("n", [50, 1000])
-def test_the_interval_holds_the_error(gap: float, n: int) -> None:
-    held = 0
-    for seed in range(60):
-        rng = np.random.default_rng(seed)
-        confidence = rng.uniform(0.5, 1, n)
-        right = rng.random(n) < confidence - gap
-        low, high = calibration_error_interval(confidence, right)
-        assert low <= expected_calibration_error(confidence, right) <= high
-        held += low <= gap <= high
-    assert held >= 55
-    assert high - low < (0.4 if n == 50 else 0.1)
-
-
-def test_the_interval_of_predictions_that_were_never_wrong() -> None:
-    low, high = calibration_error_interval(np.full(30, 0.999), np.ones(30, dtype=bool))
-    assert low == 0
-    assert 0.02 < high < 0.2
-    assert np.isnan(calibration_error_interval(np.empty(0), np.empty(0, dtype=bool))).all()
-
-
-def test_a_class_that_the_map_does_not_know_is_not_asked_about() -> None:
+@pytest.mark.filterwarnings("error")
+def test_classes_that_are_not_in_the_map_are_ignored() -> None:
     distances, labels = drawn(2000, Calibration(0.7, 1.5))
     known = Calibration.fit(distances[labels != 3][:, :3], labels[labels != 3])
     distances[:, 3] = np.inf
     found = Calibration.fit(distances, labels)
     assert_array_equal(found.probabilities(distances)[:, 3], 0)
-    # Only the number of classes in the smoothed targets differs.
     assert found.temperature == pytest.approx(known.temperature, rel=0.02)
-    assert np.isfinite(Calibration.fit(distances[labels == 3], labels[labels == 3]).temperature)
+    assert Calibration.fit(distances[labels == 3], labels[labels == 3]) == UNCALIBRATED
 
 
-def test_a_part_has_no_say_in_its_own_probabilities() -> None:
+def test_labels_of_a_part_do_not_change_its_probabilities() -> None:
     distances, labels = drawn(300, Calibration(0.7, 1.5))
     parts = np.arange(300) % 3
     before = cross_fitted_probabilities(distances, labels, parts)
@@ -157,12 +121,55 @@ def test_a_part_has_no_say_in_its_own_probabilities() -> None:
     assert not np.array_equal(before[parts != 1], after[parts != 1])
 
 
-def test_the_calibration_error_is_the_mean_gap() -> None:
+@given(st.integers(1, 80), st.integers(1, 15), st.integers(0, 2**32 - 1), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_bins_hold_all_predictions(n: int, n_bins: int, seed: int, ties: bool) -> None:
+    rng = np.random.default_rng(seed)
+    confidence = rng.random(n).astype(np.float32)
+    confidence = confidence.round(1) if ties else confidence
+    right = rng.random(n) < confidence
+    mean, share, count = calibration_bins(confidence, right, n_bins)
+    assert len(count) <= n_bins
+    assert count.min() > 0
+    assert (np.diff(mean) > 0).all()
+    assert count.sum() == n
+    assert_allclose((mean * count).sum(), confidence.sum(dtype=np.float64))
+    assert_allclose((share * count).sum(), right.sum())
+    if not ties:
+        assert np.ptp(count) <= 1
+
+
+def test_bins_and_calibration_error_by_hand() -> None:
+    confidence, right = np.array([0.9, 0.2, 0.8, 0.4, 0.3, 1]), np.array([1, 0, 0, 1, 0, 1]) == 1
+    mean, share, count = calibration_bins(confidence, right, 2)
+    assert_allclose(mean, [0.3, 0.9])
+    assert_allclose(share, [1 / 3, 2 / 3])
+    assert_array_equal(count, [3, 3])
     confidence = np.repeat([0.6, 0.8, 0.9], [10, 20, 10])
     right = np.concatenate([np.arange(10) < 7, np.arange(20) < 13, np.arange(10) < 9])
-    # 0.1 too modest, 0.15 too sure, just right.
     assert expected_calibration_error(confidence, right) == pytest.approx((1 + 3 + 0) / 40)
 
 
-def test_the_calibration_error_of_nothing_is_nothing() -> None:
-    assert np.isnan(expected_calibration_error(np.empty(0), np.empty(0, dtype=bool)))
+@pytest.mark.parametrize("gap", [0.0, 0.05])
+@pytest.mark.parametrize("n", [50, 1000])
+def test_the_interval_covers_the_error(gap: float, n: int) -> None:
+    covered = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        confidence = rng.uniform(0.5, 1, n)
+        right = rng.random(n) < confidence - gap
+        low, high = calibration_error_interval(confidence, right)
+        assert low <= expected_calibration_error(confidence, right) <= high
+        covered += low <= gap <= high
+    assert covered >= 55
+    assert high - low < (0.4 if n == 50 else 0.1)
+
+
+def test_the_interval_of_predictions_without_an_error() -> None:
+    low, high = calibration_error_interval(np.full(30, 0.999), np.ones(30, dtype=bool))
+    assert low == 0
+    assert 0.02 < high < 0.2
+    nothing = np.empty(0), np.empty(0, dtype=bool)
+    assert np.isnan(
+        [expected_calibration_error(*nothing), *calibration_error_interval(*nothing)]
+    ).all()

@@ -1,174 +1,284 @@
-"""Class indices of a caller whose order is not that of the map."""
+"""From data and class indices to a map, by way of `CentroidEncoder.fit_codes`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from numpy.testing import assert_array_equal
-from sklearn.datasets import load_iris
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.datasets import make_blobs
+from sklearn.model_selection import StratifiedKFold
+from sklearn.utils import compute_class_weight
 
 import centroid_encoder as ce
-from centroid_encoder.core.fit import Fit
-from centroid_encoder.core.map import CodedMap
+from centroid_encoder.core import fit as core
+from centroid_encoder.core.fit import Fit, class_weights
 from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.quality import nearest_center
-from tests.threads import threads
+from centroid_encoder.core.reports import Report, StoppedTooEarly
+from tests.stored_rows import StoredRows
 
-CLASSES = np.array(["virginica", "of nothing", "setosa", "versicolor"])
-
-
-def model(**params: object) -> ce.CentroidEncoder:
-    return ce.CentroidEncoder(hidden=(16,), max_epochs=8, random_state=0, **params)
-
-
-def drained(reports: object) -> Fit:
-    while True:
-        try:
-            next(reports)
-        except StopIteration as end:
-            return end.value
+CLASSES = np.array(["a", "of nothing", "b", "c", "d"])
+N, N_UNLABELED = 400, 80
+BOTTLENECK = {"placement": "bottleneck"}
 
 
-@pytest.fixture(scope="module")
-def X() -> np.ndarray:
-    return load_iris(return_X_y=True)[0]
+@dataclass
+class Trained:
+    """A model, the result of its training, and the reports of the callback with their frames."""
+
+    model: ce.CentroidEncoder
+    fit: Fit
+    reports: list[Report]
+    frames: list[Any]
 
 
 @pytest.fixture(scope="module")
-def codes() -> np.ndarray:
-    """Setosa, versicolor, virginica; every third sample is not trained on."""
-    return np.where(np.arange(150) % 3, np.array([2, 3, 0])[load_iris(return_X_y=True)[1]], -1)
+def X() -> NDArray[np.float64]:
+    return make_blobs(N, 12, centers=4, cluster_std=3.0, random_state=0)[0]
 
 
-@pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
-@pytest.mark.parametrize("params", [{}, {"class_weight": {"setosa": 2.0, "of nothing": 3.0}}])
-def test_the_map_is_that_of_labels_in_any_order(
-    X: np.ndarray, codes: np.ndarray, params: dict, placement: str
+@pytest.fixture(scope="module")
+def codes() -> NDArray[np.intp]:
+    """Indices into `CLASSES`: one class has no rows, and every fifth row is unlabelled."""
+    labels = make_blobs(N, 12, centers=4, cluster_std=3.0, random_state=0)[1]
+    return np.where(np.arange(N) % 5, np.array([0, 2, 3, 4])[labels], -1)
+
+
+def trained(X: Any, codes: NDArray[np.intp], **params: Any) -> Trained:
+    options = {name: params.pop(name) for name in ("groups", "novelty") if name in params}
+    defaults = {"hidden": (16,), "max_epochs": 6, "random_state": 0}
+    model, reports, frames = ce.CentroidEncoder(**(defaults | params)), [], []
+
+    def callback(report: Report | None) -> bool:
+        if report is not None:
+            reports.append(report)
+            frames.append(report.frame())
+        return False
+
+    fit = model.fit_codes(X, codes, CLASSES, callback=callback, **options)
+    return Trained(model, fit, reports, frames)
+
+
+@pytest.fixture(scope="module")
+def voronoi(X: NDArray[Any], codes: NDArray[np.intp]) -> Trained:
+    return trained(X, codes, novelty=True)
+
+
+@pytest.fixture(scope="module")
+def bottleneck(X: NDArray[Any], codes: NDArray[np.intp]) -> Trained:
+    return trained(X, codes, **BOTTLENECK)
+
+
+def test_the_map_is_that_of_the_labels(X: Any, codes: Any, voronoi: Trained) -> None:
+    known, fit = codes >= 0, voronoi.fit
+    assert_array_equal(voronoi.model.classes_, ["a", "b", "c", "d"])
+    assert_array_equal(CLASSES[fit.known], voronoi.model.classes_)
+    expected = ce.CentroidEncoder(hidden=(16,), max_epochs=6, random_state=0)
+    expected.fit(X[known], CLASSES[codes[known]])
+    assert_allclose(voronoi.model.transform(X), expected.transform(X), atol=1e-5)
+    embedding, predicted, confidence = fit.map.decide(fit.map.judge(X), N)
+    assert_array_equal(CLASSES[fit.known[predicted]], expected.predict(X))
+    assert_allclose(confidence, expected.predict_proba(X).max(axis=1), rtol=1e-4)
+    assert_array_equal(nearest_center(embedding, fit.map.centers), predicted)
+    index = np.array([9, 3])
+    assert_array_equal(fit.standardized(index), expected.standardize(X[index]))
+    assert_allclose(fit.embed(index), fit.embed()[index], atol=1e-5)
+    assert fit.distances(index).shape == (2, 4)
+    assert fit.embed(index[:0]).shape == (0, 2)
+
+
+def test_a_row_is_placed_by_the_network_that_is_not_trained_on_it(
+    X: Any, codes: Any, voronoi: Trained
 ) -> None:
-    labels = CLASSES[codes]
-    train = codes >= 0
-    other = {"class_weight": {"setosa": 2.0}} if params else {}
-    expected = model(placement=placement, **other)
-    list(expected.fit_reports(X, labels, subset=train))
-
-    coded = model(placement=placement, **params)
-    fit = drained(coded.fit_codes(X, codes, CLASSES))
-
-    assert_array_equal(coded.classes_, ["setosa", "versicolor", "virginica"])
-    assert_array_equal(coded.transform(X), expected.transform(X))
-    assert_array_equal(coded.predict(X), expected.predict(X))
-    # Training samples may be placed by the network that has not seen them: `transform` has no such.
-    same = ~train if placement == "voronoi" else np.full(len(X), True)
-    assert_array_equal(fit.embed()[same], expected.transform(X[same]))
-    assert_array_equal(fit.embed(np.array([9, 3])), expected.transform(X[[9, 3]]))
-    assert_array_equal(fit.standardized(np.array([7, 3])), expected.standardize(X[[7, 3]]))
-    check_against(fit.map, expected, X)
+    fit, known = voronoi.fit, codes >= 0
+    folds = fit.division.folds
+    assert_array_equal(folds >= 0, known)
+    for k in range(5):
+        rows = np.flatnonzero(folds == k)
+        counts = np.bincount(codes[rows], minlength=5) - np.bincount(codes[known], minlength=5) / 5
+        assert np.abs(counts).max() <= 1
+        alone = fit.map.network.encode(fit.data.inputs[:, rows])[k].detach().numpy()
+        places, _ = fit.map.placer.judge(alone, fit.along[rows])
+        assert_allclose(fit.embed(rows), places, atol=1e-4)
+    of_all = np.concatenate([distances for _, distances in fit.map.judge(X)])
+    differs = np.abs(fit.distances(np.arange(N)) - of_all).max(axis=1) > 1e-3
+    assert_array_equal(differs, known)
 
 
-def check_against(coded: CodedMap, expected: ce.CentroidEncoder, X: np.ndarray) -> None:
-    embedding = expected.transform(X)
-    places, predicted, confidence = coded.decide(coded.judge(X), len(X))
-    assert_array_equal(places, embedding)
-    assert_array_equal(CLASSES[predicted], expected.predict(X))
-    assert_array_equal(confidence, expected.predict_proba(X).max(axis=1))
-    assert_array_equal(
-        CLASSES[nearest_center(embedding, coded.centers)], expected.predict_voronoi(X)
-    )
-    distances = coded.distances(embedding)
-    assert np.isinf(distances[:, 1]).all()
-    assert_array_equal(distances[:, [2, 3, 0]], expected.decoder_distances(embedding))
+def test_one_network_places_its_own_rows(X: Any, bottleneck: Trained) -> None:
+    assert_allclose(bottleneck.fit.embed(), bottleneck.model.transform(X), atol=1e-5)
+    assert not bottleneck.fit.is_calibrated
 
 
-@pytest.mark.parametrize("n_threads", [1, 2])
-def test_calibration_and_novelty_are_those_of_the_estimator(
-    n_threads: int, X: np.ndarray, codes: np.ndarray
+@pytest.mark.parametrize("placement", ["voronoi", "bottleneck"])
+@pytest.mark.parametrize(
+    "storage",
+    [
+        sparse.csr_array,
+        StoredRows,
+        lambda X: StoredRows(sparse.csr_matrix(X)),
+        lambda X: X.astype(np.float32),
+    ],
+    ids=["CSR", "stored", "stored CSR", "float32"],
+)
+def test_storage_does_not_matter(
+    X: Any, codes: Any, storage: Callable[[Any], Any], placement: str, request: Any
 ) -> None:
-    labels, train = CLASSES[codes], codes >= 0
-    labels[:] = np.array(["setosa", "versicolor", "virginica"])[np.arange(150) // 50]
-    unseen = np.flatnonzero(~train)
-    of_unseen = np.array([2, 3, 0])[unseen // 50]
-
-    estimator = model()
-    with threads(n_threads):
-        fit = drained(estimator.fit_codes(X, codes, CLASSES, novelty=True))
-    fit.calibrate(unseen, of_unseen)
-
-    expected = model().fit(X[train], labels[train])
-    expected.calibrate(X[unseen], labels[unseen])
-    assert estimator.calibration_ == expected.calibration_
-    expected.fit_novelty(X, labels, subset=train)
-    assert_array_equal(fit.novelty()[unseen], expected.novelty(X)[unseen])
-    # Samples that it was learned from are ranked among themselves.
-    assert fit.novelty()[train].mean() == pytest.approx(0.5, abs=0.01)
-    assert_array_equal(estimator.novelty(X), expected.novelty(X))
-    check_against(expected.in_order(CLASSES), expected, X)
+    expected = request.getfixturevalue(placement)
+    stored = storage(X.astype(np.float32))
+    found = trained(stored, codes, placement=placement, novelty=placement == "voronoi")
+    # All features may differ in their last digits, and training amplifies them.
+    assert_allclose(found.model.feature_weights_, expected.model.feature_weights_, rtol=1e-3)
+    assert_allclose(found.fit.embed(), expected.fit.embed(), atol=0.02)
+    assert_allclose(found.model.transform(X), expected.model.transform(X), atol=0.02)
+    if placement == "voronoi":
+        assert_allclose(found.fit.novelty(), expected.fit.novelty(), atol=0.02)
 
 
-@pytest.mark.parametrize("n_threads", [1, 2])
-def test_what_keeps_it_from_learning_what_is_usual_is_raised(
-    n_threads: int, X: np.ndarray, codes: np.ndarray, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("params", [{}, BOTTLENECK, {"n_networks": 1}])
+def test_of_more_rows_than_max_samples_a_stratified_sample_trains(
+    X: Any, codes: Any, params: dict[str, Any]
+) -> None:
+    stored, n_labeled = StoredRows(X), N - N_UNLABELED
+    few = trained(stored, codes, max_samples=100, max_epochs=30, **params)
+    division, labeled = few.fit.division, np.flatnonzero(codes >= 0)
+    assert_array_equal(division.held, division.train)
+    counts = np.bincount(codes[division.train], minlength=5)
+    expected = 100 * np.bincount(codes[labeled], minlength=5) / n_labeled
+    assert np.abs(counts - expected).max() <= 1
+    assert few.fit.data.n_rows == len(division.train) == counts.sum()
+    # All rows have a place, and labelled ones one by a network that is not trained on them.
+    embedding = few.fit.embed()
+    assert np.isfinite(embedding).all()
+    right = nearest_center(embedding, few.fit.map.centers) == np.searchsorted(few.fit.known, codes)
+    assert right[labeled].mean() > 0.8
+    if not params:
+        assert (division.folds[labeled] >= 0).all()
+    same = trained(X, codes, max_samples=n_labeled, **params)
+    full = trained(X, codes, max_samples=None, **params)
+    assert_allclose(same.model.transform(X), full.model.transform(X), atol=1e-5)
+
+
+def test_statistics_of_a_sample_are_close_to_those_of_all(
+    X: Any, codes: Any, monkeypatch: pytest.MonkeyPatch, bottleneck: Trained
+) -> None:
+    monkeypatch.setattr(core, "N_SAMPLE", 200)
+    found = trained(X, codes, **BOTTLENECK)
+    # Centroids are those of all rows all the same.
+    assert_allclose(found.model.centroids_, bottleneck.model.centroids_, rtol=1e-4)
+    assert_allclose(found.model.transform(X), bottleneck.model.transform(X), atol=1e-2)
+
+
+@pytest.mark.parametrize("placement", ["voronoi", "bottleneck"])
+def test_frames_show_all_rows_from_the_start(codes: Any, placement: str, request: Any) -> None:
+    found: Trained = request.getfixturevalue(placement)
+    known = codes >= 0
+    starts = ["start"] if placement == "voronoi" else []
+    assert [report.stage for report in found.reports] == starts + ["train"] * 6
+    for report, (embedding, centers) in zip(found.reports, found.frames, strict=True):
+        assert embedding.shape == (N, 2)
+        assert embedding.dtype == np.float32
+        assert np.isfinite(embedding[known if report.stage == "start" else ...]).all()
+        if centers is not None and report in (found.reports[0], found.reports[-1]):
+            right = nearest_center(embedding, centers) == np.searchsorted(found.fit.known, codes)
+            assert right[known].mean() > 0.95
+            assert_allclose(centers, found.fit.map.centers)
+    assert_allclose(embedding, found.fit.embed(), atol=0.5 if placement == "voronoi" else 1e-4)
+
+
+def test_a_stop_at_the_start_leaves_the_estimator_as_it_was(X: Any, codes: Any) -> None:
+    model = ce.CentroidEncoder()
+    with pytest.raises(StoppedTooEarly):
+        model.fit_codes(X, codes, CLASSES, callback=lambda report: report is not None)
+    assert not hasattr(model, "n_features_in_")
+
+
+@pytest.mark.parametrize("learned", [True, False])
+def test_shuffled_labels_are_at_chance(learned: bool) -> None:
+    rng = np.random.default_rng(0)
+    X, labels = make_blobs(600, 200, centers=3, cluster_std=4, random_state=0)
+    labels = labels if learned else rng.permutation(labels)
+    codes = np.where(np.arange(600) % 3, np.array([0, 2, 3])[labels], -1)
+    found = trained(X, codes, max_epochs=30, max_features=50)
+    predicted = found.fit.distances(np.arange(600)).argmin(axis=1)
+    for rows in (codes >= 0, codes < 0):
+        right = (predicted == labels)[rows].mean()
+        assert right > 0.95 if learned else abs(right - 1 / 3) < 4 * np.sqrt(2 / 9 / rows.sum())
+
+
+def test_novelty_is_that_of_the_estimator(X: Any, codes: Any, voronoi: Trained) -> None:
+    known, novelty = codes >= 0, voronoi.fit.novelty()
+    assert_array_equal(novelty[~known], voronoi.model.novelty(X)[~known])
+    # Rows that it was learned from are ranked among themselves.
+    assert novelty[known].mean() == pytest.approx(0.5, abs=0.01)
+    few = np.where(np.arange(N) < 10, codes, -1)
+    assert np.isnan(trained(X, few, novelty=True).fit.novelty()).all()
+
+
+def test_an_error_of_novelty_leaves_the_estimator_as_it_was(
+    X: Any, codes: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
-        raise MemoryError("no room for what is usual")
+        raise MemoryError
 
     monkeypatch.setattr(Novelty, "fit", fail)
-    estimator = model()
-    with threads(n_threads), pytest.raises(MemoryError, match="no room for what is usual"):
-        drained(estimator.fit_codes(X, codes, CLASSES, novelty=True))
-    assert not hasattr(estimator, "n_features_in_")
+    model = ce.CentroidEncoder(hidden=(4,), max_epochs=1)
+    with pytest.raises(MemoryError):
+        model.fit_codes(X, codes, CLASSES, novelty=True)
+    assert not hasattr(model, "n_features_in_")
 
 
-def test_of_fewer_than_ten_samples_nothing_is_usual(X: np.ndarray) -> None:
-    codes = np.full(150, -1)
-    codes[[0, 1, 2, 50, 51, 52]] = [2, 2, 2, 3, 3, 3]
-    with threads(2):
-        fit = drained(model().fit_codes(X, codes, CLASSES, novelty=True))
-    assert fit.map.fitted.novelty is None
-    assert np.isnan(fit.novelty()).all()
+def test_calibration_ignores_classes_without_rows(X: Any, codes: Any) -> None:
+    found, rng = trained(X, codes, n_networks=1), np.random.default_rng(0)
+    rows = np.flatnonzero(codes >= 0)
+    distances = found.fit.distances(rows)
+    # A third of the labels are wrong, and the first nine are of the class without rows.
+    wrong = np.where(rng.random(len(rows)) < 1 / 3, rng.permutation(codes[rows]), codes[rows])
+    found.fit.calibrate(distances, np.where(np.arange(len(rows)) < 9, 1, wrong))
+    calibration = found.model.calibration_
+    expected = np.searchsorted(found.fit.known, wrong[9:])
+    assert calibration == type(calibration).fit(distances[9:], expected)
+    assert calibration != type(calibration)()
 
 
-def test_names_of_features_are_those_of_the_estimator(X: np.ndarray, codes: np.ndarray) -> None:
-    estimator = model()
-    drained(estimator.fit_codes(X, codes, CLASSES, feature_names=list("abcd")))
-    assert_array_equal(estimator.feature_names_in_, list("abcd"))
-    assert estimator.to_state()[0]["estimator"]["feature_names"] == list("abcd")
+def test_rows_of_a_group_are_in_one_fold(X: Any, codes: Any) -> None:
+    groups = StratifiedKFold(8).split(X, codes)
+    of_rows = np.empty(N, dtype=np.intp)
+    for group, (_, rows) in enumerate(groups):
+        of_rows[rows] = group
+    found = trained(X, codes, groups=of_rows, max_epochs=1, max_samples=200).fit
+    for group in range(8):
+        assert len(np.unique(found.division.folds[(of_rows == group) & (codes >= 0)])) == 1
+    assert found.crowded_group() is None
+    crowded = np.where(np.arange(N) % 40 == 1, 1, 0)
+    assert trained(X, codes, groups=crowded, max_epochs=1).fit.crowded_group()[0] == 0
+    alone = trained(X, codes, groups=np.zeros(N, dtype=np.intp), max_epochs=1).fit
+    assert alone.crowded_group() == (0, 1.0)
 
 
-def test_one_class_is_too_few(X: np.ndarray) -> None:
-    estimator = model()
-    with pytest.raises(ValueError, match=r"at least two classes, but got one class \(setosa\)"):
-        drained(estimator.fit_codes(X, np.full(150, 2), CLASSES))
-    assert not hasattr(estimator, "n_features_in_")
+def test_what_cannot_be_trained_on_is_an_error(X: Any, codes: Any) -> None:
+    with pytest.raises(ValueError, match=r"at least two classes, but got one class \(b\)"):
+        trained(X, np.full(N, 2))
+    with pytest.raises(ValueError, match="at least two classes, but got no samples"):
+        trained(X, np.full(N, -1))
+    with pytest.raises(ValueError, match="too large"):
+        trained(X * 1e200, codes, scale="none")
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc")
-def test_what_is_decided_keeps_no_memory_of_what_it_comes_from():
-    """Small arrays between larger ones that go would keep the memory of these: here 0.1 GB."""
-    X = np.random.default_rng(0).normal(size=(60, 5))
-    model = ce.CentroidEncoder(placement="bottleneck", hidden=(8,), max_epochs=1, device="cpu")
-    coded = model.fit(X, np.arange(60) % 3).in_order(model.classes_)
-
-    def judged(n: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for _ in range(n):
-            inputs = torch.ones(4096, 2000)
-            hidden = torch.relu(inputs[:, :500] @ torch.ones(500, 500))
-            code = torch.relu(hidden[:, :125] + 1)
-            places = code[:, :2].contiguous()
-            distances = torch.cdist(code[:, :5], torch.ones(3, 5))
-            del inputs, hidden, code
-            yield places.numpy(), distances.numpy()
-
-    coded.decide(judged(3), 3 * 4096)
-    before = resident()
-    decided = coded.decide(judged(60), 60 * 4096)
-    assert resident() - before < sum(array.nbytes for array in decided) + 4e7
-
-
-def resident() -> int:
-    """Bytes of memory that this process has."""
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(status.partition("VmRSS:")[2].split()[0])
+def test_class_weights_are_those_of_scikit_learn() -> None:
+    labels, classes = np.array(["a"] * 9 + ["b"]), np.array(["a", "b"])
+    balanced = compute_class_weight("balanced", classes=classes, y=labels)
+    none = np.array([], dtype=str)
+    assert class_weights(None, labels, classes, none) is None
+    assert_allclose(class_weights("balanced", labels, classes, none), balanced)
+    assert_allclose(class_weights("sqrt", labels, classes, none), np.sqrt(balanced))
+    given = {"a": 2.0, "of nothing": 3.0}
+    assert_allclose(class_weights(given, labels, classes, np.array(["of nothing"])), [2, 1])
+    with pytest.raises(ValueError, match="class_weight must be above 0"):
+        class_weights({"a": 0}, labels, classes, none)

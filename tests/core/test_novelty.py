@@ -1,9 +1,10 @@
-"""What is unlike anything seen before, against what was drawn elsewhere."""
+"""Novelty of samples of known and unknown classes."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from centroid_encoder.core.standardization import Standardizer
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy import sparse
@@ -12,10 +13,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 from centroid_encoder.core import novelty
-from centroid_encoder.core.novelty import Novelty
+from centroid_encoder.core.novelty import Novelty, Surroundings
 from centroid_encoder.core.splits import representatives
-from centroid_encoder.core.standardization import Standardizer
-from centroid_encoder.core.surroundings import Surroundings
 
 MEANS = 2.0 * np.random.default_rng(7).normal(size=(5, 30))
 
@@ -34,76 +33,25 @@ def fitted(X: object, codes: NDArray[np.intp]) -> tuple[Novelty, Standardizer]:
 
 
 @pytest.mark.parametrize("n", [60, 400, 3000])
-def test_quantiles_of_known_kinds_are_uniform(n: int) -> None:
+def test_quantiles_of_known_classes_are_uniform(n: int) -> None:
     X, codes = drawn(n, range(4), 0)
     model, standardizer = fitted(X, codes)
     found = np.sort(model.quantiles(drawn(4000, range(4), 1)[0], standardizer))
     uniform = (np.arange(4000) + 0.5) / 4000
-    # Kolmogorov's distance, next to that of as many known samples.
+    # Kolmogorov's distance.
     assert np.abs(found - uniform).max() < 1.9 / np.sqrt(min(n, 2000))
-    # Few samples hardly tell how rare a value is: their own axes and deviations flatter them.
     assert (found > 0.95).mean() == pytest.approx(0.05, abs=0.08 if n < 100 else 0.02)
 
 
-def test_a_class_that_was_not_there_is_novel() -> None:
+def test_an_unknown_class_is_novel() -> None:
     X, codes = drawn(800, range(4), 0)
     model, standardizer = fitted(X, codes)
     known = model.quantiles(drawn(400, range(4), 1)[0], standardizer)
     unknown = model.quantiles(drawn(400, range(4, 5), 1)[0], standardizer)
-    truth = np.repeat([0, 1], 400)
-    assert roc_auc_score(truth, np.concatenate([known, unknown])) > 0.97
-
-
-@pytest.mark.parametrize("share", [0.7, 0.4])
-def test_of_some_features_quantiles_are_those_of_a_map_of_these(share: float) -> None:
-    X, codes = drawn(800, range(4), 0)
-    model, standardizer = fitted(X, codes)
-    present = np.random.default_rng(5).random(30) < share
-    index = np.flatnonzero(present)
-    anew, own = fitted(X[:, index], codes)
-    known, unknown = drawn(1000, range(4), 1)[0], drawn(1000, range(4, 5), 1)[0]
-    for query in (known, unknown):
-        expected = anew.quantiles(query[:, index], own)
-        filled = np.where(present, query, standardizer.mean)
-        found = model.restricted(present).quantiles(filled, standardizer)
-        for level in (0.5, 0.9, 0.95):
-            assert (found > level).mean() == pytest.approx((expected > level).mean(), abs=0.1)
-    # With means in their place, novelty is another number.
-    naive = model.quantiles(np.where(present, known, standardizer.mean), standardizer)
-    assert np.median(naive) > 0.55
-
-
-@pytest.mark.parametrize("n", [1, 3, 60])
-@pytest.mark.filterwarnings("error")
-def test_some_odd_features_are_enough(n: int) -> None:
-    X, codes = drawn(60, range(3), 0)
-    X[:, :3] = 1
-    model, standardizer = fitted(X, codes)
-    present = np.arange(30) < n
-    found = model.restricted(present).quantiles(np.where(present, X, 0), standardizer)
-    assert np.isfinite(found).all()
-
-
-def test_most_doublets_are_novel() -> None:
-    """Sums of the counts of two samples of different classes, normalised as the others."""
-    rng = np.random.default_rng(0)
-    rates = np.exp(rng.normal(size=(4, 60)))
-
-    def normalised(counts: NDArray[np.integer]) -> NDArray[np.float32]:
-        return np.log1p(100 * counts / counts.sum(axis=1, keepdims=True)).astype(np.float32)
-
-    codes = rng.integers(4, size=900)
-    counts = rng.poisson(rates[codes])
-    model, standardizer = fitted(normalised(counts[:600]), codes[:600])
-    one, other = rng.integers(600, 900, size=(2, 400))
-    unlike = codes[one] != codes[other]
-    pairs = normalised(counts[one[unlike]] + counts[other[unlike]])
-    assert (model.quantiles(pairs, standardizer) > 0.92).mean() > 0.8
-    assert (model.quantiles(normalised(counts[600:]), standardizer) > 0.92).mean() < 0.15
+    assert roc_auc_score(np.repeat([0, 1], 400), np.concatenate([known, unknown])) > 0.97
 
 
 def test_features_without_a_weight_count() -> None:
-    """What a new class differs in need not be what the known ones differ in."""
     X, codes = drawn(800, range(2), 0)
     standardizer = Standardizer.fit(X, np.arange(800), codes, "supervised", 10.0, 5)
     model, _ = Novelty.fit(X, np.arange(800), codes, standardizer)
@@ -112,35 +60,47 @@ def test_features_without_a_weight_count() -> None:
     assert np.median(model.quantiles(other, standardizer)) > 0.99
 
 
-def test_axes_are_those_of_a_pca() -> None:
-    X, codes = drawn(500, range(4), 0)
+@pytest.mark.parametrize("share", [0.7, 0.4])
+def test_restricted_quantiles_are_those_of_a_map_of_the_present_features(share: float) -> None:
+    X, codes = drawn(800, range(4), 0)
     model, standardizer = fitted(X, codes)
-    z = np.clip((X - standardizer.mean) / standardizer.scale, -10, 10)
-    pca = PCA(20, svd_solver="full").fit(z)
-    # Signs are arbitrary.
-    assert_allclose(
-        np.abs(z @ model.axes - model.offset)[:, :10], np.abs(pca.transform(z))[:, :10], atol=1e-3
-    )
+    present = np.random.default_rng(5).random(30) < share
+    index = np.flatnonzero(present)
+    anew, own = fitted(X[:, index], codes)
+    for classes in (range(4), range(4, 5)):
+        query = drawn(1000, classes, 1)[0]
+        expected = anew.quantiles(query[:, index], own)
+        filled = np.where(present, query, standardizer.mean)
+        found = model.restricted(present).quantiles(filled, standardizer)
+        for level in (0.5, 0.9, 0.95):
+            assert (found > level).mean() == pytest.approx((expected > level).mean(), abs=0.1)
 
 
-@pytest.mark.parametrize(("n", "d"), [(700, 400), (400, 900), (150, 1000)])
-def test_of_many_features_the_axes_that_matter_are_those_of_a_pca(n: int, d: int) -> None:
-    """Whatever way they are found: nearly all of few, of all at once, of features in blocks."""
+@pytest.mark.parametrize("n", [1, 3, 60])
+@pytest.mark.filterwarnings("error")
+def test_a_few_constant_features_can_be_present(n: int) -> None:
+    X, codes = drawn(60, range(3), 0)
+    X[:, :3] = 1
+    model, standardizer = fitted(X, codes)
+    present = np.arange(30) < n
+    found = model.restricted(present).quantiles(np.where(present, X, 0), standardizer)
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize(("n", "d"), [(700, 400), (150, 1000)])
+def test_leading_axes_are_those_of_a_pca(n: int, d: int) -> None:
     rng = np.random.default_rng(0)
     X = (rng.normal(size=(n, 6)) @ rng.normal(size=(6, d)) + rng.normal(size=(n, d))).astype("f4")
     model, standardizer = fitted(X, np.arange(n) % 3)
     z = np.clip((X - standardizer.mean) / standardizer.scale, -10, 10)
     pca = PCA(20, svd_solver="full").fit(z)
-    # The angles between both sets of six axes, and how far apart samples are along all.
     cosines = np.linalg.svd(pca.components_[:6] @ model.axes[:, :6], compute_uv=False)
     assert_allclose(cosines, 1, atol=1e-4)
-    assert_allclose(np.abs(model.axes.T @ model.axes - np.eye(20)).max(), 0, atol=2e-3)
-    told = model.reference.var(axis=0).sum() / pca.explained_variance_.sum()
-    assert 0.96 < told < 1.01
+    assert_allclose(model.axes.T @ model.axes, np.eye(20), atol=2e-3)
 
 
-@pytest.mark.parametrize("rank", [1, 7, 15])
-def test_features_that_follow_from_a_few_others(rank: int) -> None:
+@pytest.mark.parametrize("rank", [1, 7])
+def test_dependent_features_have_fewer_axes(rank: int) -> None:
     rng = np.random.default_rng(0)
     codes = np.arange(300) % 3
     base = rng.normal(size=(300, rank)) + 3 * codes[:, None]
@@ -151,12 +111,12 @@ def test_features_that_follow_from_a_few_others(rank: int) -> None:
     assert (found > 0.95).mean() < 0.12
 
 
-def test_the_two_numbers_are_those_of_the_formulas() -> None:
+def test_logarithms_are_those_of_the_formulas() -> None:
     X, codes = drawn(300, range(3), 0)
     model, _ = fitted(X, codes)
     reference, K = model.reference.astype(np.float64), 20
     query = np.random.default_rng(1).normal(scale=3, size=(7, K))
-    found = Surroundings.fit(model.reference, model.codes)(query)
+    found = Surroundings(model.reference, model.codes)(query)
     neighbors = NearestNeighbors(n_neighbors=10, algorithm="kd_tree").fit(reference)
     own, _ = neighbors.kneighbors()
     distance, index = neighbors.kneighbors(query)
@@ -177,57 +137,25 @@ def test_the_two_numbers_are_those_of_the_formulas() -> None:
     assert_allclose(found[:, 1], np.log(least + 0.01 * K), rtol=1e-4, atol=1e-4)
 
 
-def test_the_score_is_the_sum_of_both_standardised() -> None:
-    X, codes = drawn(300, range(3), 0)
-    model, standardizer = fitted(X, codes)
-    query = drawn(50, range(5), 1)[0]
-    z = np.clip((query - standardizer.mean) / standardizer.scale, -10, 10)
-    points = (z @ model.axes - model.offset).astype(np.float32)
-    logarithms = Surroundings.fit(model.reference, model.codes)(points)
-    scores = ((logarithms - model.location) / model.spread).sum(axis=1)
-    expected = [
-        ((model.known < score - 0.02).mean() + (model.known <= score + 0.02).mean()) / 2
-        for score in scores
-    ]
-    assert_allclose(model.quantiles(query, standardizer), expected, atol=1 / 300)
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_samples_with_many_duplicates_are_not_novel(seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def test_duplicates_are_not_novel() -> None:
+    rng = np.random.default_rng(0)
     codes = rng.integers(3, size=600)
     X = (rng.random((600, 2)) < np.array([0.2, 0.5, 0.8])[codes][:, None]).astype(np.float32)
     model, standardizer = fitted(X[:300], codes[:300])
     assert (model.quantiles(X[300:], standardizer) > 0.95).mean() <= 0.05
 
 
-def test_samples_that_are_all_the_same_are_as_usual_as_each_other() -> None:
-    X = np.ones((420, 5), dtype=np.float32)
-    model, standardizer = fitted(X, np.arange(420) % 2)
-    assert_allclose(model.quantiles(X[:3], standardizer), 0.5)
-
-
 @pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array])
-def test_sparse_is_dense(kind: type) -> None:
+def test_sparse_data_and_batches_give_the_same(kind: type, monkeypatch: pytest.MonkeyPatch) -> None:
     X, codes = drawn(400, range(4), 0)
     query = drawn(50, range(5), 1)[0]
     dense, standardizer = fitted(X, codes)
-    found, _ = fitted(kind(X), codes)
     expected = dense.quantiles(query, standardizer)
-    # A map of sparse data may be asked about dense ones: those whose gaps were filled.
+    monkeypatch.setattr(novelty, "VALUES_AT_ONCE", 2900)
+    found, _ = fitted(kind(X), codes)
     for asked in (kind(query), query):
         assert_allclose(found.quantiles(asked, standardizer), expected, atol=2 / 400)
         assert_allclose(dense.quantiles(asked, standardizer), expected, atol=2 / 400)
-
-
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    X, codes = drawn(400, range(4), 0)
-    query = drawn(50, range(5), 1)[0]
-    whole, standardizer = fitted(X, codes)
-    expected = whole.quantiles(query, standardizer)
-    monkeypatch.setattr(novelty, "VALUES_AT_ONCE", 2900)
-    found, _ = fitted(X, codes)
-    assert_allclose(found.quantiles(query, standardizer), expected, atol=2 / 400)
 
 
 def test_the_reference_is_small_and_has_every_class() -> None:
@@ -236,11 +164,8 @@ def test_the_reference_is_small_and_has_every_class() -> None:
     X = rng.normal(size=(len(codes), 6)) + codes[:, None]
     model, _ = fitted(X, codes)
     assert 1900 < len(model.known) < 2100
-    assert len(np.unique(model.codes)) == 4
-    # Of the small ones twenty, or all there are.
-    assert_array_equal(np.bincount(codes[representatives(codes, 2000, 20, rng)])[2:], [20, 5])
-    many = np.arange(12_000) % 3000
-    assert len(representatives(many, 2000, 20, rng)) == 3000
+    assert_array_equal(np.bincount(model.codes)[2:], [20, 5])
+    assert len(representatives(np.arange(12_000) % 3000, 2000, 20, rng)) == 3000
 
 
 @pytest.mark.parametrize(
@@ -256,16 +181,6 @@ def test_the_reference_is_small_and_has_every_class() -> None:
 )
 @pytest.mark.filterwarnings("error")
 def test_odd_data(X: NDArray[np.float64]) -> None:
-    codes = np.arange(len(X)) % 2
-    model, standardizer = fitted(X, codes)
+    model, standardizer = fitted(X, np.arange(len(X)) % 2)
     found = model.quantiles(X, standardizer)
-    assert np.isfinite(found).all()
     assert ((found >= 0) & (found <= 1)).all()
-
-
-def test_the_same_data_give_the_same_bits() -> None:
-    X, codes = drawn(700, range(4), 0)
-    first, _ = fitted(X, codes)
-    second, _ = fitted(X, codes)
-    for one, other in zip(first.to_arrays().values(), second.to_arrays().values(), strict=True):
-        assert_array_equal(one, other)

@@ -87,7 +87,14 @@ def validate() -> Callable[..., ad.AnnData]:
                     **dict.fromkeys(ERRORS[:4], class_error),
                 }
             ),
-            "quality": quality | {"calibration_error": 0.012, "uncalibrated_error": 0.045},
+            "quality": quality
+            | {
+                "calibration_error": 0.012,
+                "calibration_error_low": np.nan,
+                "calibration_error_high": np.nan,
+                "uncalibrated_error": 0.045,
+            },
+            "model": "{}",
             "confusion": confusion,
             "warnings": np.array(list(warnings), dtype=str),
         }

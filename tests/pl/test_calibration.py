@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from numpy.testing import assert_allclose
 
 import centroid_encoder as ce
-from centroid_encoder.core.confidence import calibration_bins
+from centroid_encoder.core.calibration import calibration_bins
 
 
 def draw(adata: Any, **kwargs: Any) -> Axes:
@@ -163,7 +163,7 @@ class TestErrors:
 
     def test_say_that_there_is_no_confidence(self, embed, cells, validate):
         adata = embed()
-        adata.obs = adata.obs.drop(columns="ce_confidence", errors="ignore")
+        adata.obs["ce_confidence"] = np.nan
         with pytest.raises(ValueError, match="no cell among the held-out cells has a confidence"):
             draw(adata)
         validate(cells, confidence=np.full(120, np.nan))

@@ -1,47 +1,48 @@
-"""Regions ready to be drawn, here and in napari: one set of polygons for both."""
+"""Regions as they are drawn by `pl.voronoi` and by the widget."""
 
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-from matplotlib.patches import PathPatch
 from numpy.testing import assert_allclose, assert_array_equal
 
 import centroid_encoder as ce
 from centroid_encoder.pl._regions import (
+    add_image,
+    class_regions,
+    paint_image,
     panel_limits,
     plane_centers,
     plane_points,
-    region_outlines,
-    region_path,
+    region_paths,
 )
-from centroid_encoder.tl._stored import read_result
+from centroid_encoder.tl._result import read_result
 
-SQUARE = np.array([[0.0, 0], [4, 0], [4, 4], [0, 4]])
-HOLE = np.array([[1.0, 1], [1, 3], [3, 3], [3, 1]])
 LIMITS = np.array([[0.0, 0], [10, 10]])
+SQUARE = np.array([[0.0, 0], [4, 0], [4, 4], [0, 4]])
 
 
-class TestPaths:
-    def test_leave_holes_open(self):
-        path = region_path([SQUARE, HOLE, SQUARE + np.array([6, 0])])
-        figure = plt.figure(figsize=(1, 1), dpi=100)
-        ax = figure.add_axes((0, 0, 1, 1), xlim=(0, 10), ylim=(0, 10))
-        ax.set_axis_off()
-        ax.add_patch(PathPatch(path, facecolor="black", linewidth=0))
-        figure.canvas.draw()
-        shade = np.asarray(figure.canvas.buffer_rgba())[::-1, :, 0]
-        # On the rim, in the hole, between the two parts, on the other part.
-        assert shade[20, [5, 20, 50, 80]].tolist() == [0, 255, 255, 0]
+def test_paths_are_closed_and_empty_without_a_region():
+    path, nothing = region_paths([SQUARE, np.empty((0, 2))], 2)
+    assert_array_equal(path.vertices[0], path.vertices[4])
+    assert path.codes[4] == path.CLOSEPOLY
+    assert not len(nothing)
+    assert not any(map(len, region_paths([], 3)))
+    assert not any(map(len, region_paths(np.zeros((5, 5), dtype=int), 3)))
 
-    def test_are_closed(self):
-        path = region_path([SQUARE])
-        assert_array_equal(path.vertices[0], path.vertices[4])
-        assert path.codes[4] == path.CLOSEPOLY
 
-    def test_of_a_class_that_owns_nothing_are_none(self):
-        assert region_path([]) is None
+def test_an_image_has_the_colours_of_the_classes_with_gaps_between():
+    owners = np.zeros((40, 40), dtype=int)
+    owners[:, 20:] = 1
+    figure = plt.figure(figsize=(1, 1), dpi=100)
+    ax = figure.add_axes((0, 0, 1, 1), xlim=(0, 10), ylim=(0, 10))
+    ax.set_axis_off()
+    paint_image(add_image(ax), owners, LIMITS, ["red", "blue"], 1.0)
+    figure.canvas.draw()
+    left, border, right = np.asarray(figure.canvas.buffer_rgba())[50, [20, 51, 80], :3].tolist()
+    assert (left, right) == ([255, 0, 0], [0, 0, 255])
+    assert min(border) > 150
 
 
 class TestLimits:
@@ -66,32 +67,50 @@ class TestLimits:
         assert ((plane_centers(embedding)[:, 1] == 0) & (high[1] < 1.2)).all()
 
 
-class TestOutlines:
-    @pytest.mark.parametrize("regions", ["voronoi", "decoder"])
+class TestRegions:
     @pytest.mark.parametrize("n_components", [1, 2])
-    def test_are_what_the_figure_shows(self, embed, regions, n_components):
+    def test_of_centers_are_drawn_as_patches(self, embed, n_components):
         adata = embed(4, n_components=n_components)
         result = read_result(adata, "ce")
-        # Centers included: they may lie beyond all cells.
+        # The limits hold the centers too, which may lie beyond all cells.
         points = [plane_points(result.embedding), plane_centers(result.centers)]
         limits = panel_limits(np.vstack(points), equal=n_components > 1)
-        outlines = region_outlines(adata, result, regions, limits)
-        assert len(outlines) == 4
-        axes = ce.pl.voronoi(adata, regions=regions, show=False)
-        for ax in axes:
+        shapes = class_regions(adata, result, "voronoi", limits)
+        for ax in ce.pl.voronoi(adata, regions="voronoi", show=False):
             assert_allclose(np.transpose([ax.get_xlim(), ax.get_ylim()]), limits)
             drawn = [patch.get_path() for patch in ax.patches if patch.get_facecolor()[3] > 0]
-            paths = [region_path(outline) for outline in outlines if outline]
-            assert len(drawn) == len(paths) > 1
-            for path, other in zip(drawn, paths, strict=True):
-                assert_array_equal(path.vertices, other.vertices)
-                assert_array_equal(path.codes, other.codes)
+            for path, shape in zip(drawn, shapes, strict=True):
+                assert_array_equal(path.vertices[:-1], shape)
 
-    def test_are_none_where_none_can_be_drawn_or_are_asked_for(self, embed):
+    @pytest.mark.parametrize("n_components", [1, 2])
+    def test_of_a_decoder_are_an_image_of_its_decisions(self, embed, n_components):
+        adata = embed(4, n_components=n_components, placement="bottleneck")
+        result, model = read_result(adata, "ce"), ce.tl.fitted_model(adata)
+        limits = panel_limits(plane_points(result.embedding), equal=n_components > 1)
+        image = class_regions(adata, result, "decoder", limits)
+        n = len(image)
+        row, column = np.random.default_rng(0).integers(n, size=(2, 200))
+        at = limits[0] + (np.column_stack([column, row]) + 0.5) / n * (limits[1] - limits[0])
+        decided = model.decoder_distances(at[:, :n_components].astype(np.float32)).argmin(axis=1)
+        assert (image[row, column] == decided).mean() > 0.99
+        ax, _ = ce.pl.voronoi(adata, regions="decoder", show=False)
+        assert not ax.patches
+        assert [shown.get_visible() for shown in ax.images] == [True]
+
+    def test_of_a_map_without_a_decoder_are_those_of_its_centers(self, embed):
         adata = embed()
         result = read_result(adata, "ce")
-        assert region_outlines(adata, result, None, LIMITS) == []
+        for one, other in zip(
+            class_regions(adata, result, "decoder", LIMITS),
+            class_regions(adata, result, "voronoi", LIMITS),
+            strict=True,
+        ):
+            assert_array_equal(one, other)
+
+    def test_are_none_if_unasked_or_in_three_dimensions(self, embed):
+        adata = embed()
+        assert class_regions(adata, read_result(adata, "ce"), None, LIMITS) == []
         adata = embed(n_components=3)
         result = read_result(adata, "ce")
         for regions in ("voronoi", "decoder"):
-            assert region_outlines(adata, result, regions, panel_limits(result.embedding)) == []
+            assert class_regions(adata, result, regions, panel_limits(result.embedding)) == []

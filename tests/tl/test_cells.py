@@ -1,4 +1,4 @@
-"""`Cells`: what a job reads from an AnnData."""
+"""`read_cells`: the cells of an AnnData, as a job needs them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from centroid_encoder.tl._cells import Cells, read_cells
+from centroid_encoder.tl._read import Cells, read_cells
 
 
 def read(adata: ad.AnnData, **kwargs: Any) -> Cells:
@@ -38,9 +38,9 @@ def gaps(cells):
     return cells
 
 
-def test_codes_are_in_category_order(gaps):
+def test_classes_are_sorted_and_categories_keep_their_order(gaps):
     cells = read(gaps, missing="drop")
-    assert list(cells.classes) == ["type 2", "type 0", "type 1"]
+    assert list(cells.classes) == ["type 0", "type 1", "type 2"]
     assert list(cells.categories) == ["type 2", "nobody", "type 0", "type 1"]
     labeled = cells.codes >= 0
     assert_array_equal(np.flatnonzero(~labeled), [0, 1, 2, 3, 7])
@@ -68,7 +68,7 @@ def test_results_go_back_to_their_cells(gaps):
     assert_array_equal(labels[known], gaps.obs["cell_type"][known])
 
 
-def test_what_it_was_read_with_is_known_but_for_none(gaps):
+def test_arguments_that_are_not_none_are_kept(gaps):
     cells = read(gaps, missing="mean", group_key="donor", unlabeled_category="nobody")
     assert cells.params == {
         "label_key": "cell_type",
@@ -85,7 +85,7 @@ def test_the_matrix_is_that_of_the_anndata_until_it_is_detached(cells):
     assert not np.shares_memory(found.detached().X, cells.X)
 
 
-def test_counts_are_noticed(cells):
+def test_raw_counts_give_a_warning(cells):
     cells.X = np.floor(np.exp(cells.X))
     (notice,) = read(cells).notices
-    assert str(notice).startswith("X looks like raw counts; log-normalise first")
+    assert notice.startswith("X looks like raw counts; log-normalise first")

@@ -20,8 +20,8 @@ from sklearn.neighbors import KNeighborsClassifier
 import centroid_encoder as ce
 from centroid_encoder.core.reports import Report
 from centroid_encoder.errors import CentroidEncoderWarning
+from centroid_encoder.tl._result import CALIBRATION_ERRORS
 from centroid_encoder.tl._run import Job
-from centroid_encoder.tl._stored import CALIBRATION_ERRORS
 
 
 def embed(

@@ -1,30 +1,36 @@
-"""The map that travels inside an AnnData, and what a broken or hostile one can do: fail."""
+"""The map in an AnnData, and errors if it is broken."""
 
 from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 from typing import Any
 
 import anndata as ad
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
-from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.core.saved import InvalidStateError
 
 
+@pytest.fixture(scope="module")
+def _trained():
+    rng = np.random.default_rng(0)
+    adata = ad.AnnData(rng.normal(size=(60, 8)).astype(np.float32))
+    adata.obs["cell_type"] = np.tile(["a", "b", "c"], 20)
+    model = ce.CentroidEncoder(placement="bottleneck", hidden=(16,), max_epochs=5)
+    ce.tl.centroid_encoder(adata, "cell_type", model=model, progress=False)
+    return adata
+
+
 @pytest.fixture
-def trained(cells, squeezed):
-    ce.tl.centroid_encoder(cells, "cell_type", model=squeezed, progress=False)
-    return cells
+def trained(_trained):
+    return _trained.copy()
 
 
-def test_embeds_to_the_bits_that_were_stored(trained):
+def test_gives_the_stored_embedding(trained):
     model = ce.tl.fitted_model(trained)
     assert_array_equal(model.transform(trained.to_df()), trained.obsm["X_ce"])
     assert_array_equal(model.centers_, trained.uns["ce"]["centers"])
@@ -33,19 +39,11 @@ def test_embeds_to_the_bits_that_were_stored(trained):
     assert (model.hidden, model.max_epochs) == ((16,), 5)
 
 
-def test_knows_its_genes(trained):
+def test_checks_the_names_of_genes(trained):
     model = ce.tl.fitted_model(trained)
     assert_array_equal(model.feature_names_in_, trained.var_names)
     with pytest.raises(ValueError, match="feature names"):
         model.transform(trained.to_df()[trained.var_names[::-1]])
-
-
-def test_of_a_representation_has_no_gene_names(cells, squeezed):
-    cells.obsm["X_pca"] = cells.X
-    ce.tl.centroid_encoder(cells, "cell_type", use_rep="X_pca", model=squeezed, progress=False)
-    model = ce.tl.fitted_model(cells)
-    assert not hasattr(model, "feature_names_in_")
-    assert_array_equal(model.transform(cells.obsm["X_pca"]), cells.obsm["X_ce"])
 
 
 def test_is_found_under_its_key(cells, squeezed):
@@ -58,7 +56,7 @@ def test_is_found_under_its_key(cells, squeezed):
 def test_reading_it_changes_nothing(trained, unchanged):
     with unchanged(trained):
         ce.tl.fitted_model(trained).transform(trained.to_df())
-    # It is not tied to the AnnData either.
+    # The model has copies of the arrays.
     model = ce.tl.fitted_model(trained)
     before = model.transform(trained.to_df())
     for array in trained.uns["ce"]["model"]["arrays"].values():
@@ -66,43 +64,11 @@ def test_reading_it_changes_nothing(trained, unchanged):
     assert_array_equal(model.transform(trained.to_df()), before)
 
 
-def test_goes_on_to_a_file_of_its_own(trained, tmp_path):
-    ce.tl.fitted_model(trained).save(tmp_path / "map.safetensors")
-    model = ce.load(tmp_path / "map.safetensors")
-    assert_array_equal(model.transform(trained.to_df()), trained.obsm["X_ce"])
-
-
-ELSEWHERE = """
-import sys, warnings
-import anndata, numpy
-import centroid_encoder as ce
-
-warnings.filterwarnings("ignore", "X does not have valid feature names")
-for path in sys.argv[1:]:
-    adata = anndata.read_h5ad(path)
-    model = ce.tl.fitted_model(adata)
-    numpy.save(path + ".npy", model.transform(adata[:, model.feature_names_in_].X))
-"""
-
-
-@pytest.mark.slow
-def test_embeds_to_the_same_bits_in_a_new_process(pbmc, squeezed, tmp_path):
-    expected = {}
-    for name, convert in (("dense", np.asarray), ("sparse", sparse.csr_matrix)):
-        pbmc.X = convert(pbmc.X)
-        ce.tl.centroid_encoder(pbmc, "bulk_labels", model=squeezed, progress=False)
-        pbmc.write_h5ad(tmp_path / name)
-        expected[str(tmp_path / name)] = pbmc.obsm["X_ce"]
-    subprocess.run([sys.executable, "-W", "error", "-c", ELSEWHERE, *expected], check=True)
-    for path, embedding in expected.items():
-        assert_array_equal(np.load(f"{path}.npy"), embedding)
-
-
 @pytest.mark.parametrize(
     ("stored", "key"),
     [(None, "ce"), ({"params": {}}, "ce"), ("text of another program", "ce"), (None, "other")],
 )
-def test_that_is_not_there_is_missed_by_name(cells, stored, key):
+def test_a_map_that_is_not_there_is_a_key_error(cells, stored, key):
     if stored is not None:
         cells.uns[key] = stored
     with pytest.raises(KeyError, match=f"uns has no map '{key}'; run ce.tl.centroid_encoder"):
@@ -125,24 +91,16 @@ def array(name: str, change: Any) -> Any:
 
 BROKEN = {
     "no config": (lambda model: model.pop("config"), "lacks 'config' or 'arrays'"),
-    "no arrays": (lambda model: model.pop("arrays"), "lacks 'config' or 'arrays'"),
     "config of no JSON": (lambda model: model.update(config="{"), "not valid JSON"),
-    "config of a list": (lambda model: model.update(config="[]"), "not a JSON object"),
-    "config nested without end": (lambda model: model.update(config="[" * 10**5), "JSON"),
-    "config of another program": (config({"format": "umap"}), "centroid-encoder"),
     "config of the future": (config({"version": 99}), "Update centroid-encoder"),
-    "architecture missing": (config({"architecture": None}), "damaged"),
     "weights missing": (lambda model: model["arrays"].pop("encoder_0_weight"), "is missing"),
     "weights cut": (array("encoder_0_weight", lambda a: a[:-1]), "has shape"),
-    "weights NaN": (array("encoder_0_weight", lambda a: a * np.nan), "not finite"),
-    "weights of text": (array("encoder_0_weight", lambda a: a.astype(str)), "not finite floats"),
-    "scale 0": (array("scale", lambda a: 0 * a), "positive"),
     "classes missing": (config({"estimator": {}}), "params"),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_that_is_broken_says_how(trained, name):
+def test_a_broken_map_is_an_error(trained, name):
     adata = ad.AnnData(obs=trained.obs, uns={"ce": copy.deepcopy(trained.uns["ce"])})
     change, words = BROKEN[name]
     change(adata.uns["ce"]["model"])
@@ -150,6 +108,6 @@ def test_that_is_broken_says_how(trained, name):
         ce.tl.fitted_model(adata)
 
 
-def test_goes_where_it_is_asked_to(trained):
+def test_an_unknown_device_is_an_error(trained):
     with pytest.raises(ValueError, match="device 'nowhere' is not available"):
         ce.tl.fitted_model(trained, device="nowhere")

@@ -1,7 +1,4 @@
-"""The command line: the tools and plots for pipelines, from files to files.
-
-Nothing heavy is imported before a command runs, so that ``--help`` is quick.
-"""
+"""The command line: the tools and plots for pipelines, from files to files."""
 
 from __future__ import annotations
 
@@ -10,57 +7,76 @@ import io
 import os
 import signal
 import sys
+from importlib import import_module
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 import click
 
 from centroid_encoder import __version__
-from centroid_encoder.cli._cross_validate import cross_validate
-from centroid_encoder.cli._fit import fit
-from centroid_encoder.cli._ingest import ingest
-from centroid_encoder.cli._measure import measure
-from centroid_encoder.cli._plot import figures
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 __all__ = ["cli", "main"]
 
+COMMANDS = {
+    "measure": "Measure the cells of a label image: a table to begin with.",
+    "fit": "Train a map on labelled cells.",
+    "cross-validate": "Find out how much of a map is real.",
+    "ingest": "Place new cells with a map.",
+    "plot": "Draw the results of the other commands.",
+}
+"""Commands, each in a module of its own, and their help in one line."""
 NOT_PRINTED = 3
-"""Exit status where all is done but the results, or a help, could not be printed."""
+"""Exit status if all files are written but the results could not be printed."""
+
+
+class _Commands(click.Group):
+    """Group that imports a command, and with it torch, only when the command is named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"{__name__}._{name}"), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 @click.group(
+    cls=_Commands,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "max_content_width": 100,
         "show_default": True,
-    }
+    },
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Turn labelled cells into a picture you can believe: a supervised map of a .h5ad file.
 
     Results are written beside their target and renamed once they are complete; a failure or Ctrl-C
-    leaves nothing. Progress goes to stderr, what was found to stdout, as sentences or with --json
-    as one JSON document.
+    leaves nothing. Progress goes to stderr, results to stdout, as sentences or with --json as one
+    JSON document.
 
-    Exit status: 0 all well, 1 the data cannot be used or a file not written, 2 the command is not
-    understood, 3 all files are written but the results could not be printed, 129, 130 or 143
-    interrupted. That nobody reads stdout to its end is no error.
+    Exit status: 0 success, 1 the data cannot be used or a file cannot be written, 2 wrong usage, 3
+    all files are written but the results could not be printed, 129, 130 or 143 interrupted. A
+    closed pipe after stdout is no error.
     """
-
-
-for command in (measure, fit, cross_validate, ingest, figures):
-    cli.add_command(command)
 
 
 def main() -> NoReturn:
     """Run the command line."""
     _open_standard_files()
     out, _ = _Stream.replace("stdout"), _Stream.replace("stderr")
-    # In a notebook, Ctrl-C keeps the best state. A pipeline wants all or nothing, also when the
+    # In a notebook, Ctrl-C keeps the best state. A command writes all or nothing, also when a
     # scheduler ends it or the terminal is closed.
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
@@ -84,7 +100,7 @@ def main() -> NoReturn:
 
 
 def _run() -> int:
-    """Run what the arguments say, and return the exit status."""
+    """Run the command and return its exit status."""
     try:
         cli(prog_name="centroid-encoder")
     except SystemExit as end:
@@ -100,7 +116,7 @@ def _interrupted(stopped: _Stopped) -> int:
 
 
 def _open_standard_files() -> None:
-    """Open what was closed: else a file of data gets its number, and messages go into the data."""
+    """Open closed standard files: a file of data would get the number of stderr, and its text."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
@@ -111,19 +127,19 @@ def _open_standard_files() -> None:
 
 
 class _Stream(io.FileIO):
-    """stdout or stderr; that nothing can be written there any more does not end the work."""
+    """stdout or stderr. An error when it is written to does not end the work."""
 
     error: OSError | None = None
-    """Why something was not written."""
+    """The first error."""
 
     @classmethod
     def replace(cls, name: str) -> Self | None:
-        """Put one in the place of ``sys.stdout`` or ``sys.stderr``, unless others have done so."""
+        """Replace ``sys.stdout`` or ``sys.stderr``, unless it has been replaced already."""
         old = getattr(sys, name)
         if old is not getattr(sys, f"__{name}__"):
             return None
         stream = cls(old.fileno(), "w", closefd=False)
-        # A name that this terminal cannot show is no reason to fail.
+        # The terminal may lack letters of a name.
         text = io.TextIOWrapper(
             io.BufferedWriter(stream), old.encoding, "backslashreplace", line_buffering=True
         )
@@ -139,7 +155,7 @@ class _Stream(io.FileIO):
 
 
 class _Stopped(BaseException):
-    """A signal to end has arrived; not a KeyboardInterrupt, which a training takes for a wish."""
+    """A signal to end has arrived. At a KeyboardInterrupt, a training would keep its best state."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)

@@ -7,12 +7,15 @@ from typing import Any
 
 import click
 
+from centroid_encoder import tl
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import Write, read_cells, with_results
 from centroid_encoder.cli._session import Results, Session, reporting
+from centroid_encoder.tl._result import cv_key
+from centroid_encoder.tl._summary import summary
 
 
-@click.command("cross-validate", short_help="Find out how much of a map is real.")
+@click.command()
 @options.input_file
 @options.result
 @options.target(
@@ -32,19 +35,13 @@ def cross_validate(
     max_own: float,
     **validation: Any,
 ) -> Results:
-    """Find out how much of a map of IN is real: every cell is judged by networks that never saw it.
+    """Find out how much of a map of IN is real: networks predict cells that did not train them.
 
     The output is IN with the out-of-fold class of every cell in obs["ce_cv_label"], and errors with
     their spread in uns["ce_cv"].
     """
     adata = read_cells(input_file, matrix=False)
     validation = options.arguments(adata, **validation)
-
-    # Imported only now: a file that cannot be read is reported without waiting for torch.
-    from centroid_encoder import tl
-    from centroid_encoder.tl._stored import cv_key
-    from centroid_encoder.tl._summary import summary
-
     job = tl.cross_validate.job(adata, **validation)
     work.run(job, adata)
     key = job.key
@@ -55,8 +52,7 @@ def cross_validate(
     if mislabeled is not None:
         files[mislabeled] = lambda path: suspects.to_csv(path, index_label="cell")
     stored = adata.uns[cv_key(key)]
-    sentences = summary(adata, key, warnings=list(stored["warnings"]))
-    sentences.append(f"Cells that look mislabelled: {len(suspects):,}.")
+    sentences = [*summary(adata, key), f"Cells that look mislabelled: {len(suspects):,}."]
     names = ("params", "classes", "quality", "errors", "per_class", "confusion", "permutation")
     document = {
         "input": input_file,

@@ -1,4 +1,4 @@
-"""Reading ``.h5ad`` files and zarr stores, and writing several, all of them or none."""
+"""Reading ``.h5ad`` files and zarr stores, and writing several files, all of them or none."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from centroid_encoder.files import check_space, flush, replacing_all, writing
+import anndata as ad
+import h5py
+from anndata import AnnData
+from anndata.experimental import read_dispatched
+from anndata.io import read_elem, sparse_dataset, write_elem
+
+from centroid_encoder.files import check_space, replacing_all, writing
 from centroid_encoder.stores import check_store, check_store_target
-
-if TYPE_CHECKING:
-    from anndata import AnnData
+from centroid_encoder.tl._reference import check_links, size_of, unreadable
 
 Write = Callable[[Path], object]
 
@@ -26,21 +30,14 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
     OSError
         If the file may not be read, is damaged, or of another kind, or if a store contains a link.
     """
-    import anndata as ad
-
-    from centroid_encoder.tl._containers import check_links, unreadable
-
-    if path.is_dir():
-        check_store(path)
     try:
         if path.is_dir():
+            check_store(path)
             import zarr
 
-            # What its summary says is there may be gone, and would be read as zeros.
+            # Consolidated metadata may list arrays that are gone; they would be read as zeros.
             store = zarr.open_group(path, mode="r", use_consolidated=False)
             return ad.read_zarr(store) if matrix else _without_matrix(store)
-        import h5py
-
         with h5py.File(path) as file:
             check_links(file)
         return ad.read_h5ad(path, backed=None if matrix else "r")
@@ -52,14 +49,11 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
 
 
 def _without_matrix(store: Any) -> AnnData:
-    """Read a zarr store; X, that of ``raw``, layers, obsm and obsp stay where they are."""
-    from anndata import AnnData
-    from anndata.experimental import read_dispatched
-    from anndata.io import sparse_dataset
+    """Read a zarr store; X, that of ``raw``, layers, obsm and obsp stay on disk."""
 
     def read(func: Callable[[Any], Any], name: str, part: Any, *, iospec: Any) -> Any:
         if iospec.encoding_type == "anndata":
-            # AnnData would make what is gone.
+            # A KeyError if one of the two is missing; AnnData would make a new one.
             part["obs"], part["var"]
             return AnnData(**{key: read_dispatched(part[key], read) for key in part})
         name = name.strip("/")
@@ -73,43 +67,33 @@ def _without_matrix(store: Any) -> AnnData:
     return cast("AnnData", read_dispatched(store, read))
 
 
-def identity(path: Path) -> bytes:
-    """Tell a file or store from what may once have that name: sizes and times of its files."""
-    files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
-    told = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    return repr(told).encode()
-
-
 def with_results(
     source: Path, output: Path, adata: AnnData, *, obsm: list[str], uns: list[str]
 ) -> Write:
-    """Return what writes a copy of the input with the results that `adata` holds now.
+    """Return a function that writes a copy of the input with the results in `adata`.
 
-    All else is copied as it is, compression included, and never read; but where one of the two is a
-    file and the other a zarr store, it is read and written part by part.
+    The rest of the input is copied as it is, with its compression. Between a file and a zarr store
+    it is read and written part by part.
 
     Parameters
     ----------
     source
         File or store that `adata` was read from.
     output
-        What it will be in the end: its ending says whether that is a store.
+        Its name in the end, whose ending chooses between a file and a store.
     adata
         Annotated data with results.
     obsm, uns
-        Their keys; the columns of ``adata.obs`` are written in any case.
+        Keys to write. All columns of ``adata.obs`` are written.
     """
 
     def write(beside: Path) -> None:
-        from anndata import settings
-        from anndata.io import write_elem
-
         results = adata.obs.memory_usage(deep=True).sum() + sum(adata.obsm[k].nbytes for k in obsm)
         check_space(beside.parent, _size(source) + results)
         # The input may hold nullable strings, so the output may as well.
         with (
-            settings.override(allow_write_nullable_strings=True),
-            _zarr_copy(source, beside, output)
+            ad.settings.override(allow_write_nullable_strings=True),
+            _new_store(beside, output, source)
             if is_store(output)
             else _hdf5_copy(source, beside) as copy,
         ):
@@ -124,26 +108,12 @@ def with_results(
 
 
 def whole(adata: AnnData, output: Path) -> Write:
-    """Return what writes an AnnData that is in no file yet; `output` is as for `with_results`."""
+    """Return a function that writes an AnnData; `output` is as for `with_results`."""
 
     def write(beside: Path) -> None:
-        import h5py
-        from anndata.io import write_elem
-
-        from centroid_encoder.tl._containers import size_of
-
         check_space(beside.parent, size_of(adata))
-        if not is_store(output):
-            with h5py.File(beside, "w") as file:
-                write_elem(file, "/", adata)
-            return
-        import zarr
-
-        _, version = check_store_target(output)
-        with _zarr_quiet():
-            group = zarr.open_group(beside, mode="w", zarr_format=version)
-            write_elem(group, "/", adata)
-            zarr.consolidate_metadata(group.store)
+        with _new_store(beside, output) if is_store(output) else h5py.File(beside, "w") as target:
+            write_elem(target, "/", adata)
 
     return write
 
@@ -159,55 +129,42 @@ def _size(path: Path) -> int:
 
 
 @contextmanager
-def _hdf5_copy(source: Path, path: Path) -> Iterator[Any]:
-    import h5py
-
-    if source.is_dir():
-        import zarr
-
-        with h5py.File(path, "w") as file:
-            _copy_parts(zarr.open_group(source, mode="r"), file)
-            yield file
-    else:
+def _hdf5_copy(source: Path, path: Path) -> Iterator[h5py.File]:
+    """Yield a copy of a file or store as a new file."""
+    if not source.is_dir():
         shutil.copyfile(source, path)
-        with h5py.File(path, "r+") as file:
-            yield file
+    with h5py.File(path, "a") as file:
+        if source.is_dir():
+            import zarr
+
+            _copy_parts(zarr.open_group(source, mode="r"), file)
+        yield file
 
 
 @contextmanager
-def _zarr_copy(source: Path, beside: Path, output: Path) -> Iterator[Any]:
-    import h5py
+def _new_store(beside: Path, output: Path, source: Path | None = None) -> Iterator[Any]:
+    """Yield a new zarr store, which is a copy of `source` if that is given."""
     import zarr
 
-    with _zarr_quiet():
-        if source.is_dir():
+    with warnings.catch_warnings():
+        text = "Consolidated metadata|zarr v3 auto|Writing zarr v2"
+        warnings.filterwarnings("ignore", text, Warning)
+        if source is not None and source.is_dir():
             shutil.copytree(source, beside)
             group = zarr.open_group(beside, mode="r+", use_consolidated=False)
         else:
             _, version = check_store_target(output)
             group = zarr.open_group(beside, mode="w", zarr_format=version)
-            with h5py.File(source, "r") as file:
-                _copy_parts(file, group)
+            if source is not None:
+                with h5py.File(source, "r") as file:
+                    _copy_parts(file, group)
         yield group
         zarr.consolidate_metadata(group.store)
 
 
-@contextmanager
-def _zarr_quiet() -> Iterator[None]:
-    """Without what zarr and AnnData say to their developers."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "Consolidated metadata|zarr v3 auto|Writing zarr v2", Warning
-        )
-        yield
-
-
 def _copy_parts(source: Any, target: Any) -> None:
     """Copy an AnnData between a file and a store, one part after the other."""
-    from anndata.io import read_elem, write_elem
-
-    for name, value in source.attrs.items():
-        target.attrs[name] = value
+    target.attrs.update(source.attrs)
     for name in source:
         write_elem(target, name, read_elem(source[name]))
 
@@ -218,12 +175,12 @@ def write_all(files: Mapping[Path, Write]) -> None:
     Parameters
     ----------
     files
-        For each path, the function that writes a new file. The first one takes its place last.
+        For each path, a function that writes a new file. The first one is renamed last.
 
     Raises
     ------
     OSError
-        If a file cannot be written; those that were there are as they were.
+        If a file cannot be written; the old files are then as they were.
     """
     with replacing_all(files) as news:
         for new, (path, write) in zip(news, files.items(), strict=True):
@@ -233,5 +190,3 @@ def write_all(files: Mapping[Path, Write]) -> None:
                 else:
                     new.touch()
                 write(new)
-                # Writing takes long: all of it happens before the first file is renamed.
-                flush(new)

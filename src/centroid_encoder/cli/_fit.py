@@ -8,12 +8,15 @@ from typing import Any
 
 import click
 
+from centroid_encoder import tl
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import Write, read_cells, with_results
 from centroid_encoder.cli._session import Results, Session, reporting
+from centroid_encoder.tl._result import embedding_key
+from centroid_encoder.tl._summary import summary
 
 
-@click.command(short_help="Train a map on labelled cells.")
+@click.command()
 @options.input_file
 @options.result
 @options.target(
@@ -34,12 +37,6 @@ def fit(
     """
     adata = read_cells(input_file, matrix=False)
     training = options.arguments(adata, **training)
-
-    # Imported only now: a file that cannot be read is reported without waiting for torch.
-    from centroid_encoder import tl
-    from centroid_encoder.tl._stored import embedding_key
-    from centroid_encoder.tl._summary import summary
-
     with closing(adata.file):
         job = tl.centroid_encoder.job(adata, **training)
         work.run(job, adata)

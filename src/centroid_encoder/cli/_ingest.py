@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from centroid_encoder import tl
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import read_cells, with_results
 from centroid_encoder.cli._session import Results, Session, reporting
+from centroid_encoder.tl._result import colors_key, embedding_key, obs_key
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST = 10
-"""Classes that are named."""
+MAX_CLASSES = 10
+"""Number of classes that the output lists."""
 
 
-@click.command(short_help="Place new cells with a map.")
+@click.command()
 @click.argument("query", type=options.INPUT)
 @options.result
 @options.of("tl.ingest")
@@ -30,13 +32,10 @@ def ingest(work: Session, query: Path, reference: Path, output: Path, **mapping:
     """Place and label the cells of QUERY with a map that was trained on others.
 
     Nothing is trained, and X of QUERY never comes into memory as a whole. The output is QUERY with
-    the embedding in obsm["X_ce"], and for every cell its predicted class in obs["ce_label"], how
-    sure that is in obs["ce_confidence"], and how unlike the training cells it is in
+    the embedding in obsm["X_ce"], and for every cell its predicted class in obs["ce_label"], the
+    confidence of that in obs["ce_confidence"], and its distance from the training cells in
     obs["ce_novelty"].
     """
-    from centroid_encoder import tl
-    from centroid_encoder.tl._stored import colors_key, embedding_key, obs_key
-
     adata = read_cells(query, matrix=False)
     with closing(adata.file):
         job = tl.ingest.job(adata, reference, **mapping)
@@ -72,8 +71,8 @@ def _sentences(n_obs: int, assigned: pd.Series, confidence: float, novelty: floa
     found = assigned[assigned > 0].sort_values(ascending=False, kind="stable")
     named = [f"{name} {n:,}" for name, n in found.items()]
     if named:
-        more = f" and {len(named) - MOST} more" if len(named) > MOST else ""
-        yield f"Classes: {', '.join(named[:MOST])}{more}."
+        more = f" and {len(named) - MAX_CLASSES} more" if len(named) > MAX_CLASSES else ""
+        yield f"Classes: {', '.join(named[:MAX_CLASSES])}{more}."
     yield f"Mean confidence {100 * confidence:.1f} %."
     if math.isfinite(novelty):
         yield f"Median novelty {novelty:.2f}; of new cells like those in training it is 0.50."

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 
-@click.command(short_help="Measure the cells of a label image: a table to begin with.")
+@click.command()
 @click.argument("labels", type=options.INPUT)
 @click.argument("images", type=options.INPUT, nargs=-1)
 @options.target(
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--output",
     suffixes=(".h5ad", ".zarr"),
     required=True,
-    help="The .h5ad file or .zarr store to write. What has that name is replaced.",
+    help="The .h5ad file or .zarr store to write. A file or store of that name is replaced.",
 )
 @click.option(
     "--channels",
@@ -42,7 +42,7 @@ def measure(
     channels: str | None,
     **settings: Any,
 ) -> Results:
-    """Measure the cells of LABELS: a table of their shapes, places and intensities in IMAGES.
+    """Measure the cells of LABELS: a table of their shapes, positions and intensities in IMAGES.
 
     LABELS is a label image, a number for each cell and 0 for the background, and each of IMAGES has
     the same pixels: .tif or .npy files. An image may have several channels.
@@ -50,7 +50,7 @@ def measure(
     label_image = read_image(labels)
     named = {path.stem: read_image(path).pixels for path in images}
     if len(named) < len(images):
-        raise ValueError("two images have the same name, by which their channels are called")
+        raise ValueError("two images have the same name, which is that of their channels")
 
     # Imported only now: a file that cannot be read is reported without waiting for torch.
     from centroid_encoder.tl._measure import Measurement
@@ -61,7 +61,7 @@ def measure(
         work.warn(text)
     job = Measurement({labels.stem: label_image.pixels}, named, **settings)
     if channels is not None:
-        job.rename_channels([name.strip() for name in channels.split(",")])
+        job.channels = _names(channels, job.channels)
     adata = work.measured(job)
     document = {
         "labels": labels,
@@ -73,6 +73,17 @@ def measure(
         "spacing": adata.uns["measure"]["spacing"][0],
     }
     return Results({output: whole(adata, output)}, _sentences(adata), document)
+
+
+def _names(given: str, channels: list[str]) -> list[str]:
+    """Return names between commas, one for each channel."""
+    names = [name.strip() for name in given.split(",")]
+    if len(set(names)) != len(names) or len(names) != len(channels):
+        raise ValueError(
+            f"there are {len(channels)} channels, {', '.join(channels) or 'none'}; --channels must "
+            f"have as many different names, not {', '.join(names)}"
+        )
+    return names
 
 
 def _sentences(adata: AnnData) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The options of the commands: those of `tl` and `pl`, read from their signatures, and our own."""
+"""Options of the commands: the parameters of `tl` and `pl`, and some more."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from centroid_encoder._parameters import REQUIRED, Parameter, parameters, plain
+from centroid_encoder._signature import REQUIRED, Parameter, parameters, plain
 from centroid_encoder.cli._files import is_store
 from centroid_encoder.files import check_distinct, check_target, writing
 from centroid_encoder.stores import check_store_target
@@ -37,13 +37,18 @@ class Input(click.Path):
 
 
 class Share(click.FloatRange):
-    """A number from 0 to 1, which NaN is not though it is neither below nor above."""
+    """A number from 0 to 1. The range of click lets NaN pass."""
 
     def convert(self, value: Any, *context: Any) -> Any:
         number = super().convert(value, *context)
         if math.isnan(number):
             self.fail(f"{number} is not in the range {self._describe_range()}.", *context)
         return number
+
+
+def names(value: Any) -> Any:
+    """Split names at commas."""
+    return value.split(",") if isinstance(value, str) else value
 
 
 def several(value: Any) -> Any:
@@ -53,7 +58,7 @@ def several(value: Any) -> Any:
     try:
         found = tuple(map(float, value.split(",")))
     except ValueError as error:
-        raise click.BadParameter(f"{value!r} is no number, nor are they between commas") from error
+        raise click.BadParameter(f"{value!r} is no number or list of numbers") from error
     return found if len(found) > 1 else found[0]
 
 
@@ -64,12 +69,13 @@ LEFT_TO_PYTHON = {
     *("adata", "images", "labels", "model", "progress", "copy"),
     *("palette", "legend_loc", "size", "title", "ax", "show", "save"),
 }
-"""Parameters that are no options: arrays, objects, and how to show things."""
+"""Parameters without an option: arrays, objects and the display of figures."""
 NAMES = {"n_jobs": ("--jobs", "-j")}
 """Options that have other names than their parameter."""
 METAVARS = {
     **dict.fromkeys(("group_key", "label_key", "layer", "mask_var", "use_rep"), "KEY"),
     **dict.fromkeys(("key_added", "unit", "unlabeled_category"), "NAME"),
+    "properties": "NAME,…",
     **dict.fromkeys(("quantiles", "spacing"), "NUMBER,…"),
     "random_state": "SEED",
     "reference": "FILE",
@@ -83,19 +89,21 @@ TYPES: dict[str, Any] = {
     "dpi": click.IntRange(10, 2400),
     "n_folds": click.IntRange(2),
     "n_permutations": click.IntRange(0, 10**6, max_open=True),
+    "properties": names,
     "quantiles": several,
     "random_state": click.IntRange(0, 2**32 - 1),
     "reference": INPUT,
     "spacing": several,
     "test_size": Share(0, 1, max_open=True),
 }
-"""Types that say more than the annotation."""
+"""Types with a range, and those that the annotation leaves open."""
 HELP = {
     "mask_var": "Column of var that says which variables to learn from; auto: highly_variable, if "
     "there is one.",
     "reference": "What carries the map: an output of fit, .h5ad, .zarr or .safetensors.",
 }
-"""Help where the docstring is for Python alone."""
+"""Help in place of a docstring that holds for Python only."""
+NONE = type(None)
 
 
 def together(*decorators: Decorator) -> Decorator:
@@ -108,7 +116,7 @@ def together(*decorators: Decorator) -> Decorator:
 
 
 def target(*names: str, suffixes: tuple[str, ...], **attributes: Any) -> Decorator:
-    """Return an option for a file to write, which is refused now rather than after the work."""
+    """Return an option for a file to write; it is checked before the work begins."""
 
     def check(context: click.Context, parameter: click.Parameter, path: Path | None) -> Path | None:
         if path is None:
@@ -128,7 +136,7 @@ def target(*names: str, suffixes: tuple[str, ...], **attributes: Any) -> Decorat
 
 
 def check_outputs(given: Mapping[str, Any], *, overwrite: bool) -> None:
-    """Refuse to write two files into one, or over what is read, unless that is meant."""
+    """Refuse two outputs in one file, and an output that is an input without ``--overwrite``."""
     parameters = click.get_current_context().command.params
     inputs, others = (
         [
@@ -160,8 +168,8 @@ result = together(
         "--output",
         suffixes=(".h5ad", ".zarr"),
         required=True,
-        help="The .h5ad file or .zarr store to write: the input with the results. What has that "
-        "name is replaced.",
+        help="The .h5ad file or .zarr store to write: the input with the results. A file or store "
+        "of that name is replaced.",
     ),
     click.option("--overwrite", is_flag=True, help="Let the output replace an input."),
 )
@@ -178,7 +186,7 @@ training = together(
         "--draft", is_flag=True, help="Train a small network in few epochs, for a first look."
     ),
 )
-"""Options in place of what cannot be typed, for `arguments`."""
+"""Options in place of objects of Python, for `arguments`."""
 
 
 def of(function: str, *only: str) -> Decorator:
@@ -206,7 +214,7 @@ def _option(parameter: Parameter) -> Decorator:
         "help": HELP.get(name) or _words(parameter.brief),
         "metavar": METAVARS.get(name),
         "type": TYPES.get(name) or _type(parameter),
-        "is_flag": parameter.types == (bool,),
+        "is_flag": bool in parameter.hints,
         "required": parameter.default is REQUIRED,
     }
     if parameter.default is not None and not attributes["required"]:
@@ -214,30 +222,31 @@ def _option(parameter: Parameter) -> Decorator:
     elif parameter.default_words is not None:
         attributes["show_default"] = _words(parameter.default_words).replace('"', "")
     option, *short = option_names(name)
-    if attributes["is_flag"] and parameter.optional:
-        # Neither of the two is a third choice.
+    if attributes["is_flag"] and NONE in parameter.hints:
+        # Without either flag, the value is None.
         attributes["default"] = None
         option += f"/--no-{option[2:]}"
     return click.option(*short, option, name, **attributes)
 
 
 def option_names(name: str) -> tuple[str, ...]:
-    """Return what the option of a parameter is called, its long name first."""
+    """Return the names of the option of a parameter, the long one first."""
     return NAMES.get(name, (f"--{name.replace('_', '-')}",))
 
 
 def _type(parameter: Parameter) -> Any:
-    if parameter.choices and not parameter.types:
+    types = [hint for hint in parameter.hints if hint in (bool, int, float, str)]
+    if parameter.choices and not types:
         # Where None is the default, leaving out the option means None.
-        none = parameter.optional and parameter.default is not None
+        none = NONE in parameter.hints and parameter.default is not None
         return _OrNone([*parameter.choices, "none"]) if none else click.Choice(parameter.choices)
-    if len(parameter.types) == 1 and not parameter.choices:
-        return parameter.types[0]
-    raise TypeError(f"{parameter.name} is of several types: say in TYPES which to take")
+    if len(types) == 1 and not parameter.choices:
+        return types[0]
+    raise TypeError(f"{parameter.name} has several types; choose one in TYPES")
 
 
 class _OrNone(click.Choice[str]):
-    """A choice of which "none" stands for None."""
+    """A choice in which "none" stands for None."""
 
     def convert(self, value: Any, *context: Any) -> Any:
         choice = super().convert(value, *context)
@@ -259,7 +268,7 @@ def arguments(
     draft: bool,
     **others: Any,
 ) -> dict[str, Any]:
-    """Return the arguments of `tl` that the options of a training stand for."""
+    """Return the arguments of `tl` for the options of a training."""
     if no_mask_var and mask_var != "auto":
         raise click.UsageError("--mask-var and --no-mask-var exclude each other")
     model = None
@@ -270,7 +279,7 @@ def arguments(
         if max_epochs is not None:
             model.set_params(max_epochs=max_epochs)
     if others["label_key"] in adata.obs:
-        # A class may be a number, which on a command line is a word.
+        # A class may be a number; options are strings.
         classes = adata.obs[others["label_key"]].dropna().unique().tolist()
         by_word = {str(name): name for name in reversed(classes)}
         unlabeled = others["unlabeled_category"]

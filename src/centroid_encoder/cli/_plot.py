@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from contextlib import closing
 from functools import partial
+from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
 import click
+import matplotlib.pyplot as plt
 
 from centroid_encoder import pl
-from centroid_encoder._parameters import plain, summary
+from centroid_encoder._signature import plain
 from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import read_cells
 from centroid_encoder.cli._session import Results, Session, reporting
+from centroid_encoder.pl._axes import write_figure
 
-figures = click.Group("plot", help="Draw what the other commands have found.")
+plot = click.Group("plot", help="Draw the results of the other commands.")
 
 
 def _add(figure: str) -> None:
     """Add the command that draws one figure."""
     name = figure.replace("_", "-")
-    help_ = plain(summary(f"pl.{figure}"))
+    help_ = plain((getdoc(getattr(pl, figure)) or "").partition("\n")[0])
 
-    @figures.command(name, help=help_, short_help=help_)
+    @plot.command(name, help=help_, short_help=help_)
     @options.input_file
     @options.target(
         "-o",
@@ -34,14 +37,10 @@ def _add(figure: str) -> None:
     )
     @options.of(f"pl.{figure}")
     @reporting
-    def plot(
+    def draw(
         work: Session, input_file: Path, output: Path, dpi: int | None, **arguments: Any
     ) -> Results:
-        import matplotlib.pyplot as plt
-
-        from centroid_encoder.pl._axes import write_figure
-
-        # Windows are an error where there is no screen.
+        # Without a screen, a backend with windows would fail.
         plt.switch_backend("agg")
         adata = read_cells(input_file, matrix=False)
         with closing(adata.file):

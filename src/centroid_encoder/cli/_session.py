@@ -1,4 +1,4 @@
-"""What surrounds the work of a command: its log, its warnings, its errors and its results."""
+"""Log, warnings, errors and results of a command."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
+import pandas as pd
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
 
 from centroid_encoder import __version__
-from centroid_encoder.cli._face import words
 from centroid_encoder.cli._files import Write, write_all
 from centroid_encoder.cli._options import check_outputs
+from centroid_encoder.tl._run import run_job
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -26,45 +29,48 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._run import Job
 
 EXPECTED = (KeyError, TypeError, ValueError, ArithmeticError, OSError, RuntimeError, MemoryError)
-"""What `tl`, `pl` and the writing of files raise about data; all else is a bug and keeps its
-traceback."""
+"""Errors about data and files, which are printed in one line; others keep their traceback."""
 
 
 class Results(NamedTuple):
-    """What a command returns."""
+    """Results of a command."""
 
     files: Mapping[Path, Write]
-    """What is to be written, as for `write_all`."""
+    """Files to write, as for `write_all`."""
     sentences: Iterable[str]
-    """What was found."""
+    """Text for stdout."""
     document: dict[str, Any]
-    """The same for ``--json``."""
+    """Text for stdout with ``--json``."""
 
 
 def reporting(command: Callable[..., Results]) -> Callable[..., None]:
     """Give a command a `Session`, write the files that it returns, and print its results.
 
-    What `tl` and `pl` raise about data becomes one line, with exit status 1.
+    An error about data becomes one line on stderr, with exit status 1. With ``--json``, stdout has
+    its text and the parameter at fault as well.
     """
 
     @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
-    @click.option(
-        "-q", "--quiet", is_flag=True, help="Say nothing on stderr but warnings and errors."
-    )
+    @click.option("-q", "--quiet", is_flag=True, help="Print only warnings and errors on stderr.")
     @wraps(command)
     def run(*, as_json: bool, quiet: bool, overwrite: bool = False, **options: Any) -> None:
         check_outputs(options, overwrite=overwrite)
         work = Session(quiet=quiet)
+        # The command path is "centroid-encoder plot voronoi", for example.
+        name = click.get_current_context().command_path.split()[1]
+        head = {"command": name, "version": __version__}
         try:
             with work.on_stderr():
                 files, sentences, document = command(work, **options)
                 write_all(files)
         except EXPECTED as error:
-            raise click.ClickException(words(error)) from error
+            if as_json:
+                parameter = getattr(error, "parameter", None)
+                found = {"error": _text(error), "parameter": parameter, "warnings": work.warnings}
+                click.echo(as_line(head | found))
+            raise click.ClickException(_text(error)) from error
         if as_json:
-            name = command.__name__.replace("_", "-")
-            document = {"command": name, "version": __version__, **document}
-            click.echo(as_line({**document, "warnings": work.warnings}))
+            click.echo(as_line({**head, **document, "warnings": work.warnings}))
         else:
             for line in (*sentences, *(f"Wrote {path}" for path in files)):
                 click.echo(line)
@@ -72,13 +78,20 @@ def reporting(command: Callable[..., Results]) -> Callable[..., None]:
     return run
 
 
+def _text(error: BaseException) -> str:
+    """Return the text of an error in one line."""
+    # A plain KeyError quotes its text.
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return " ".join(text.split()) or type(error).__name__
+
+
 class Session:
-    """A command at work.
+    """Progress and warnings of a command.
 
     Parameters
     ----------
     quiet
-        Whether it says nothing on stderr but warnings and errors.
+        Whether only warnings and errors are printed on stderr.
     """
 
     def __init__(self, *, quiet: bool) -> None:
@@ -87,10 +100,7 @@ class Session:
 
     @contextmanager
     def on_stderr(self) -> Iterator[None]:
-        """Send all that is said meanwhile to stderr: stdout is for results alone."""
-        # Imported only now, since it reads the setting that `main` makes when it is imported.
-        from tqdm.contrib.logging import logging_redirect_tqdm
-
+        """Redirect all output to stderr: stdout is for results alone."""
         logger = logging.getLogger("centroid_encoder")
         level = logger.level
         logger.setLevel(logging.WARNING if self._quiet else logging.INFO)
@@ -100,46 +110,38 @@ class Session:
                 warnings.catch_warnings(),
                 redirect_stdout(sys.stderr),
             ):
-                warnings.showwarning = lambda message, *_, **__: self.warn(str(message))
+                warnings.showwarning = lambda message, *_, **__: self.warn(message)
                 yield
         finally:
             logger.setLevel(level)
 
-    def warn(self, message: str) -> None:
+    def warn(self, message: object) -> None:
         """Write a warning to stderr, above the progress bar, and keep it for the results."""
-        from tqdm import tqdm
-
-        self.warnings.append(message)
-        tqdm.write(f"Warning: {self.warnings[-1]}", file=sys.stderr)
+        self.warnings.append(str(message))
+        tqdm.write(f"Warning: {message}", file=sys.stderr)
 
     def run(self, job: Job, adata: AnnData) -> None:
-        """Do a job and write its results into an AnnData."""
-        from centroid_encoder.tl._run import run_job
-
+        """Run a job and write its results into an AnnData."""
         run_job(job, progress=not self._quiet, warn=self.warn)
         job.write(adata)
 
     def measured(self, job: Measurement) -> AnnData:
         """Measure cells and return their table."""
-        from centroid_encoder.tl._run import run_job
-
         run_job(job, progress=not self._quiet, warn=self.warn)
         return job.table()
 
 
 def as_line(document: Mapping[str, Any]) -> str:
-    """Return what `tl` stores as one line of JSON.
+    """Return results as one line of JSON.
 
-    Tables become lists of rows; what is not a finite number, which JSON does not know, null.
+    Tables become lists of rows; NaN and infinity, which JSON lacks, become null.
     """
     text = json.dumps(document, default=_plain)
     return json.dumps(json.loads(text, parse_constant=lambda _: None))
 
 
 def _plain(value: Any) -> Any:
-    """What JSON knows for what it does not: tables, arrays, NA and paths."""
-    import pandas as pd
-
+    """Convert tables, arrays, NA and paths to types of JSON."""
     if isinstance(value, pd.DataFrame):
         return value.to_dict("records")
     if hasattr(value, "tolist"):

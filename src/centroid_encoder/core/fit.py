@@ -2,128 +2,165 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from centroid_encoder.core import placement
-from centroid_encoder.core.confidence import Calibration
-from centroid_encoder.core.description import check_labels
-from centroid_encoder.core.map import Architecture, Codes, FittedMap, Judged, own_codes
-from centroid_encoder.core.matrix import Lazy, Matrix
+from centroid_encoder.core.calibration import Calibration
+from centroid_encoder.core.features import (
+    Standardizer,
+    class_sums,
+    fit_standardizer,
+    network_axes,
+    noise_on_axes,
+    on_axes,
+)
+from centroid_encoder.core.map import FittedMap, Judged
+from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, is_sparse, row_chunks
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import LEAST, Novelty, Scored
-from centroid_encoder.core.objective import CentroidTargets
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.placement import Layout, Placer, Scatter
-from centroid_encoder.core.problem import Problem, at_most, class_weights
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.reports import Outcome, Report, Shown, never
-from centroid_encoder.core.rows import CHUNK, ProjectedRows, class_means
-from centroid_encoder.core.training import train
-from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.core.reports import (
+    Callback,
+    Frame,
+    Outcome,
+    Report,
+    StoppedTooEarly,
+)
+from centroid_encoder.core.saved import check_labels
+from centroid_encoder.core.splits import (
+    cross_validation_folds,
+    representatives,
+    stratified_holdout,
+)
+from centroid_encoder.core.targets import CentroidTargets
+from centroid_encoder.core.train import TrainingData, train
+from centroid_encoder.errors import InputError
+
+ClassWeight = Literal["sqrt", "balanced"] | Mapping[Any, float] | None
 
 N_AXES = 100
-"""Principal axes of the inputs that networks without a bottleneck learn from, of more features."""
+"""Principal axes along which networks without a bottleneck receive more features than these."""
+N_SAMPLE, SAMPLE_VALUES = 20_000, 2**28
+"""Training rows from which axes and scatter are computed, at most, and their values if dense."""
 N_SHOWN = 2_000
-"""Rows that the odds are learned from while the training goes on."""
+"""Rows from which the odds are computed during the training."""
+RIDGE = 0.1
+"""Regularisation of the first frame, relative to the mean variance of the inputs."""
+TOO_LARGE = "X holds values too large to be trained on; rescale it"
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A finished training: the map, and the data it comes from, checked and standardised.
+    """A finished training: the map, and the data that it was trained on.
 
-    Rows are those of the X that was given; to ask about them again checks and standardises nothing.
+    Rows are those of X. A labelled row is placed by the network that is trained neither on it nor
+    on its group, and an unlabelled one by all networks.
     """
 
     map: FittedMap
-    """Its classes are those that are trained on, in the order of the caller's, which are sorted."""
     known: Codes
-    """(K,) the caller's index of each class of the map."""
-    problem: Problem
+    """(K,) index of each class of the map among the classes of the caller."""
+    X: Matrix | Lazy
+    codes: Codes
+    """(n,) class of each row of X, of the map's; −1 for rows that are not trained on."""
+    division: Division
+    groups: Codes | None
+    data: TrainingData
+    """The rows that are held in memory."""
+    along: NDArray[np.float32] | None
+    """(n_held, a) their coordinates along the axes of the scatter."""
     outcome: Outcome
     scored: Scored | None = None
-    """Training rows that novelty was learned from, and their scores; None if it was not learned."""
+    """Rows that novelty was learned from, and their scores; None if it was not learned."""
 
-    def embed(self, index: NDArray[np.integer] | None = None) -> NDArray[np.float32]:
-        """(n, m) embedding of all rows, or of those at an index.
+    def judge(self, index: Codes | None = None) -> Iterator[Judged]:
+        """Embedding, and distances to the classes of the map, for all rows or those of an index.
 
-        Of networks side by side, a row of the training is embedded by the one that is not trained
-        on it; `FittedMap.embed` takes all of them.
+        Yields the (b, m) embedding and (b, K) distances of `CHUNK` rows at a time.
         """
-        data = self.problem.data
-        chosen = None if index is None else torch.from_numpy(index).to(data.rows.device)
-        return self.map.embed_rows(data.rows, chosen, data.folds)
+        index = np.arange(self.X.shape[0]) if index is None else index
+        for start in range(0, len(index), CHUNK):
+            yield self._judged(index[start : start + CHUNK])
 
-    def judge(self, index: NDArray[np.integer] | None = None) -> Iterator[Judged]:
-        """Embed as `embed` does, a chunk of rows at a time, with (b, M) distances to the classes.
+    def _judged(self, rows: Codes) -> Judged:
+        device, held = self.map.device, self.division.held
+        at = np.minimum(np.searchsorted(held, rows), len(held) - 1)
+        if (held[at] == rows).all():
+            inputs = self.data.inputs[..., torch.from_numpy(at).to(device), :]
+            along = None if self.along is None else self.along[at]
+        else:
+            z = self.map.standardizer(self.X[rows], device)
+            inputs = on_axes(z, self.map.axes)
+            along = None if self.map.placer is None else self.map.placer.scatter.project(z)
+        folds = torch.from_numpy(self.division.folds[rows]).to(device)
+        return self.map.judge_inputs(inputs, along, folds)
 
-        As `FittedMap.judge` of the rows, but that a row of the training is judged by the network
-        that is not trained on it.
-        """
-        data = self.problem.data
-        chosen = None if index is None else torch.from_numpy(index).to(data.rows.device)
-        return self.map.judge_rows(data.rows, chosen, data.folds)
+    def embed(self, index: Codes | None = None) -> NDArray[np.float32]:
+        """(n, m) embedding of all rows, or of those of an index."""
+        empty = np.empty((0, self.map.n_components), np.float32)
+        return np.concatenate([empty, *(places for places, _ in self.judge(index))])
 
-    def distances(self, index: NDArray[np.integer]) -> NDArray[np.float32]:
-        """(n, M) distances to the classes of the rows at an index; see `judge`."""
-        distances, done = np.empty((len(index), len(self.known)), dtype=np.float32), 0
-        for _, some in self.judge(index):
-            distances[done : done + len(some)] = some
-            done += len(some)
-        return distances
+    def distances(self, index: Codes) -> NDArray[np.float32]:
+        """(n, K) distances of the rows of an index to the classes of the map."""
+        empty = np.empty((0, len(self.known)), np.float32)
+        return np.concatenate([empty, *(distances for _, distances in self.judge(index))])
 
-    def standardized(self, index: NDArray[np.integer]) -> NDArray[np.float32]:
-        """(n, k) inputs of the network for the rows at an index."""
-        rows = self.problem.data.rows
-        inputs = rows.gather(torch.from_numpy(index).to(rows.device))
-        return np.asarray(inputs.cpu(), dtype=np.float32)
-
-    def calibrate(self, index: NDArray[np.integer], codes: Codes) -> None:
-        """Fit the probabilities to the rows at an index, which are of the caller's classes."""
-        if len(index):
-            own = own_codes(codes, self.known, max(int(codes.max()), int(self.known.max())) + 1)
-            self.map.calibrate(self.distances(index), own)
+    def standardized(self, index: Codes) -> NDArray[np.float32]:
+        """(n, k) weighted z-scores of the rows of an index."""
+        return self.map.standardizer(self.X[index]).numpy()
 
     def novelty(self) -> NDArray[np.float32]:
         """(n,) novelty of all rows; NaN if it was not learned.
 
         A row that novelty was learned from has the score that the other folds give it.
         """
-        learned, problem = self.map.novelty, self.problem
+        learned = self.map.novelty
         if learned is None or self.scored is None:
-            return np.full(problem.X.shape[0], np.nan, dtype=np.float32)
-        novelty = learned.quantiles(problem.X, problem.standardizer)
+            return np.full(self.X.shape[0], np.nan, dtype=np.float32)
+        novelty = learned.quantiles(self.X, self.map.standardizer)
         novelty[self.scored.rows] = learned.ranks(self.scored.scores)
         return novelty
 
     @property
+    def unseen(self) -> Codes:
+        """Labelled rows, held in memory, that the network which places them was not trained on."""
+        data = self.data
+        if data.folds is not None:
+            return np.flatnonzero(self.codes[self.division.held] >= 0)
+        validation: Codes = data.validation.cpu().numpy()
+        return validation[:0] if self.outcome.merged else validation
+
+    @property
     def is_calibrated(self) -> bool:
         """Whether there were rows for it that the network which places them was not trained on."""
-        return bool(len(self.problem.unseen(merged=self.outcome.merged)))
+        return len(self.unseen) > 0
 
     def crowded_group(self) -> tuple[int, float] | None:
         """Index of a group that is too large to be placed well, and its share of the training rows.
 
         Its rows are placed by a network that was trained on less than half as many rows as the
-        largest; or, where all training rows are of that group, by networks that were trained on
-        other rows of it. None if there is no such group.
+        largest; or, if all training rows are of that group, by networks that were trained on other
+        rows of it. None if there is no such group.
         """
-        data, groups = self.problem.data, self.problem.groups
-        if groups is None or data.folds is None:
+        if self.groups is None or self.data.folds is None:
             return None
-        train, n_seen = data.train.cpu().numpy(), self.problem.n_seen
-        found, n = np.unique(groups[train], return_counts=True)
+        train, votes = self.division.train, self.division.votes
+        found, n = np.unique(self.groups[train], return_counts=True)
         largest = found[n.argmax()]
-        fold = int(data.folds.cpu().numpy()[train[groups[train] == largest][0]])
-        if len(found) > 1 and 2 * n_seen[fold] >= n_seen.max():
+        fold = self.division.folds[train[self.groups[train] == largest][0]]
+        if len(found) > 1 and 2 * votes[fold] >= votes.max():
             return None
         return int(largest), float(n.max() / n.sum())
 
@@ -139,19 +176,19 @@ def fit(
     *,
     groups: Codes | None = None,
     novelty: bool = False,
-    stop: Callable[[], bool] = never,
-    snapshot: Callable[[], bool] = never,
-) -> Generator[Report, None, Fit]:
-    """Train on the sorted classes of a caller, with the parameters of an estimator.
+    callback: Callback | None = None,
+) -> Fit:
+    """Train on some rows of X, with the parameters of an estimator.
 
-    The map has the classes that are trained on, sorted. It is calibrated on rows that the network
-    which places them was not trained on: with several networks, on all labelled rows; with one, on
-    the rows that validate, unless they were merged. Without such rows it is not calibrated.
+    The map is calibrated on rows that the network which places them was not trained on: with
+    several networks, on all labelled rows; with one, on the validation rows, unless they were
+    merged. Without such rows it is not calibrated.
 
     Parameters
     ----------
     X
-        (n, d) finite data, dense or CSR.
+        (n, d) finite data, dense or CSR. Data that are not in memory are read twice, and what is
+        not held in memory once more for its place.
     codes
         (n,) index of each row into `classes`; −1 for rows that are not trained on.
     classes
@@ -159,17 +196,18 @@ def fit(
     params
         As `CentroidEncoder` documents them, checked.
     resolved
-        Puts numbers where they say ``"auto"``; called with the number of rows that train, of inputs
-        and of classes (see `recipes.resolved`).
+        Replaces ``"auto"`` by numbers; called with the parameters and the numbers of training rows,
+        of features and of classes (see `recipes.resolved`).
     device, seed
-        Where to train, and the source of all randomness.
+        Device of the training, and the source of all randomness.
     groups
-        (n,) index of a group for each row: where several networks are trained on a part of the rows
-        each, a group is seen whole or not at all, unless all training rows are of one group.
+        (n,) index of a group for each row: rows of a group are in one fold, unless all training
+        rows are of one group.
     novelty
         Whether to learn novelty, too, if there are `novelty.LEAST` training rows or more.
-    stop, snapshot
-        As for `core.training.train`, whose errors are raised as well.
+    callback
+        As for `train`, whose errors are raised as well. The first report, of stage ``"start"``,
+        comes before the training.
 
     Raises
     ------
@@ -177,6 +215,99 @@ def fit(
         If there are fewer than two classes or too many, or some that no file can hold; if a class
         weight is not above 0; if the data are too large, or no class is large enough to validate.
     """
+    known = _check_classes(classes, codes, params)
+    own = np.full(len(classes) + 1, -1)
+    own[known] = np.arange(len(known))
+    codes, n_classes = own[codes], len(known)
+    division = _divide(codes, params, resolved, X.shape[1], seed, groups)
+    rows, folds = division.train, division.folds
+    in_sample = _sample(X, codes[rows])
+    standardizer, shares, sample = fit_standardizer(
+        X,
+        rows,
+        codes[rows],
+        params["scale"],
+        np.inf if params["clip"] is None else params["clip"],
+        params["max_features"],
+        folds[rows] if division.n_networks > 1 else None,
+        in_sample,
+    )
+    settings = resolved(params, len(rows), len(standardizer.kept), n_classes)
+    z, sampled = standardizer(sample, device), rows[in_sample]
+    if not bool(torch.isfinite(z).all()):
+        raise ValueError(TOO_LARGE)
+    sampled_codes, n_components = codes[sampled], int(settings["n_components"])
+    centroids = class_means(z, sampled_codes)
+    scatter, axes, noise = None, None, None
+    if settings["placement"] == "voronoi":
+        residuals = z - torch.tensor(centroids, dtype=torch.float32, device=device)[sampled_codes]
+        scatter = Scatter.fit(residuals, sampled_codes, centroids, n_components)
+        own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(division.n_networks)]
+        of_networks = [network_axes(z[own_rows[0]], shares[0], N_AXES)]
+        if callback is not None:
+            placer, objective = _placer(scatter, centroids, n_components, device)
+            first = partial(_first, placer, z, of_networks[0], sampled_codes, sampled, X.shape[0])
+            n_epochs = int(settings["max_epochs"]) + int(settings["merge_epochs"])
+            if callback(Report("start", 0, n_epochs, 0, n_epochs, np.nan, frame=first)):
+                raise StoppedTooEarly
+        others = zip(own_rows[1:], shares[1:], strict=True)
+        of_networks += [network_axes(z[own], share, N_AXES) for own, share in others]
+        axes = torch.stack(of_networks)
+        if z.shape[1] > N_AXES and settings["dropout"]:
+            noise = noise_on_axes(z, axes, settings["dropout"])
+    inputs, along, sums = _read(X, division, codes, standardizer, axes, scatter, device)
+    if len(sampled) < len(rows):
+        centroids = sums / np.bincount(codes[rows])[:, None]
+    if not np.isfinite(centroids).all():
+        raise ValueError(TOO_LARGE)
+    targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
+    final: Placer | None = None
+    objective = targets
+    if scatter is not None:
+        final, objective = _placer(scatter, centroids, n_components, device)
+    squeezed, generator = axes is None, torch.Generator().manual_seed(seed)
+    network = Network(
+        inputs.shape[-1],
+        settings["hidden"],
+        n_components if squeezed else objective.n_outputs,
+        objective.n_outputs if squeezed else 0,
+        settings["activation"],
+        generator,
+        batch_norm=settings["batch_norm"],
+        n_networks=division.n_networks,
+    ).to(device)
+    network.votes.copy_(division.votes)
+    trained, absent = classes[known], np.delete(classes, known)
+    weights = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
+    if weights is not None:
+        weights = weights / weights[codes[rows]].mean()
+    data = TrainingData(
+        inputs,
+        torch.from_numpy(codes[division.held]).to(device),
+        torch.from_numpy(np.searchsorted(division.held, rows)).to(device),
+        torch.from_numpy(np.searchsorted(division.held, division.validation)).to(device),
+        None if weights is None else torch.from_numpy(weights.astype(np.float32)).to(device),
+        torch.from_numpy(folds[division.held]).to(device) if division.n_networks > 1 else None,
+        noise,
+    )
+    frame = partial(_frame, final, along, codes[division.held], division.held, X.shape[0])
+    names = [field.name for field in fields(TrainingConfig)]
+    config = TrainingConfig(**{name: settings[name] for name in names})
+    outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
+    network.fold_batch_norm()
+    nowhere = np.full((n_classes, n_components), np.nan)
+    fitted = FittedMap(standardizer, network, targets, nowhere, axes, final)
+    done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
+    _complete(done)
+    chosen = np.sort(np.append(rows, division.validation))
+    if not novelty or len(chosen) < LEAST:
+        return done
+    fitted.novelty, scored = Novelty.fit(X, chosen, codes[chosen], standardizer)
+    return replace(done, scored=scored)
+
+
+def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any]) -> Codes:
+    """Return the classes that have rows; check their number and type."""
     labels = classes[codes[codes >= 0]]
     check_classification_targets(labels)
     known = np.unique(codes[codes >= 0])
@@ -185,197 +316,240 @@ def fit(
         raise ValueError(f"training needs at least two classes, but got {found}")
     if params["placement"] == "voronoi" and len(known) > placement.MOST_CLASSES:
         raise InputError(
-            "{:,} classes are too many to be laid out (at most {:,}); merge classes, or choose {}",
-            len(known),
-            placement.MOST_CLASSES,
-            Setting("placement", "bottleneck"),
+            f"{len(known):,} classes are too many to be laid out (at most "
+            f"{placement.MOST_CLASSES:,}); merge classes, or choose placement='bottleneck'",
+            parameter="placement",
         )
     check_labels(classes[known])
-    absent = np.delete(classes, known)
-    problem = Problem.of(
-        X,
-        own_codes(codes, known, len(classes)),
-        device,
-        scale=params["scale"],
-        clip=params["clip"],
-        max_features=params["max_features"],
-        validation_fraction=params["validation_fraction"],
-        seed=seed,
-        class_weight=class_weights(params["class_weight"], labels, classes[known], absent),
-        # The number of networks decides which features each of them sees.
-        n_networks=lambda n: int(resolved(params, n, X.shape[1], len(known))["n_networks"]),
-        groups=groups,
-    )
-    settings = resolved(params, problem.n_train, problem.n_inputs, len(known))
-    order = own_codes(np.arange(len(classes)), known, len(classes))
-    fitted, outcome = yield from _trained(problem, settings, seed, order, stop, snapshot)
-    scored, labeled = None, np.flatnonzero(problem.codes >= 0)
-    if novelty and len(labeled) >= LEAST:
-        fitted.novelty, scored = Novelty.fit(
-            problem.X, labeled, problem.codes[labeled], problem.standardizer
-        )
-    return Fit(fitted, known, problem, outcome, scored)
+    return known
 
 
-def _trained(
-    problem: Problem,
-    settings: Mapping[str, Any],
+@dataclass(frozen=True)
+class Division:
+    """Division of the rows of X. All rows are sorted."""
+
+    held: Codes
+    """Rows that are held in memory: all of them, or only those that train and validate."""
+    train: Codes
+    """Rows that train."""
+    validation: Codes
+    """Rows that validate."""
+    folds: Codes
+    """(n,) network that is not trained on a labelled row; −1 for none."""
+    n_networks: int
+
+    @property
+    def votes(self) -> Tensor:
+        """(K,) weight of each network for rows that no network is trained on; their sum is 1.
+
+        Proportional to the number of rows that the network is trained on: groups differ in size.
+        """
+        if self.n_networks == 1:
+            return torch.ones(1)
+        n_seen = len(self.train) - np.bincount(self.folds[self.train], minlength=self.n_networks)
+        return torch.from_numpy(n_seen / n_seen.sum()).float()
+
+
+def _divide(
+    codes: Codes,
+    params: Mapping[str, Any],
+    resolved: Callable[[Mapping[str, Any], int, int, int], Mapping[str, Any]],
+    n_features: int,
     seed: int,
-    order: Codes,
-    stop: Callable[[], bool],
-    snapshot: Callable[[], bool],
-) -> Generator[Report, None, tuple[FittedMap, Outcome]]:
-    """Train; `order` holds the map's code of each class of the caller, −1 for absent ones."""
-    data, n_classes = problem.data, int(problem.codes.max()) + 1
-    device = data.rows.device
-    generator = torch.Generator().manual_seed(seed)
-    centroids = class_means(data.rows, data.train, data.labels, n_classes)
-    if not np.isfinite(centroids).all():
-        raise ValueError("X holds values too large to be trained on; rescale it")
-    targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
-    placer, objective = None, targets
-    if settings["placement"] == "voronoi":
-        objective = CentroidTargets.spread_out(centroids, device)
-        placer = _placer(problem, centroids, objective, int(settings["n_components"]))
-    architecture = Architecture(
-        n_features=problem.X.shape[1],
-        n_inputs=problem.n_inputs,
-        hidden=tuple(int(width) for width in settings["hidden"]),
-        n_components=int(settings["n_components"]),
-        n_outputs=objective.n_outputs,
-        activation=settings["activation"],
-        output=settings["output"],
-        placement=settings["placement"],
-        n_networks=problem.n_networks,
-    )
-    projected = None
-    if placer is not None:
-        projected = ProjectedRows(
-            data.rows, data.train, data.folds, problem.shares, N_AXES, settings["dropout"]
-        )
-        data = replace(data, rows=projected)
-    # While it learns, the rows are along the axes already.
-    learned = replace(architecture, n_inputs=data.rows.n_inputs)
-    network = learned.network(generator, batch_norm=settings["batch_norm"]).to(device)
-    if problem.n_networks > 1:
-        network.votes = torch.tensor(problem.votes, dtype=torch.float32, device=device)
-    config = TrainingConfig(
-        **{field.name: settings[field.name] for field in fields(TrainingConfig)}
-    )
-    show = {} if placer is None else {"place": _Shown(problem, placer, order)}
-    outcome = yield from train(
-        network,
-        objective,
-        data,
-        config,
-        generator,
-        stop=stop,
-        snapshot=snapshot,
-        **show,
-    )
-    network.fold_batch_norm()
-    if projected is not None:
-        network.axes = projected.axes
-        architecture = replace(architecture, n_axes=projected.n_inputs)
-    nowhere = np.full((n_classes, architecture.n_components), np.nan)
-    fitted = FittedMap(architecture, problem.standardizer, network, targets, nowhere)
-    _complete(fitted, problem, placer, problem.unseen(merged=outcome.merged))
-    return fitted, outcome
+    groups: Codes | None,
+) -> Division:
+    """Choose the rows that train and validate, and the fold of each labelled row."""
+    labeled, most, n = np.flatnonzero(codes >= 0), params["max_samples"], len(codes)
+    chosen = labeled
+    if most is not None and len(labeled) > most:
+        rng = np.random.default_rng(seed)
+        chosen = labeled[representatives(codes[labeled], most, 1, rng)]
+    validates = np.zeros(len(chosen), dtype=bool)
+    if fraction := params["validation_fraction"]:
+        validates = stratified_holdout(codes[chosen], fraction, seed)
+        if not validates.any():
+            raise InputError(
+                f"no class has the {np.ceil(1 / fraction):.0f} samples that "
+                f"validation_fraction={fraction} needs",
+                parameter="validation_fraction",
+            )
+    train, validation, folds = chosen[~validates], chosen[validates], np.full(n, -1)
+    n_networks = int(resolved(params, len(train), n_features, codes.max() + 1)["n_networks"])
+    own = None if groups is None or len(np.unique(groups[train])) == 1 else groups[train]
+    most_folds = np.bincount(codes[train]).max() if own is None else len(np.unique(own))
+    n_networks = min(n_networks, int(most_folds))
+    if n_networks > 1:
+        folds[train] = cross_validation_folds(codes[train], n_networks, seed, own)
+        # The others have a fold, too: a network that validation rows are merged into must not
+        # place them, nor one that was trained on their group.
+        others = np.setdiff1d(labeled, train, assume_unique=True)
+        folds[others] = np.arange(len(others)) % n_networks
+        if own is not None and groups is not None:
+            of_group = np.full(groups.max() + 1, -1)
+            of_group[own] = folds[train]
+            found = of_group[groups[others]]
+            folds[others] = np.where(found < 0, folds[others], found)
+    held = np.arange(n) if most is None or n <= most else chosen
+    return Division(held, train, validation, folds, n_networks)
 
 
-def _complete(fitted: FittedMap, problem: Problem, placer: Placer | None, unseen: Codes) -> None:
-    """Add odds, centers and calibration, which are learned from outputs of the network.
-
-    `unseen` holds the rows that the network which places them was not trained on.
-    """
-    data, index = problem.data, np.flatnonzero(problem.codes >= 0)
-    codes = problem.codes[index]
-    if placer is not None:
-        # One network that was trained on everything is too sure of its own rows. Its plane needs
-        # odds all the same.
-        rows = unseen if len(unseen) else index
-        fitted.placer = _told(problem, placer, fitted.network, rows)
-    asked = Calibration.chosen(np.flatnonzero(np.isin(index, unseen)))
-    embedding, distances = _judged(
-        fitted.judge_rows(data.rows, torch.from_numpy(index).to(data.rows.device), data.folds),
-        len(index),
-        asked,
-    )
-    if placer is None:
-        fitted.centers = class_centers(embedding, codes, len(fitted.centers))
-    else:
-        fitted.centers = placer.layout.positions
-    fitted.calibrate(distances, codes[asked])
+def _sample(X: Matrix | Lazy, codes: Codes) -> NDArray[np.bool_]:
+    """(n_train,) mask of a sample of the training rows, with rows of every class."""
+    sample = np.zeros(len(codes), dtype=bool)
+    sample[representatives(codes, _sample_size(X), 1, np.random.default_rng(0))] = True
+    return sample
 
 
-def _judged(judged: Iterator[Judged], n: int, asked: Codes) -> Judged:
-    """Embedding of n rows, and distances of those asked: of all they may not fit into memory."""
-    order, done = np.argsort(asked, kind="stable"), 0
-    for places, of_classes in judged:
-        if not done:
-            embedding = np.empty((n, places.shape[1]), places.dtype)
-            distances = np.empty((len(asked), of_classes.shape[1]), of_classes.dtype)
-        first, last = np.searchsorted(asked, [done, done + len(places)], sorter=order)
-        some = order[first:last]
-        distances[some] = of_classes[asked[some] - done]
-        embedding[done : done + len(places)] = places
-        done += len(places)
-    return embedding, distances
+def _sample_size(X: Matrix | Lazy) -> int:
+    return N_SAMPLE if is_sparse(X) else min(N_SAMPLE, SAMPLE_VALUES // X.shape[1])
+
+
+def class_means(z: Tensor, codes: Codes) -> NDArray[np.float64]:
+    """(M, k) means of (n, k) rows of the classes 0 … M − 1, each of which has a row."""
+    counts = np.bincount(codes)
+    return class_sums(z.double().cpu().numpy(), codes, len(counts)) / counts[:, None]
 
 
 def _placer(
-    problem: Problem, centroids: NDArray[np.float64], targets: CentroidTargets, n_components: int
-) -> Placer:
-    """Lay out the classes, and learn their scatter: all that is known before the training."""
-    data = problem.data
-    some = at_most(placement.N_FITTED, data.train.cpu()).to(data.rows.device)
-    of_classes = torch.tensor(centroids, dtype=torch.float32, device=some.device)
-    residuals = torch.empty((len(some), problem.n_inputs), device=some.device)
-    for i, (part, inputs) in enumerate(data.rows.batches(some)):
-        own = residuals[i * CHUNK : i * CHUNK + len(part)]
-        torch.sub(inputs, of_classes[data.labels[part]], out=own)
-    codes = problem.codes[some.cpu().numpy()]
-    scatter = Scatter.fit(residuals, codes, centroids, n_components)
+    scatter: Scatter, centroids: NDArray[np.float64], n_components: int, device: torch.device
+) -> tuple[Placer, CentroidTargets]:
+    """Lay out the classes, and return the targets of the networks."""
+    objective = CentroidTargets.spread_out(centroids, device)
+    scatter = replace(scatter, means=centroids @ scatter.axes.T)
     layout = Layout.fit(centroids, n_components)
-    return Placer(targets.coordinates.cpu().numpy(), scatter, layout)
+    return Placer(objective.coordinates.cpu().numpy(), scatter, layout), objective
+
+
+def _read(
+    X: Matrix | Lazy,
+    division: Division,
+    codes: Codes,
+    standardizer: Standardizer,
+    axes: Tensor | None,
+    scatter: Scatter | None,
+    device: torch.device,
+) -> tuple[Tensor, NDArray[np.float32] | None, NDArray[np.float64]]:
+    """Read the rows that are held: inputs of the networks, coordinates in the scatter, class sums.
+
+    The sums are over the training rows, if there are more of them than the sample has.
+    """
+    held, n_inputs = division.held, len(standardizer.kept)
+    is_train = np.isin(held, division.train, assume_unique=True)
+    shape: tuple[int, ...] = (len(held), n_inputs)
+    if axes is not None:
+        n_networks, n_axes, _ = axes.shape
+        shape = (len(held), n_axes) if n_networks == 1 else (n_networks, len(held), n_axes)
+    inputs, sums = torch.empty(shape, device=device), np.zeros((codes.max() + 1, n_inputs))
+    along = None if scatter is None else np.empty((len(held), len(scatter.axes)), np.float32)
+    for part, chunk in row_chunks(X, held):
+        z = standardizer(chunk, device)
+        inputs[..., part, :] = on_axes(z, axes)
+        if scatter is not None and along is not None:
+            along[part] = scatter.project(z)
+        own = np.flatnonzero(is_train[part])
+        if len(own) and len(division.train) > _sample_size(X):
+            own_z = z[torch.from_numpy(own).to(device)].double().cpu().numpy()
+            sums += class_sums(own_z, codes[held[part][own]], len(sums))
+    return inputs, along, sums
+
+
+def _frame(
+    placer: Placer | None,
+    along: NDArray[np.float32] | None,
+    codes: Codes,
+    rows: Codes,
+    n: int,
+    outputs: Tensor,
+) -> Frame:
+    """Embedding of n rows from the networks' outputs for some of them."""
+    found, centers = outputs.cpu().numpy(), None
+    if placer is not None and along is not None:
+        some = at_most(N_SHOWN, np.flatnonzero(codes >= 0))
+        told, centers = placer.told(found[some], codes[some], None), placer.layout.positions
+        parts = range(0, len(found), CHUNK)
+        found = np.concatenate(
+            [told.judge(found[i : i + CHUNK], along[i : i + CHUNK])[0] for i in parts]
+        )
+    embedding = np.full((n, found.shape[1]), np.nan, dtype=np.float32)
+    embedding[rows] = found
+    return embedding, centers
+
+
+def _first(placer: Placer, z: Tensor, axes: Tensor, codes: Codes, rows: Codes, n: int) -> Frame:
+    """Return a frame before the training: ridge regression of the targets on one network's axes."""
+    x = z @ axes.T
+    x = x - x.mean(dim=0)
+    targets = torch.from_numpy(placer.targets).to(z.device)[torch.from_numpy(codes).to(z.device)]
+    gram = x.T @ x
+    gram += RIDGE * gram.diagonal().mean() * torch.eye(len(gram), device=z.device)
+    mean = targets.mean(dim=0)
+    outputs = mean + x @ torch.linalg.solve(gram, x.T @ (targets - mean))
+    return _frame(placer, placer.scatter.project(z), codes, rows, n, outputs)
 
 
 @torch.no_grad()
-def _told(problem: Problem, placer: Placer, network: Network, rows: Codes) -> Placer:
-    """Learn the odds from rows, each by the outputs of the network that is not trained on it."""
-    data = problem.data
-    some = at_most(placement.N_FITTED, torch.from_numpy(rows)).to(data.rows.device)
-    outputs = [
-        network.outputs(inputs, None if data.folds is None else data.folds[part]).cpu().numpy()
-        for part, inputs in data.rows.batches(some)
-    ]
-    chosen = some.cpu().numpy()
-    return placer.told(np.concatenate(outputs), problem.codes[chosen], problem.weights(chosen))
+def _complete(done: Fit) -> None:
+    """Add odds, centers and calibration to the map, from outputs of the trained networks."""
+    fitted, data, codes = done.map, done.data, done.codes[done.division.held]
+    labeled, unseen = np.flatnonzero(codes >= 0), done.unseen
+    # One network that was trained on everything is too sure of its own rows, but the plane needs
+    # odds.
+    some = at_most(placement.N_FITTED, unseen if len(unseen) else labeled)
+    if fitted.placer is None:
+        embedding = done.embed(done.division.held[labeled])
+        fitted.centers = class_centers(embedding, codes[labeled], len(fitted.centers))
+    else:
+        outputs = []
+        for start in range(0, len(some), CHUNK):
+            part = torch.from_numpy(some[start : start + CHUNK]).to(fitted.device)
+            folds = None if data.folds is None else data.folds[part]
+            outputs.append(fitted.network.outputs(data.inputs[..., part, :], folds).cpu().numpy())
+        weights = _odds_weights(done, some)
+        fitted.placer = fitted.placer.told(np.concatenate(outputs), codes[some], weights)
+        fitted.centers = fitted.placer.layout.positions
+    if len(unseen):
+        distances = done.distances(done.division.held[some])
+        fitted.calibration = Calibration.fit(distances, codes[some])
 
 
-class _Shown:
-    """Places of all rows while the training goes on."""
+def _odds_weights(done: Fit, index: Codes) -> NDArray[np.float64]:
+    """(n,) weights of held rows in the odds: their class's, times a factor of their fold.
 
-    def __init__(self, problem: Problem, placer: Placer, order: Codes) -> None:
-        positions = placer.layout.positions
-        nowhere = np.full((1, positions.shape[1]), np.nan)
-        self._centers = np.concatenate([positions, nowhere])[order]
-        self._placer, self._codes, self._rows = placer, problem.codes, problem.data.rows
-        self._some = at_most(N_SHOWN, problem.data.train.cpu()).numpy()
-        self._weights = problem.weights(self._some)
+    By that factor, the rows of a fold together have the weight that the network which is not
+    trained on them has in the placement of new rows.
+    """
+    data, weights, rows = done.data, np.ones(len(index)), done.division.held[index]
+    if data.weights is not None:
+        weights *= data.weights.cpu().numpy()[done.codes[rows]]
+    if data.folds is not None:
+        folds = done.division.folds[rows]
+        n_of_fold = np.bincount(folds, minlength=done.division.n_networks)
+        weights *= done.division.votes.numpy()[folds] / n_of_fold[folds]
+    return weights
 
-    @cached_property
-    def _along(self) -> NDArray[np.float32]:
-        # Only if somebody looks, since it takes all rows.
-        project = self._placer.scatter.project
-        return np.concatenate([project(inputs) for _, inputs in self._rows.batches()])
 
-    def __call__(self, outputs: Tensor) -> Shown:
-        """(n_rows, m) places for (n_rows, r) outputs, and the positions of the classes."""
-        said = outputs.cpu().numpy()
-        placer = self._placer.told(said[self._some], self._codes[self._some], self._weights)
-        places = [
-            placer.judge(said[start : start + CHUNK], self._along[start : start + CHUNK])[0]
-            for start in range(0, len(said), CHUNK)
-        ]
-        return np.concatenate(places), self._centers
+def at_most(n: int, rows: Codes) -> Codes:
+    """Return at most n of some sorted rows, sorted, the same each time."""
+    if len(rows) <= n:
+        return rows
+    return np.sort(rows[np.random.default_rng(0).permutation(len(rows))[:n]])
+
+
+def class_weights(
+    weight: ClassWeight, labels: NDArray[Any], classes: NDArray[Any], absent: NDArray[Any]
+) -> NDArray[np.float64] | None:
+    """(K,) weight of each class that is trained on, in any unit; absent ones are ignored."""
+    if weight is None:
+        return None
+    if isinstance(weight, Mapping):
+        unused = set(absent.tolist())
+        weight = {label: value for label, value in weight.items() if label not in unused}
+    rooted = isinstance(weight, str) and weight == "sqrt"
+    per_class: NDArray[np.float64] = compute_class_weight(
+        "balanced" if rooted else weight, classes=classes, y=labels
+    )
+    if rooted:
+        per_class = np.sqrt(per_class)
+    if not (per_class > 0).all():
+        raise InputError("class_weight must be above 0 for every class", parameter="class_weight")
+    return per_class

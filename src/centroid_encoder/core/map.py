@@ -1,4 +1,4 @@
-"""A fitted map: what a training leaves, and what it says of data."""
+"""A fitted map: data → embedding, decisions and distances to the classes, and back."""
 
 from __future__ import annotations
 
@@ -10,187 +10,90 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from centroid_encoder.core.confidence import UNCALIBRATED, Calibration
-from centroid_encoder.core.matrix import Lazy, Matrix
-from centroid_encoder.core.network import Activation, Network
+from centroid_encoder.core.calibration import UNCALIBRATED, Calibration
+from centroid_encoder.core.features import Standardizer, on_axes
+from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
+from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import Novelty
-from centroid_encoder.core.objective import CentroidTargets, Output
-from centroid_encoder.core.placement import Placement, Placer
-from centroid_encoder.core.rows import CHUNK, Rows, standardized
-from centroid_encoder.core.standardization import Standardizer
+from centroid_encoder.core.placement import Placer
+from centroid_encoder.core.targets import CentroidTargets
 
-Codes = NDArray[np.intp]
 Judged = tuple[NDArray[np.float32], NDArray[np.float32]]
-"""Embedding of rows, and how far they are from the classes."""
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """What has to be known before the arrays of a network make sense."""
-
-    n_features: int
-    n_inputs: int
-    hidden: tuple[int, ...]
-    n_components: int
-    n_outputs: int
-    activation: Activation
-    output: Output
-    placement: Placement = "bottleneck"
-    n_networks: int = 1
-    n_axes: int = 0
-
-    def network(
-        self, generator: torch.Generator | None = None, *, batch_norm: bool = False
-    ) -> Network:
-        """Build the network; see `Network` for the arguments."""
-        squeezed = self.placement == "bottleneck"
-        return Network(
-            self.n_inputs,
-            self.hidden,
-            self.n_components if squeezed else self.n_outputs,
-            self.n_outputs if squeezed else 0,
-            self.activation,
-            generator,
-            batch_norm=batch_norm,
-            n_networks=self.n_networks,
-            n_axes=self.n_axes,
-        )
+"""(n, m) embedding of rows, and (n, M) distances to the classes."""
 
 
 @dataclass
 class FittedMap:
-    """A trained network with its standardisation and targets: data → embedding → data."""
+    """A trained network with its standardisation and targets. Its classes are sorted."""
 
-    architecture: Architecture
     standardizer: Standardizer
     network: Network
     targets: CentroidTargets
     centers: NDArray[np.float64]
-    """(M, m) class means of the embedded training rows; positions of the classes if placed."""
-    calibration: Calibration = UNCALIBRATED
-    """How distances to the centroids become probabilities."""
-    novelty: Novelty | None = None
-    """How unlike the training rows others are, if that has been learned."""
+    """(M, m) class means of the embedded training rows, or the positions of the classes."""
+    axes: Tensor | None = None
+    """(K, r, k) axes along which each network receives the features; None with a bottleneck."""
     placer: Placer | None = None
-    """Where samples lie, if the network has no bottleneck whose code says it."""
+    """Places in Voronoi cells; None with a bottleneck, whose code is the embedding."""
+    calibration: Calibration = UNCALIBRATED
+    novelty: Novelty | None = None
 
     @property
     def device(self) -> torch.device:
-        """Where the network lives."""
+        """Device of the network."""
         return next(self.network.parameters()).device
 
+    @property
+    def n_components(self) -> int:
+        """Dimension m of the embedding."""
+        return int(self.centers.shape[1])
+
     def embed(self, X: Matrix) -> NDArray[np.float32]:
-        """Map (n, d) data to the (n, m) embedding, a chunk of rows at a time."""
-        embedding = np.empty((X.shape[0], self.architecture.n_components), np.float32)
-        for start in range(0, X.shape[0], CHUNK):
-            rows = standardized(X[start : start + CHUNK], self.standardizer, self.device)
-            embedding[start : start + CHUNK] = self.embed_rows(rows)
-        return embedding
+        """(n, m) embedding of (n, d) data."""
+        empty = np.empty((0, self.n_components), np.float32)
+        return np.concatenate([empty, *(places for places, _ in self.judge(X))])
 
-    def embed_rows(
-        self, rows: Rows, index: Tensor | None = None, folds: Tensor | None = None
-    ) -> NDArray[np.float32]:
-        """Map standardised rows, all or those at the (n,) `index`, to the (n, m) embedding.
+    def judge(self, X: Matrix | Lazy) -> Iterator[Judged]:
+        """Embed (n, d) data in chunks of rows.
 
-        Of networks side by side, (n_rows,) `folds` says which one a row is asked of; see
-        `Network.outputs`.
+        Yields the (b, m) embedding and (b, M) distances to the classes. Through a bottleneck, these
+        are the `distances` of the embedding. A place in a Voronoi cell shows less than the networks
+        have found; the distances here contain all of it.
         """
-        n, done = rows.n_rows if index is None else len(index), 0
-        embedding = np.empty((n, self.architecture.n_components), np.float32)
-        for places in (
-            (self._encoded(inputs) for _, inputs in rows.batches(index))
-            if self.placer is None
-            else (places for places, _ in self.judge_rows(rows, index, folds))
-        ):
-            embedding[done : done + len(places)] = places
-            done += len(places)
-        return embedding
-
-    def judge(self, X: Matrix) -> Iterator[Judged]:
-        """Map (n, d) data to the embedding, and say how far each row is from each class.
-
-        Yields, a chunk of rows at a time, what `judge_rows` does.
-        """
-        for start in range(0, X.shape[0], CHUNK):
-            rows = standardized(X[start : start + CHUNK], self.standardizer, self.device)
-            yield from self.judge_rows(rows)
-
-    def judge_rows(
-        self, rows: Rows, index: Tensor | None = None, folds: Tensor | None = None
-    ) -> Iterator[Judged]:
-        """Map standardised rows to the embedding, and say how far each is from each class.
-
-        Yields, a chunk of rows at a time, the (b, m) embedding and (b, M) distances. Through a
-        bottleneck, these are what `distances` says of the embedding. A place in a Voronoi cell says
-        less of a sample than the networks do that have placed it: here they tell all of it.
-        Parameters are those of `embed_rows`.
-        """
-        for part, inputs in rows.batches(index):
-            if self.placer is None:
-                embedding = self._encoded(inputs)
-                yield embedding, self.distances(embedding)
-                continue
-            with torch.no_grad():
-                asked = None if folds is None else folds[part]
-                outputs = self.network.outputs(inputs, asked).cpu().numpy()
-            along = self.placer.scatter.project(inputs)
-            yield self.placer.judge(outputs, along)
+        for _, chunk in row_chunks(X):
+            z = self.standardizer(chunk, self.device)
+            along = None if self.placer is None else self.placer.scatter.project(z)
+            yield self.judge_inputs(on_axes(z, self.axes), along)
 
     @torch.no_grad()
-    def _encoded(self, inputs: Tensor) -> NDArray[np.float32]:
-        return np.asarray(self.network.encode(inputs).cpu())
+    def judge_inputs(
+        self, inputs: Tensor, along: NDArray[np.float32] | None, folds: Tensor | None = None
+    ) -> Judged:
+        """Embedding and distances for the inputs of rows.
 
-    def calibrate(self, distances: NDArray[np.floating], codes: NDArray[np.integer]) -> None:
-        """Fit the probabilities to (n, M) distances of rows, and their (n,) class indices."""
-        self.calibration = Calibration.fit(distances, codes)
-
-    def learn_novelty(
-        self, X: Matrix | Lazy, index: NDArray[np.integer], codes: NDArray[np.integer]
-    ) -> None:
-        """Learn what is usual from the rows of X at `index`, which are of the classes `codes`."""
-        self.novelty, _ = Novelty.fit(X, index, codes, self.standardizer)
-
-    def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
-        """(n, M) distances of the decoder's output h(z), for (n, m) points, to each centroid.
-
-        In units in which the centroids have unit mean square; their order and ratios are those of
-        ‖h(z) − c_j‖ in the standardised input space. Of a map that places samples in Voronoi cells,
-        those that `Layout.distances` reads off the plane.
+        Parameters
+        ----------
+        inputs
+            As `on_axes` returns them.
+        along
+            (n, a) coordinates of the rows along the axes of the scatter, for the `placer`.
+        folds
+            (n,) network that places each row alone; −1 for all of them.
         """
-        if self.placer is not None:
-            parts = np.array_split(embedding, max(1, -(-len(embedding) // CHUNK)))
-            return np.concatenate([self.placer.layout.distances(part) for part in parts])
-        return self._through_decoder(embedding, with_distances=True)
-
-    def decode(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Map (n, m) points of the embedding to (n, d) data, in the units of the data."""
-        if self.placer is not None:
-            centroids = self.targets.to_input(self.targets.coordinates.cpu().numpy())
-            data = np.empty((len(embedding), self.architecture.n_features), np.float32)
-            for start in range(0, len(embedding), CHUNK):
-                part = slice(start, start + CHUNK)
-                components, codes = self.placer.layout.components(embedding[part])
-                inputs = centroids[codes] + self.placer.scatter.inverse(components, codes)
-                data[part] = self.standardizer.inverse(inputs)
-            return data
-        outputs = self._through_decoder(embedding, with_distances=False)
-        return self.standardizer.inverse(self.targets.to_input(outputs))
-
-    def centroids(self) -> NDArray[np.float32]:
-        """(M, d) centroids, the targets of the training, in the units of the data."""
-        targets = self.targets.coordinates.cpu().numpy()
-        return self.standardizer.inverse(self.targets.to_input(targets))
+        if self.placer is None or along is None:
+            embedding = np.asarray(self.network.encode(inputs).cpu())
+            return embedding, self.distances(embedding)
+        outputs = self.network.outputs(inputs, folds)
+        return self.placer.judge(outputs.cpu().numpy(), along)
 
     def decide(
         self, judged: Iterable[Judged], n: int
     ) -> tuple[NDArray[np.float32], Codes, NDArray[np.float32]]:
         """Embedding of n rows, (n,) predicted classes, and the probability of each.
 
-        In chunks, since distances to all classes take a multiple of the memory.
+        Distances to all classes would take a multiple of the memory: they are reduced by chunks.
         """
-        # What comes of a chunk is put where it belongs at once: kept as it is, it would lie between
-        # larger arrays that go, and memory would not get back what these took.
-        embedding = np.empty((n, self.architecture.n_components), dtype=np.float32)
+        embedding = np.empty((n, self.n_components), dtype=np.float32)
         predicted, confidence = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.float32)
         done = 0
         for places, distances in judged:
@@ -200,28 +103,43 @@ class FittedMap:
             done = part.stop
         return embedding, predicted, confidence
 
+    def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
+        """(n, M) distances of the decoder's output h(z), for (n, m) points, to each centroid.
+
+        In units in which the centroids have unit mean square; their order and ratios are those of
+        ‖h(z) − c_j‖ in the standardised input space. In a map with Voronoi cells, those of
+        `Layout.distances`.
+        """
+        parts = [np.empty((0, len(self.centers)), np.float32)]
+        for start in range(0, len(embedding), CHUNK):
+            part = embedding[start : start + CHUNK]
+            if self.placer is not None:
+                parts.append(self.placer.layout.distances(part))
+            else:
+                parts.append(self.targets.distances(self._decoded(part)).cpu().numpy())
+        return np.concatenate(parts)
+
+    def decode(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Map (n, m) points of the embedding to (n, d) data, in the units of the data."""
+        data = np.empty((len(embedding), len(self.standardizer.mean)), np.float32)
+        centroids = self.targets.to_input(self.targets.coordinates.cpu().numpy())
+        for start in range(0, len(embedding), CHUNK):
+            part = slice(start, start + CHUNK)
+            if self.placer is not None:
+                components, codes = self.placer.layout.components(embedding[part])
+                within = self.placer.scatter.inverse(components, codes)
+                z = (centroids[codes] + within).astype(np.float32)
+            else:
+                z = self.targets.to_input(self._decoded(embedding[part]).cpu().numpy())
+            data[part] = self.standardizer.inverse(z)
+        return data
+
+    def centroids(self) -> NDArray[np.float32]:
+        """(M, d) centroids, the targets of the training, in the units of the data."""
+        targets = self.targets.coordinates.cpu().numpy()
+        return self.standardizer.inverse(self.targets.to_input(targets))
+
     @torch.no_grad()
-    def _through_decoder(
-        self, embedding: NDArray[np.floating], *, with_distances: bool
-    ) -> NDArray[np.float32]:
+    def _decoded(self, embedding: NDArray[np.floating]) -> Tensor:
         z = torch.from_numpy(np.array(embedding, dtype=np.float32)).to(self.device)
-        width = len(self.targets.coordinates) if with_distances else self.architecture.n_outputs
-        result = np.empty((len(z), width), np.float32)
-        for start in range(0, len(z), CHUNK):
-            output = self.network.decode(z[start : start + CHUNK])
-            if with_distances:
-                output = self.targets.distances(output)
-            result[start : start + CHUNK] = output.cpu().numpy()
-        return result
-
-
-def own_codes(codes: Codes, known: Codes, n_classes: int) -> Codes:
-    """Class indices of a map for those of a caller with `n_classes` classes.
-
-    The map has K of them, `known` by the caller's indices. −1 stays −1, as do classes that it does
-    not have.
-    """
-    own = np.full(n_classes + 1, -1)
-    own[known] = np.arange(len(known))
-    # The index −1 finds the last entry, which is −1.
-    return own[codes]
+        return self.network.decode(z)

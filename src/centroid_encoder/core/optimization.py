@@ -1,4 +1,4 @@
-"""How a training takes its steps: optimiser and learning rate."""
+"""Optimiser and learning rate of a training."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.adamw import adamw
 
-Optimizer = Literal["adamw", "adam", "amsgrad"]
+Optimizer = Literal["adamw", "amsgrad"]
 Schedule = Literal["one_cycle", "constant"]
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """How to train. The meaning of each field is that of `CentroidEncoder`'s parameter."""
+    """Settings of `train`. Each field is the parameter of `CentroidEncoder` of the same name."""
 
     batch_size: int
     max_epochs: int
@@ -36,71 +36,52 @@ class TrainingConfig:
 
 
 class Adam:
-    """The three of them, by torch's own functions for a step.
+    """AdamW and AMSGrad by torch's functional interface.
 
-    Torch's classes are not asked: the first of a process that is made imports torch's compiler,
-    which takes a second, and each of their steps costs a third more.
+    The first instance of ``torch.optim.AdamW`` in a process imports torch's compiler, which takes
+    more than a second, and each of its steps takes a third longer.
     """
 
     def __init__(self, parameters: list[torch.nn.Parameter], config: TrainingConfig) -> None:
         self._parameters, self._config = parameters, config
-        device = parameters[0].device
-        # A graph that was captured on the device reads the rate there.
-        self._rate = torch.zeros((), device=device) if device.type == "cuda" else None
-        self.learning_rate = config.learning_rate
-        # Of each parameter the number of its steps, and the moments of its gradient.
-        self._kept: dict[torch.nn.Parameter, list[Tensor]] = {}
-
-    @property
-    def learning_rate(self) -> float:
-        """Length of a step."""
-        return self._learning_rate
-
-    @learning_rate.setter
-    def learning_rate(self, value: float) -> None:
-        self._learning_rate = value
-        if self._rate is not None:
-            self._rate.fill_(value)
+        # A tensor, because a CUDA graph reads the rate from the device.
+        self.learning_rate = torch.full((), config.learning_rate, device=parameters[0].device)
+        n_moments = 3 if config.optimizer == "amsgrad" else 2
+        self._counts = [torch.zeros((), device=p.device) for p in parameters]
+        self._moments = [[torch.zeros_like(p) for p in parameters] for _ in range(n_moments)]
 
     @torch.no_grad()
     def step(self) -> None:
-        """Take a step with the parameters that have a gradient."""
+        """Take a step along the gradients of the parameters."""
         config = self._config
-        moved = [parameter for parameter in self._parameters if parameter.grad is not None]
-        amsgrad = config.optimizer == "amsgrad"
-        for parameter in moved:
-            if parameter not in self._kept:
-                count = torch.zeros((), dtype=torch.float32, device=parameter.device)
-                moments = [torch.zeros_like(parameter) for _ in range(2 + amsgrad)]
-                self._kept[parameter] = [count, *moments]
-        kept = [self._kept[parameter] for parameter in moved]
+        mean, square, *largest = self._moments
         # Adam's own weight decay is the paper program's penalty ½·λ·Σ‖θ‖² on the loss.
         function = adamw if config.optimizer == "adamw" else adam
         function(
-            cast(list[Tensor], moved),
-            [cast(Tensor, parameter.grad) for parameter in moved],
-            [one[1] for one in kept],
-            [one[2] for one in kept],
-            [one[3] for one in kept if amsgrad],
-            [one[0] for one in kept],
+            cast(list[Tensor], self._parameters),
+            [cast(Tensor, parameter.grad) for parameter in self._parameters],
+            mean,
+            square,
+            largest[0] if largest else [],
+            self._counts,
             fused=True,
-            amsgrad=amsgrad,
+            amsgrad=bool(largest),
             beta1=0.9,
             beta2=0.999,
-            lr=self._learning_rate if self._rate is None else self._rate,
+            lr=self.learning_rate,
             weight_decay=config.weight_decay,
             eps=1e-8,
             maximize=False,
         )
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Delete the gradients."""
         for parameter in self._parameters:
             parameter.grad = None
 
 
 def learning_rate_share(progress: float, config: TrainingConfig) -> float:
-    """Share of the peak learning rate when `progress` ∈ [0, 1) of a stage is over.
+    """Share of the peak learning rate after the share `progress` ∈ [0, 1) of a stage.
 
     ``"one_cycle"`` rises and falls along half cosines (Smith & Topin 2019).
     """
@@ -115,7 +96,7 @@ def learning_rate_share(progress: float, config: TrainingConfig) -> float:
 def flushed_denormals() -> Iterator[None]:
     """Flush denormal numbers to zero in this thread, and restore its setting afterwards.
 
-    Moments of the optimiser decay into them, and some processors compute slowly with them.
+    Moments of the optimiser decay into denormals, with which some processors compute slowly.
     """
     tiny = torch.tensor(torch.finfo(torch.float32).tiny)
     flushed = float(tiny * 0.5) == 0

@@ -1,20 +1,15 @@
-"""Places in the plane: every sample in the Voronoi cell of the class that its network tells.
+"""Places in the plane: each sample in the Voronoi cell of its most probable class.
 
-A network without a bottleneck says how far a sample is from each class, in as many dimensions as
-the classes span. What the plane shows of it is laid out afterwards:
-
-- Classes have positions whose distances are in the order of those of their centroids, as far as
-  they can be.
-- A sample lies in the cell of its most probable class, always. Where in the cell, the two leading
-  components of the class's own scatter say.
-- The nearer it lies to the border, the less sure it is: it is moved towards the class that it may
-  be instead, until the odds that `Layout.distances` reads off the plane are those of the network.
+- The positions of the classes keep the order of the distances between centroids as far as possible.
+- A sample lies in the cell of its most probable class. Its place there is given by the two leading
+  components of the scatter within that class.
+- A less certain sample lies nearer to the border. It is moved towards the second most probable
+  class until the odds at its place, see `Layout.distances`, are those of the network.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
@@ -23,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.optimize import minimize
 from scipy.spatial import KDTree
+from scipy.spatial.distance import cdist
 from scipy.special import log_softmax, logsumexp
 from scipy.stats import rankdata
 from sklearn.manifold import smacof
@@ -34,46 +30,31 @@ Placement = Literal["voronoi", "bottleneck"]
 Floats = NDArray[np.floating]
 Codes = NDArray[np.intp]
 
-SURE = 0.5
-"""How far towards the border a class's own scatter reaches: 0 is at its position, 1 the border."""
-DOUBTFUL = 0.75
-"""How far those lie that may as well be of another class; beyond it, nothing lies."""
-SIZE = 0.35
-"""What one standard deviation of a class's scatter is on that scale, near its position."""
-USUAL = 2.5
-"""Standard deviations that a place stands for at most: what lies farther out is in doubt."""
-STEEPNESS = 6.0
-"""Logarithm of the odds that one unit of that scale stands for. Half of the samples of most data
-sets have odds below e⁵: if it were much more, they would all lie near the borders."""
-BORDER = 1e-3
-"""The same between `DOUBTFUL` and the border, where nothing lies but something may be asked of."""
-CERTAIN = 5.0
-"""Logarithm of the odds of the most certain place against all other classes together: a plane does
-not tell which of them it would be instead."""
-DECIMALS = 5
-"""Of a place; classes are about 1 apart."""
-N_AXES = 20
-"""Principal components of the scatter within classes that those of each class are made of."""
-PRIOR = 10.0
-"""Samples of the common scatter that are added to the scatter of each class."""
-MOST_CLASSES = 2_000
-"""Classes beyond which a layout takes minutes, and no plane shows them apart."""
-N_FITTED = 20_000
-"""Samples that the scatter and the odds are learned from, at most."""
-TOLERANCE = 1e-6
-N_ITERATIONS = 500
+# The gauge is 0 at the position of a class and 1 at the border of its cell.
+SURE = 0.5  # largest gauge of a sample that is sure of its class
+DOUBTFUL = 0.75  # gauge of a sample with even odds; no sample lies farther out
+SIZE = 0.35  # gauge of one standard deviation of the scatter within a class, near its position
+STEEPNESS = 6.0  # log odds for one unit of the gauge; with more, most samples lie near the borders
+BORDER = 1e-3  # the same between DOUBTFUL and the border, where no sample lies
+CERTAIN = 5.0  # log odds of the most certain place against all other classes together
+USUAL = 2.5  # largest number of standard deviations that is read from a place
+DECIMALS = 5  # of a place; classes are about 1 apart
+N_AXES = 20  # principal components of the scatter, from which those of each class are made
+PRIOR = 10.0  # samples of the common scatter that are added to the scatter of each class
+MOST_CLASSES = 2_000  # the layout of more classes would take minutes
+N_FITTED = 20_000  # largest number of samples from which scatter and odds are learned
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """The two (or m) leading components of each class's scatter in the standardised inputs."""
+    """The leading components of each class's scatter in the standardised inputs."""
 
     axes: NDArray[np.float32]
     """(a, k) orthonormal directions of the inputs."""
     means: NDArray[np.float64]
-    """(M, a) coordinates of the centroids along them."""
+    """(M, a) coordinates of the centroids along the axes."""
     directions: NDArray[np.float64]
-    """(M, m, a) of each class, divided by the standard deviation along the first of them."""
+    """(M, m, a) components of each class, divided by the standard deviation along the first."""
 
     @classmethod
     def fit(
@@ -83,23 +64,18 @@ class Scatter:
 
         `codes` holds the (n,) classes, and `centroids` the (M, k) centroids.
         """
-        n_classes = len(centroids)
         found, *_ = principal_axes(residuals, min(N_AXES, *residuals.shape))
         along, axes = (residuals @ found.T).cpu().numpy(), found.cpu().numpy()
-        n_axes = len(axes)
         common = (along.T @ along).astype(np.float64) / len(along)
-        directions = np.zeros((n_classes, n_components, n_axes))
-        n_shown = min(n_components, n_axes)
-        for j in range(n_classes):
+        directions = np.zeros((len(centroids), n_components, len(axes)))
+        n_shown = min(n_components, len(axes))
+        for j in range(len(centroids)):
             own = along[codes == j].astype(np.float64)
             values, vectors = np.linalg.eigh(own.T @ own + PRIOR * common)
-            leading = vectors[:, ::-1][:, :n_shown].T
-            # A vector is as good as its opposite. One of the two, whatever the machine.
-            largest = leading[np.arange(n_shown), np.abs(leading).argmax(axis=1)]
             deviation = np.sqrt(values[-1] / (len(own) + PRIOR))
             if deviation > 0:
-                directions[j, :n_shown] = leading * np.sign(largest)[:, None] / deviation
-        # In the order in which a file holds them: a product depends on it in its last digits.
+                directions[j, :n_shown] = _signed(vectors[:, ::-1][:, :n_shown]).T / deviation
+        # C order, as in a file: the last digits of a product depend on it.
         return cls(np.ascontiguousarray(axes, np.float32), centroids @ axes.T, directions)
 
     def project(self, inputs: Tensor) -> NDArray[np.float32]:
@@ -108,9 +84,9 @@ class Scatter:
         return np.asarray((inputs @ axes.T).cpu(), dtype=np.float32)
 
     def components(self, along: Floats, codes: Codes) -> NDArray[np.float64]:
-        """(n, m) what samples are within classes, in standard deviations of their first component.
+        """(n, m) components of samples, in standard deviations of the first one of their class.
 
-        `along` is what `project` returns; `codes` holds the (n,) classes.
+        `along` is the result of `project`; `codes` holds the (n,) classes.
         """
         residuals = along - self.means[codes]
         return np.asarray(np.einsum("nma,na->nm", self.directions[codes], residuals))
@@ -125,33 +101,20 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Odds:
-    """How distances of a network's outputs to the targets become logits of the classes."""
+    """Logits of the classes from the distances of network outputs to the targets."""
 
     sharpness: float = 1.0
-    """By how much the logit falls with the mean squared distance."""
+    """Decrease of the logit per mean squared distance."""
     offsets: NDArray[np.float64] | None = None
-    """(M,) what is added; None for zeros."""
+    """(M,) summands; None for zeros."""
 
     @classmethod
     def fit(
-        cls,
-        outputs: Floats,
-        targets: Floats,
-        codes: Codes,
-        weights: NDArray[np.floating] | None = None,
+        cls, outputs: Floats, targets: Floats, codes: Codes, weights: Floats | None = None
     ) -> Self:
-        """Find the most likely ones, given what networks say of samples that they have not seen.
+        """Maximise the likelihood of the (n,) classes of samples that the networks have not seen.
 
-        Parameters
-        ----------
-        outputs
-            (n, r) what they say.
-        targets
-            (M, r) targets of the classes.
-        codes
-            (n,) classes of the samples.
-        weights
-            (n,) weight of each sample; None for all the same.
+        From their (n, r) outputs, the (M, r) targets of the classes, and (n,) weights of samples.
         """
         squared = squared_distances(outputs, targets)
         n, n_classes = squared.shape
@@ -164,7 +127,7 @@ class Odds:
             sharpness, offsets = np.exp(parameters[0]), parameters[1:]
             log_probabilities = log_softmax(offsets - sharpness * squared, axis=1)
             excess = (np.exp(log_probabilities) - wanted) * weights
-            # A weak prior keeps classes of few samples where they are.
+            # A weak prior keeps the offsets of small classes near 0.
             value = np.square(offsets).sum() / 200 - (weights * wanted * log_probabilities).sum()
             slope = -sharpness * (excess * squared).sum()
             return float(value), np.append(slope, excess.sum(axis=0) + offsets / 100)
@@ -181,24 +144,24 @@ class Odds:
 
 @dataclass(frozen=True)
 class Layout:
-    """Positions of the classes, and what lies where in their Voronoi cells.
+    """Positions of the classes, and the places of samples in their Voronoi cells.
 
-    On the way from a position w_j to the border with w_k, the *gauge* of a displacement y grows
-    from 0 to 1: 2 ⟨y, w_k − w_j⟩ / ‖w_k − w_j‖².
+    The *gauge* of a displacement y from position w_j towards w_k, 2 ⟨y, w_k − w_j⟩ / ‖w_k − w_j‖²,
+    is 0 at w_j and 1 at the border between the two classes.
     """
 
     positions: NDArray[np.float64]
     """(M, m) positions of the classes; no two are the same."""
     steepness: float = STEEPNESS
-    """Logarithm of the odds that one unit of the gauge stands for."""
+    """Log odds for one unit of the gauge."""
 
     @classmethod
     def fit(cls, centroids: NDArray[np.float64], n_components: int) -> Self:
         """Find positions for (M, k) centroids whose distances are in the order of theirs.
 
-        In the order alone: of distances as they are, one class far off leaves no room to the
-        others, and two that are alike have none. The nearest pair shall be 1 apart, and the
-        farthest as much more as a disc that holds all classes is wide.
+        Only the order is kept: otherwise one distant class would leave no room to the others. The
+        nearest pair shall be 1 apart, and the farthest as far as the diameter of a disc that holds
+        all classes.
         """
         n_classes = len(centroids)
         pairs = np.triu_indices(n_classes, 1)
@@ -207,77 +170,81 @@ class Layout:
         wanted[pairs] = 1 + np.sqrt(n_classes) * order / len(order)
         positions = _scaled_down(wanted + wanted.T, n_components)
         if n_components == 1:
-            # On a line there are too many near solutions for distances to mean more than an order.
+            # Scaling to a line has many local minima, so only the order of its result is used.
             positions = positions.argsort(axis=0, kind="stable").argsort(axis=0).astype(np.float64)
-        return cls(positions / np.median(cls(positions).apart))
-
-    @cached_property
-    def apart(self) -> NDArray[np.float64]:
-        """(M,) distance of each position to the nearest other one."""
-        # Not from all pairs: a file of a few MB has positions for more classes than those fit.
-        distances, _ = KDTree(self.positions).query(self.positions, k=2)
-        return np.asarray(distances)[:, 1]
+        return cls(positions / np.median(_apart(positions)))
 
     def place(self, logits: Floats, components: Floats) -> NDArray[np.float32]:
         """(n, m) places of samples.
 
-        Parameters
-        ----------
-        logits
-            (n, M) logits of the classes.
-        components
-            (n, m) what the samples are within their most probable class; see `Scatter.components`.
+        From (n, M) logits of the classes, and the (n, m) `Scatter.components` within the most
+        probable class.
         """
-        own = logits.argmax(axis=1)
-        rows, cell = np.arange(len(own)), _Cells(self, own)
-        within = cell.scaled(components)
+        own, rows = logits.argmax(axis=1), np.arange(len(logits))
+        directions, lengths = _polar(components)
+        lengths = SURE * np.tanh(SIZE / SURE * lengths) * self._to_border(own, directions)
+        within = directions * lengths
         others = np.array(logits, dtype=np.float64)
         others[rows, own] = -np.inf
         odds = np.maximum(logits[rows, own] - logsumexp(others, axis=1), 0)
-        # Towards the class that it may be instead, as far as the odds say.
-        doubt = DOUBTFUL - odds / self.steepness
+        wanted = DOUBTFUL - odds / self.steepness
         towards = self.positions[others.argmax(axis=1)] - self.positions[own]
-        gauges, growth = cell.gauges(within), cell.gauges(towards)
+        gauges, growth = self._gauges(own, within), self._gauges(own, towards)
         with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.where(growth > 1e-12, (doubt[:, None] - gauges) / growth, np.inf)
-        step = np.where(doubt > gauges.max(axis=1), np.clip(steps.min(axis=1), 0, 1), 0)
+            steps = np.where(growth > 1e-12, (wanted[:, None] - gauges) / growth, np.inf)
+        step = np.where(wanted > gauges.max(axis=1), np.clip(steps.min(axis=1), 0, 1), 0)
         places = self.positions[own] + within + step[:, None] * towards
-        # What a network says differs in its last digits with the rows that are asked with it.
+        # The last digits of outputs depend on the other rows of the batch.
         return np.asarray(places.round(DECIMALS), dtype=np.float32)
 
-    def nearest(self, places: Floats) -> Codes:
-        """(n,) classes in whose cells (n, m) places lie."""
-        return np.asarray(squared_distances(places, self.positions).argmin(axis=1))
-
     def distances(self, places: Floats) -> NDArray[np.float32]:
-        """(n, M) distances of places to the classes, whose squares are logarithms of odds.
+        """(n, M) distances of places to the classes; their squares are log odds.
 
-        0 for the class in whose cell a place lies. Its odds against another one are
-        exp(distance²), as far as the network that placed it has said: what lies safely within a
-        cell may be surer than that.
+        The distance is 0 for the class in whose cell a place lies. The odds of that class against
+        another one are exp(distance²); those of the network are higher where a place lies well
+        within a cell.
         """
-        own = self.nearest(places)
-        gauges = _Cells(self, own).gauges(places - self.positions[own])
-        left = 1 - np.minimum(gauges, 1)
+        own = cdist(places, self.positions).argmin(axis=1)
+        left = 1 - np.minimum(self._gauges(own, places - self.positions[own]), 1)
         squared = self.steepness * np.maximum(left - (1 - DOUBTFUL), 0) + BORDER * left
-        squared = -np.logaddexp(-squared, -CERTAIN - np.log(max(len(self.positions) - 1, 1)))
-        # The smallest ones can be below 0 by the logarithm of one and a little.
-        squared += np.log1p(np.exp(-CERTAIN) / max(len(self.positions) - 1, 1))
+        least = -CERTAIN - np.log(max(len(self.positions) - 1, 1))
+        squared = np.log1p(np.exp(least)) - np.logaddexp(-squared, least)
         squared[np.arange(len(own)), own] = 0
         return np.asarray(np.sqrt(np.maximum(squared, 0)), dtype=np.float32)
 
     def components(self, places: Floats) -> tuple[NDArray[np.float64], Codes]:
-        """Return what places say of samples within classes, and the classes.
+        """Return (n, m) components of samples within their classes, and the (n,) classes.
 
         The inverse of `place` for samples that are sure of their class.
         """
-        own = self.nearest(places)
-        return _Cells(self, own).unscaled(places - self.positions[own]), own
+        own = cdist(places, self.positions).argmin(axis=1)
+        directions, lengths = _polar(places - self.positions[own])
+        share = lengths / self._to_border(own, directions) / SURE
+        share = np.minimum(share, np.tanh(SIZE / SURE * USUAL))
+        return np.asarray(directions * np.arctanh(share) * SURE / SIZE), own
+
+    def _gauges(self, own: Codes, displacements: Floats) -> NDArray[np.float64]:
+        """(n, M) gauges of displacements towards each other class; −inf for the own class."""
+        rows = np.arange(len(own))
+        squared = cdist(self.positions[own], self.positions, "sqeuclidean")
+        squared[rows, own] = 1
+        along = displacements @ self.positions.T
+        gauges = 2 * (along - along[rows, own][:, None]) / squared
+        gauges[rows, own] = -np.inf
+        return np.asarray(gauges)
+
+    def _to_border(self, own: Codes, directions: Floats) -> NDArray[np.float64]:
+        """(n, 1) distance from the own position to the border in (n, m) unit directions."""
+        steepest = self._gauges(own, directions).max(axis=1)
+        # Outer cells are unbounded: they end at the distance at which others have their border.
+        apart = _apart(self.positions)
+        open_ = np.maximum(apart, np.median(apart))[own] / 2
+        return np.asarray(1 / np.maximum(steepest, 1 / open_)[:, None])
 
 
 @dataclass(frozen=True)
 class Placer:
-    """From what networks say of samples to places in the plane."""
+    """Maps outputs of the networks to places in the plane."""
 
     targets: NDArray[np.float32]
     """(M, r) outputs that the networks were trained to give for each class."""
@@ -288,73 +255,23 @@ class Placer:
     def judge(
         self, outputs: Floats, along: Floats
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Places for (n, r) outputs, and distances to the classes that tell more than they do.
+        """(n, m) places of samples, and their (n, M) distances to the classes.
 
-        Parameters
-        ----------
-        outputs
-            (n, r) what networks say of samples.
-        along
-            (n, a) inputs along the axes of the scatter.
-
-        Returns
-        -------
-        places
-            (n, m) where the samples lie.
-        distances
-            (n, M) whose squares are logarithms of the odds of the most probable class against each.
+        The squared distances are the log odds of the most probable class against each. `outputs`
+        holds (n, r) outputs of the networks, and `along` (n, a) inputs along the scatter's axes.
         """
         logits = self.odds.logits(outputs, self.targets)
-        own = logits.argmax(axis=1)
+        own, rows = logits.argmax(axis=1), np.arange(len(logits))
         places = self.layout.place(logits, self.scatter.components(along, own))
-        odds = logits[np.arange(len(own)), own][:, None] - logits
-        # Rounded as places are, but for what decides.
+        odds = logits[rows, own][:, None] - logits
+        # Rounded as places are, but never to the 0 of the most probable class.
         odds = np.maximum(odds.round(DECIMALS), 10.0**-DECIMALS)
-        odds[np.arange(len(own)), own] = 0
+        odds[rows, own] = 0
         return places, np.sqrt(odds).astype(np.float32)
 
     def told(self, outputs: Floats, codes: Codes, weights: NDArray[np.floating] | None) -> Self:
-        """Return it with the odds that outputs for samples tell of; see `Odds.fit`."""
+        """Return a copy with odds fitted to outputs; see `Odds.fit`."""
         return replace(self, odds=Odds.fit(outputs, self.targets, codes, weights))
-
-
-class _Cells:
-    """The Voronoi cell of the class of each sample, seen from the class's position."""
-
-    def __init__(self, layout: Layout, codes: Codes) -> None:
-        positions = layout.positions
-        self._rows, self._codes = np.arange(len(codes)), codes
-        self._to_others = positions[None] - positions[codes][:, None]
-        squared = np.square(self._to_others).sum(axis=2)
-        squared[self._rows, codes] = 1
-        self._normals = 2 * self._to_others / squared[:, :, None]
-        # Cells at the rim have no border outwards: they end where that of others would be.
-        self._open = (np.maximum(layout.apart, np.median(layout.apart)) / 2)[codes]
-
-    def gauges(self, displacements: Floats) -> NDArray[np.float64]:
-        """(n, M) how far (n, m) displacements lead towards the border with each other class."""
-        gauges = np.asarray(np.einsum("nkm,nm->nk", self._normals, displacements))
-        gauges[self._rows, self._codes] = -np.inf
-        return gauges
-
-    def scaled(self, components: Floats) -> NDArray[np.float64]:
-        """Displacements for (n, m) components: within `SURE`, whatever they are."""
-        length = np.linalg.norm(components, axis=1, keepdims=True)
-        direction = components / np.maximum(length, 1e-12)
-        share = SURE * np.tanh(SIZE / SURE * length)
-        return np.asarray(direction * share / self._gauge(direction))
-
-    def unscaled(self, displacements: Floats) -> NDArray[np.float64]:
-        """Components for (n, m) displacements: the inverse of `scaled`, as far as `USUAL`."""
-        length = np.linalg.norm(displacements, axis=1, keepdims=True)
-        direction = displacements / np.maximum(length, 1e-12)
-        usual = np.tanh(SIZE / SURE * USUAL)
-        share = np.minimum(length * self._gauge(direction) / SURE, usual)
-        return np.asarray(direction * np.arctanh(share) * SURE / SIZE)
-
-    def _gauge(self, direction: Floats) -> NDArray[np.float64]:
-        steepest = np.maximum(self.gauges(direction).max(axis=1), 1 / self._open)
-        return np.asarray(steepest[:, None])
 
 
 def squared_distances(points: Floats, others: Floats) -> NDArray[np.float64]:
@@ -364,28 +281,35 @@ def squared_distances(points: Floats, others: Floats) -> NDArray[np.float64]:
     return np.asarray(np.maximum(squared, 0) / a.shape[1])
 
 
+def _apart(positions: Floats) -> NDArray[np.float64]:
+    """(M,) distance of each position to the nearest other one."""
+    distances, _ = KDTree(positions).query(positions, k=2)
+    return np.asarray(distances)[:, 1]
+
+
+def _polar(vectors: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(n, m) unit directions and (n, 1) lengths of vectors."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.maximum(lengths, 1e-12), lengths
+
+
+def _signed(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return eigenvectors, in columns, whose largest entry is positive on all machines."""
+    largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
+    return vectors * np.where(largest < 0, -1, 1)
+
+
 def _scaled_down(wanted: NDArray[np.float64], n_components: int) -> NDArray[np.float64]:
     """(M, m) points whose distances are close to those wanted.
 
-    SMACOF (de Leeuw 1977) from classical scaling, so that nothing is drawn at random.
+    SMACOF (de Leeuw 1977) from classical scaling, without a random start.
     """
     n = len(wanted)
     centering = np.eye(n) - 1 / n
     n_own = min(n_components, n - 1)
-    values, vectors = eigh(
-        -0.5 * centering @ np.square(wanted) @ centering, subset_by_index=[n - n_own, n - 1]
-    )
-    leading = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0))
-    largest = leading[np.abs(leading).argmax(axis=0), np.arange(n_own)]
-    points = np.zeros((n, n_components))
-    points[:, :n_own] = leading * np.where(largest < 0, -1, 1)
-    found, _ = smacof(
-        wanted,
-        n_components=n_components,
-        init=points,
-        n_init=1,
-        max_iter=N_ITERATIONS,
-        eps=TOLERANCE,
-        normalized_stress=False,
-    )
-    return np.asarray(found)
+    products = -0.5 * centering @ np.square(wanted) @ centering
+    values, vectors = eigh(products, subset_by_index=[n - n_own, n - 1])
+    start = np.zeros((n, n_components))
+    start[:, :n_own] = _signed(vectors[:, ::-1]) * np.sqrt(np.maximum(values[::-1], 0))
+    options = {"n_init": 1, "max_iter": 500, "eps": 1e-6, "normalized_stress": False}
+    return np.asarray(smacof(wanted, n_components=n_components, init=start, **options)[0])

@@ -1,12 +1,11 @@
-"""How much of the embedding is right: k-NN, Voronoi and decoder error.
+"""Errors of an embedding: k-NN, Voronoi and decoder error.
 
-Labels and predictions are class indices throughout.
+Labels and predictions are class indices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,38 +14,32 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 Labels = NDArray[np.integer]
+Points = NDArray[np.floating]
 
 N_NEIGHBORS = 5
-AT_ONCE = 65_536
-"""Points whose distances to all centers are in memory at once."""
+AT_ONCE = 65_536  # points whose distances to all centers are in memory at once
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of one set of samples, as shares in [0, 1]; NaN where there is nothing to count.
+    """Errors of one set of samples, as shares in [0, 1]; NaN without samples.
 
     The *k-NN error* (k = 5) is the paper's measure. The *Voronoi error* counts points outside the
     Voronoi cell of their class, the *decoder error* points whose decoder output is nearest to
-    another class's centroid.
+    another class's centroid. *Balanced* errors are means over the classes.
     """
 
     n: int
-    """Number of samples."""
     knn: float
     voronoi: float
     decoder: float
     balanced_knn: float
-    """Mean of the classes' errors: every class counts the same, however small."""
     balanced_voronoi: float
     balanced_decoder: float
-    largest_class: int
-    """The largest class of the training samples."""
-    chance: float
-    """Error of always naming it."""
-    class_n: NDArray[np.intp]
-    """(M,) samples of each class."""
-    class_knn: NDArray[np.float64]
-    """(M,) error of each class; NaN for a class without samples."""
+    largest_class: int  # of the training samples
+    chance: float  # error of predicting the largest class for all samples
+    class_n: NDArray[np.intp]  # (M,) samples of each class
+    class_knn: NDArray[np.float64]  # (M,) error of each class; NaN for a class without samples
     class_voronoi: NDArray[np.float64]
     class_decoder: NDArray[np.float64]
 
@@ -71,11 +64,10 @@ class Errors:
         return cls(n=n, class_n=class_n, largest_class=largest_class, chance=chance, **rates)
 
     def at_chance(self) -> bool:
-        """Tell whether k-NN beats naming the largest class by no more than sampling noise.
+        """Whether the k-NN error of held-out samples may be no better than chance.
 
-        McNemar's test, one-sided at about 5 %: both are counted on the same samples, so only those
-        on which one is right and the other is wrong tell them apart. The samples must be held out;
-        without any there is nothing to tell.
+        By McNemar's test, one-sided at about 5 %: only samples on which either k-NN or the largest
+        class is right count.
         """
         right = np.nan_to_num(self.class_n * (1 - self.class_knn))
         gained = right.sum() - right[self.largest_class]
@@ -88,88 +80,65 @@ def error_rates(
 ) -> tuple[float, float, NDArray[np.float64]]:
     """Share of wrong predictions, its mean over classes, and (M,) that of each class.
 
-    NaN where there is nothing to count; classes without samples are not in the mean.
+    NaN without samples; classes without samples are not in the mean.
     """
     n = np.bincount(labels, minlength=n_classes)
     wrong = np.bincount(labels[predicted != labels], minlength=n_classes)
-    present = n > 0
-    per_class = np.full(n_classes, np.nan)
-    per_class[present] = wrong[present] / n[present]
+    per_class = np.divide(wrong, n, out=np.full(n_classes, np.nan), where=n > 0)
     if not len(labels):
         return np.nan, np.nan, per_class
-    return float(wrong.sum() / len(labels)), float(per_class[present].mean()), per_class
+    return float(wrong.sum() / len(labels)), float(np.nanmean(per_class)), per_class
 
 
 def permutation_p_value(observed: float, null: NDArray[np.floating]) -> float:
-    """Probability of an error as small as the observed one, were labels and data unrelated.
+    """Probability of an error as small as the observed one if labels and data are unrelated.
 
-    The observed labeling is one of the (k,) permutations and one more, so that the smallest value
-    is 1 / (k + 1) (Phipson & Smyth, 2010).
+    The observed labels count as one of the permutations, so that the smallest value for (k,) errors
+    of permuted labels is 1 / (k + 1) (Phipson & Smyth, 2010).
     """
     return float((1 + (null <= observed).sum()) / (1 + len(null)))
 
 
 def knn_predict(
-    reference: NDArray[np.floating],
-    reference_labels: Labels,
-    embedding: NDArray[np.floating] | None = None,
+    reference: Points, reference_labels: Labels, embedding: Points | None = None
 ) -> NDArray[np.intp]:
-    """Majority class among the five nearest reference points.
+    """Majority class among the five nearest of (n, m) reference points, for (q, m) points.
 
-    Parameters
-    ----------
-    reference
-        (n, m) embedded training points.
-    reference_labels
-        (n,) their classes.
-    embedding
-        (q, m) points to be classified; None classifies each reference point by its neighbours,
-        itself left out.
+    Without `embedding`, the reference points are classified, each by the others.
     """
     available = len(reference) - (embedding is None)
     if available < 1 or (embedding is not None and not len(embedding)):
         return np.zeros(len(reference) if embedding is None else 0, dtype=np.intp)
-    # Slow to import, and not needed to draw or to list.
+    # A slow import that drawing and listing do not need.
     from sklearn.neighbors import KNeighborsClassifier
 
     knn = KNeighborsClassifier(min(N_NEIGHBORS, available)).fit(reference, reference_labels)
     with without_limits():
         if embedding is None:
             return np.asarray(knn.predict(None), dtype=np.intp)
-        # Neighbours of all points take a multiple of the memory of the points.
         starts = range(0, len(embedding), AT_ONCE)
         parts = [knn.predict(embedding[start : start + AT_ONCE]) for start in starts]
     return np.concatenate(parts).astype(np.intp)
 
 
-@contextmanager
-def without_limits() -> Iterator[None]:
+def without_limits() -> AbstractContextManager[None]:
     """Find neighbours without scikit-learn's limit on the threads of BLAS.
 
-    The limit is of the whole process: two threads that set it at the same time leave it set.
+    The limit is process-wide: if two threads set it at the same time, it stays set.
     """
     from sklearn import config_context
 
-    with config_context(enable_cython_pairwise_dist=False):
-        yield
+    context: AbstractContextManager[None] = config_context(enable_cython_pairwise_dist=False)
+    return context
 
 
 def nearest_center(
-    embedding: NDArray[np.floating],
-    centers: NDArray[np.floating],
-    labels: Labels | None = None,
+    embedding: Points, centers: Points, labels: Labels | None = None
 ) -> NDArray[np.intp]:
-    """Class whose center is nearest: the Voronoi cell in which each (n, m) point lies.
+    """Class of the Voronoi cell in which each of (n, m) points lies, for (M, m) centers.
 
-    Parameters
-    ----------
-    embedding
-        (n, m) points.
-    centers
-        (M, m) centers. One that is not finite (of a class without points) is nearest to nothing.
-    labels
-        (n,) own classes, −1 for none. A point that is as near to its own center as to the nearest
-        one lies on a border, and so in its own cell; without `labels` the first of equals has it.
+    A center that is not finite, of a class without points, has no cell. A point on a border lies in
+    the cell of its own class, given by (n,) `labels` (−1 for none), or else of the first class.
     """
     parts = [np.empty(0, dtype=np.intp)]
     for start in range(0, len(embedding), AT_ONCE):
@@ -177,40 +146,26 @@ def nearest_center(
         distances[:, ~np.isfinite(centers).all(axis=1)] = np.inf
         nearest = distances.argmin(axis=1)
         if labels is not None:
-            own = labels[start : start + AT_ONCE]
-            rows = np.arange(len(own))
+            own, rows = labels[start : start + AT_ONCE], np.arange(len(nearest))
             tied = (own >= 0) & (distances[rows, own] == distances[rows, nearest])
             nearest = np.where(tied, own, nearest)
         parts.append(nearest)
     return np.concatenate(parts)
 
 
-def misplacement_depth(
-    to_found: NDArray[np.floating], to_own: NDArray[np.floating]
-) -> NDArray[np.float64]:
-    """How deep points lie inside another class's region, in (0, 1].
+def misplacement_depth(to_found: Points, to_own: Points) -> NDArray[np.float64]:
+    """Depth of points inside another class's region, from 0 at the border to 1 at its center.
 
-    One minus the ratio of the distances to what the two classes gather around: towards 0 at the
-    border between them, 1 at the other class's center. The unit cancels, so that embeddings can be
-    compared.
-
-    Parameters
-    ----------
-    to_found
-        (n,) distances to the center or centroid of the class in whose region each point lies.
-    to_own
-        (n,) distances to that of its own class, which are larger.
+    One minus the ratio of the distance to the center or centroid of that class, `to_found`, and the
+    larger one to the own class, `to_own`; above 0 even where rounding makes them equal.
     """
     found, own = np.asarray(to_found, np.float64), np.asarray(to_own, np.float64)
     ratio = np.divide(found, own, out=np.ones(len(own)), where=own > 0)
-    # Where distances are of lower precision than the decision, they may be equal.
     depth: NDArray[np.float64] = np.clip(1 - ratio, np.finfo(np.float64).eps, 1)
     return depth
 
 
-def class_centers(
-    embedding: NDArray[np.floating], labels: Labels, n_classes: int
-) -> NDArray[np.float64]:
+def class_centers(embedding: Points, labels: Labels, n_classes: int) -> NDArray[np.float64]:
     """(M, m) mean of each class's embedded points; NaN for a class without any."""
     counts = np.bincount(labels, minlength=n_classes)
     sums = [np.bincount(labels, column, n_classes) for column in embedding.T]

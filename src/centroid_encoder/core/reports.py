@@ -1,69 +1,58 @@
-"""What a training says from epoch to epoch and when it is over, and how it is stopped."""
+"""Reports of a training from epoch to epoch, and its outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
-from typing import TypeVar, cast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from centroid_encoder.errors import Message
-
-Ended = TypeVar("Ended")
+Frame: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float64] | None]
+"""Embedding (n_rows, m) during a training, NaN for rows without a place; and the (M, m) positions
+of the classes, None where they are the means of the embedded rows."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What happened in one epoch."""
+    """One epoch of a training."""
 
     stage: str
-    """``"pretrain 1"`` … ``"pretrain k"``, ``"train"`` or ``"merge"``."""
+    """``"start"`` before the first epoch, ``"pretrain 1"`` … ``"pretrain k"``, ``"train"`` or
+    ``"merge"``."""
     epoch: int
-    """1-based, within the stage."""
+    """1-based, within the stage; 0 at the start."""
     n_epochs: int
-    """Number of epochs the stage has at most."""
+    """Largest number of epochs of the stage."""
     step: int
-    """1-based, over all stages."""
+    """Number of epochs so far, over all stages."""
     n_steps: int
-    """Number of epochs of all stages together, at most."""
+    """Largest number of epochs of all stages together."""
     loss: float
-    """Mean training loss over the epoch's batches."""
-    validation_loss: float
+    """Mean training loss over the epoch's batches; NaN at the start."""
+    validation_loss: float = np.nan
     """Loss of the validation rows after the epoch; NaN without any."""
-    validation_error: float
+    validation_error: float = np.nan
     """Share of validation rows whose nearest centroid is not their own; NaN without any."""
-    batch_size: int
-    """Rows per step; smaller than asked for after the device ran out of memory."""
-    embedding: NDArray[np.float32] | None = None
-    """(n_rows, m) embedding of all rows after the epoch, if asked for. Of networks side by side,
-    a row of the training is embedded by the one that is not trained on it."""
-    centers: NDArray[np.float64] | None = None
-    """(M, m) positions that the classes have in it from the start, in the order of the caller; NaN
-    for those that are not trained on. None where they are the means of what is embedded."""
-
-    def frame(self) -> Shown | None:
-        """Embedding of all rows and positions of the classes now; None where there is none yet."""
-        return None if self.embedding is None else (self.embedding, self.centers)
+    frame: Callable[[], Frame | None] = field(default=lambda: None, repr=False, compare=False)
+    """Computes the embedding at this moment; None where there is none, as in pre-training."""
 
 
-Callback = Callable[[Report | None], bool]
-"""Called with a report after every epoch, and with None before every batch; True ends a training
-and keeps the best state so far."""
+Callback: TypeAlias = Callable[[Report | None], bool]
+"""Called with a report after every epoch and with None before every batch. If it returns True, the
+training ends and keeps the best state so far."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a training ended."""
+    """End of a training."""
 
     reports: list[Report]
-    """All reports, without embeddings."""
+    """One report for each epoch."""
     interrupted: bool
-    """Whether a KeyboardInterrupt cut it short."""
-    batch_size: int
-    """Rows per step that were asked for."""
+    """Whether a KeyboardInterrupt ended it early."""
 
     @property
     def merged(self) -> bool:
@@ -71,42 +60,15 @@ class Outcome:
         return self.reports[-1].stage == "merge"
 
     @property
-    def notices(self) -> list[tuple[Message, type[Warning]]]:
-        """What a user should be told of the training, and as which kind of warning."""
+    def notices(self) -> list[tuple[str, type[Warning]]]:
+        """Texts and categories of warnings about the training."""
         last = self.reports[-1]
-        notices: list[tuple[Message, type[Warning]]] = []
-        if last.batch_size < self.batch_size:
-            text = (
-                f"the device ran out of memory: trained with a batch size of {last.batch_size} "
-                f"instead of {self.batch_size}"
-            )
-            notices.append((Message(text), ResourceWarning))
-        if self.interrupted:
-            text = (
-                f"training was interrupted after {last.step} of {last.n_steps} epochs; "
-                "the best state so far is kept"
-            )
-            notices.append((Message(text), ConvergenceWarning))
-        return notices
+        text = (
+            f"training was interrupted after {last.step} of {last.n_steps} epochs; the best state "
+            "so far is kept"
+        )
+        return [(text, ConvergenceWarning)] if self.interrupted else []
 
 
 class StoppedTooEarly(Exception):
-    """Training was stopped before its first epoch was over: there is no state worth keeping."""
-
-
-def never() -> bool:
-    """Return False: neither stop nor take a snapshot."""
-    return False
-
-
-Shown = tuple[NDArray[np.float32], NDArray[np.float64] | None]
-"""Embedding and centers of a `Report`."""
-
-
-def drained(reports: Generator[Report, None, Ended]) -> Ended:
-    """Run a training to its end, and return what it returns."""
-    while True:
-        try:
-            next(reports)
-        except StopIteration as end:
-            return cast(Ended, end.value)
+    """Training was stopped before its first epoch was over: there is no state to keep."""

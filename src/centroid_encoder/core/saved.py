@@ -1,19 +1,19 @@
 """A fitted map as plain arrays and a JSON-able config, and back.
 
-Every release reads the files of earlier releases. A file with a part that only a newer release can
-read is refused, and the error names that release.
+Every release reads the files of earlier releases: a parameter that a file lacks has its default.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import numbers
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict
 from importlib.metadata import version
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,20 +21,23 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as serialize
 
-from centroid_encoder.core.confidence import Calibration
-from centroid_encoder.core.map import Architecture, FittedMap
-from centroid_encoder.core.network import Activation
+from centroid_encoder.core.calibration import Calibration
+from centroid_encoder.core.features import Standardizer
+from centroid_encoder.core.map import FittedMap
+from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import Novelty
-from centroid_encoder.core.objective import CentroidTargets, Output
-from centroid_encoder.core.placement import Layout, Odds, Placement, Placer, Scatter
-from centroid_encoder.core.standardization import Standardizer
+from centroid_encoder.core.placement import Layout, Odds, Placer, Scatter
+from centroid_encoder.core.targets import CentroidTargets
+from centroid_encoder.errors import InputError
 from centroid_encoder.files import replacing
 
 FORMAT = "centroid-encoder"
 VERSION = 1
-"""Version of the format; it rises only with a change that older releases would misread."""
-OBJECTIVE = "centroid"
-"""The one objective that networks are trained for so far."""
+"""Version of the format; it rises with a change that older releases would misread."""
+NOVELTY = "novelty_"
+"""Prefix of the arrays of `Novelty`."""
+KINDS = {"O": str, "U": str, "i": int, "u": int, "b": bool, "f": float}
+"""Types of labels in JSON, by the kind of their dtype."""
 Arrays = dict[str, NDArray[Any]]
 
 
@@ -43,15 +46,14 @@ class InvalidStateError(ValueError):
 
 
 def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
-    """Return (config, arrays): everything that `from_arrays` needs."""
-    architecture, standardizer, targets = fitted.architecture, fitted.standardizer, fitted.targets
-    config = {
+    """Return (config, arrays), from which `from_arrays` rebuilds the map."""
+    standardizer, targets = fitted.standardizer, fitted.targets
+    config: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "written_by": version("centroid-encoder"),
-        "objective": OBJECTIVE,
-        # JSON has neither tuples nor infinity.
-        "architecture": vars(architecture) | {"hidden": list(architecture.hidden)},
+        "network": fitted.network.shape,
+        # JSON has no infinity.
         "clip": float(standardizer.clip) if np.isfinite(standardizer.clip) else None,
         "calibration": asdict(fitted.calibration),
     }
@@ -64,11 +66,12 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     }
     if targets.origin is not None and targets.basis is not None:
         arrays |= {"origin": targets.origin, "basis": targets.basis}
-    if fitted.placer is not None:
+    if fitted.placer is not None and fitted.axes is not None:
         scatter, odds = fitted.placer.scatter, fitted.placer.odds
         offsets = np.zeros(len(fitted.centers)) if odds.offsets is None else odds.offsets
         config |= {"sharpness": odds.sharpness, "steepness": fitted.placer.layout.steepness}
         arrays |= {
+            "axes": fitted.axes.cpu().numpy(),
             "placement_targets": fitted.placer.targets,
             "placement_axes": scatter.axes,
             "placement_means": scatter.means,
@@ -76,10 +79,11 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
             "placement_offsets": offsets,
         }
     if fitted.novelty is not None:
-        arrays |= {f"novelty_{name}": array for name, array in fitted.novelty.to_arrays().items()}
+        arrays |= {NOVELTY + name: array for name, array in fitted.novelty.to_arrays().items()}
     for name, value in fitted.network.state_dict().items():
-        arrays[_plain(name)] = value.cpu().numpy()
-    # Copies, so that the map does not change with the arrays.
+        # A dot in a name would nest in some files.
+        arrays[name.replace(".", "_")] = value.cpu().numpy()
+    # The copies do not change with the map.
     return config, {name: array.copy() for name, array in arrays.items()}
 
 
@@ -88,11 +92,8 @@ def from_arrays(
 ) -> FittedMap:
     """Rebuild a map; the inverse of `to_arrays`, bit for bit.
 
-    Raises
-    ------
-    InvalidStateError
-        If the format or version is unknown, if only newer releases can read something in the
-        config, or if an array is missing, superfluous, of a wrong shape or not finite.
+    An InvalidStateError is raised if the format or its version is unknown, or if an array is
+    missing, of a wrong shape or not finite.
     """
     if config.get("format") != FORMAT:
         raise InvalidStateError("these are not the contents of a centroid-encoder model")
@@ -101,76 +102,105 @@ def from_arrays(
             f"model format version {config.get('version')!r} is not supported: this release reads "
             f"version {VERSION}. Update centroid-encoder, or train the model again."
         )
-    if config.get("objective") != OBJECTIVE:
-        raise newer(config, f"objective {config.get('objective')!r}")
-    with refusing_damage():
+    with refusing_damage(config):
         return _rebuilt(config, arrays, device)
 
 
 @contextmanager
-def refusing_damage() -> Iterator[None]:
-    """Turn any error into an InvalidStateError: damaged parts may have any type and value."""
+def refusing_damage(config: Mapping[str, Any]) -> Iterator[None]:
+    """Turn any error into an InvalidStateError: damaged parts have any type and value."""
     try:
         yield
     except InvalidStateError:
         raise
-    except KeyError as error:
-        raise InvalidStateError(f"the model is damaged: {error} is missing") from error
     except Exception as error:
-        raise InvalidStateError(f"the model is damaged: {error!r}") from error
+        what = f"{error} is missing" if isinstance(error, KeyError) else repr(error)
+        raise InvalidStateError(
+            f"the model cannot be read: it is damaged, or a newer release has written it (this is "
+            f"{version('centroid-encoder')}, the writer {config.get('written_by')}): {what}"
+        ) from error
 
 
 def _rebuilt(
     config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], device: torch.device
 ) -> FittedMap:
-    architecture = Architecture(**_fields(Architecture, config, "architecture"))
-    architecture = replace(architecture, hidden=tuple(architecture.hidden))
-    for name, kind in (("activation", Activation), ("output", Output), ("placement", Placement)):
-        value = getattr(architecture, name)
-        if value not in get_args(kind):
-            raise newer(config, f"{name} {value!r}")
-    if len(architecture.hidden) > len(arrays):
-        raise InvalidStateError("the network has more layers than there are arrays")
-    # Without memory: the widths have not been compared with the arrays yet.
+    # Shapes are compared before memory is allocated for them.
     with torch.device("meta"):
-        network = architecture.network()
-    parameters = {_plain(name): (name, value) for name, value in network.state_dict().items()}
-    shapes = _shapes(architecture, arrays)
-    own = _checked(arrays, shapes | {n: tuple(value.shape) for n, (_, value) in parameters.items()})
-    if not (own["scale"] > 0).all() or np.count_nonzero(own["weight"]) != architecture.n_inputs:
-        raise InvalidStateError("'scale' must be positive, and 'weight' nonzero for each input")
-    # Copies with torch's own alignment, on which the last digits of products depend.
-    weights = {
-        name: torch.tensor(own[plain], dtype=torch.float32)
-        for plain, (name, _) in parameters.items()
+        network = Network(**config["network"])
+    d, k = len(arrays["mean"]), int(np.count_nonzero(arrays["weight"]))
+    n_classes, m = arrays["centers"].shape
+
+    def array(name: str, *shape: int | None) -> NDArray[Any]:
+        """Return a finite array; None stands for any length."""
+        found = np.array(arrays[name], order="C")
+        fits = [size in (None, own) for size, own in zip(shape, found.shape, strict=True)]
+        if not all(fits) or found.dtype.kind != "f" or not np.isfinite(found).all():
+            raise ValueError(f"array {name!r}: {found.dtype} of shape {found.shape}, not {shape}")
+        return found.astype(found.dtype.newbyteorder("="))
+
+    clip = np.inf if config["clip"] is None else _positive(config["clip"])
+    means, scales, weights = (array(name, d) for name in ("mean", "scale", "weight"))
+    standardizer = Standardizer(means, scales, weights, clip)
+    if not (scales > 0).all():
+        raise ValueError("'scale' must be positive")
+    own = {
+        name: torch.tensor(array(name.replace(".", "_"), *value.shape), dtype=torch.float32)
+        for name, value in network.state_dict().items()
     }
-    network.load_state_dict(weights, strict=True, assign=True)
-    placer = None
-    if architecture.placement == "voronoi":
+    network.load_state_dict(own, strict=True, assign=True)
+    spanned, placed = "basis" in arrays, "placement_axes" in arrays
+    rank = len(arrays["basis"]) if spanned else k
+    if not placed and rank != network.shape["n_outputs"]:
+        raise ValueError(f"{rank} targets for {network.shape['n_outputs']} outputs")
+    targets = CentroidTargets(
+        array("targets", n_classes, rank),
+        array("origin", k) if spanned else None,
+        array("basis", rank, k) if spanned else None,
+        device,
+    )
+    centers, placer, axes = array("centers", n_classes, m), None, None
+    if placed:
+        n_axes = len(arrays["placement_axes"])
+        axes = torch.tensor(array("axes", network.n_networks, network.shape["n_inputs"], k))
         placer = Placer(
-            own["placement_targets"],
-            Scatter(own["placement_axes"], own["placement_means"], own["placement_directions"]),
-            Layout(own["centers"], _positive(config, "steepness")),
-            Odds(_positive(config, "sharpness"), own["placement_offsets"]),
+            array("placement_targets", n_classes, network.shape["n_components"]),
+            Scatter(
+                array("placement_axes", n_axes, k),
+                array("placement_means", n_classes, n_axes),
+                array("placement_directions", n_classes, m, n_axes),
+            ),
+            Layout(centers, _positive(config["steepness"])),
+            Odds(_positive(config["sharpness"]), array("placement_offsets", n_classes)),
         )
-    clip = np.inf if config["clip"] is None else _positive(config, "clip")
-    calibration = _fields(Calibration, config, "calibration")
-    prefix = "novelty_"
-    novelty = {name[len(prefix) :]: own[name] for name in own if name.startswith(prefix)}
+    calibration = {name: _positive(value) for name, value in config["calibration"].items()}
+    novelty = None
+    if any(name.startswith(NOVELTY) for name in arrays):
+        shapes = Novelty.shapes(d, *arrays[NOVELTY + "reference"].shape)
+        learned = {name: array(NOVELTY + name, *shape) for name, shape in shapes.items()}
+        novelty = Novelty.from_arrays(learned)
+        if not np.isin(novelty.codes, np.arange(n_classes)).all():
+            raise ValueError("array 'novelty_codes' has unknown classes")
     return FittedMap(
-        architecture,
-        Standardizer(own["mean"], own["scale"], own["weight"], clip),
+        standardizer,
         network.to(device),
-        CentroidTargets(own["targets"], own.get("origin"), own.get("basis"), device),
-        own["centers"],
-        Calibration(**{name: _positive(calibration, name) for name in calibration}),
-        Novelty.from_arrays(novelty) if novelty else None,
+        targets,
+        centers,
+        None if axes is None else axes.to(device),
         placer,
+        Calibration(**calibration),
+        novelty,
     )
 
 
+def _positive(value: Any) -> float:
+    number = float(value)
+    if not 0 < number < np.inf:
+        raise ValueError(f"{value} is not a positive number")
+    return number
+
+
 def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays) -> None:
-    """Write a ``.safetensors`` file beside `path`, then rename it: `path` is always whole."""
+    """Write a ``.safetensors`` file beside `path`, then rename it: `path` is always complete."""
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     content = serialize(contiguous, metadata={FORMAT: json.dumps(config)})
     with replacing(path, len(content)) as beside:
@@ -178,14 +208,9 @@ def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays
 
 
 def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
-    """Read what `save` wrote. `from_arrays` checks the values.
+    """Read a file that `save` has written; `from_arrays` checks the values.
 
-    Raises
-    ------
-    InvalidStateError
-        If the file is truncated, is no ``.safetensors`` file, or is not ours.
-    OSError
-        If there is no such file.
+    An InvalidStateError is raised if it is truncated or no ``.safetensors`` file of this package.
     """
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, "this is a folder, not a file", str(path))
@@ -202,13 +227,7 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
 
 
 def parse_config(text: Any) -> dict[str, Any]:
-    """Read the JSON config of a map.
-
-    Raises
-    ------
-    InvalidStateError
-        If it is not a JSON object.
-    """
+    """Read the JSON config of a map; InvalidStateError if it is not a JSON object."""
     try:
         config = json.loads(text)
     except (ValueError, RecursionError, TypeError) as error:
@@ -218,79 +237,66 @@ def parse_config(text: Any) -> dict[str, Any]:
     return config
 
 
-def newer(config: Mapping[str, Any], what: str) -> InvalidStateError:
-    """Return the error for something that this release cannot read."""
-    own, writer = version("centroid-encoder"), config.get("written_by")
-    by = "a newer centroid-encoder"
-    if isinstance(writer, str):
-        by = f"centroid-encoder {writer}" + (", which is newer" if writer != own else "")
-    return InvalidStateError(
-        f"centroid-encoder {own} cannot read the model's {what}: it was written by {by}. Update "
-        "centroid-encoder, or train the model again."
-    )
+def check_labels(classes: NDArray[Any]) -> None:
+    """Refuse labels that are no strings, integers, booleans, or floats of at most 64 bits."""
+    kind = KINDS.get(classes.dtype.kind, type(None))
+    wide = classes.dtype.kind == "f" and classes.dtype.itemsize > 8
+    if wide or not all(isinstance(label, kind) for label in classes.tolist()):
+        found = classes.dtype if classes.dtype != object else type(classes[0]).__name__
+        raise InputError(f"labels of type {found} cannot be saved with a map; make them strings")
 
 
-def _fields(kind: type, config: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the fields of a dataclass from a config."""
-    known = {field.name for field in fields(kind)}
-    for entry in config[name]:
-        if entry not in known:
-            raise newer(config, f"{name} with {entry!r}")
-    return dict(config[name])
+def labels_to(classes: NDArray[Any]) -> dict[str, Any]:
+    """Return labels as JSON; the inverse of `labels_from`."""
+    return {"classes": classes.tolist(), "classes_dtype": classes.dtype.str}
 
 
-def _plain(name: str) -> str:
-    """Return the name of an array of a network for files, some of which nest at each dot."""
-    return name.replace(".", "_")
+def labels_from(stored: Mapping[str, Any], n: int) -> NDArray[Any]:
+    """Return n labels from JSON in their own type."""
+    classes, dtype = stored["classes"], np.dtype(stored["classes_dtype"])
+    if len(classes) != n or not all(type(label) is KINDS[dtype.kind] for label in classes):
+        raise ValueError(f"{len(classes)} labels of type {dtype} do not fit {n} classes")
+    return np.array(classes, "U" if dtype.kind == "U" else dtype)
 
 
-def _shapes(
-    architecture: Architecture, arrays: Mapping[str, NDArray[Any]]
-) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays of a map, except those of its network."""
-    d, k, m = architecture.n_features, architecture.n_inputs, architecture.n_components
-    r, n_classes = architecture.n_outputs, len(arrays["targets"])
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("mean", "scale", "weight"), (d,))
-    shapes["centers"] = (n_classes, m)
-    if architecture.placement == "voronoi":
-        # The networks give other outputs than the coordinates of centroids.
-        n_axes = len(arrays["placement_axes"])
-        shapes |= {
-            "placement_targets": (n_classes, r),
-            "placement_axes": (n_axes, k),
-            "placement_means": (n_classes, n_axes),
-            "placement_directions": (n_classes, m, n_axes),
-            "placement_offsets": (n_classes,),
-        }
-        r = len(arrays["basis"]) if architecture.output == "span" else k
-    shapes["targets"] = (n_classes, r)
-    if architecture.output == "span":
-        shapes |= {"origin": (k,), "basis": (r, k)}
-    if any(name.startswith("novelty_") for name in arrays):
-        novelty = Novelty.shapes(d, len(arrays["novelty_known"]), len(arrays["novelty_offset"]))
-        shapes |= {f"novelty_{name}": shape for name, shape in novelty.items()}
-    return shapes
+def params_to(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of an estimator as JSON; the inverse of `params_from`."""
+    return {name: _jsonable(value) for name, value in params.items()}
 
 
-def _checked(arrays: Mapping[str, NDArray[Any]], shapes: Mapping[str, tuple[int, ...]]) -> Arrays:
-    """Return copies of finite arrays of these shapes, in the byte order of the machine."""
-    for name in arrays:
-        if name not in shapes:
-            raise InvalidStateError(f"array {name!r} does not belong to this network")
-    own = {}
-    for name, shape in shapes.items():
-        array = np.asarray(arrays[name])
-        if array.shape != shape:
-            raise InvalidStateError(f"array {name!r} has shape {array.shape}, not {shape}")
-        if array.dtype.kind != "f" or not np.isfinite(array).all():
-            raise InvalidStateError(f"array {name!r} holds values that are not finite floats")
-        own[name] = np.array(array, array.dtype.newbyteorder("="), order="C")
-    return own
+def params_from(params: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Return parameters of an estimator from JSON; those that are not stored keep their default.
+
+    An InvalidStateError is raised if one is not among the names `known`.
+    """
+    for name in params:
+        if name not in known:
+            raise InvalidStateError(
+                f"the model has the parameter {name!r}, which this release "
+                f"({version('centroid-encoder')}) does not know; update centroid-encoder"
+            )
+    params = dict(params)
+    if isinstance(params.get("hidden"), list):
+        params["hidden"] = tuple(params["hidden"])
+    if isinstance(params.get("class_weight"), dict):
+        params["class_weight"] = dict(params["class_weight"]["weights"])
+    return params
 
 
-def _positive(values: Mapping[str, Any], name: str) -> float:
-    """Return a positive, finite number from a config."""
-    value: Any = values[name]
-    if type(value) not in (int, float) or not 0 < value <= np.finfo(float).max:
-        raise InvalidStateError(f"{name} must be a positive number, not {value!r}")
-    return float(value)
+def _jsonable(value: object) -> object:
+    """Return a parameter as JSON; sources of randomness other than an int are dropped."""
+    if isinstance(value, np.random.Generator | np.random.RandomState):
+        return None
+    if isinstance(value, Mapping):
+        # Keys in JSON are strings; class labels need not be.
+        return {"weights": [[_jsonable(key), float(weight)] for key, weight in value.items()]}
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, numbers.Real) and not isinstance(value, bool | int):
+        # Fractions, and other types of numbers.
+        return int(value) if isinstance(value, numbers.Integral) else float(value)
+    if isinstance(value, torch.device):
+        return str(value)
+    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
+        return [int(width) for width in value]
+    return value

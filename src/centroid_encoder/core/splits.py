@@ -1,4 +1,7 @@
-"""Stratified and grouped hold-out splits and folds."""
+"""Stratified and grouped hold-outs and folds.
+
+Labels and groups are (n,) class and group indices; a seed makes each choice repeatable.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
 
-N_CONSIDERED = 2_000
-"""How many times a group is considered, in all choices of groups together."""
+Codes = NDArray[np.integer]
+
+N_CONSIDERED = 2_000  # groups that are considered in all random choices together
 
 
-def stratified_holdout(labels: NDArray[np.integer], share: float, seed: int) -> NDArray[np.bool_]:
-    """Choose which samples to hold out, the same share of every class.
+def stratified_holdout(labels: Codes, share: float, seed: int) -> NDArray[np.bool_]:
+    """(n,) mask of held-out samples, the same share of every class.
 
-    A class with fewer than 1 / share samples is too small to split and is kept whole, out of the
-    hold-out.
-
-    Parameters
-    ----------
-    labels
-        (n,) class indices.
-    share
-        Share of the samples to hold out, in (0, 1).
-    seed
-        Makes the choice repeatable.
-
-    Returns
-    -------
-    (n,) mask, True for held-out samples.
+    A class with fewer than 1 / share samples is not split, and none of it is held out.
     """
     held_out = np.zeros(len(labels), dtype=bool)
     large = np.flatnonzero(np.bincount(labels)[labels] >= math.ceil(1 / min(share, 1 - share)))
@@ -42,41 +32,22 @@ def stratified_holdout(labels: NDArray[np.integer], share: float, seed: int) -> 
     return held_out
 
 
-def grouped_holdout(
-    labels: NDArray[np.integer], groups: NDArray[np.integer], share: float, seed: int
-) -> NDArray[np.bool_]:
-    """Hold out whole groups (donors, batches), about `share` of every class.
+def grouped_holdout(labels: Codes, groups: Codes, share: float, seed: int) -> NDArray[np.bool_]:
+    """(n,) mask of held-out samples: whole groups of at least two, about a share of every class.
 
-    Of many random choices of groups, the one that comes nearest to the share in every class. No
-    class loses all its training samples while some choice of groups can prevent it, and at least
-    one group is held out.
-
-    Parameters
-    ----------
-    labels, groups
-        (n,) class and group indices; at least two groups.
-    share
-        Share of the samples to hold out, in (0, 1).
-    seed
-        Makes the choice repeatable.
-
-    Returns
-    -------
-    (n,) mask, True for held-out samples.
+    The best of many random choices. At least one group is held out, and no class loses all its
+    training samples if that can be avoided.
     """
     _, groups = np.unique(groups, return_inverse=True)
     table = np.zeros((groups.max() + 1, labels.max() + 1), dtype=np.intp)
     np.add.at(table, (groups, labels), 1)
     totals = table.sum(axis=0)
-    # A class can be spared unless each group alone has the whole of some class.
+    # Larger choices lose no fewer classes than the best single group.
     n_lost = int(min(((row == totals) & (totals > 0)).sum() for row in table))
-
     rng = np.random.default_rng(seed)
-    best: list[int] = []
-    best_deviation = np.inf
+    best, best_deviation = groups[:0], np.inf
     for _ in range(math.ceil(N_CONSIDERED / len(table))):
-        chosen: list[int] = []
-        held_out, deviation = np.zeros_like(totals), np.inf
+        chosen, held_out, deviation = [], np.zeros_like(totals), np.inf
         for group in rng.permutation(len(table)):
             more = held_out + table[group]
             nearer = float(np.abs(more - share * totals).sum())
@@ -84,46 +55,29 @@ def grouped_holdout(
                 chosen.append(group)
                 held_out, deviation = more, nearer
         if deviation < best_deviation:
-            best, best_deviation = chosen, deviation
+            best, best_deviation = np.array(chosen), deviation
     return np.isin(groups, best)
 
 
 def cross_validation_folds(
-    labels: NDArray[np.integer],
-    n_folds: int,
-    seed: int,
-    groups: NDArray[np.integer] | None = None,
+    labels: Codes, n_folds: int, seed: int, groups: Codes | None = None
 ) -> NDArray[np.intp]:
-    """Divide samples into folds, of every class about as many into each.
+    """(n,) fold of each sample; each fold has about as many samples of every class.
 
-    Parameters
-    ----------
-    labels
-        (n,) class indices. A class with fewer samples than folds is missing in some folds.
-    n_folds
-        At least 2; at most the number of groups, or of samples of the largest class.
-    seed
-        Makes the division repeatable.
-    groups
-        (n,) group indices; a group stays in one fold.
-
-    Returns
-    -------
-    (n,) index of each sample's fold.
+    `n_folds` is at most the number of groups, or of samples of the largest class. Groups are not
+    split.
     """
-    splitter: StratifiedKFold | StratifiedGroupKFold
-    if groups is None:
-        splitter = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
-    else:
-        splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed)
+    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
     folds = np.empty(len(labels), dtype=np.intp)
     with warnings.catch_warnings():
-        # Of small classes.
+        # About small classes.
         warnings.simplefilter("ignore", UserWarning)
+        splitter = kind(n_folds, shuffle=True, random_state=seed)
         for i, (_, inside) in enumerate(splitter.split(labels, labels, groups)):
             folds[inside] = i
     if groups is not None:
-        # The splitter balances classes, if need be by a fold with nobody in it.
+        # For the balance of classes, the splitter may leave a fold empty: it gets the smallest
+        # group of the fold with the most groups.
         for i in set(range(n_folds)) - set(folds.tolist()):
             of_fold = [np.unique(groups[folds == j], return_counts=True) for j in range(n_folds)]
             members, counts = max(of_fold, key=lambda found: len(found[0]))
@@ -131,20 +85,10 @@ def cross_validation_folds(
     return folds
 
 
-def shuffled_labels(
-    labels: NDArray[np.integer], seed: int, groups: NDArray[np.integer] | None = None
-) -> NDArray[np.integer]:
-    """Take from the labels what relation they have with the data, and nothing else.
+def shuffled_labels(labels: Codes, seed: int, groups: Codes | None = None) -> Codes:
+    """Shuffle labels within groups, or labels of whole groups if each has only one class.
 
-    Parameters
-    ----------
-    labels
-        (n,) class indices.
-    seed
-        Makes the shuffle repeatable.
-    groups
-        (n,) group indices. Labels are shuffled within groups, so that what groups have to do with
-        classes stays as it is; where each group has one class only, whole groups change labels.
+    A relation of groups and classes is kept, and only that of labels and data is lost.
     """
     rng = np.random.default_rng(seed)
     if groups is None:
@@ -160,35 +104,19 @@ def shuffled_labels(
 
 
 def representatives(
-    labels: NDArray[np.integer], n: int, n_of_class: int, rng: np.random.Generator
+    labels: Codes, n: int, n_of_class: int, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """Choose about `n` samples; every class has its share of them, and small ones somewhat more.
+    """Sorted indices of about `n` samples, in the proportions of the classes.
 
-    Parameters
-    ----------
-    labels
-        (n_samples,) class indices.
-    n
-        How many, about; all if there are not more.
-    n_of_class
-        Of each class at least that many, where there are as many and classes are few.
-    rng
-        Chooses them.
-
-    Returns
-    -------
-    (about n,) sorted indices.
+    Of each class there are at least `n_of_class`, if it has as many and there are few classes.
     """
     if len(labels) <= n:
         return np.arange(len(labels))
     classes, counts = np.unique(labels, return_counts=True)
     least = max(1, min(n_of_class, n // len(classes)))
     shares = np.maximum(least, np.round(n * counts / len(labels)).astype(np.intp))
-    return np.sort(
-        np.concatenate(
-            [
-                rng.choice(np.flatnonzero(labels == label), min(share, count), replace=False)
-                for label, share, count in zip(classes, shares, counts, strict=True)
-            ]
-        )
-    )
+    chosen = [
+        rng.choice(np.flatnonzero(labels == label), min(share, count), replace=False)
+        for label, share, count in zip(classes, shares, counts, strict=True)
+    ]
+    return np.sort(np.concatenate(chosen))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import matplotlib.pyplot as plt
 from matplotlib.backend_bases import FigureCanvasBase
 
-from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.errors import InputError
 from centroid_encoder.files import check_target, replacing
-from centroid_encoder.tl._stored import QUERY, Regions, Result
+from centroid_encoder.tl._result import QUERY, Regions, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -121,12 +121,12 @@ def figure_writer(name: str, save: Save, dpi: float | None, *, own: bool) -> Wri
     from scanpy import settings
 
     if dpi is not None and not dpi > 0:
-        raise InputError("{} must be positive; got {!r}", Setting("dpi"), dpi)
+        raise InputError(f"dpi must be positive; got {dpi!r}", "dpi")
     if save is None:
         save = own and bool(settings.autosave)
     if not save:
         if dpi is not None:
-            raise InputError("{} has no effect without {}", Setting("dpi", dpi), Setting("save"))
+            raise InputError(f"dpi={dpi!r} has no effect without save", "dpi")
         return None
     ending = f"{settings.plot_suffix}.{settings.file_format_figs}"
     if save is True or (isinstance(save, str) and _is_suffix(save)):

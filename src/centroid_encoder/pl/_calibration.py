@@ -11,8 +11,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from centroid_encoder.core.confidence import calibration_bins
-from centroid_encoder.errors import Call, InputError, Setting
+from centroid_encoder.core.calibration import calibration_bins
+from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import (
     Save,
     count_words,
@@ -22,8 +22,7 @@ from centroid_encoder.pl._axes import (
     write_title,
 )
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.tl._held_out import HeldOut, read_held_out
-from centroid_encoder.tl._stored import calibration_interval
+from centroid_encoder.tl._result import HeldOut, read_held_out
 from centroid_encoder.tl._summary import interval_words
 
 if TYPE_CHECKING:
@@ -83,18 +82,15 @@ def calibration(
         if an argument is not valid.
     """
     if not (isinstance(n_bins, numbers.Integral) and 1 <= n_bins <= MOST_BINS):
-        raise InputError(
-            "{} must be a whole number from 1 to {}; got {!r}", Setting("n_bins"), MOST_BINS, n_bins
-        )
+        wanted = f"a whole number from 1 to {MOST_BINS}"
+        raise InputError(f"n_bins must be {wanted}; got {n_bins!r}", "n_bins")
     write = figure_writer("calibration", save, dpi, own=ax is None)
     cells = read_held_out(adata, key)
     known = np.isfinite(cells.confidence)
     if not known.any():
         raise InputError(
-            "no cell among the {} has a confidence; run {} or {} again",
-            cells.words,
-            Call("tl.cross_validate"),
-            Call("tl.centroid_encoder"),
+            f"no cell among the {cells.words} has a confidence; run ce.tl.cross_validate or "
+            "ce.tl.centroid_encoder again"
         )
     # Rounding in float32 makes some of them larger than 1.
     confidence = 100 * cells.confidence[known].clip(0, 1)
@@ -189,6 +185,6 @@ def _title(cells: HeldOut, n_shown: int) -> str:
     error = float(cells.quality.get("calibration_error", np.nan))
     if np.isfinite(error):
         text += f"\nexpected calibration error {100 * error:.1f} points"
-        if interval := calibration_interval(cells.quality):
-            text += f" ({interval_words(interval)})"
+        if interval := interval_words(cells.quality):
+            text += f" ({interval})"
     return text

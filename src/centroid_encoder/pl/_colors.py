@@ -10,18 +10,17 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.colors import is_color_like, to_hex, to_rgb
 
-from centroid_encoder.errors import InputError, MissingKeyError, Setting
-from centroid_encoder.tl._cells import obs_column
-from centroid_encoder.tl._stored import colors_key, label_categories
+from centroid_encoder.errors import InputError, MissingKeyError
+from centroid_encoder.tl._read import obs_column
+from centroid_encoder.tl._result import colors_key, label_categories
 
 if TYPE_CHECKING:
     import pandas as pd
     from anndata import AnnData
     from matplotlib.axes import Axes
 
-    from centroid_encoder.tl._stored import Result
+    from centroid_encoder.tl._result import Result
 
-PALETTE = Setting("palette")
 Palette = str | Sequence[str] | Mapping[str, str]
 
 DISTINCT = re.findall(
@@ -97,9 +96,9 @@ def set_label_color(adata: AnnData, label_key: str, category: object, color: str
     """
     colors = label_colors(adata, label_key)
     if category not in colors:
-        raise MissingKeyError("obs[{!r}] has no category {!r}", label_key, category)
+        raise MissingKeyError(f"obs[{label_key!r}] has no category {category!r}")
     if not is_color_like(color):
-        raise InputError("{!r} is no colour", color)
+        raise InputError(f"{color!r} is no colour")
     colors[category] = to_hex(color)
     if adata.is_view:
         adata._init_as_actual(adata.copy())
@@ -147,25 +146,24 @@ def _new(categories: pd.Index, used: Iterable[object], palette: Palette | None) 
     if isinstance(palette, Mapping):
         absent = [str(name) for name in used if name not in palette]
         if absent:
-            raise InputError("{} has no colour for {}", PALETTE, ", ".join(absent))
+            raise InputError(f"palette has no colour for {', '.join(absent)}", "palette")
         colors = [palette.get(name, "lightgray") for name in categories]
     elif isinstance(palette, str):
         if palette not in mpl.colormaps:
-            raise InputError("{} {!r} is no matplotlib colour map", PALETTE, palette)
+            raise InputError(f"palette {palette!r} is no matplotlib colour map", "palette")
         colormap = mpl.colormaps[palette]
         qualitative = colormap.N < 256
         if qualitative and n > colormap.N:
-            raise InputError(
-                "{} {!r} has {} colours for {} classes", PALETTE, palette, colormap.N, n
-            )
+            text = f"palette {palette!r} has {colormap.N} colours for {n} classes"
+            raise InputError(text, "palette")
         colors = [colormap(i if qualitative else i / max(n - 1, 1)) for i in range(n)]
     else:
         colors = list(palette) if palette is not None else list(default_palette(n))
         if len(colors) < n:
-            raise InputError("{} has {} colours for {} classes", PALETTE, len(colors), n)
+            raise InputError(f"palette has {len(colors)} colours for {n} classes", "palette")
     wrong = [color for color in colors if not is_color_like(color)]
     if wrong:
-        raise InputError("{} holds {!r}, which is no colour", PALETTE, wrong[0])
+        raise InputError(f"palette holds {wrong[0]!r}, which is no colour", "palette")
     return [to_hex(color) for color in colors[:n]]  # type: ignore[arg-type]
 
 

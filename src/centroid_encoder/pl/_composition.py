@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import Save, figure_writer, finish, fit_figure, write_title
 from centroid_encoder.pl._colors import Palette, label_colors
 from centroid_encoder.tl._composition import composition as composition_of
@@ -80,12 +80,10 @@ def composition(
     label_key = str(table.columns.name)
     numbers = table.to_numpy(dtype=np.float64)
     if not numbers.sum():
-        raise InputError("no cell has both a group in obs[{!r}] and a label", group_key)
+        raise InputError(f"no cell has both a group in obs[{group_key!r}] and a label")
     if len(table) > MOST:
-        raise InputError(
-            "{}: obs[{!r}] has {} groups, too many for bars", Setting("group_key"), group_key,
-            len(table),
-        )  # fmt: skip
+        text = f"group_key: obs[{group_key!r}] has {len(table)} groups, too many for bars"
+        raise InputError(text, "group_key")
     sizes = numbers.sum(axis=1)
     if not counts:
         numbers = 100 * numbers / np.maximum(sizes, 1)[:, None]

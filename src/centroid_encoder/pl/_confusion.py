@@ -14,12 +14,15 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from centroid_encoder.errors import InputError, Setting
+from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import Save, figure_writer, finish, fit_figure, write_title
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.tl._held_out import read_held_out
-from centroid_encoder.tl._stored import StoredCrossValidation, read_result
-from centroid_encoder.tl._summary import fold_words
+from centroid_encoder.tl._result import (
+    StoredCrossValidation,
+    fold_words,
+    read_held_out,
+    read_result,
+)
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -86,7 +89,7 @@ def confusion(
     """
     write = figure_writer("confusion", save, dpi, own=ax is None)
     if order not in get_args(Order):
-        raise InputError("{} must be one of {}; got {!r}", Setting("order"), get_args(Order), order)
+        raise InputError(f"order must be one of {get_args(Order)}; got {order!r}", "order")
     table, classes, words = _read(adata, key)
     places = _similar(table) if order == "similar" else np.arange(len(table))
     table, names = table[np.ix_(places, places)], [str(classes[i]) for i in places]

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from centroid_encoder.pl._axes import Save, figure_writer, finish, new_axes
-from centroid_encoder.tl._stored import StoredMap, check_trained, no_result
+from centroid_encoder.tl._result import StoredMap, check_trained, no_result
 
 if TYPE_CHECKING:
     from anndata import AnnData

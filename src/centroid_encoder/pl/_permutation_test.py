@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from centroid_encoder.errors import Call, MissingKeyError, Setting
+from centroid_encoder.errors import MissingKeyError
 from centroid_encoder.pl._axes import Save, figure_writer, finish, new_axes, write_title
-from centroid_encoder.tl._stored import StoredCrossValidation, cv_key
+from centroid_encoder.tl._result import StoredCrossValidation, cv_key
 from centroid_encoder.tl._summary import permutation_words
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ def permutation_test(
     write = figure_writer("permutation_test", save, dpi, own=ax is None)
     stored = StoredCrossValidation.read(adata, key)
     if stored is None or stored.permutation is None:
-        labels = Setting("label_key") if stored is None else stored.label_key
+        labels = "label_key" if stored is None else repr(stored.label_key)
         raise MissingKeyError(
-            "no permutation test in uns[{!r}]; run {}",
-            cv_key(key),
-            Call("tl.cross_validate", (labels, Setting("n_permutations", 99))),
+            f"no permutation test in uns[{cv_key(key)!r}]; run "
+            f"ce.tl.cross_validate(adata, {labels}, n_permutations=99)",
+            "key",
         )
     test = stored.permutation
     null, observed = 100 * test.errors, 100 * test.observed

@@ -11,9 +11,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from numpy.typing import NDArray
 
-from centroid_encoder.errors import InputError, MissingKeyError, Setting
+from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.tl._cells import near_matches, obs_column
+from centroid_encoder.tl._read import near_matches, obs_column
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -92,23 +92,24 @@ def read_coloring(
         colors = label_colors(adata, color)
         return Coloring(color, pd.Index(list(colors)).get_indexer(column.astype(object)), colors)
     if use_raw and adata.raw is None:
-        raise InputError("{} needs adata.raw, and there is none", Setting("use_raw", True))
+        raise InputError("use_raw=True needs adata.raw, and there is none", "use_raw")
     if use_raw and layer is not None:
-        raise InputError("{} and {} exclude each other", Setting("use_raw"), Setting("layer"))
+        raise InputError("use_raw and layer exclude each other", "use_raw")
     if layer is not None and layer not in adata.layers:
-        raise MissingKeyError(f"layers has no {layer!r}{near_matches(layer, adata.layers)}")
+        text = f"layers has no {layer!r}{near_matches(layer, adata.layers)}"
+        raise MissingKeyError(text, "layer")
     # As in scanpy: raw, where there is one, unless a layer is asked for.
     source = adata.raw if use_raw or (use_raw is None and layer is None) else None
     source = adata if source is None else source
     where = "var_names" if source is adata else "raw.var_names"
     if color not in source.var_names:
         known = [*map(str, adata.obs.columns), *map(str, source.var_names)]
-        text = "neither obs nor {} has {!r}{}"
-        raise MissingKeyError(text, where, color, near_matches(color, known))
+        text = f"neither obs nor {where} has {color!r}{near_matches(color, known)}"
+        raise MissingKeyError(text, "color")
     n = int((source.var_names == color).sum())
     if n > 1:
-        text = "{} has {!r} {} times; tell them apart with adata.var_names_make_unique() first"
-        raise InputError(text, where, color, n)
+        remedy = "call adata.var_names_make_unique() first"
+        raise InputError(f"{where} has {color!r} {n} times; {remedy}", "color")
     matrix = source.X if layer is None else source.layers[layer]
     # An int takes one column of a matrix on disk without the others.
     values = matrix[:, int(source.var_names.get_loc(color))]

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from matplotlib.colors import to_rgba
+from matplotlib.image import AxesImage
 from matplotlib.path import Path
 from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
 
 from centroid_encoder import tl
 from centroid_encoder.core.regions import (
     Box,
-    Region,
+    Polygon,
     bounding_box,
-    decoder_regions,
-    voronoi_regions,
+    region_image,
+    voronoi_cells,
 )
-from centroid_encoder.tl._stored import Regions, Result
+from centroid_encoder.tl._result import Regions, Result
 
 if TYPE_CHECKING:
     from anndata import AnnData
+
+Shapes: TypeAlias = "Sequence[Polygon] | NDArray[np.intp]"
+"""Polygon of each class, or an image of class indices; an empty list for no regions."""
 
 REGION_ALPHA = 0.22
 
@@ -52,49 +59,72 @@ def panel_limits(points: NDArray[np.floating], *, equal: bool = True) -> NDArray
     return limits
 
 
-def region_outlines(
+def class_regions(
     adata: AnnData, result: Result, regions: Regions | None, limits: NDArray[np.floating]
-) -> list[Region]:
-    """Region of each class of a result; empty where none are asked for, or in three dimensions.
+) -> Shapes:
+    """Regions of the classes of a result; empty if none are asked for, or in three dimensions.
 
     Parameters
     ----------
     adata
-        What the result was read from, with the map.
+        AnnData from which the result was read, with the map.
     result
-        An embedding.
+        Embedding with its classes.
     regions
-        Which kind; None for none.
+        Kind of regions; None for none.
     limits
-        (2, 2) what `panel_limits` gave for its points.
+        (2, 2) limits of the panels.
     """
     n_components = result.embedding.shape[1]
     if regions is None or n_components > 2:
         return []
-    if regions == "voronoi":
-        return voronoi_outlines(result.centers, limits)
+    if regions == "voronoi" or not result.stored.has_decoder:
+        return center_regions(result.centers, limits)
     model = tl.fitted_model(adata, result.key)
     order = result.classes.get_indexer(model.classes_)
-
-    def decide(z: NDArray[np.float32]) -> NDArray[np.float32]:
-        distances = np.empty((len(z), len(order)), np.float32)
-        distances[:, order] = model.decoder_distances(z[:, :n_components]) ** 2
-        return distances
-
-    return decoder_regions(decide, _box(limits))
+    return region_image(
+        lambda z: order[model.decoder_distances(z[:, :n_components]).argmin(axis=1)], _box(limits)
+    )
 
 
-def voronoi_outlines(centers: NDArray[np.floating], limits: NDArray[np.floating]) -> list[Region]:
-    """Voronoi cell of each of (M, 1) or (M, 2) centers; of one that is NaN, nothing."""
-    return voronoi_regions(plane_centers(centers), _box(limits))
+def center_regions(centers: NDArray[np.floating], limits: NDArray[np.floating]) -> list[Polygon]:
+    """Voronoi cells of (M, 1) or (M, 2) centers; empty for one that is NaN."""
+    return voronoi_cells(plane_centers(centers), _box(limits))
 
 
-def region_path(region: Region) -> Path | None:
-    """All rings of a region as one path, its holes left open; None for a region that is empty."""
-    if not region:
-        return None
-    rings = [Path(np.vstack([ring, ring[:1]]), closed=True) for ring in region]
-    return Path.make_compound_path(*rings)
+def region_paths(shapes: Shapes, n_classes: int) -> list[Path]:
+    """Outline of each class; without vertices where there is none, or where there is an image."""
+    if isinstance(shapes, np.ndarray) or not shapes:
+        return [Path(np.empty((0, 2)))] * n_classes
+    return [Path(np.vstack([ring, ring[:1]]), closed=len(ring) > 0) for ring in shapes]
+
+
+def add_image(ax: Any) -> AxesImage:
+    """Add an invisible image beneath all points; see `paint_image`."""
+    image = AxesImage(ax, origin="lower", interpolation="bilinear", visible=False, zorder=0.5)
+    ax.add_image(image)
+    return image
+
+
+def paint_image(
+    image: AxesImage,
+    shapes: Shapes,
+    limits: NDArray[np.floating],
+    colors: Sequence[str],
+    alpha: float,
+) -> None:
+    """Show regions that are an image in the colours of the classes, with gaps between them."""
+    image.set_visible(isinstance(shapes, np.ndarray))
+    if isinstance(shapes, np.ndarray):
+        rgba = np.array([to_rgba(color, alpha) for color in colors])[shapes]
+        border = np.zeros(shapes.shape, dtype=bool)
+        border[1:] |= shapes[1:] != shapes[:-1]
+        border[:, 1:] |= shapes[:, 1:] != shapes[:, :-1]
+        # Blurred, so that the gaps show no steps.
+        rgba[..., 3] *= 1 - np.minimum(2 * gaussian_filter(border.astype(float), 0.8), 1)
+        image.set_data(rgba)
+        (x_min, y_min), (x_max, y_max) = limits.tolist()
+        image.set_extent((x_min, x_max, y_min, y_max))
 
 
 def _box(limits: NDArray[np.floating]) -> Box:

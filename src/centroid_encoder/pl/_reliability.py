@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from centroid_encoder.errors import Call, MissingKeyError, Setting
+from centroid_encoder.errors import MissingKeyError
 from centroid_encoder.pl._axes import Save, figure_writer, finish
 from centroid_encoder.pl._calibration import calibration
 from centroid_encoder.pl._colors import Palette
 from centroid_encoder.pl._confusion import confusion
 from centroid_encoder.pl._permutation_test import permutation_test
 from centroid_encoder.pl._voronoi import voronoi
-from centroid_encoder.tl._held_out import HeldOut, read_held_out
-from centroid_encoder.tl._stored import (
+from centroid_encoder.tl._result import (
+    HeldOut,
     Regions,
     Result,
     StoredCrossValidation,
     StoredMap,
     check_trained,
+    read_held_out,
     read_result,
 )
 from centroid_encoder.tl._summary import summary
@@ -84,12 +85,10 @@ def reliability(
     mapped, validated = StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
     stored = validated or mapped
     if stored is None:
-        labels, permutations = Setting("label_key"), Setting("n_permutations", 99)
         raise MissingKeyError(
-            "no result {!r}; run {} and {} first",
-            key,
-            Call("tl.centroid_encoder", (labels,)),
-            Call("tl.cross_validate", (labels, permutations)),
+            f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) and "
+            "ce.tl.cross_validate(adata, label_key, n_permutations=99) first",
+            "key",
         )
     label_key = stored.label_key
     result = read_result(adata, key) if mapped is not None else None
@@ -101,7 +100,7 @@ def reliability(
         above, beneath = figure.add_gridspec(2, 1, hspace=0.08)
         if result is None:
             maps, words = above.subgridspec(1, 2, width_ratios=(2, 1))
-            call = Call("tl.centroid_encoder", (label_key,))
+            call = f"ce.tl.centroid_encoder(adata, {label_key!r})"
             _say(figure.add_subplot(maps), f"There is no map yet.\nRun {call}.")
         elif result.embedding.shape[1] > 3:
             maps, words = above.subgridspec(1, 2, width_ratios=(2, 1))

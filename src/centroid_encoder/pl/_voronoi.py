@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib.pyplot as plt
@@ -11,21 +10,23 @@ import numpy as np
 from matplotlib.patches import PathPatch
 from numpy.typing import NDArray
 
-from centroid_encoder.core.regions import Region
-from centroid_encoder.errors import InputError, Setting, check_name
+from centroid_encoder.errors import InputError, check_name
 from centroid_encoder.pl._axes import Save, figure_writer, finish, fit_figure, panel_title
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unlabeled_color
 from centroid_encoder.pl._legend import legend_beside, legend_on_data
 from centroid_encoder.pl._points import Coloring, read_coloring
 from centroid_encoder.pl._regions import (
     REGION_ALPHA,
+    Shapes,
+    add_image,
+    class_regions,
+    paint_image,
     panel_limits,
     plane_centers,
     plane_points,
-    region_outlines,
-    region_path,
+    region_paths,
 )
-from centroid_encoder.tl._stored import QUERY, UNASSIGNED, Regions, Result, read_result
+from centroid_encoder.tl._result import QUERY, UNASSIGNED, Regions, Result, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -133,8 +134,7 @@ def voronoi(
     check_name(layer, "layer", "an entry of layers", str | None)
     if (layer is not None or use_raw is not None) and (color is None or color in adata.obs):
         name = "use_raw" if layer is None else "layer"
-        text = "{} has no effect unless {} is a variable; got {!r}"
-        raise InputError(text, Setting(name), Setting("color"), color)
+        raise InputError(f"{name} has no effect unless color is a variable; got {color!r}", name)
     write = figure_writer("voronoi", save, dpi, own=ax is None)
     result = read_result(adata, key)
     _check(result, regions, split, legend_loc)
@@ -149,9 +149,8 @@ def voronoi(
     if titles is None:
         titles = [panel_title(result, panel, regions) for panel in panels]
     if len(titles) != len(panels):
-        raise InputError(
-            "{} must have one entry for each of the {} panels", Setting("title"), len(panels)
-        )
+        text = f"title must have one entry for each of the {len(panels)} panels"
+        raise InputError(text, "title")
     coloring = None
     if color is not None and color != result.label_key:
         coloring = read_coloring(adata, color, layer=layer, use_raw=use_raw)
@@ -160,14 +159,13 @@ def voronoi(
     # Of a class that no cell is taken for, nothing else may be there.
     inside = points if result.is_query else np.vstack([points, plane_centers(result.centers)])
     limits = panel_limits(inside, equal=result.embedding.shape[1] > 1)
-    outlines = region_outlines(adata, result, regions, limits)
+    shapes = class_regions(adata, result, regions, limits)
 
     axes = _axes(ax, len(panels), result.embedding.shape[1])
     area = size or np.clip(12_000 / len(points), 2, 40)
     for target, panel, text in zip(axes, panels, titles, strict=True):
         _decorate(target, result, limits, text)
-        for name, outline in zip(result.classes, outlines, strict=bool(outlines)):
-            _fill(target, outline, colors[name])
+        _fill(target, shapes, limits, [colors[name] for name in result.classes])
         shown = result.split.isin([panel, "unlabeled"]).to_numpy()
         if coloring is None:
             _draw_cells(
@@ -195,12 +193,11 @@ def voronoi(
     beyond = None
     if coloring is not None:
         beyond = _explain(axes[-1], coloring, legend_loc)
-    if legend_loc == "right margin" and (coloring is None or outlines):
-        # A class that is nowhere the nearest one has no region.
-        lacking = [" (no region)" if outline == [] else "" for outline in outlines]
+    if legend_loc == "right margin" and (coloring is None or len(shapes)):
+        has_region = _has_region(shapes, len(result.classes))
         entries = {
-            f"{name}{lack}": colors[name]
-            for name, lack in zip_longest(result.classes, lacking, fillvalue="")
+            f"{name}{'' if has else ' (no region)'}": colors[name]
+            for name, has in zip(result.classes, has_region, strict=True)
         }
         if coloring is None:
             entries |= _grey_entries(result, entries, unlabeled_color(axes[-1]))
@@ -226,21 +223,17 @@ def _check(result: Result, regions: str | None, split: str | None, legend_loc: s
         ("legend_loc", legend_loc, ("right margin", "on data", None)),
     ):
         if value not in choices:
-            raise InputError("{} must be one of {}; got {!r}", Setting(name), choices, value)
+            raise InputError(f"{name} must be one of {choices}; got {value!r}", name)
     if split is not None and (result.split == QUERY).any():
-        raise InputError(
-            "{} is for cells that were trained on; these were ingested", Setting("split")
-        )
+        text = "split is for cells that were trained on; these were ingested"
+        raise InputError(text, "split")
     if split == "test" and not (result.split == "test").any():
-        raise InputError(
-            "no cell was held out ({}): there is no test panel", Setting("test_size", 0)
-        )
+        text = "no cell was held out (test_size=0): there is no test panel"
+        raise InputError(text, "split")
     if result.embedding.shape[1] > 3:
         raise InputError(
-            "the embedding has {} components; this figure shows up to three (train with {}, or see "
-            "sc.pl.embedding)",
-            result.embedding.shape[1],
-            Setting("n_components", 2),
+            f"the embedding has {result.embedding.shape[1]} components; this figure shows up to "
+            "three (train with n_components=2, or see sc.pl.embedding)"
         )
 
 
@@ -272,11 +265,9 @@ def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int, n_components: int) ->
     axes = list(ax) if isinstance(ax, Sequence | np.ndarray) else [ax]
     if len(axes) != n_panels:
         raise InputError(
-            "{} must hold {} axes, one for each panel; got {}. Choose one panel with {}",
-            Setting("ax"),
-            n_panels,
-            len(axes),
-            Setting("split"),
+            f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}. Choose one panel "
+            "with split",
+            "ax",
         )
     if n_components == 3 and not all(hasattr(target, "get_zlim") for target in axes):
         raise InputError("three components need three-dimensional axes (projection='3d')")
@@ -292,14 +283,21 @@ def _new_axes(n_panels: int, projection: str | None) -> list[Any]:
     return [figure.add_axes(box, projection=projection) for box in boxes]
 
 
-def _fill(ax: Axes, region: Region, color: str) -> None:
-    outline = region_path(region)
-    if outline is None:
-        return
-    ax.add_patch(PathPatch(outline, facecolor=color, alpha=REGION_ALPHA, linewidth=0))
-    # Borders in the colour of the page separate regions in light and in dark figures.
-    border = ax.get_facecolor()
-    ax.add_patch(PathPatch(outline, facecolor="none", edgecolor=border, linewidth=1))
+def _fill(ax: Axes, shapes: Shapes, limits: NDArray[np.floating], colors: Sequence[str]) -> None:
+    paint_image(add_image(ax), shapes, limits, colors, REGION_ALPHA)
+    for outline, color in zip(region_paths(shapes, len(colors)), colors, strict=True):
+        if len(outline):
+            ax.add_patch(PathPatch(outline, facecolor=color, alpha=REGION_ALPHA, linewidth=0))
+            # Borders in the colour of the page separate regions in light and in dark figures.
+            border = ax.get_facecolor()
+            ax.add_patch(PathPatch(outline, facecolor="none", edgecolor=border, linewidth=1))
+
+
+def _has_region(shapes: Shapes, n_classes: int) -> list[bool]:
+    """Whether each class has a region; True for all if no regions are drawn."""
+    if isinstance(shapes, np.ndarray):
+        return [bool((shapes == code).any()) for code in range(n_classes)]
+    return [len(shape) > 0 for shape in shapes] or [True] * n_classes
 
 
 def _draw_cells(

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.constraints import Number, draw_seed
-from centroid_encoder.core.confidence import (
+from centroid_encoder.checks import Number, draw_seed
+from centroid_encoder.core.calibration import (
     UNCALIBRATED,
     Calibration,
     cross_fitted_probabilities,
@@ -22,13 +22,12 @@ from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
-from centroid_encoder.tl import _run, _stored
-from centroid_encoder.tl._cells import Cells, Missing, listed, read_cells
+from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import mixed_sources
 from centroid_encoder.tl._folds import calibration_errors, judged
 from centroid_encoder.tl._log import logger
-from centroid_encoder.tl._matrix import fill_missing
-from centroid_encoder.tl._names import check_free
+from centroid_encoder.tl._read import Cells, Missing, fill_missing, listed, read_cells
+from centroid_encoder.tl._reference import check_free
 from centroid_encoder.tl._summary import missing_classes
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ def centroid_encoder(
     del progress, copy  # `from_job` handles them.
     key = _run.result_key(key_added)
     check_free(adata, key)
-    _run.check_not_replaced(label_key, _stored.obs_key(key, "label"), _stored.obs_key(key, "split"))
+    _run.check_not_replaced(label_key, _result.obs_key(key, "label"), _result.obs_key(key, "split"))
     Number(0, below=1).check("test_size", test_size)
     Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
     estimator = _run.configured(
@@ -231,7 +230,7 @@ class Training(_run.Job):
         random_state: int | np.random.Generator,
     ) -> None:
         super().__init__(cells, key, cells.notices)
-        self.obsm_key = _stored.embedding_key(key)
+        self.obsm_key = _result.embedding_key(key)
         self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
         self._params = {**cells.params, "test_size": test_size, **_run.as_recorded(random_state)}
         self._estimator = estimator
@@ -300,9 +299,9 @@ class Training(_run.Job):
             decided = fit.map.decide(chunks, len(index))
             embedding[index], predicted[index], confidence[index] = decided
         split = np.where(self.kept, np.where(self.held_out, 1, np.where(self.train, 0, 2)), -1)
-        splits = pd.Categorical.from_codes(split, _stored.SPLITS)
+        splits = pd.Categorical.from_codes(split, _result.SPLITS)
         config, arrays = self._estimator.to_state()
-        stored = _stored.StoredMap(
+        stored = _result.StoredMap(
             params=self._params,
             classes=cells.classes,
             centers=fit.map.centers,
@@ -312,10 +311,10 @@ class Training(_run.Job):
         )
         return {
             "obs": {
-                _stored.obs_key(self.key, "split"): splits,
-                _stored.obs_key(self.key, "label"): cells.labels_of(predicted),
-                _stored.obs_key(self.key, "confidence"): cells.spread(confidence),
-                _stored.obs_key(self.key, "novelty"): cells.spread(fit.novelty()),
+                _result.obs_key(self.key, "split"): splits,
+                _result.obs_key(self.key, "label"): cells.labels_of(predicted),
+                _result.obs_key(self.key, "confidence"): cells.spread(confidence),
+                _result.obs_key(self.key, "novelty"): cells.spread(fit.novelty()),
             },
             "obsm": {self.obsm_key: cells.spread(embedding)},
             "uns": {self.key: stored.to_uns()},
@@ -334,8 +333,8 @@ class Training(_run.Job):
         nearest = nearest_center(embedding, fit.map.centers)
         quality: dict[str, Any] = {}
         per_class: dict[str, object] = {"class": [str(name) for name in self.classes]}
-        for name, mask in ((_stored.TRAIN, train), (_stored.TEST, held_out)):
-            points = None if name == _stored.TRAIN else embedding[mask]
+        for name, mask in ((_result.TRAIN, train), (_result.TEST, held_out)):
+            points = None if name == _result.TRAIN else embedding[mask]
             errors = Errors.count(
                 codes[mask],
                 knn=knn_predict(embedding[train], codes[train], points),
@@ -347,10 +346,10 @@ class Training(_run.Job):
             shares = {rule: x for rule, x in asdict(errors).items() if isinstance(x, float)}
             quality[name] = {"n": errors.n} | {f"{rule}_error": x for rule, x in shares.items()}
             per_class[f"n_{name}"] = errors.class_n
-            for rule in _stored.RULES[:3]:
+            for rule in _result.RULES[:3]:
                 per_class[f"{name}_{rule}_error"] = getattr(errors, f"class_{rule}")
-        quality[_stored.TEST]["at_chance"] = errors.at_chance()
-        quality[_stored.TEST] |= _calibration_errors(distances, codes[held_out])
+        quality[_result.TEST]["at_chance"] = errors.at_chance()
+        quality[_result.TEST] |= _calibration_errors(distances, codes[held_out])
         per_class["n_predicted"] = np.bincount(predicted, minlength=n_classes)
         per_class["n_in_cell"] = np.bincount(nearest, minlength=n_classes)
         quality["per_class"] = pd.DataFrame(per_class)
@@ -367,7 +366,7 @@ def _calibration_errors(
     fifth of them with a calibration that is fitted to the other four.
     """
     if len(codes) < N_PARTS:
-        return dict.fromkeys(_stored.CALIBRATION_ERRORS, np.nan)
+        return dict.fromkeys(_result.CALIBRATION_ERRORS, np.nan)
     parts = np.random.default_rng(0).permutation(len(codes)) % N_PARTS
     right = distances.argmin(axis=1) == codes
     probabilities = cross_fitted_probabilities(distances, codes, parts)

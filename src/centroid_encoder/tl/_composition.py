@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
-from centroid_encoder.errors import InputError, Setting
-from centroid_encoder.tl._cells import obs_column
-from centroid_encoder.tl._stored import label_categories, read_result
+from centroid_encoder.errors import InputError
+from centroid_encoder.tl._read import obs_column
+from centroid_encoder.tl._result import label_categories, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -19,7 +20,7 @@ def composition(
 ) -> pd.DataFrame:
     """Count the cells of each class in each image, donor or other group.
 
-    `adata` stays as it is.
+    `adata` is not changed.
 
     Parameters
     ----------
@@ -28,7 +29,7 @@ def composition(
     group_key
         Column of ``adata.obs`` with the groups.
     label_key
-        Column of ``adata.obs`` with the classes; ``"ce_label"``, say, for those that are predicted.
+        Column of ``adata.obs`` with the classes, such as ``"ce_label"`` for the predicted ones.
         Default: the labels of the map.
     key
         Name of the map, as given to `key_added`. Only without a `label_key`.
@@ -45,7 +46,7 @@ def composition(
     KeyError
         If there is no such column or map.
     ValueError
-        If a column has numbers that are no whole ones, which are neither groups nor classes.
+        If a column has numbers other than integers, which are neither groups nor classes.
 
     Examples
     --------
@@ -60,15 +61,13 @@ def composition(
     if label_key is None:
         label_key = read_result(adata, key).label_key
     elif not (isinstance(key, str) and key == "ce"):
-        named = Setting("key", key), Setting("label_key", label_key)
-        raise InputError("{} has no effect with {}", *named)
+        text = f"key={key!r} has no effect with label_key={label_key!r}"
+        raise InputError(text, parameter="key")
     groups = _categorical(adata, group_key, "group_key")
     labels = _categorical(adata, label_key, "label_key")
     known = (groups.codes >= 0) & (labels.codes >= 0)
-    pairs = pd.Series(groups.codes[known].astype("int64") * len(labels.categories))
-    counts = (pairs + labels.codes[known]).value_counts()
-    full = counts.reindex(range(len(groups.categories) * len(labels.categories)), fill_value=0)
-    table = full.to_numpy(dtype="int64").reshape(len(groups.categories), len(labels.categories))
+    table = np.zeros((len(groups.categories), len(labels.categories)), dtype=np.int64)
+    np.add.at(table, (groups.codes[known], labels.codes[known]), 1)
     return pd.DataFrame(
         table,
         index=pd.Index(groups.categories, name=group_key),
@@ -79,8 +78,6 @@ def composition(
 def _categorical(adata: AnnData, name: str, parameter: str) -> pd.Categorical:
     column = obs_column(adata, name, parameter)
     if pd.api.types.is_float_dtype(column.dtype) and (column.dropna() % 1 != 0).any():
-        raise InputError("{}: obs[{!r}] holds numbers, not names", Setting(parameter), name)
-    categories = label_categories(column)
-    return pd.Categorical.from_codes(
-        categories.get_indexer(column.astype(object)), categories=categories
-    )
+        text = f"{parameter}: obs[{name!r}] holds numbers, not names"
+        raise InputError(text, parameter=parameter)
+    return pd.Categorical(column.astype(object), label_categories(column))

@@ -15,22 +15,21 @@ from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from centroid_encoder.constraints import MOST_TRAININGS, Number, draw_seed, resolve_device
-from centroid_encoder.core.description import params_to
+from centroid_encoder.checks import MOST_TRAININGS, Number, draw_seed, resolve_device
 from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import permutation_p_value
 from centroid_encoder.core.reports import Report, StoppedTooEarly
+from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl import _run, _stored
-from centroid_encoder.tl._cells import Cells, Missing, read_cells
+from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import doubts
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._folds import Codes, Fold, fold_of, knn_misses, pooled
 from centroid_encoder.tl._log import logger
-from centroid_encoder.tl._matrix import fill_missing
+from centroid_encoder.tl._read import Cells, Missing, fill_missing, read_cells
 from centroid_encoder.tl._settings import differing_settings, is_of_same_labels
 from centroid_encoder.tl._summary import missing_classes
 
@@ -173,7 +172,7 @@ def cross_validate(
     """
     del progress, copy  # `from_job` handles them.
     key = _run.result_key(key_added)
-    _run.check_not_replaced(label_key, _stored.obs_key(_stored.cv_key(key), "label"))
+    _run.check_not_replaced(label_key, _result.obs_key(_result.cv_key(key), "label"))
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
     Number(1, integer=True, below=MOST_TRAININGS).check("n_repeats", n_repeats)
     Number(0, integer=True, below=MOST_TRAININGS).check("n_permutations", n_permutations)
@@ -184,7 +183,7 @@ def cross_validate(
         raise InputError(text, parameter="n_jobs")
     source = use_rep, layer, use_raw, mask_var
     cells = read_cells(adata, label_key, *source, unlabeled_category, missing, group_key)
-    mapped = _stored.StoredMap.read(adata, key)
+    mapped = _result.StoredMap.read(adata, key)
     if model is None and mapped is not None and is_of_same_labels(mapped, label_key):
         # The map may be from another machine, which has other devices.
         model = fitted_model(adata, key, device="cpu").set_params(device="auto")
@@ -424,17 +423,17 @@ class CrossValidation(_run.Job):
                     for number in range(1, plan.n_permutations + 1)
                 ]
             )
-            test = _stored.PermutationTest(observed, null, permutation_p_value(observed, null))
+            test = _result.PermutationTest(observed, null, permutation_p_value(observed, null))
         per_class = pd.DataFrame(
             {
                 "class": [str(name) for name in cells.classes],
                 "n": np.bincount(codes[labeled], minlength=n_classes),
-                **{f"{rule}_error": class_errors[rule] for rule in _stored.RULES},
+                **{f"{rule}_error": class_errors[rule] for rule in _result.RULES},
                 "n_predicted": confusion.sum(axis=0),
             }
         )
         self.doubt(missing_classes(per_class, "the networks take"))
-        stored = _stored.StoredCrossValidation(
+        stored = _result.StoredCrossValidation(
             params=self._params,
             classes=cells.classes,
             confusion=confusion,
@@ -446,12 +445,12 @@ class CrossValidation(_run.Job):
             model=self.model,
         )
         own = np.where(labeled, probabilities[np.arange(len(codes)), codes], np.nan)
-        name = _stored.cv_key(self.key)
+        name = _result.cv_key(self.key)
         return {
             "obs": {
-                _stored.obs_key(name, "label"): cells.labels_of(predicted),
-                _stored.obs_key(name, "confidence"): cells.spread(probabilities.max(axis=1)),
-                _stored.obs_key(name, "own"): cells.spread(own),
+                _result.obs_key(name, "label"): cells.labels_of(predicted),
+                _result.obs_key(name, "confidence"): cells.spread(probabilities.max(axis=1)),
+                _result.obs_key(name, "own"): cells.spread(own),
             },
             "uns": {name: stored.to_uns()},
         }

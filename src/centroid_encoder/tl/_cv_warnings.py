@@ -1,4 +1,4 @@
-"""What an expert would ask before believing a cross-validation."""
+"""Warnings for a cross-validation: the questions of an expert."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.errors import Advice, Message
-from centroid_encoder.tl._cells import Cells, listed, obs_column
+from centroid_encoder.tl._read import Cells, listed, obs_column
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -22,7 +21,7 @@ SOURCE = re.compile(
     r"([^a-z]|_?(id|name|nb)s?$|s?$)",
     re.IGNORECASE,
 )
-"""Names of columns that tell where cells come from, but for those of counts and measures."""
+"""Names of columns with the origin of cells, without those of counts and measurements."""
 CLUSTERING = re.compile(
     r"leiden|louvain|cluster|phenograph|k_?means|infomap|(^|[^a-z])(mclust|som|flowsom)([^a-z]|$)",
     re.IGNORECASE,
@@ -30,71 +29,57 @@ CLUSTERING = re.compile(
 """Names of columns that were computed from the data."""
 
 
-def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[Message]:
-    """Return what makes a cross-validation of cells say less than it seems to.
-
-    Parameters
-    ----------
-    adata
-        What the cells were read from.
-    cells, n_folds
-        Of the cross-validation.
-    """
-    codes, classes = cells.codes, cells.classes
-    label_key, labeled = cells.params["label_key"], codes >= 0
-    found = mixed_sources(adata, cells)
+def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
+    """Reasons to trust a cross-validation of `cells`, read from `adata`, less than its numbers."""
+    labeled, label_key = cells.codes >= 0, cells.params["label_key"]
+    codes = cells.codes[labeled]
+    texts = mixed_sources(adata, cells)
     if cells.groups is None:
-        n = np.bincount(codes[labeled], minlength=len(classes))
-        if (n < n_folds).any():
-            text = (
-                "fewer cells than folds: {}. What is said of their cells rests on few relatives, "
-                "or on none"
+        few = np.bincount(codes, minlength=len(cells.classes)) < n_folds
+        if few.any():
+            texts.append(
+                f"fewer cells than folds: {listed(cells.classes[few])}. The results for these "
+                "classes rest on few other cells, or on none"
             )
-            found.append(Message(text, listed(classes[n < n_folds])))
     else:
-        pairs = np.unique(np.stack([codes[labeled], cells.groups[labeled]]), axis=1)
-        alone = np.bincount(pairs[0], minlength=len(classes)) == 1
+        pairs = np.unique(np.stack([codes, cells.groups[labeled]]), axis=1)
+        alone = np.bincount(pairs[0], minlength=len(cells.classes)) == 1
         if alone.any():
-            text = (
-                "in one group of {!r} only: {}. Held out, they are unknown to the network, and "
-                "always wrong"
+            texts.append(
+                f"in one group of {cells.params['group_key']!r} only: "
+                f"{listed(cells.classes[alone])}. When it is held out, no training cell has this "
+                "class, and all predictions are wrong"
             )
-            found.append(Message(text, cells.params["group_key"], listed(classes[alone])))
-    if CLUSTERING.search(label_key):
-        clusterings = [label_key]
-    else:
+    clusterings = [label_key]
+    if not CLUSTERING.search(label_key):
         clusterings = [
             name
             for name in _columns(adata, CLUSTERING, label_key)
-            if _determines(adata.obs[name][labeled], codes[labeled])
+            if _determines(adata.obs[name][labeled], codes)
         ]
     if clusterings:
-        text = (
-            "the labels follow from the clustering {!r}: if it was computed from these data, what "
-            "is measured here is agreement, not validation"
+        texts.append(
+            f"the labels follow from the clustering {clusterings[0]!r}: if it was computed from "
+            "these data, the errors measure agreement, not validation"
         )
-        found.append(Message(text, clusterings[0]))
-    return found
+    return texts
 
 
-def mixed_sources(adata: AnnData, cells: Cells) -> list[Message]:
-    """Return at most one notice: of the first column of donors, say, that nobody grouped by."""
+def mixed_sources(adata: AnnData, cells: Cells) -> list[str]:
+    """Return a warning of the first column of donors or images, say, that is not the group_key."""
     if cells.groups is not None:
         return []
     labeled = cells.codes >= 0
     for name in _columns(adata, SOURCE, cells.params["label_key"]):
-        if _divides(obs_column(adata, name)[labeled]):
-            return [ungrouped(name)]
+        column = obs_column(adata, name)[labeled]
+        measured = pd.api.types.is_float_dtype(column.dtype)
+        # A column with one value, or with a name for each cell, is no column of groups.
+        if not measured and 2 <= column.nunique() <= len(column) / 2:
+            return [
+                f"cells of the same {name!r} are on both sides of every split; errors for a new "
+                f"one are likely to be larger: pass group_key={name!r}"
+            ]
     return []
-
-
-def ungrouped(source: str) -> Message:
-    """Return what is said if cells of the same donor, say, are not kept together."""
-    text = (
-        "cells of the same {!r} are on both sides of every split; errors for a new one are likely "
-        "to be larger: {}"
-    )
-    return Message(text, source, Advice("group_key", source))
 
 
 def _columns(adata: AnnData, pattern: re.Pattern[str], label_key: str) -> list[str]:
@@ -108,15 +93,8 @@ def _columns(adata: AnnData, pattern: re.Pattern[str], label_key: str) -> list[s
     ]
 
 
-def _divides(column: pd.Series) -> bool:
-    """Tell whether a column divides the cells into groups; it could hold one value, or names."""
-    if pd.api.types.is_float_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
-        return False
-    return bool(2 <= column.nunique() <= len(column) / 2)
-
-
 def _determines(clustering: pd.Series, codes: NDArray[np.intp]) -> bool:
-    """Tell whether each cluster's cells have one class, though clusters have more than one cell."""
+    """Whether all cells of a cluster have one class, and clusters have more than one cell."""
     clusters = pd.factorize(clustering)[0]
     if (clusters < 0).any() or clusters.max() + 1 > len(codes) / 2:
         return False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from centroid_encoder.core.saved import InvalidStateError, parse_config
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._stored import read_map
+from centroid_encoder.tl._result import read_map
 
 if TYPE_CHECKING:
     from anndata import AnnData

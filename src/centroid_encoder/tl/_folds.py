@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.core.confidence import (
+from centroid_encoder.core.calibration import (
     UNCALIBRATED,
     Calibration,
     calibration_error_interval,
@@ -19,7 +19,7 @@ from centroid_encoder.core.confidence import (
 )
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.quality import error_rates, knn_predict, nearest_center
-from centroid_encoder.tl._stored import CALIBRATION_ERRORS, RULES
+from centroid_encoder.tl._result import CALIBRATION_ERRORS, RULES
 
 N_REFERENCE, N_QUERIES = 10_000, 2_000
 """Largest numbers of reference and query cells for neighbours in the full input space."""

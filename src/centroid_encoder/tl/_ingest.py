@@ -6,23 +6,33 @@ import json
 import logging
 import numbers
 import os
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
-from centroid_encoder.core.map import FittedMap
-from centroid_encoder.errors import Call, InputError, Message, Setting
+from centroid_encoder.core.matrix import looks_like_counts, looks_whole
+from centroid_encoder.core.novelty import Novelty
+from centroid_encoder.core.reports import StoppedTooEarly
+from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._cells import read_matrix
-from centroid_encoder.tl._dask import has_own_chunks, where_chunks_are
-from centroid_encoder.tl._judge import Found, Judge
-from centroid_encoder.tl._lazy import LazyMatrix, is_lazy
-from centroid_encoder.tl._names import check_free
-from centroid_encoder.tl._new_cells import MissingFeatures, NewCells, match_features
-from centroid_encoder.tl._reference import Reference, read_reference
-from centroid_encoder.tl._run import Callback, Job, Results, from_job, result_key
-from centroid_encoder.tl._stored import (
+from centroid_encoder.tl._lazy import LazyMatrix, check_row_chunks, in_memory, is_lazy
+from centroid_encoder.tl._read import (
+    Source,
+    check_choice,
+    check_real,
+    count_gaps,
+    describe_gaps,
+    listed,
+    read_matrix,
+    row_chunks,
+)
+from centroid_encoder.tl._reference import Reference, check_free, read_reference
+from centroid_encoder.tl._result import (
     QUERY,
     UNASSIGNED,
     Column,
@@ -31,14 +41,22 @@ from centroid_encoder.tl._stored import (
     embedding_key,
     obs_key,
 )
+from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
+MissingFeatures = Literal["error", "mean"]
+Placed = NDArray[np.float32]
+"""(n, m + 3) embedding of cells, index of the class, confidence and novelty."""
+
+BLOCKS = 64
+"""Chunks of a dask array that are computed between two checks for Stop."""
 SHIFTED = 0.5
 """Lower quartile of novelty above which a query is shifted as a whole."""
 LEAST_CELLS = 20
-"""Cells of which a quartile says something."""
+"""Cells from which a quartile is taken, at least."""
+TAKE_MEAN = 'pass missing="mean" to use the mean of the training cells instead'
 
 logger = logging.getLogger("centroid_encoder")
 
@@ -63,20 +81,20 @@ def ingest(
 ) -> Ingestion:
     """Embed and label new cells by a map that was trained on others. Nothing is trained.
 
-    Two kinds of doubt are told apart: between the classes of the map (confidence), and about
-    cells unlike anything the map has seen (novelty). Of neither is a label a proof: batches differ,
-    and a map has no word for a class that it does not know.
+    There are two kinds of doubt: between the classes of the map (confidence), and about cells
+    unlike all training cells (novelty). A label is no proof of a class: batches differ, and a map
+    labels cells of a class that it was not trained on as one of its own.
 
-    The cells go through in chunks: sparse data never become dense as a whole, and files never come
-    into memory as a whole. Chunks of dask arrays are judged where they are, under the scheduler
-    that dask has been told, such as on the workers of a cluster; only what is found comes back.
+    The cells are placed in chunks: sparse data never become dense as a whole, and files never come
+    into memory as a whole. Chunks of dask arrays are placed by dask's current scheduler, such as
+    the workers of a cluster; only the results come back.
 
     Parameters
     ----------
     adata
         Annotated data of the new cells, the query: normalised like the reference.
     reference
-        What carries the map: an AnnData after `centroid_encoder`, a fitted `CentroidEncoder`, or
+        The map: an AnnData after `centroid_encoder`, a fitted `CentroidEncoder`, or
         the path of a ``.safetensors`` or ``.h5ad`` file, or of a ``.zarr`` store.
     key
         Name of the map in the reference, as given to `key_added`.
@@ -88,23 +106,23 @@ def ingest(
     use_raw
         Take the query's values from ``adata.raw``; by default where the reference had them.
     missing
-        What to do about genes that the map looks at and the query lacks, and about NaN: raise an
-        error, or put the mean of the training cells in their place (``"mean"``).
+        How to treat genes that the map uses and the query lacks, and NaN: raise an error, or
+        replace them by the mean of the training cells (``"mean"``).
     max_missing
-        With ``"mean"``, the share of the map's genes that may be missing, in [0, 1]: of the query,
-        else it is refused; and of a cell, NaN included, else the cell is ``"unassigned"`` and its
-        place, confidence and novelty are NaN. A cell without any value is so in any case.
+        With ``"mean"``, the share of the map's genes that may be missing, in [0, 1]. A query that
+        lacks more is an error. A cell that lacks more, NaN included, is ``"unassigned"``, and its
+        place, confidence and novelty are NaN; so is a cell without any value in any case.
     min_confidence
-        Cells of less confidence are ``"unassigned"`` (missing, where classes are no strings). By
+        Cells of lower confidence are ``"unassigned"`` (missing, where classes are no strings). By
         default every cell gets the best guess.
     max_novelty
-        Cells of more novelty are ``"unassigned"`` as well.
+        Cells of higher novelty are ``"unassigned"`` as well.
     key_added
-        Name for the results. Default: `key`; this replaces a map that
-        was trained on the same cells, and a warning says so.
+        Name for the results. Default: `key`. A map that was trained on the same cells is replaced,
+        with a warning.
     device
-        Where to compute: ``"auto"`` or a torch device. Default: ``"auto"``; for a
-        `CentroidEncoder`, where that is.
+        Where to compute: ``"auto"`` or a torch device. Default: ``"auto"``, or the device of a
+        `CentroidEncoder`.
     progress
         Show a progress bar.
     copy
@@ -122,16 +140,17 @@ def ingest(
         ``adata.obs["ce_confidence"]`` : :class:`pandas.Series` (dtype ``float32``)
             Probability of the predicted class.
         ``adata.obs["ce_novelty"]`` : :class:`pandas.Series` (dtype ``float32``)
-            Share of the training cells that are less novel, in [0, 1]; NaN for a map that has not
-            learned it (see `CentroidEncoder.fit_novelty`).
+            Share of the training cells that are less novel, in [0, 1]; NaN for a map without
+            novelty (see `CentroidEncoder.fit_novelty`).
         ``adata.obs["ce_split"]`` : :class:`pandas.Series` (dtype ``category``)
             ``"query"``.
         ``adata.uns["ce"]`` : :class:`dict`
             ``params``, with the origin of the map as ``ingested_from`` and ``novelty_quartile``,
             the novelty that three in four cells exceed (0.25 for cells like the training cells);
-            ``classes``, ``centers`` and ``model`` of the reference: the query carries the map, too.
+            ``classes``, ``centers`` and ``model`` of the reference, so that the query carries the
+            map as well.
         ``adata.uns["ce_label_colors"]`` : :class:`list`
-            Colours of the classes, where the reference has some.
+            Colours of the classes, if the reference has some.
 
     Raises
     ------
@@ -145,17 +164,15 @@ def ingest(
         If a file is damaged, if genes are missing (the message says how many, and which), if the
         query looks like raw counts and the training data were no whole numbers, or if values
         cannot be used. `adata` is then as it was.
-    RuntimeError
-        If workers of a dask cluster died again and again.
 
     Notes
     -----
-    Genes are matched by name, in any order, and where that fails without regard to case. Genes
-    that the map does not know are left aside; genes it knows but does not look at (of weight 0)
-    may be missing. A map without names, as of a representation, needs as many columns.
+    Genes are matched by name, in any order, and where that fails without regard to case. Other
+    genes of the query are ignored; genes of weight 0 in the map may be missing. A map without
+    names, such as one of a representation, needs the same number of columns.
 
     A cell's results depend on that cell and on the genes that the whole query lacks, not on other
-    cells, their order or chunks. Novelty is counted on the genes that the query has.
+    cells, their order or chunks. Novelty uses the genes that the query has.
     In 22 of 27 queries without a warning of a shift, ``max_novelty=0.92`` flagged at most 10 % of
     the known cells; in the others, up to 15 %. It flagged at least 80 % of the unknown cells in all
     14 of them where some threshold could at that price (``python -m benchmarks.doubts``).
@@ -171,68 +188,169 @@ def ingest(
     >>> new.obsm["X_ce"].shape
     (100, 2)
     """
-    del progress, copy  # of these `from_job` takes care
-    if missing not in get_args(MissingFeatures):
-        raise InputError("{} must be 'error' or 'mean'; got {!r}", Setting("missing"), missing)
+    del progress, copy  # `from_job` uses them.
+    check_choice("missing", missing, MissingFeatures)
     if missing == "error" and max_missing != 0.2:
-        settings = Setting("max_missing", max_missing), Setting("missing", missing)
-        raise InputError("{} has no effect with {}", *settings)
-    for name, share in (
-        ("max_missing", max_missing),
-        ("min_confidence", min_confidence),
-        ("max_novelty", max_novelty),
-    ):
+        text = f'max_missing={max_missing!r} has no effect with missing="error"'
+        raise InputError(text, parameter="max_missing")
+    shares = {"max_missing": max_missing, "min_confidence": min_confidence}
+    for name, share in (shares | {"max_novelty": max_novelty}).items():
         if not isinstance(share, numbers.Real) or not 0 <= float(share) <= 1:
-            raise InputError("{} must be a number in [0, 1]; got {!r}", Setting(name), share)
+            raise InputError(f"{name} must be a number in [0, 1]; got {share!r}", parameter=name)
     key_added = key if key_added is None else result_key(key_added)
     check_free(adata, key_added)
     if not adata.n_obs:
         raise InputError("adata has no cells")
     known = read_reference(reference, key, device)
+    if max_novelty < 1 and not known.model.knows_novelty:
+        text = "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call"
+        raise InputError(f"{text} its fit_novelty", parameter="max_novelty")
     logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
-    chosen = use_rep is not None or layer is not None or use_raw
-    X, where, names = read_matrix(
-        adata,
-        use_rep=use_rep if chosen else known.setting("use_rep"),
-        layer=layer if chosen else known.setting("layer"),
-        use_raw=use_raw if chosen else known.setting("use_raw") is not None,
-    )
-    index, n_missing, notices = match_features(
-        known.model, X.shape[1], names, where, missing, float(max_missing)
-    )
+    if use_rep is None and layer is None and not use_raw:
+        use_rep, layer = known.setting("use_rep"), known.setting("layer")
+        use_raw = known.setting("use_raw") is not None
+    X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
+    if is_lazy(X):
+        check_row_chunks(X, where)
+        X = X if hasattr(X, "dask") else LazyMatrix(X)
+    else:
+        X = in_memory(X)
+    check_real(X, where)
+    allowed = float(max_missing) if missing == "mean" else None
+    index, notices = _match_features(known.model, X.shape[1], names, where, allowed)
     own = StoredMap.read(adata, key_added)
     if own is not None and own.ingested_from is None:
-        text = (
-            "the result {!r}, which was trained on these cells, is replaced; pass another {} to "
-            "keep both"
-        )
-        notices.insert(0, Message(text, key_added, Setting("key_added")))
-    return Ingestion(
-        NewCells(
-            X=X if has_own_chunks(X) or not is_lazy(X) else LazyMatrix.of(X, where),
-            obs_names=adata.obs_names,
-            where=where,
-            missing=missing,
-            max_missing=float(max_missing),
-            index=index,
-            n_missing=n_missing,
-        ),
-        known,
-        key_added,
-        notices=notices,
-        min_confidence=float(min_confidence),
-        max_novelty=float(max_novelty),
+        text = f"the result {key_added!r}, which was trained on these cells, is replaced"
+        notices.append(f"{text}; pass another key_added to keep both")
+    cells = NewCells(where, known.model, index, allowed, X=X, obs_names=adata.obs_names)
+    return Ingestion(cells, known, key_added, notices, float(min_confidence), float(max_novelty))
+
+
+def _match_features(
+    model: CentroidEncoder, n_columns: int, found: Any, where: str, max_missing: float | None
+) -> tuple[NDArray[np.intp] | None, list[str]]:
+    """Return `NewCells.index`, found by the names that were `found`, and warnings."""
+    wanted = getattr(model, "feature_names_in_", None)
+    if wanted is None or found is None:
+        if n_columns != model.n_features_in_:
+            raise InputError(
+                f"{where} has {n_columns} columns, but the map was trained on "
+                f"{model.n_features_in_}, and there are no names to match them"
+            )
+        unnamed = f"the map has no names: columns of {where} are taken in their order"
+        return None, [] if found is None else [unnamed]
+    if np.array_equal(found, wanted):
+        return None, []
+    names = pd.Index(found)
+    if not names.is_unique:
+        text = f"{where} has {names[names.duplicated()][0]!r} more than once"
+        raise InputError(f"{text}; call adata.var_names_make_unique() first")
+    index: NDArray[np.intp] = names.get_indexer(wanted)
+    lower, wanted_lower = names.str.casefold(), pd.Index(wanted).str.casefold()
+    if (index < 0).any() and lower.is_unique and wanted_lower.is_unique:
+        n_found, index = (index >= 0).sum(), lower.get_indexer(wanted_lower)
+        n_more = int((index >= 0).sum() - n_found)
+        logger.info("    %d features are matched without regard to case", n_more)
+    used = model.feature_weights_ > 0
+    absent = wanted[(index < 0) & used]
+    if not len(absent):
+        return index, []
+    text = f"{where} lacks {len(absent)} of the {used.sum()} features that the map uses"
+    text = f"{text}: {listed(pd.Index(absent))}"
+    if (index < 0).all():
+        text = f"{text}. It has features like {names[0]!r}: are these names of another kind?"
+        raise InputError(text)
+    lacking = len(absent) / used.sum()
+    if max_missing is None:
+        raise InputError(f"{text} ({lacking:.0%}); {TAKE_MEAN}", parameter="missing")
+    if lacking > max_missing:
+        text = f"{text}. That is {lacking:.0%}, more than {max_missing=} allows"
+        raise InputError(text, parameter="max_missing")
+    return index, [f"{text}; the mean of the training cells is used instead"]
+
+
+@dataclass(frozen=True)
+class NewCells(Source):
+    """The cells of a query, and the map that places them."""
+
+    where: str
+    """Name of the matrix."""
+    model: CentroidEncoder
+    index: NDArray[np.intp] | None
+    """(d,) columns of the map's features, −1 for a missing one; None for all columns in order."""
+    max_missing: float | None
+    """Share of the features that a cell may lack; None if a gap is an error."""
+
+    def placed(self, X: Any, start: int, novelty: Novelty | None) -> Iterator[Placed]:
+        """Place X, the rows of the matrix from `start` on, some at a time."""
+        map_ = self.model.fitted_map
+        for part in row_chunks(X):
+            x, unusable = self._prepared(in_memory(X[part]), start + part.start)
+            embedding, predicted, confidence = map_.decide(map_.judge(x), x.shape[0])
+            quantiles = np.full(len(predicted), np.nan)
+            if novelty is not None:
+                quantiles = novelty.quantiles(x, map_.standardizer)
+            found = np.column_stack([embedding, predicted, confidence, quantiles])
+            found[unusable] = np.nan
+            yield found.astype(np.float32)
+
+    def _prepared(self, x: Any, start: int) -> tuple[Any, NDArray[np.bool_]]:
+        """Return finite values of the map's features, and which cells lack too many of them."""
+        absent = np.empty(0, dtype=np.intp)
+        if self.index is not None:
+            x, absent = x[:, np.maximum(self.index, 0)], np.flatnonzero(self.index < 0)
+        n_gaps = count_gaps(x)
+        if self.max_missing is None and n_gaps.any():
+            stop = start + len(n_gaps)
+            names = getattr(self.model, "feature_names_in_", None)
+            where = f"{self.where} (cells {start:,} to {stop - 1:,})"
+            text = describe_gaps(x, n_gaps, where, self.obs_names[start:stop], names)
+            raise InputError(f"{text}; {TAKE_MEAN}", parameter="missing")
+        if not n_gaps.any() and not len(absent):
+            return x, np.zeros(x.shape[0], dtype=bool)
+        dense = np.array(x if isinstance(x, np.ndarray) else x.toarray(), dtype=np.float64)
+        gaps = ~np.isfinite(dense)
+        gaps[:, absent] = True
+        filled = np.where(gaps, self.model.feature_means_, dense)
+        share = gaps[:, self.model.feature_weights_ > 0].mean(axis=1)
+        allowed = 1 if self.max_missing is None else self.max_missing
+        return filled, (share > allowed) | gaps.all(axis=1)
+
+
+def _place_block(
+    block: Any, cells: NewCells, novelty: Novelty | None, n_columns: int, block_info: Any = None
+) -> Placed:
+    """Place the cells of a chunk of a dask array."""
+    (start, _), _ = block_info[0]["array-location"]
+    none = np.empty((0, n_columns), np.float32)
+    return np.concatenate([none, *cells.placed(in_memory(block), start, novelty)])
+
+
+def _placed_chunks(cells: NewCells, novelty: Novelty | None, n_columns: int) -> Iterator[Placed]:
+    """Place the chunks of a dask array by dask's scheduler, `BLOCKS` at a time."""
+    from dask.delayed import delayed
+
+    # Neither the matrix nor the names of cells go to the workers.
+    alone = replace(cells, X=None, obs_names=pd.RangeIndex(len(cells.obs_names)))
+    placed = cells.X.map_blocks(
+        _place_block,
+        *(delayed(one, pure=False, traverse=False) for one in (alone, novelty)),
+        n_columns,
+        chunks=(cells.X.chunks[0], (n_columns,)),
+        meta=np.empty((0, 0), np.float32),
     )
+    for blocks in gen_batches(placed.numblocks[0], BLOCKS):
+        yield placed.blocks[blocks].compute()
 
 
 class Ingestion(Job):
-    """Sending new cells through the map `known`; other parameters are those of `ingest`.
+    """Sending new cells through the map `known`.
 
     Attributes
     ----------
     origin
-        What the reference is called, for ``uns[key]["params"]["ingested_from"]``; may be changed
-        before the first of the `steps`.
+        Name of the reference, for ``uns[key]["params"]["ingested_from"]``; may be changed before
+        the job runs.
     """
 
     _cells: NewCells
@@ -242,103 +360,109 @@ class Ingestion(Job):
         cells: NewCells,
         known: Reference,
         key: str,
-        *,
-        notices: list[Message],
+        notices: list[str],
         min_confidence: float,
         max_novelty: float,
     ) -> None:
         super().__init__(cells, key, notices)
-        if max_novelty < 1 and not known.model.knows_novelty:
-            raise InputError(
-                "{} needs a map that has learned what is usual: train it with {}, or call its "
-                "fit_novelty",
-                Setting("max_novelty"),
-                Call("tl.centroid_encoder"),
-            )
         self.origin, self._known = known.origin, known
         self._min_confidence, self._max_novelty = min_confidence, max_novelty
 
     def _compute(self, callback: Callback) -> Results:
-        """Send the cells through the map, a chunk at a time."""
-        model, cells = self._known.model, self._cells
-        map_ = model.fitted_map
+        """Send the cells through the map, a part at a time."""
+        cells, n, map_ = self._cells, len(self.obs_names), self._known.model.fitted_map
+        self._check_counts(in_memory(cells.X[:1000]))
         novelty = map_.novelty
-        if novelty is not None and cells.present is not None:
-            novelty = novelty.restricted(cells.present)
-        judge = Judge(cells, model, map_, novelty)
-        notices: list[Message] = []
-        if has_own_chunks(cells.X):
-            found = where_chunks_are(judge, callback, notices)
-        else:
-            found = judge.one_by_one(callback, notices)
-        self.notices += map(str, notices)
-        self._warn(found)
-        return self._found(map_, found)
+        if novelty is not None and cells.index is not None:
+            novelty = novelty.restricted(cells.index >= 0)
+        placed = np.empty((n, map_.centers.shape[1] + 3), np.float32)
+        parts = cells.placed(cells.X, 0, novelty)
+        if hasattr(cells.X, "dask"):
+            parts = _placed_chunks(cells, novelty, placed.shape[1])
+        n_done = 0
+        for part in parts:
+            placed[n_done : n_done + len(part)] = part
+            n_done += len(part)
+            if callback(Progress(n_done, n)) and n_done < n:
+                raise StoppedTooEarly
+        self._warn(*placed[:, -2:].T)
+        return self._results_of(placed)
 
-    def _warn(self, found: Found) -> None:
+    def _check_counts(self, x: Any) -> None:
+        """Compare the first cells with the training cells: either may hold raw counts."""
+        index, where = self._cells.index, self._cells.where
+        x = x if index is None else x[:, index[index >= 0]]
+        counts = self._known.model.trained_on_counts_
+        if looks_like_counts(x) and not counts:
+            raise InputError(
+                f"{where} looks like raw counts, but the map was trained on other values; process "
+                "it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass the "
+                "layer with such values",
+                parameter="layer",
+            )
+        if counts and not looks_whole(x):
+            text = f"the map was trained on whole numbers, like counts; {where} holds others"
+            self.notices.append(text)
+
+    def _warn(self, confidence: NDArray[np.float32], novelty: NDArray[np.float32]) -> None:
         """Warn of cells that lack too much, and of a query that is novel as a whole."""
-        n_unusable = int(np.isnan(found["confidence"]).sum())
-        if n_unusable:
-            text = "{} cells lack more of the map's features than {} allows: they are unassigned"
-            allowed = Setting("max_missing", self._cells.max_missing)
-            self.notices.append(str(Message(text, n_unusable, allowed)))
-        novelty = found["novelty"][np.isfinite(found["novelty"])]
-        if len(novelty) < LEAST_CELLS or not np.quantile(novelty, 0.25) > SHIFTED:
-            return
-        text = (
-            "the query is shifted as a whole: three in four of its cells are more novel than "
-            "{:.0f} % of the training cells. That can be another protocol, depth or "
-            "normalisation, or a kind of cells that the map lacks: labels and novelty mean less "
-            "then. Check that the query was normalised like the training cells; to remove the "
-            "difference of batches, integrate both before training (Harmony, scVI, scANVI)"
-        )
-        self.notices.append(text.format(100 * float(np.quantile(novelty, 0.25))))
+        if n_unusable := int(np.isnan(confidence).sum()):
+            text = f"{n_unusable} cells lack more of the map's features than max_missing="
+            self.notices.append(f"{text}{self._cells.max_missing} allows: they are unassigned")
+        novelty = novelty[np.isfinite(novelty)]
+        if len(novelty) >= LEAST_CELLS and np.quantile(novelty, 0.25) > SHIFTED:
+            self.notices.append(
+                "the query is shifted as a whole: three in four of its cells are more novel than "
+                f"{np.quantile(novelty, 0.25):.0%} of the training cells. The reason may be "
+                "another protocol, depth or normalisation, or cells of kinds that the map lacks: "
+                "labels and novelty are less reliable. Check that the query was normalised like "
+                "the training cells; to remove the difference of batches, integrate both before "
+                "training (Harmony, scVI, scANVI)"
+            )
 
-    def _found(self, map_: FittedMap, found: Found) -> Results:
+    def _results_of(self, placed: Placed) -> Results:
         known, key, classes = self._known, self.key, self._known.classes
-        embedding, predicted, confidence, novelty = (
-            np.ascontiguousarray(found[name]) for name in found.dtype.names or ()
-        )
+        confidence, novelty = placed[:, -2].copy(), placed[:, -1].copy()
         assigned = confidence >= self._min_confidence
         if self._max_novelty < 1:
             assigned &= novelty <= self._max_novelty
-        logger.info(
-            "    %d of %d cells are assigned to a class", int(assigned.sum()), len(assigned)
-        )
-        codes, categories = np.where(assigned, predicted, -1), classes
-        some_may_be = self._min_confidence > 0 or self._max_novelty < 1 or not assigned.all()
-        if some_may_be and isinstance(classes[0], str) and UNASSIGNED not in classes:
-            categories = classes.append(pd.Index([UNASSIGNED]))
-            codes = np.where(assigned, codes, len(classes))
-        columns: dict[Column, Any] = {
-            "label": pd.Categorical.from_codes(codes, categories),
-            "confidence": confidence,
-            "novelty": novelty,
-            "split": pd.Categorical.from_codes(np.zeros(len(codes), int), [QUERY]),
-        }
+        logger.info("    %d of %d cells are assigned to a class", int(assigned.sum()), len(placed))
+        codes = np.where(assigned, placed[:, -3], -1).astype(np.intp)
+        label = pd.Categorical.from_codes(codes, classes).set_categories(known.categories)
+        index, used = self._cells.index, known.model.feature_weights_ > 0
+        n_missing = 0 if index is None else int(((index < 0) & used).sum())
         params: dict[str, Any] = {
             "ingested_from": self.origin,
             "label_key": obs_key(key, "label"),
-            "n_missing": self._cells.n_missing,
+            "n_missing": n_missing,
             "min_confidence": self._min_confidence,
             "max_novelty": self._max_novelty,
         }
+        colors = known.colors
+        doubted = self._min_confidence > 0 or self._max_novelty < 1 or not assigned.all()
+        if doubted and isinstance(classes[0], str) and UNASSIGNED not in classes:
+            label = label.add_categories([UNASSIGNED]).fillna(UNASSIGNED)
+            params["unlabeled_category"] = UNASSIGNED
+            colors = None if colors is None else [*colors, "#bebebe"]
         if np.isfinite(novelty).any():
             params["novelty_quartile"] = float(np.nanquantile(novelty, 0.25))
-        if len(categories) > len(classes):
-            params["unlabeled_category"] = UNASSIGNED
         for name in ("label_key", "use_rep", "layer", "use_raw"):
             if (value := known.setting(name)) is not None:
                 params[f"reference_{name}"] = value
         config, arrays = known.model.to_state()
         model = {"config": json.dumps(config), "arrays": arrays}
-        stored = StoredMap(params, classes, map_.centers, model=model)
+        stored = StoredMap(params, classes, known.model.fitted_map.centers, model=model)
         uns: dict[str, Any] = {key: stored.to_uns()}
-        if known.colors is not None:
-            gray = ["#bebebe"] * (len(categories) - len(classes))
-            uns[colors_key(obs_key(key, "label"))] = [*known.colors, *gray]
+        if colors is not None:
+            uns[colors_key(obs_key(key, "label"))] = colors
+        columns: dict[Column, Any] = {
+            "label": label,
+            "confidence": confidence,
+            "novelty": novelty,
+            "split": pd.Categorical([QUERY] * len(label)),
+        }
         return {
             "obs": {obs_key(key, name): values for name, values in columns.items()},
-            "obsm": {embedding_key(key): embedding},
+            "obsm": {embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
             "uns": uns,
         }

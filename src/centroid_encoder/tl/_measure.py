@@ -1,36 +1,30 @@
-"""A table of cells, measured from label images and intensities."""
+"""A table of cells, measured in label images."""
 
 from __future__ import annotations
 
-import logging
-import numbers
-import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
 
-from centroid_encoder.core import measurement
-from centroid_encoder.core.reports import StoppedTooEarly, never
-from centroid_encoder.errors import Advice, InputError, Message, Setting
-from centroid_encoder.tl._label_images import Region, alike, checked_region, images_of, listed
+from centroid_encoder.core.reports import StoppedTooEarly
+from centroid_encoder.errors import InputError
 from centroid_encoder.tl._log import shown_as_scanpy
-from centroid_encoder.tl._names import check_text
 from centroid_encoder.tl._run import Callback, Progress, run_job
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-logger = logging.getLogger("centroid_encoder")
-
-REGION, LABEL, FRAME = "region", "label", "frame"
-"""Columns of ``obs``."""
-SPATIAL = "spatialdata_attrs"
-"""Key in ``uns`` of what joins the table to label images, as SpatialData has it."""
-PIXEL = "px"
-"""Unit of length where no spacing is given."""
+SHAPES = ["area", "axis_major_length", "axis_minor_length", "eccentricity", "extent"]
+MORE = ["equivalent_diameter_area", "feret_diameter_max", "perimeter", "solidity"]
+CHUNK = 1_000
+"""Cells whose shapes are measured at once, in about a second."""
+MASK = "Number the parts of a mask with skimage.measure.label"
 
 
 def measure(
@@ -41,24 +35,25 @@ def measure(
     unit: str | None = None,
     channel_axis: int | None = None,
     time_series: bool = False,
-    quantiles: float | Sequence[float] = (0.1, 0.5, 0.9),
+    properties: Sequence[str] = (),
+    quantiles: float | Sequence[float] = (),
     progress: bool = True,
 ) -> AnnData:
-    """Measure the cells of label images: a table of their shapes, places and intensities.
+    """Measure the cells of label images: a table of their shapes, positions and intensities.
 
-    Shapes are those of :func:`skimage.measure.regionprops`, under its names. Arrays may be NumPy's,
-    dask's, or anything else that is sliced like them; they are read in parts.
+    Images may be NumPy or dask arrays or anything else that is sliced like them. They are read
+    frame by frame and channel by channel. Many cells are measured in several processes.
 
     Parameters
     ----------
     labels
-        Label image of shape (y, x) or (z, y, x): whole numbers, one for each cell, 0 for the
-        background. Of several regions (nuclei and cell bodies, or many images) a mapping from
-        their names to label images.
+        Label image of shape (y, x) or (z, y, x): integers, one for each cell, 0 for background.
+        For several regions (nuclei and cell bodies, or many images) a mapping from their names to
+        label images.
     images
-        Intensities in the same pixels: an image of the same shape or with one axis more, that of
-        the channels; or a mapping from names of channels to images. Where regions have
-        images of their own, a mapping from the names of the regions to such mappings.
+        Intensities of the same pixels: an image of the same shape or with one more axis, that of
+        the channels; or a mapping from names of channels to images. Where regions have images of
+        their own, a mapping from the names of the regions to such mappings.
     spacing
         Distance of two pixels, one number or one for each axis of space, in the order of the axes.
         Where regions differ, a mapping from their names. Default: 1.
@@ -69,47 +64,41 @@ def measure(
     time_series
         Whether the first axis of the labels, and of the images beside channels, is time. Each cell
         of each frame then has a row of its own.
+    properties
+        More shapes: ``"equivalent_diameter_area"``, ``"feret_diameter_max"``, ``"solidity"``, and
+        in two dimensions ``"perimeter"``.
     quantiles
-        Quantiles of the intensities of a cell, as shares in [0, 1]; 0 is its minimum.
+        Quantiles of the intensities of a cell, as shares in [0, 1]; 0.5 is the median.
     progress
         Whether to show a progress bar.
 
     Returns
     -------
     AnnData
-        One row a cell, and a frame, in the order of regions, frames and labels.
+        One row for each cell (and frame), in the order of regions, frames and labels.
 
         ``X`` : dtype ``float32``
-            Shapes: ``area``, ``perimeter``, ``axis_major_length``, ``axis_minor_length``,
-            ``eccentricity``, ``solidity``, ``extent``; in three dimensions ``volume``, and neither
-            perimeter, eccentricity nor solidity. Where pixels are not square, there is no
-            perimeter. Lengths have the unit in their names, such as ``area_um2``. Then for each
-            channel the mean, the standard deviation and the quantiles of its pixels:
-            ``DAPI_mean``, ``DAPI_std``, ``DAPI_q50``. Without names, channels are called
-            ``intensity``.
+            Shapes as :func:`skimage.measure.regionprops` defines them: ``area``,
+            ``axis_major_length``, ``axis_minor_length``, ``eccentricity``, ``extent`` and
+            `properties`; in three dimensions ``volume`` and no eccentricity. The unit is part of
+            the name, such as ``area_um2``. Then for each channel the mean, the standard deviation
+            and the quantiles of its finite pixels: ``DAPI_mean``, ``DAPI_std``, ``DAPI_q50``; NaN
+            where there are none. Without a name, a channel is called ``intensity``.
         ``var["channel"]``, ``var["property"]``, ``var["unit"]`` : dtype ``category``
-            What each of them is; shapes have no channel.
+            The parts of these names; shapes have no channel.
         ``obs["region"]`` : dtype ``category``, ``obs["label"]`` : dtype ``int64``
-            Where a cell is found: the name of the labels (``"labels"`` without a name) and
-            its value there. With `time_series`, also ``obs["frame"]`` : dtype ``int64``.
+            Name of the labels (``"labels"`` without a name) and value of the cell in them. With
+            `time_series`, also ``obs["frame"]`` : dtype ``int64``.
         ``obsm["spatial"]`` : dtype ``float64``
             Center of each cell, x, y(, z), in `unit`.
-        ``uns["spatialdata_attrs"]``
-            The columns above, as SpatialData and the napari plugin look for them.
-        ``uns["measure"]``
-            `unit`, and `spacing` of each region as an array.
+        ``uns["spatialdata_attrs"]``, ``uns["measure"]``
+            The columns of ``obs`` that join the table to label images, as in SpatialData; and
+            `unit` and the `spacing` of each region.
 
     Raises
     ------
-    TypeError
-        If something is no image, or labels are no whole numbers.
     ValueError
-        If labels and images do not fit, if labels are negative, or if there are no cells.
-
-    Notes
-    -----
-    Pixels that are not finite do not count; a cell of nothing else has NaN. Label images without
-    cells are left out with a warning.
+        If labels are negative or no integers, if images do not fit, or if there are no cells.
 
     Examples
     --------
@@ -119,308 +108,213 @@ def measure(
     >>> labels = measure.label(image > filters.threshold_otsu(image))
     >>> adata = ce.tl.measure(labels, {"grey": image}, progress=False)
     """
+    options = spacing, unit, channel_axis, time_series, properties, quantiles
     with shown_as_scanpy():
-        job = Measurement(
-            labels,
-            images,
-            spacing=spacing,
-            unit=unit,
-            channel_axis=channel_axis,
-            time_series=time_series,
-            quantiles=quantiles,
-        )
+        job = Measurement(labels, images, *options)
         run_job(job, progress=progress)
         return job.table()
 
 
+@dataclass(eq=False)
 class Measurement:
-    """The measuring of cells in three steps, of which the second may run in a thread.
+    """The measuring of cells as a job, with the parameters of `measure`.
 
-    Making it checks the shapes and reads no pixel; `steps` measures; `table` puts it together. The
-    parameters are those of `measure`.
-
-    Attributes
-    ----------
-    notices
-        What to warn of; `steps` adds to it.
+    Making it checks the input and reads no pixel. `channels` may be renamed before `table`.
     """
 
-    def __init__(
-        self,
-        labels: Any,
-        images: Any = None,
-        *,
-        spacing: Any = None,
-        unit: str | None = None,
-        channel_axis: int | None = None,
-        time_series: bool = False,
-        quantiles: float | Sequence[float] = (0.1, 0.5, 0.9),
-    ) -> None:
-        self._started = time.perf_counter()
-        self.notices: list[Message] = []
-        self._time_series = time_series
-        self._quantiles = _checked_quantiles(quantiles)
-        others = channel_axis is not None, self._quantiles != (0.1, 0.5, 0.9)
-        if any(others) and (images is None or (isinstance(images, Mapping) and not images)):
-            name = "channel_axis" if others[0] else "quantiles"
-            raise InputError("{} has no effect without {}", Setting(name), Setting("images"))
-        if unit is None and spacing is not None:
-            raise InputError("{} has no unit; {}", Setting("spacing"), Advice("unit", "um"))
-        self._unit = unit or PIXEL
-        check_text(self._unit, Setting("unit"))
-        named = labels if isinstance(labels, Mapping) else {"labels": labels}
-        if not named:
-            raise InputError("{} is empty: there is nothing to measure", Setting("labels"))
-        regions = [
-            checked_region(
-                str(name),
-                one,
-                images_of(name, images, named),
-                spacing=spacing.get(name) if isinstance(spacing, Mapping) else spacing,
-                channel_axis=channel_axis,
-                time_series=time_series,
-            )
-            for name, one in named.items()
-        ]
-        self._regions = alike(regions)
-        logger.info("measuring cells of %s", listed(region.name for region in self._regions))
-        self._parts: list[_Part] = []
+    labels: Any
+    images: Any = None
+    spacing: Any = None
+    unit: str | None = None
+    channel_axis: int | None = None
+    time_series: bool = False
+    properties: Sequence[str] = ()
+    quantiles: float | Sequence[float] = ()
 
-    def rename_channels(self, names: Sequence[str]) -> None:
-        """Give all channels other names, in their order.
+    def __post_init__(self) -> None:
+        self.notices: list[str] = []
+        self._parts: list[tuple[pd.DataFrame, NDArray[np.float32], NDArray[np.float64]]] = []
+        self._shares: list[float] = np.unique(np.asarray(self.quantiles, dtype=float)).tolist()
+        fits = all(0 <= share <= 1 for share in self._shares)
+        _check(fits, f"quantiles must be in [0, 1]; got {self.quantiles!r}", "quantiles")
+        fits = set(self.properties) <= set(MORE)
+        _check(fits, f"properties must be among {MORE}; got {self.properties!r}", "properties")
+        fits = self.spacing is None or self.unit is not None
+        _check(fits, "spacing has no unit; pass unit='um'", "spacing")
+        images = {} if self.images is None else self.images
+        images = images if isinstance(images, Mapping) else {"intensity": images}
+        for name, given in ("channel_axis", self.channel_axis), ("quantiles", self._shares):
+            fits = len(images) > 0 or given in (None, [])
+            _check(fits, f"{name} has no effect without images", name)
+        named = self.labels if isinstance(self.labels, Mapping) else {"labels": self.labels}
+        self._regions = {str(key): self._region(key, one, images) for key, one in named.items()}
+        kinds = {key: (len(one[1]), *sorted(one[2])) for key, one in self._regions.items()}
+        text = f"labels must have the same number of axes and the same channels; got {kinds}"
+        _check(len(set(kinds.values())) == 1, text, "labels")
+        _, spacing, channels = next(iter(self._regions.values()))
+        self._ndim, self.channels = len(spacing), list(channels)
+        self._shapes = list(dict.fromkeys([*SHAPES, *self.properties]))
+        if self._ndim == 3:
+            self._shapes.remove("eccentricity")
 
-        Raises
-        ------
-        ValueError
-            If these are not as many different names as there are channels.
-        """
-        channels = self._regions[0].channels
-        if len(set(names)) != len(names) or len(names) != len(channels):
-            raise InputError(
-                "there are {} channels, {}; these are not as many different names: {}",
-                *(len(channels), listed(channels), listed(names)),
-            )
-        for name in names:
-            check_text(name, "the name of a channel")
-        self._regions = [
-            replace(region, channels=dict(zip(names, region.channels.values(), strict=True)))
-            for region in self._regions
-        ]
+    def _region(self, name: Any, labels: Any, images: Any) -> tuple[Any, list[float], Any]:
+        """Return a label image, its spacing, and a dictionary of what reads each channel."""
+        text = f"labels {name!r} must be integers, one for each cell; got {labels.dtype}. {MASK}"
+        _check(labels.dtype.kind in "iu", text, "labels")
+        shape, ndim = tuple(labels.shape), len(labels.shape) - self.time_series
+        text = f"labels {name!r} have the shape {shape}, but space has 2 or 3 axes"
+        _check(ndim in (2, 3), f"{text}; for one more of time, pass time_series=True", "labels")
+        given = self.spacing.get(name) if isinstance(self.spacing, Mapping) else self.spacing
+        spacing = np.ravel(1.0 if given is None else given).tolist()
+        fits = len(spacing) in (1, ndim) and all(0 < step < np.inf for step in spacing)
+        text = f"spacing must be a positive number, or {ndim} of them for labels {name!r}"
+        _check(fits, f"{text}; got {given!r}", "spacing")
+        if any(isinstance(one, Mapping) for one in images.values()):
+            _check(name in images, f"images has no images of labels {name!r}", "images")
+            images = images[name]
+        channels = {}
+        for channel, image in images.items():
+            own = tuple(image.shape)
+            axes = [i for i in range(len(own)) if own[:i] + own[i + 1 :] == shape]
+            axes = [i for i in axes if self.channel_axis in (None, i, i - len(own))]
+            text = f"image {channel!r} has the shape {own} and labels {name!r} {shape}: the pixels "
+            text += "must be the same, beside one axis of channels, which channel_axis may choose"
+            _check(own == shape or len(axes) == 1, text, "images")
+            if own == shape:
+                channels[str(channel)] = partial(_read, image)
+            for i in range(own[axes[0]]) if axes else ():
+                channels[f"{channel}_{i}"] = partial(_read, image, axis=axes[0], index=i)
+        return labels, spacing * (ndim // len(spacing)), channels
 
     def detach(self) -> None:
         """Nothing of an AnnData is read."""
 
     def run(self, callback: Callback | None = None) -> None:
-        """Measure; see `Job.run`."""
-        callback = callback or (lambda _: False)
-        for step in self.steps(stop=lambda: callback(None)):
-            callback(step)
+        """Measure everything; see `Job.run`."""
+        for progress in self._steps():
+            if callback is not None and callback(progress):
+                raise StoppedTooEarly("stopped before the cells were measured")
 
-    def steps(
-        self, *, stop: Callable[[], bool] = never, snapshot: Callable[[], bool] = never
-    ) -> Generator[Progress, None, None]:
-        """Measure everything.
-
-        Parameters
-        ----------
-        stop
-            Asked again and again; True ends it, and nothing is kept.
-        snapshot
-            Never asked: there is nothing to draw meanwhile.
-
-        Yields
-        ------
-        Progress
-            After each part of an image, once the cells are counted.
-
-        Raises
-        ------
-        StoppedTooEarly
-            If `stop` ended it.
-        ValueError
-            If labels are negative, or if there are no cells.
-        """
-        counted: list[tuple[Region, int | None, measurement.Found]] = []
-        for region in self._regions:
-            n_labels = 0
-            for frame in region.frames(time_series=self._time_series):
-                try:
-                    found = _counted(measurement.find(region.labels.frame(frame)), stop)
-                except ValueError as error:
-                    raise InputError("labels {!r}: {}", region.name, error) from error
-                counted.append((region, frame, found))
-                n_labels += len(found.labels)
-            self._note(region, n_labels)
-        n_total, n_before = sum(len(found.labels) for *_, found in counted), 0
-        if not n_total:
-            raise InputError(
-                "the labels hold no cells: all pixels are 0, which is the background; segment the "
-                "image first"
-            )
-        parts: list[_Part] = []
-        for region, frame, found in counted:
-            measuring = measurement.measure(
-                region.labels.frame(frame),
-                found,
-                [channel.frame(frame) for channel in region.channels.values()],
-                spacing=region.spacing,
-                quantiles=self._quantiles,
-            )
-            while True:
-                _check(stop)
-                try:
-                    yield Progress(n_before + next(measuring), n_total)
-                except StopIteration as end:
-                    parts.append(_Part(region, frame or 0, end.value))
-                    break
-            n_before += len(found.labels)
-        self._parts = parts
-        n_not_finite = sum(part.measured.n_not_finite for part in parts)
-        if n_not_finite:
-            self.notices.append(
-                Message(
-                    f"{n_not_finite:,} pixels of cells are NaN or infinite and do not count; a "
-                    "cell without any other has NaN"
-                )
-            )
+    def _steps(self) -> Iterator[Progress | None]:
+        n_done = n_found = 0
+        names = list(next(iter(self._regions.values()))[2])
+        for name, (labels, spacing, channels) in self._regions.items():
+            n_before = n_found
+            for frame in range(labels.shape[0]) if self.time_series else [None]:
+                yield None
+                pixels = _read(labels, frame).astype(np.int64, copy=False)
+                codes, found = pd.factorize(pixels.ravel(), sort=True)
+                # The background has the code 0, even where there is none.
+                codes, found = codes.reshape(pixels.shape) + (0 not in found), found[found != 0]
+                lowest = found.min(initial=0)
+                _check(lowest == 0, f"labels {name!r} contain the negative {lowest}", "labels")
+                if len(found) == 0:
+                    continue
+                n_found += len(found)
+                places = np.indices(codes.shape, sparse=True)
+                centers = [_statistics(codes, place + 0 * codes)[:, 0] for place in places[::-1]]
+                columns = []
+                for channel in names:
+                    yield None
+                    columns.append(_statistics(codes, channels[channel](frame), self._shares))
+                chunks = []
+                for chunk in _measured(codes, self._shapes, spacing):
+                    chunks.append(pd.DataFrame(chunk))
+                    n_done += len(chunks[-1])
+                    yield Progress(n_done, n_found)
+                shapes = pd.concat(chunks).sort_values("label").drop(columns="label")
+                obs = pd.DataFrame({"region": name, "label": found, "frame": frame})
+                stem = name if frame is None else f"{name}_t{frame}"
+                obs.index = pd.Index([f"{stem}_{label}" for label in found])
+                X = np.column_stack([shapes, *columns]).astype(np.float32)
+                self._parts.append((obs, X, np.column_stack(centers) * spacing[::-1]))
+            if n_found - n_before < 2:
+                self.notices.append(f"labels {name!r} hold {n_found - n_before} cells. {MASK}")
+        _check(n_done > 0, "the labels hold no cells: all pixels are background, 0", "labels")
 
     def table(self) -> AnnData:
-        """Return what was measured.
-
-        Raises
-        ------
-        RuntimeError
-            If the steps have not been run to their end.
-        """
-        if not self._parts:
-            raise RuntimeError("nothing to return: the measuring has not ended")
+        """Return the cells that `run` measured."""
         from anndata import AnnData
 
-        parts = [part for part in self._parts if len(part.measured.labels)] or self._parts
-        shapes = measurement.shape_properties(parts[0].region.spacing)
-        X = np.concatenate(
-            [
-                np.column_stack(
-                    [
-                        *(part.measured.shapes[name] for name in shapes),
-                        part.measured.intensities.reshape(len(part.measured.labels), -1),
-                    ]
-                )
-                for part in parts
-            ]
-        )
-        regions = list(dict.fromkeys(part.region.name for part in parts))
-        adata = AnnData(
-            X.astype(np.float32),
-            obs=self._obs(parts, regions),
-            var=self._var(shapes, list(parts[0].region.channels)),
-            obsm={"spatial": np.concatenate([part.measured.centers[:, ::-1] for part in parts])},
+        obs, X, centers = (list(parts) for parts in zip(*self._parts, strict=True))
+        cells, values = pd.concat(obs), np.concatenate(X)
+        regions = list(cells["region"].unique())
+        cells["region"] = pd.Categorical(cells["region"], categories=regions)
+        spacing = np.array([self._regions[name][1] for name in regions])
+        unit = self.unit or "px"
+        units = {"area": f"{unit}{self._ndim}", "eccentricity": "", "extent": "", "solidity": ""}
+        statistics = ["mean", "std", *(f"q{100 * share:02g}" for share in self._shares)]
+        rows = [("", name, units.get(name, unit)) for name in self._shapes]
+        if self._ndim == 3:
+            rows[0] = ("", "volume", f"{unit}3")
+        rows += [(channel, name, "intensity") for channel in self.channels for name in statistics]
+        var = pd.DataFrame(rows, columns=["channel", "property", "unit"])
+        var.index = [f"{a}_{b}" if a else f"{b}_{c}".rstrip("_") for a, b, c in rows]
+        return AnnData(
+            np.where(np.isfinite(values), values, np.nan),
+            obs=cells if self.time_series else cells.drop(columns="frame"),
+            var=var.replace({"channel": {"": None}}).astype("category"),
+            obsm={"spatial": np.concatenate(centers)},
             uns={
-                SPATIAL: {
+                "spatialdata_attrs": {
                     "region": regions if len(regions) > 1 else regions[0],
-                    "region_key": REGION,
-                    "instance_key": LABEL,
+                    "region_key": "region",
+                    "instance_key": "label",
                 },
-                "measure": {
-                    "unit": self._unit,
-                    "spacing": np.array(
-                        [region.spacing for region in self._regions if region.name in regions]
-                    ),
-                },
+                "measure": {"unit": unit, "spacing": spacing},
             },
         )
-        logger.info(
-            "    finished (%.1f s): %s cells, %s variables",
-            time.perf_counter() - self._started,
-            f"{adata.n_obs:,}",
-            adata.n_vars,
-        )
-        return adata
-
-    def _obs(self, parts: list[_Part], regions: list[str]) -> pd.DataFrame:
-        counts = [len(part.measured.labels) for part in parts]
-        names = np.repeat([part.region.name for part in parts], counts)
-        columns: dict[str, Any] = {
-            REGION: pd.Categorical(names, categories=regions),
-            LABEL: np.concatenate([part.measured.labels for part in parts]),
-        }
-        if self._time_series:
-            columns[FRAME] = np.repeat([part.frame for part in parts], counts).astype(np.int64)
-        stems = [
-            f"{p.region.name}_t{p.frame}" if self._time_series else p.region.name for p in parts
-        ]
-        index = [
-            f"{stem}_{label}"
-            for stem, part in zip(stems, parts, strict=True)
-            for label in part.measured.labels.tolist()
-        ]
-        return pd.DataFrame(columns, index=pd.Index(index))
-
-    def _var(self, shapes: Mapping[str, int], channels: list[str]) -> pd.DataFrame:
-        rows: list[tuple[str, str | None, str, str]] = []
-        for name, power in shapes.items():
-            unit = "" if not power else f"{self._unit}{power if power > 1 else ''}"
-            rows.append((f"{name}_{unit}" if unit else name, None, name, unit))
-        statistics = ["mean", "std", *map(_quantile_name, self._quantiles)]
-        rows += [
-            (f"{channel}_{name}", channel, name, "intensity")
-            for channel in channels
-            for name in statistics
-        ]
-        index, of, what, unit_of = zip(*rows, strict=True)
-        columns = {"channel": of, "property": what, "unit": unit_of}
-        return pd.DataFrame(
-            {name: pd.Categorical(values) for name, values in columns.items()},
-            index=pd.Index(index),
-        )
-
-    def _note(self, region: Region, n_labels: int) -> None:
-        if n_labels == 0 and len(self._regions) > 1:
-            self.notices.append(Message(f"labels {region.name!r} hold no cells and are left out"))
-        elif n_labels == 1:
-            self.notices.append(
-                Message(
-                    f"labels {region.name!r} hold a single cell; if they are a mask, number its "
-                    "parts first, with skimage.measure.label"
-                )
-            )
 
 
-@dataclass(frozen=True)
-class _Part:
-    """What was measured of one frame of a region."""
-
-    region: Region
-    frame: int
-    measured: measurement.Measured
-
-
-def _checked_quantiles(quantiles: float | Sequence[float]) -> tuple[float, ...]:
-    values = tuple(quantiles) if isinstance(quantiles, Iterable) else (quantiles,)
-    if not all(isinstance(one, numbers.Real) and 0 <= one <= 1 for one in values):
-        raise InputError("{} must be shares in [0, 1]; got {!r}", Setting("quantiles"), values)
-    return tuple(dict.fromkeys(map(float, values)))
+def _read(image: Any, frame: int | None, axis: int | None = None, index: int = 0) -> NDArray[Any]:
+    """Read a frame, and of several channels the one at an index of their axis."""
+    where: list[Any] = [slice(None)] * len(image.shape)
+    if axis is not None:
+        where[axis] = index
+    if frame is not None:
+        where[1 if axis == 0 else 0] = frame
+    return np.asarray(image[tuple(where)])
 
 
-def _quantile_name(share: float) -> str:
-    """``q05`` for 0.05, ``q99.9`` for 0.999."""
-    percent = f"{100 * share:.10g}"
-    return f"q{'0' if 0 < 100 * share < 10 else ''}{percent}"
+def _statistics(
+    codes: NDArray[np.int64], pixels: NDArray[Any], shares: Sequence[float] = ()
+) -> NDArray[np.float64]:
+    """Return the mean, the standard deviation and the quantiles of the finite pixels of cells."""
+    n, inside = codes.max(), (codes > 0) & np.isfinite(pixels)
+    cells, values = codes[inside] - 1, pixels[inside].astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        counts = np.bincount(cells, minlength=n)
+        mean = np.bincount(cells, values, n) / counts
+        std = np.sqrt(np.bincount(cells, (values - mean[cells]) ** 2, n) / counts)
+    if not shares:
+        return np.column_stack([mean, std])
+    quantiles = pd.Series(values).groupby(cells).quantile(shares).unstack()
+    return np.column_stack([mean, std, quantiles.reindex(range(n), columns=shares)])
 
 
-def _counted(
-    steps: Generator[None, None, measurement.Found], stop: Callable[[], bool]
-) -> measurement.Found:
-    """Run steps of which there is nothing to tell yet."""
-    while True:
-        _check(stop)
-        try:
-            next(steps)
-        except StopIteration as end:
-            found: measurement.Found = end.value
-            return found
+def _measured(
+    codes: NDArray[np.int64], properties: list[str], spacing: list[float]
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """Measure shapes, some cells at a time, and many cells in several processes."""
+    from scipy.ndimage import find_objects
+    from skimage.measure import regionprops_table
+
+    # Cells that are close along the longest axis lie in a small part of the image.
+    axis = int(np.argmax(codes.shape))
+    ends = np.array([(box[axis].start, box[axis].stop) for box in find_objects(codes)])
+    chunks = np.array_split(np.argsort(ends[:, 0]), -(-len(ends) // CHUNK))
+
+    def part(cells: NDArray[np.intp]) -> Any:
+        """Return the part of the image with these cells, without the others."""
+        kept = np.zeros(len(ends) + 1, dtype=np.int32)
+        kept[cells + 1] = cells + 1
+        return kept[codes.take(range(ends[cells, 0].min(), ends[cells, 1].max()), axis)]
+
+    task = partial(regionprops_table, properties=["label", *properties], spacing=spacing)
+    parallel = Parallel(-1 if len(chunks) > 5 else 1, return_as="generator")
+    yield from parallel(delayed(task)(part(cells)) for cells in chunks)
 
 
-def _check(stop: Callable[[], bool]) -> None:
-    if stop():
-        raise StoppedTooEarly("stopped before the cells were measured")
+def _check(fits: bool, text: str, parameter: str) -> None:
+    if not fits:
+        raise InputError(text, parameter=parameter)

@@ -1,4 +1,4 @@
-"""Cells that look mislabelled to networks which have not seen their label."""
+"""Cells whose label looks wrong to networks that have not seen it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from centroid_encoder.errors import Call, InputError, MissingKeyError, Setting
-from centroid_encoder.tl._stored import (
-    Column,
-    StoredCrossValidation,
-    cv_key,
-    obs_key,
-    stored_column,
-)
+from centroid_encoder.errors import InputError, MissingKeyError
+from centroid_encoder.tl._result import StoredCrossValidation, cv_key, obs_key, read_held_out
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -23,9 +17,9 @@ if TYPE_CHECKING:
 def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float = 0.05) -> pd.DataFrame:
     """List the cells that look mislabelled, worst first.
 
-    These are cells to whose own label networks trained without them give a probability of at most
-    `max_own`. Besides mislabelled cells there are cells of classes that the data do not tell apart,
-    the less sure ones towards the end. `adata` stays as it is.
+    The networks that were trained without a cell give its own label a probability of at most
+    `max_own`, and predict another class. Cells of classes that the data do not separate are listed
+    as well, mostly towards the end. `adata` is not changed.
 
     Parameters
     ----------
@@ -34,16 +28,16 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float = 0.05) -> pd.
     key
         Its ``key_added``.
     max_own
-        Largest out-of-fold probability of the cell's own label, in [0, 1]. 1 lists every cell that
-        is taken for another class.
+        Largest out-of-fold probability of the cell's own label, in [0, 1]. 1 lists every cell
+        with another predicted class.
 
     Returns
     -------
     DataFrame
-        One row a cell, under its name in ``obs_names``, with the columns
+        One row for each cell, under its name in ``obs_names``, with the columns
 
         ``label``, ``predicted`` : dtype ``category``
-            Its own class, and the out-of-fold predicted one.
+            Its own class, and the out-of-fold predicted class.
         ``confidence``, ``own`` : dtype ``float32``
             Probability of the predicted and of its own class.
 
@@ -52,9 +46,9 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float = 0.05) -> pd.
     Raises
     ------
     KeyError
-        If there is no cross-validation under that key, or if a part of it is gone.
+        If there is no cross-validation under that key, or if a part of it is missing.
     ValueError
-        If `max_own` is not in [0, 1].
+        If `max_own` is not in [0, 1], or if the labels are not those of the cross-validation.
 
     Examples
     --------
@@ -65,29 +59,27 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float = 0.05) -> pd.
     >>> suspects = ce.tl.mislabeled(adata)
     """
     if not 0 <= max_own <= 1:
-        raise InputError("{} must be in [0, 1]; got {!r}", Setting("max_own"), max_own)
+        raise InputError(f"max_own must be in [0, 1]; got {max_own!r}", parameter="max_own")
     validated = StoredCrossValidation.read(adata, key)
     if validated is None:
-        call = Call("tl.cross_validate", (Setting("label_key"),))
-        raise MissingKeyError("no cross-validation {!r}; run {} first", key, call)
-    names: tuple[Column, ...] = ("label", "confidence", "own")
-    columns = [validated.label_key, *(obs_key(cv_key(key), name) for name in names)]
-    part = f"a part of the cross-validation {key!r}"
-    label, predicted, confidence, own = (stored_column(adata, name, part) for name in columns)
-    classes = validated.classes
-    own_class = classes.get_indexer(label.astype(object))
-    found = np.append(classes.get_indexer(predicted.cat.categories), -1)[predicted.cat.codes]
-    suspect = (own_class >= 0) & (found >= 0) & (own_class != found) & (own <= max_own)
-    rows = np.flatnonzero(suspect)
+        raise MissingKeyError(
+            f"no cross-validation {key!r}; run ce.tl.cross_validate(adata, label_key) first"
+        )
+    cells = read_held_out(adata, key)
+    confidence, own = (
+        adata.obs[obs_key(cv_key(key), name)].to_numpy()[cells.rows]
+        for name in ("confidence", "own")
+    )
+    suspect = np.flatnonzero((cells.own != cells.predicted) & (own <= max_own))
     with np.errstate(divide="ignore"):
-        ratio = confidence.to_numpy()[rows] / own.to_numpy()[rows]
-    rows = rows[np.argsort(-ratio, kind="stable")]
+        ratio = confidence[suspect] / own[suspect]
+    listed = suspect[np.argsort(-ratio, kind="stable")]
     return pd.DataFrame(
         {
-            "label": pd.Categorical.from_codes(own_class[rows], classes),
-            "predicted": pd.Categorical.from_codes(found[rows], classes),
-            "confidence": confidence.to_numpy()[rows],
-            "own": own.to_numpy()[rows],
+            "label": pd.Categorical.from_codes(cells.own[listed], validated.classes),
+            "predicted": pd.Categorical.from_codes(cells.predicted[listed], validated.classes),
+            "confidence": confidence[listed],
+            "own": own[listed],
         },
-        index=adata.obs_names[rows],
+        index=adata.obs_names[cells.rows[listed]],
     )

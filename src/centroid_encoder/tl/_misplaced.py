@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
-from centroid_encoder.core.quality import AT_ONCE, misplacement_depth
+from centroid_encoder.core.quality import misplacement_depth
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._stored import Regions, Result, check_trained, read_result
+from centroid_encoder.tl._result import Regions, check_trained, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") -> pd.DataFrame:
     """List the labeled cells that lie in another class's region, worst first.
 
-    Among them are mislabelled cells, and cells of classes that the data do not tell apart. With
-    ``placement="bottleneck"`` a training cell's label has drawn it towards its class: what is
-    misplaced among the held-out cells says more. `adata` stays as it is.
+    These are mislabelled cells, and cells of classes that the data do not separate. With
+    ``placement="bottleneck"`` the label of a training cell draws it towards its class, so that
+    the misplaced held-out cells are better evidence. `adata` is not changed.
 
     Parameters
     ----------
@@ -30,8 +31,8 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     key
         Its ``key_added``.
     regions
-        ``"voronoi"``: cells of the class centers; ``"decoder"``: where the model decides for a
-        class, as in ``obs["ce_label"]``, which is the same without a bottleneck.
+        ``"voronoi"``: cells of the class centers; ``"decoder"``: the predicted classes in
+        ``obs["ce_label"]``, which are the same without a bottleneck.
 
     Returns
     -------
@@ -45,7 +46,7 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
         ``depth`` : dtype ``float64``
             How far inside that region, in (0, 1]: 1 − (distance to that class's center) /
             (distance to its own class's); near 0 at the border, 1 at the other's center. For
-            ``"decoder"`` distances are those by which the model decides.
+            ``"decoder"`` the distances are those that the prediction compares.
 
         Cells of equal depth are in the order of ``obs_names``. Cells without a label, and cells
         left out for missing values, are never listed.
@@ -53,12 +54,12 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     Raises
     ------
     KeyError
-        If there is no result under that key, or if a part of it is gone.
+        If there is no result under that key, or if a part of it is missing.
     ValueError
-        If the labels are no longer those the embedding was made with, if they are those that
-        `ingest` gave, or if `regions` is not valid.
+        If the labels are not those of the result, if `ingest` predicted them, or if `regions` is
+        not valid.
     InvalidStateError
-        If the decoder is asked for and what is stored is not a complete map.
+        If the regions are those of the decoder and the stored map is not complete.
 
     Examples
     --------
@@ -71,41 +72,25 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     """
     check_trained(adata, key)
     result = read_result(adata, key)
-    found = result.found_in(regions)
-    rows = np.flatnonzero(result.misplaced(regions))
-    depth = _depth(adata, result, regions, rows, found[rows])
-    worst_first = np.argsort(-depth, kind="stable")
-    rows = rows[worst_first]
-    return pd.DataFrame(
+    rows, found = np.flatnonzero(result.misplaced(regions)), result.found_in(regions)
+    embedding = result.embedding[rows].astype(np.float64)
+    distances: NDArray[np.floating]
+    if regions == "voronoi":
+        distances = cdist(embedding, result.centers)
+    else:
+        model = fitted_model(adata, key)
+        # The columns of the distances of the map are its sorted classes.
+        columns = pd.Index(model.classes_.tolist()).get_indexer(result.classes)
+        distances = model.fitted_map.distances(embedding)[:, columns]
+    own, found, at = result.codes[rows], found[rows], np.arange(len(rows))
+    depth = misplacement_depth(distances[at, found], distances[at, own])
+    table = pd.DataFrame(
         {
-            "label": pd.Categorical.from_codes(result.codes[rows], result.classes),
-            "region": pd.Categorical.from_codes(found[rows], result.classes),
+            "label": pd.Categorical.from_codes(own, result.classes),
+            "region": pd.Categorical.from_codes(found, result.classes),
             "split": pd.Categorical(result.split.iloc[rows].astype(str), ["train", "test"]),
-            "depth": depth[worst_first],
+            "depth": depth,
         },
         index=adata.obs_names[rows],
     )
-
-
-def _depth(
-    adata: AnnData,
-    result: Result,
-    regions: Regions,
-    rows: NDArray[np.intp],
-    found: NDArray[np.intp],
-) -> NDArray[np.float64]:
-    """Depth of the misplaced cells `rows`, which lie in the regions of the classes `found`."""
-    embedding, own = result.embedding[rows].astype(np.float64), result.codes[rows]
-    if regions == "voronoi":
-        to_found = np.linalg.norm(embedding - result.centers[found], axis=1)
-        to_own = np.linalg.norm(embedding - result.centers[own], axis=1)
-        return misplacement_depth(to_found, to_own)
-    map_ = fitted_model(adata, result.key).fitted_map
-    parts = [np.empty(0)]
-    for start in range(0, len(rows), AT_ONCE):
-        part = slice(start, start + AT_ONCE)
-        distances = map_.distances(embedding[part])
-        at = np.arange(len(distances))
-        to_found, to_own = distances[at, found[part]], distances[at, own[part]]
-        parts.append(misplacement_depth(to_found, to_own))
-    return np.concatenate(parts)
+    return table.iloc[np.argsort(-depth, kind="stable")]

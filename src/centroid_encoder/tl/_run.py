@@ -20,10 +20,8 @@ from sklearn.base import clone
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import CentroidEncoderWarning, InputError, InputTypeError, check_name
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._cells import near_matches
 from centroid_encoder.tl._log import logger, shown_as_scanpy
-from centroid_encoder.tl._matrix import Source
-from centroid_encoder.tl._names import check_key
+from centroid_encoder.tl._read import Source, check_key, near_matches
 
 with warnings.catch_warnings():
     # Without ipywidgets, a notebook shows the bar as text.

@@ -1,54 +1,31 @@
-"""Whether a map and a cross-validation are of the same labels and the same settings."""
+"""The settings of a map and of a cross-validation, compared."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from centroid_encoder.core.saved import parse_config
-from centroid_encoder.errors import Message, Setting, Value
-from centroid_encoder.tl._stored import StoredMap
+if TYPE_CHECKING:
+    from centroid_encoder.tl._result import StoredMap
 
 
 def is_of_same_labels(mapped: StoredMap, label_key: str) -> bool:
-    """Tell whether a map was trained on these cells, for these labels, and is complete."""
-    return (
-        mapped.ingested_from is None and mapped.model is not None and mapped.label_key == label_key
-    )
+    """Whether a complete map was trained on these cells with these labels."""
+    of_training = mapped.ingested_from is None and mapped.model is not None
+    return of_training and mapped.label_key == label_key
 
 
-SOURCES = ("use_rep", "layer", "use_raw", "unlabeled_category")
-"""Parameters that say what is learned from; one that is not stored was None."""
-NO_SETTINGS = ("random_state", "device")
-
-
-def differing_settings(
-    mapped: StoredMap, params: Mapping[str, Any], model: str | None
-) -> Message | None:
-    """Say in which settings a map and a cross-validation differ; None if in none that is known.
-
-    Parameters
-    ----------
-    mapped
-        The map.
-    params, model
-        Of the cross-validation.
-    """
-    pairs: dict[str, tuple[Any, Any]] = {}
-    # A mask that is an array is not stored.
-    both = {"mask_var", "missing"} & set(mapped.params) & set(params)
-    for name in (*SOURCES, *sorted(both)):
-        pairs[name] = mapped.params.get(name), params.get(name)
-    if model is not None and mapped.model is not None and "config" in mapped.model:
-        stored = parse_config(mapped.model["config"]).get("estimator", {}).get("params", {})
+def differing_settings(mapped: StoredMap, params: Mapping[str, Any], model: str | None) -> str:
+    """Settings of a map that differ from those of a cross-validation, as text; empty if none do."""
+    ours, theirs = (dict(given) for given in (mapped.params, params))
+    # Options that were None are not stored, nor is a mask that is an array.
+    names = ["label_key", "use_rep", "layer", "use_raw", "unlabeled_category"]
+    names += sorted({"mask_var", "missing"} & set(ours) & set(theirs))
+    if model is not None and mapped.model is not None:
+        fitted = json.loads(mapped.model["config"])["estimator"]["params"]
         checked = json.loads(model)
-        # A parameter that only one of them has was at its default in the other.
-        for name in sorted((set(stored) & set(checked)) - set(NO_SETTINGS)):
-            pairs[name] = stored[name], checked[name]
-    differing = [
-        Message("{} against {}", Setting(name, ours), Value(name, theirs))
-        for name, (ours, theirs) in pairs.items()
-        if ours != theirs
-    ]
-    return Message(", ".join(["{}"] * len(differing)), *differing) if differing else None
+        names += sorted((set(fitted) & set(checked)) - {"random_state", "device"})
+        ours, theirs = ours | fitted, theirs | checked
+    values = [(name, ours.get(name), theirs.get(name)) for name in names]
+    return ", ".join(f"{name}={a!r} against {b!r}" for name, a, b in values if a != b)

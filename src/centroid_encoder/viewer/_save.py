@@ -17,7 +17,7 @@ from centroid_encoder import tl
 from centroid_encoder.files import check_space, check_target, replacing, writing
 from centroid_encoder.pl._axes import FORMATS, write_figure
 from centroid_encoder.stores import check_no_links, check_store_target, replacing_folder
-from centroid_encoder.tl._containers import size_of
+from centroid_encoder.tl._reference import size_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from napari.viewer import Viewer
     from qtpy.QtGui import QDragEnterEvent, QDropEvent
 
-    from centroid_encoder.tl._stored import Result
+    from centroid_encoder.tl._result import Result
     from centroid_encoder.viewer._worker import Worker
     from centroid_encoder.viewer.data.ids import CellLayer
 
@@ -81,7 +81,7 @@ class CentroidEncoderWidget(QWidget):
         self.trainer = TrainingPanel(self.session)
         self.form = self.trainer.form
         self.message = self.trainer.message
-        self.verdict = Verdict(self.session, self.form.words)
+        self.verdict = Verdict(self.session)
         self._lay_out()
         self.session.check_changed.connect(self._on_check)
         self.session.mapped.connect(self._on_mapped)

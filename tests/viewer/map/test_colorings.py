@@ -16,7 +16,7 @@ from scipy.spatial import distance
 from scipy.stats import spearmanr
 
 import centroid_encoder as ce
-from centroid_encoder.tl._stored import read_result
+from centroid_encoder.tl._result import read_result
 from centroid_encoder.viewer.map.colorings import (
     COLORINGS,
     GREY,

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 import centroid_encoder as ce
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.regions import Region
 from centroid_encoder.pl._axes import panel_title
 from centroid_encoder.pl._colors import label_colors
-from centroid_encoder.pl._regions import panel_limits, region_outlines, voronoi_outlines
-from centroid_encoder.tl._stored import read_result
+from centroid_encoder.pl._regions import Shapes, center_regions, class_regions, panel_limits
+from centroid_encoder.tl._result import read_result
 from centroid_encoder.viewer.map.figure import (
     DRAFT,
     FEW,
@@ -35,7 +34,8 @@ Embed = Callable[..., ad.AnnData]
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
 LIMITS = np.array([[0.0, 0.0], [10.0, 10.0]])
-SQUARE: Region = [np.array([(0.0, 0.0), (5.0, 0.0), (5.0, 10.0), (0.0, 10.0)])]
+SQUARE = np.array([(0.0, 0.0), (5.0, 0.0), (5.0, 10.0), (0.0, 10.0)])
+NOTHING = np.empty((0, 2))
 # The last two were left out and have no label.
 POINTS = np.array([[2, 2], [8, 2], [8, 8], [2, 8], [5, 5], [np.nan, np.nan]], dtype=float)
 CODES = np.array([0, 1, 2, 0, -1, 1])
@@ -53,10 +53,10 @@ def make_scene(
     panels: Sequence[Sequence[int]] = ((0, 1, 4, 5), (2, 3, 4)),
     titles: Sequence[str] = ("training cells (n = 3)", "held-out 5-NN error 12.5 % (n = 2)"),
     n_classes: int = 3,
-    outlines: Sequence[Region] = (),
+    shapes: Shapes = (),
 ) -> Scene:
     shown = [Panel(title, np.array(rows)) for title, rows in zip(titles, panels, strict=False)]
-    return Scene(np.asarray(points), np.asarray(codes), tuple(shown), outlines, LIMITS, n_classes)
+    return Scene(np.asarray(points), np.asarray(codes), tuple(shown), shapes, LIMITS, n_classes)
 
 
 def many(n: int) -> Scene:
@@ -114,10 +114,10 @@ def test_the_same_as_the_figure_for_print(embed: Embed, regions: Any, names: Any
         )
         for which in ("train", "test")
     )
-    outlines = region_outlines(adata, result, regions, limits)
+    shapes = class_regions(adata, result, regions, limits)
     colors = list(label_colors(adata, "cell_type").values())
     figure = make_figure()
-    figure.show(Scene(result.embedding, result.codes, panels, outlines, limits, 3), colors)
+    figure.show(Scene(result.embedding, result.codes, panels, shapes, limits, 3), colors)
 
     def regions_of(ax: Any) -> list[tuple[Any, Any]]:
         return [
@@ -135,7 +135,7 @@ def test_the_same_as_the_figure_for_print(embed: Embed, regions: Any, names: Any
         points = {to_rgb(line.get_color()): sorted(line.get_xydata().tolist()) for line in lines}
         return {color: points[color] for color in map(to_rgb, colors)}
 
-    assert len(outlines) == 3
+    assert len(shapes) == 3
     for mine, theirs in zip(figure.axes, axes, strict=True):
         assert sorted(regions_of(mine)) == sorted(patches_of(theirs))
         assert points_of(mine) == points_of(theirs)
@@ -163,7 +163,7 @@ def test_every_cell_is_drawn_in_its_panel_and_color() -> None:
 def test_regions_are_beneath_the_points_and_may_be_missing() -> None:
     figure = make_figure()
     # A class that owns nothing has no region.
-    figure.show(make_scene(outlines=[SQUARE, [], []]), COLORS)
+    figure.show(make_scene(shapes=[SQUARE, NOTHING, NOTHING]), COLORS)
     tint = color_at(figure, 0, (3, 5))
     assert tint[0] > max(tint[1:]) + 30
     assert color_at(figure, 0, (7, 5)) == rgb(Style().panel)
@@ -188,7 +188,7 @@ def test_the_smallest_class_lies_on_top_and_unlabeled_cells_at_the_bottom() -> N
 
 def test_classes_switched_off_keep_their_regions() -> None:
     figure = make_figure()
-    figure.show(make_scene(outlines=[SQUARE, [], []]), COLORS)
+    figure.show(make_scene(shapes=[SQUARE, NOTHING, NOTHING]), COLORS)
     before = color_at(figure, 0, (3, 5))
     figure.set_shown(np.array([False, True, True]))
     assert figure.shown.tolist() == [False, True, True]
@@ -214,7 +214,7 @@ def test_the_next_scene_of_the_same_classes_keeps_them_switched_off() -> None:
 
 def test_colors_change_at_once() -> None:
     figure = make_figure()
-    figure.show(make_scene(outlines=[SQUARE, [], []]), COLORS)
+    figure.show(make_scene(shapes=[SQUARE, NOTHING, NOTHING]), COLORS)
     figure.set_colors(["#ffff00", "#00ffff", "#ff00ff"])
     assert color_at(figure, 0, POINTS[0]) == rgb("#ffff00")
     tint = color_at(figure, 0, (3, 5))
@@ -474,30 +474,37 @@ def test_no_cells() -> None:
     assert drawn(figure, 0) == set()
 
 
-def test_live_outlines_end_as_those_of_the_result(embed: Embed) -> None:
+def test_live_regions_end_as_those_of_the_result(embed: Embed) -> None:
     adata = embed(5, unlabeled=10, placement="bottleneck")
     result = read_result(adata, "ce")
     limits = panel_limits(result.embedding)
     train = (result.split == "train").to_numpy()
-    live = voronoi_outlines(class_centers(result.embedding[train], result.codes[train], 5), limits)
-    final = region_outlines(adata, result, "voronoi", limits)
-    assert any(final)
-    for rings, others in zip(live, final, strict=True):
-        for ring, other in zip(rings, others, strict=True):
-            np.testing.assert_allclose(ring, other, atol=1e-4)
+    live = center_regions(class_centers(result.embedding[train], result.codes[train], 5), limits)
+    final = class_regions(adata, result, "voronoi", limits)
+    for cell, other in zip(live, final, strict=True):
+        np.testing.assert_allclose(cell, other, rtol=1e-3, atol=1e-3)
 
 
-def test_live_outlines_are_those_of_the_training_cells_alone() -> None:
+def test_live_regions_are_those_of_the_training_cells_alone() -> None:
     embedding = np.array([[2.0, 5], [8, 5], [8, 9], [9, 9], [1, 1]])
     codes = np.array([0, 2, 1, 0, -1])
     train = np.array([True, True, False, False, False])
-    left, nobody, right = voronoi_outlines(class_centers(embedding[train], codes[train], 3), LIMITS)
-    assert nobody == []
-    for region, (x_min, x_max) in ((left, (0, 5)), (right, (5, 10))):
-        (ring,) = region
-        assert len(ring) == 4
-        extent = [ring.min(axis=0), ring.max(axis=0)]
-        np.testing.assert_allclose(extent, [[x_min, 0], [x_max, 10]])
+    left, nobody, right = center_regions(class_centers(embedding[train], codes[train], 3), LIMITS)
+    assert not len(nobody)
+    assert left.max(axis=0)[0] == pytest.approx(5)
+    assert right.min(axis=0)[0] == pytest.approx(5)
+
+
+def test_regions_of_a_decoder_are_an_image() -> None:
+    figure = make_figure()
+    owners = np.zeros((50, 50), dtype=int)
+    owners[:, 25:] = 1
+    figure.show(make_scene(shapes=owners), COLORS)
+    red, green = (color_at(figure, 0, at) for at in ((3, 5), (7, 5)))
+    assert red[0] > max(red[1:]) + 30
+    assert green[1] > max(green[0], green[2]) + 30
+    figure.show(make_scene(), COLORS)
+    assert color_at(figure, 0, (3, 5)) == rgb(Style().panel)
 
 
 @pytest.mark.parametrize("width", [800, 300])

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,7 @@ from pytestqt.qtbot import QtBot
 from qtpy.QtWidgets import QLabel
 
 import centroid_encoder as ce
-from centroid_encoder._parameters import parameters
-from centroid_encoder.errors import Advice, Call, Setting, Value
+from centroid_encoder._signature import Parameter, parameters
 from centroid_encoder.viewer.data.tables import Tables
 from centroid_encoder.viewer.panels import fields
 from centroid_encoder.viewer.panels.form import TrainingForm
@@ -252,34 +251,6 @@ def test_a_column_that_is_gone_can_still_be_clicked_at(form: TrainingForm, table
     assert form.unlabeled_category.choices == ("none",)
 
 
-@pytest.mark.parametrize(
-    ("part", "said"),
-    [
-        (Advice("missing", "drop"), "choose “leave these cells out” under *Missing values"),
-        (Advice("group_key", "a donor"), "choose “a donor” under *Hold out whole"),
-        (Advice("key_added"), "choose it under *Store as"),
-        (Setting("test_size", 0.5), "*Held out = 0.5"),
-        (Setting("max_epochs", "auto"), "*Epochs = auto"),
-        (Value("max_epochs", 10), "10"),
-        (Setting("missing", "drop"), "“leave these cells out”"),
-        (Value("missing", "error"), "“stop and say so”"),
-        (Setting("use_rep", None), "Features = none"),
-        (Setting("hidden", [16]), "hidden=[16]"),
-        (Setting("max_epochs"), "*Epochs"),
-        (Setting("layer", "raw"), "Features = raw"),
-        (Setting("label_key"), "Labels"),
-        (Setting("n_components"), "*Dimensions"),
-        (Setting("model"), "model"),
-        (Call("tl.cross_validate", ("cell_type",)), "“Check labels”"),
-        (Call("tl.fitted_model"), "ce.tl.fitted_model"),
-    ],
-)
-def test_parts_of_messages_are_called_as_in_the_form(
-    form: TrainingForm, part: Setting | Call, said: str
-):
-    assert form.words(part) == said.replace("*", "Advanced ▸ ")
-
-
 def test_a_field_is_shown_where_something_is_to_be_mended(form: TrainingForm, qtbot: QtBot):
     with qtbot.assertNotEmitted(form.advanced_wanted):
         form.point_at("label_key")
@@ -288,30 +259,16 @@ def test_a_field_is_shown_where_something_is_to_be_mended(form: TrainingForm, qt
         form.point_at("missing")
 
 
-def with_more(
-    adata: AnnData,
-    label_key: str,
-    *,
-    noise: float = 0.5,
-    n_rounds: int = 3,
-    thorough: bool = False,
-    kind: Literal["plain", "fancy"] = "plain",
-    most: int | None = None,
-    title: str | None = None,
-) -> None:
-    """Do something.
-
-    Parameters
-    ----------
-    noise
-        How much of it. See `label_key` and `cross_validate`.
-    most
-        Number of them. Default: all.
-    """
-
-
 def test_a_new_option_has_a_field_by_itself(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch):
-    known = parameters("tl.centroid_encoder") | parameters(with_more)
+    new = [
+        Parameter("noise", 0.5, [float], "How much of it. See `label_key` and `cross_validate`."),
+        Parameter("n_rounds", 3, [int], ""),
+        Parameter("thorough", False, [bool], ""),
+        Parameter("kind", "plain", ["plain", "fancy"], ""),
+        Parameter("most", None, [int, type(None)], "Number of them. Default: all."),
+        Parameter("title", None, [str, type(None)], ""),
+    ]
+    known = parameters("tl.centroid_encoder") | {one.name: one for one in new}
     monkeypatch.setattr(
         fields,
         "parameters",
@@ -323,15 +280,14 @@ def test_a_new_option_has_a_field_by_itself(qtbot: QtBot, monkeypatch: pytest.Mo
     labels = [label.text() for label in form.advanced.findChildren(QLabel)]
     for name in ("Noise", "Rounds", "Thorough", "Kind", "Most", "Title"):
         assert name in labels
-    assert form.fields["noise"].tooltip == "How much of it. See Labels and Check labels."
+    assert form.fields["noise"].tooltip == "noise: How much of it. See Labels and Check labels."
     assert form.fields["most"].native.placeholderText() == "all"
     values = {"noise": 0.25, "n_rounds": 4, "thorough": True, "kind": "fancy", "title": "a"}
     for name, value in values.items():
         form.fields[name].value = value
     form.fields["most"].value = "7"
     assert form.parameters() == values | {"most": 7}
-    assert form.words(Setting("n_rounds", 4)) == "Advanced ▸ Rounds = 4"
-    # What is no number is for the function to refuse.
+    # The function raises the error for text that is no number.
     form.fields["most"].value = "many"
     assert form.parameters()["most"] == "many"
     assert "noise" not in form.parameters("tl.cross_validate")

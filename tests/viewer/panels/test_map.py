@@ -91,7 +91,7 @@ def test_new_cells_lie_over_those_of_the_reference(
     panel: MapPanel, reference: AnnData, query: AnnData
 ) -> None:
     figure = show(panel, reference)
-    before, regions = view(figure), figure.scene.outlines if figure.scene else ()
+    before, regions = view(figure), figure.scene.shapes if figure.scene else ()
     assert not len(grey(figure))
     figure = show(panel, query)
     assert figure.scene is not None
@@ -105,8 +105,8 @@ def test_new_cells_lie_over_those_of_the_reference(
     legend = figure.axes[0].get_legend()
     assert [text.get_text() for text in legend.get_texts()] == ["reference cells (n = 120)"]
     # All classes have a region, those without new cells as well.
-    assert len(figure.scene.outlines) == len(regions) == 4
-    assert all(figure.scene.outlines)
+    assert len(figure.scene.shapes) == len(regions) == 4
+    assert all(map(len, figure.scene.shapes))
     # Nobody picks what is grey.
     assert len(figure.scene.points) == query.n_obs
     figure = show(panel, reference)
@@ -126,7 +126,7 @@ def test_without_the_reference_all_regions_are_there(panel: MapPanel, query: Ann
     figure = show(panel, query)
     assert figure.scene is not None
     assert not len(grey(figure))
-    assert all(figure.scene.outlines)
+    assert all(map(len, figure.scene.shapes))
     (low, high), centers = view(figure), query.uns["ce"]["centers"]
     assert ((centers > low) & (centers < high)).all()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.tl._stored import cv_key, keys_in, obs_key
+from centroid_encoder.tl._result import cv_key, keys_in, obs_key
 from centroid_encoder.viewer.data.ids import INSTANCE_KEYS, are_ids, named
 from centroid_encoder.viewer.data.positions import axis
 

@@ -57,24 +57,24 @@ class Plan:
 
 
 class Measuring:
-    """The measuring of what is planned, as a job for a thread.
+    """The measuring of a plan, as a job for a thread.
 
     Attributes
     ----------
     notices
-        What to warn of.
+        Warnings.
     adata
-        The table, once the steps have ended. No cell has a label yet, in ``obs["cell_type"]``.
+        The table, after `run`. No cell has a label yet, in ``obs["cell_type"]``.
     apart
-        Where labels begin anew in each frame, label images in which each cell of each frame has a
-        number of its own, by the layer that they were made of and the name of that to be: a
-        layer shows a cell by its number alone.
+        Where labels begin anew in each frame: the layer, the name of a new layer, and its label
+        image, in which each cell of each frame has a number of its own. A layer shows a cell by
+        its number alone.
     """
 
     def __init__(self, chosen: Plan) -> None:
         from centroid_encoder.tl._measure import Measurement
 
-        # Layers are not to be touched in a thread.
+        # A thread must not touch layers.
         self._labels = {region: _full(layer) for region, layer in chosen.layers.items()}
         self._plan = chosen
         self._job = Measurement(

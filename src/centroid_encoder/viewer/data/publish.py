@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.tl._stored import Column, colors_key, cv_key, embedding_key, obs_key
+from centroid_encoder.tl._result import Column, colors_key, cv_key, embedding_key, obs_key
 from centroid_encoder.viewer.data.features import with_result
 from centroid_encoder.viewer.data.guesses import guess
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, are_ids, whole_numbers

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from centroid_encoder.stores import check_store
-from centroid_encoder.tl._containers import check_links, unreadable
+from centroid_encoder.tl._reference import check_links, unreadable
 from centroid_encoder.viewer.data.positions import numbers
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from centroid_encoder.pl._colors import class_colors, label_colors
-from centroid_encoder.tl._cells import obs_column
-from centroid_encoder.tl._stored import Column, StoredCrossValidation, cv_key, obs_key
+from centroid_encoder.tl._read import obs_column
+from centroid_encoder.tl._result import Column, StoredCrossValidation, cv_key, obs_key
 from centroid_encoder.viewer.map.scales import plane_colors, scale_colors
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.tl._stored import Regions, Result
+    from centroid_encoder.tl._result import Regions, Result
 
 LABEL = "label"
 PREDICTED = "predicted class"

@@ -10,13 +10,19 @@ import numpy as np
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgb, to_rgba
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.path import Path
 from numpy.typing import NDArray
 from psygnal import Signal
 
-from centroid_encoder.core.regions import Region
-from centroid_encoder.pl._regions import REGION_ALPHA, region_path
+from centroid_encoder.pl._regions import (
+    REGION_ALPHA,
+    Shapes,
+    add_image,
+    paint_image,
+    region_paths,
+)
 from centroid_encoder.viewer.map.names import MANY, explain_dots, write_names
 
 DRAFT = 50_000
@@ -47,8 +53,8 @@ class Scene:
     codes: NDArray[np.intp]
     """(n_obs,) class of each cell, −1 for unlabeled ones."""
     panels: tuple[Panel, ...]
-    outlines: Sequence[Region]
-    """The regions of the classes; empty to draw none."""
+    shapes: Shapes
+    """Regions of the classes; empty to draw none."""
     limits: NDArray[np.floating]
     """(2, 2) lower left and upper right corner of the panels."""
     n_classes: int
@@ -86,6 +92,8 @@ class _Artists:
     reference: Line2D
     regions: PathCollection
     """One for each class."""
+    image: AxesImage
+    """Regions that are not polygons."""
     lines: list[Line2D]
     """One for each class and one for unlabeled cells: by far the fastest way to draw points."""
     selected: Line2D
@@ -171,10 +179,8 @@ class MapFigure:
         same_lines = all(len(p.lines) == len(self._groups[1]) + 1 for p in self._panels)
         if len(self._panels) != len(scene.panels) or not same_classes or not same_lines:
             self._build()
-        # A class that owns nothing keeps its place, and with it the others their colours.
-        paths = [region_path(region) or Path(np.empty((0, 2))) for region in scene.outlines]
         for panel in self._panels:
-            panel.regions.set_paths(paths)
+            panel.regions.set_paths(region_paths(scene.shapes, scene.n_classes))
         self.arrange(*self.figure.get_size_inches() * self.figure.dpi)
         self._set_points()
         # The cell under the mouse may be elsewhere now.
@@ -356,11 +362,13 @@ class MapFigure:
             ax.set_title("", y=1, fontsize=9, parse_math=False)
             regions = PathCollection([], linewidths=1)
             ax.add_collection(regions, autolim=False)
+            image = add_image(ax)
             self._panels.append(
                 _Artists(
                     ax,
                     _points(ax, zorder=1.5, alpha=0.35),
                     regions,
+                    image,
                     lines=[_points(ax, zorder=2) for _ in (*self._groups[1], None)],
                     selected=_points(ax, animated=True, markeredgewidth=1.2, zorder=3),
                     hovered=_points(
@@ -425,6 +433,8 @@ class MapFigure:
             alpha = REGION_ALPHA + 0.1 * style.dark
             panel.regions.set_facecolor([to_rgba(color, alpha) for color in self._colors])
             panel.regions.set_edgecolor(style.panel)
+            scene = self._scene
+            paint_image(panel.image, scene.shapes, scene.limits, self._colors, alpha)
             for line, color in zip(panel.lines, [*self._groups[1], style.unlabeled], strict=True):
                 line.set_color(color)
             for line, shown in zip(panel.lines, self._shown, strict=False):

@@ -1,42 +1,39 @@
-"""How far a check says that a map of these labels can be believed."""
+"""The result of a cross-validation in sentences."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 from qtpy.QtWidgets import QWidget
 
-from centroid_encoder.tl._stored import StoredCrossValidation
-from centroid_encoder.tl._summary import fold_words, permutation_words
+from centroid_encoder.tl._result import StoredCrossValidation, fold_words
+from centroid_encoder.tl._summary import permutation_words
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message, sentence
 
 if TYPE_CHECKING:
-    from centroid_encoder.errors import Face
     from centroid_encoder.viewer.session.session import Session
 
 
 class Verdict(QWidget):
-    """What a check found, and what makes that say less than it seems to; gone without one.
+    """Result of a cross-validation and its warnings; hidden without one.
 
     Parameters
     ----------
     session
-        What has been checked.
-    face
-        What parameters are called in the widget.
+        Session with the result.
 
     Attributes
     ----------
     found, doubts
-        Its two texts.
+        Labels with the result and the warnings.
     """
 
-    def __init__(self, session: Session, face: Face) -> None:
+    def __init__(self, session: Session) -> None:
         super().__init__()
-        self._session, self._face = session, face
+        self._session = session
         self.found, self.doubts = Message(), Message()
         column(self, self.found, self.doubts)
         for changed in (session.result_changed, session.check_changed):
@@ -44,38 +41,17 @@ class Verdict(QWidget):
         self.show_check()
 
     def show_check(self) -> None:
-        """Show what the session knows."""
-        adata, check = self._session.adata, self._session.check
+        """Show the result of the session."""
+        check = self._session.check
         self.setVisible(check is not None)
-        if adata is not None and check is not None:
+        if check is not None:
             self.found.say(verdict(check))
-            self.doubts.say(doubts(check, map(str, adata.obs.columns), self._face), "warning")
+            self.doubts.say(" ".join(map(sentence, check.warnings)), "warning")
 
 
 def verdict(check: StoredCrossValidation) -> str:
-    """Return what `tl.cross_validate` found, in a sentence or two."""
+    """Return the result of `tl.cross_validate` in a sentence or two."""
     return " ".join(_sentences(check))
-
-
-def doubts(check: StoredCrossValidation, columns: Iterable[str], face: Face) -> str:
-    """Return what makes a check say less than it seems to.
-
-    Parameters
-    ----------
-    check
-        What was found; its warnings are for Python.
-    columns
-        Those of obs. Advice to group by one of them is given in the words of the widget.
-    face
-        What parameters are called there.
-    """
-    if not check.warnings:
-        return ""
-    # Not before it is needed: it brings PyTorch.
-    from centroid_encoder.tl._cv_warnings import ungrouped
-
-    known = {str(notice): notice for notice in map(ungrouped, columns)}
-    return " ".join(sentence(known.get(text, text), face) for text in check.warnings)
 
 
 def _sentences(stored: StoredCrossValidation) -> Iterator[str]:
@@ -96,5 +72,5 @@ def _sentences(stored: StoredCrossValidation) -> Iterator[str]:
 
 def _percent(share: float, spread: float | None = None) -> str:
     text = f"{100 * share:.1f}" + ("" if spread is None else f" ± {100 * spread:.1f}")
-    # Not to be parted at the end of a line.
+    # No-break spaces keep number and sign on one line.
     return f"{text} %".replace(" ", "\u00a0")

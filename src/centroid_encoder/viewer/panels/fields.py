@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from magicgui.widgets import CheckBox, ComboBox, LineEdit, create_widget
@@ -21,21 +22,21 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from centroid_encoder._parameters import Parameter, parameters, plain
-from centroid_encoder.errors import UNSET, Advice, Call, Part, Value
+from centroid_encoder._signature import Parameter, parameters, plain
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
 NONE = "none"
-"""What the user reads for None."""
+"""Text for None."""
 LONGEST = "Hold out whole"
-"""Of the names of all fields."""
+"""The longest label of a field."""
 BUTTONS = {
-    "tl.centroid_encoder": "Train",
-    "tl.cross_validate": "Check labels",
-    "tl.ingest": "Map new data",
+    "centroid_encoder": "Train",
+    "cross_validate": "Check labels",
+    "ingest": "Map new data",
 }
+"""Names of functions in tooltips."""
 ROW = 22
 """Height of a row of a table in pixels."""
 PAGE = (6, 4, 6, 4)
@@ -53,18 +54,18 @@ RANGES: dict[type, dict[str, Any]] = {
     int: {"min": -(2**31), "max": 2**31 - 1},
     float: {"min": -1e9, "max": 1e9, "step": 0.05},
 }
-"""Of numbers, unless the field is a special one."""
+"""Ranges of numbers, unless `Special` has others."""
 
 
 class Special(NamedTuple):
-    """What the signature does not say of a field."""
+    """Properties of a field that the signature lacks."""
 
     label: str = ""
     """Default: the name of the parameter, in words."""
     choices: tuple[str, ...] | None = None
-    """What is offered where the type does not tell; a table may add more."""
+    """Choices that are not in the type; a table may add more."""
     words: Mapping[str, str] = {}
-    """What the user reads for a value."""
+    """Texts for values."""
     options: Mapping[str, Any] = {}
     """Options of the magicgui widget: range, step, and the value that stands for the default."""
 
@@ -147,37 +148,15 @@ class Form(QWidget):
                     found[name] = value
         return found
 
-    def words(self, part: Part) -> str:
-        """Return what a part of a message is called in the widget: a field, or a button."""
-        if isinstance(part, Call):
-            button = BUTTONS.get(part.name)
-            return str(part) if button is None else f"“{button}”"
-        if part.name not in self.fields:
-            return str(part)
-        where = self.place(part.name)
-        if part.value is UNSET:
-            return f"choose it under {where}" if isinstance(part, Advice) else where
-        value = self.shown(part.name, part.value)
-        if isinstance(part, Advice):
-            return f"choose “{value}” under {where}"
-        # What a field offers in words is found by them; a number says nothing without its field.
-        if part.value is not None and value != str(part.value):
-            return f"“{value}”"
-        return value if isinstance(part, Value) else f"{where} = {value}"
-
-    def place(self, name: str) -> str:
-        """Return where the field of a parameter is, as the user reads it."""
-        return str(self.fields[name].label)
-
     def shown(self, name: str, value: Any) -> str:
-        """Return what the user reads for a value of a parameter."""
+        """Return the text for a value of a parameter."""
         if value is None:
             return NONE
         words = self._special.get(name, Special()).words
         return words.get(value, str(value)) if isinstance(value, str) else str(value)
 
     def point_at(self, name: str) -> None:
-        """Show the field of a parameter, if there is one."""
+        """Give the field of a parameter the focus, if there is one."""
         if name in self.fields:
             self.fields[name].native.setFocus()
 
@@ -207,18 +186,19 @@ class Form(QWidget):
         if isinstance(made, CheckBox):
             # It stands beside its label.
             made.text = ""
-        made.tooltip = plain(parameter.doc, self._named)
+        # Messages use the name of the parameter, which may differ from the label.
+        made.tooltip = f"{name}: {plain(parameter.doc, self._named)}"
         return cast("ValueWidget[Any]", made)
 
     def _named(self, name: str) -> str:
-        """Return what a parameter or a function is called in the widget."""
+        """Return the label of a parameter, or the button of a function."""
         special = self._special.get(name)
         if special is not None and special.label:
             return special.label
-        return BUTTONS.get(f"tl.{name}", name)
+        return BUTTONS.get(name, name)
 
     def _value(self, parameter: Parameter) -> Any:
-        """Return what a field says; None where that is nothing."""
+        """Return the value of a field; None if it is empty."""
         value = self.fields[parameter.name].value
         if isinstance(value, float):
             return round(value, 4)
@@ -229,15 +209,13 @@ class Form(QWidget):
             if value == read:
                 return meant
         value = value.strip()
-        if not value or (value == NONE and parameter.optional):
+        if not value or (value == NONE and type(None) in parameter.hints):
             return None
-        if str not in parameter.types and not parameter.choices:
-            for kind in parameter.types:
-                try:
+        for kind in (int, float):
+            if kind in parameter.hints and str not in parameter.hints:
+                # The function raises the error for text that is no number.
+                with suppress(ValueError):
                     return kind(value)
-                except ValueError:
-                    # The function says what is wrong with it.
-                    continue
         return value
 
 

@@ -178,10 +178,6 @@ class TrainingForm(Form):
             chosen["model"] = CentroidEncoder(max_epochs=max_epochs)
         return chosen
 
-    def place(self, name: str) -> str:
-        """Return where the field of a parameter is, as the user reads it."""
-        return super().place(name) if name in VISIBLE else f"Advanced ▸ {super().place(name)}"
-
     def point_at(self, name: str) -> None:
         """Show the field of a parameter, if there is one."""
         if name in self.fields and name not in VISIBLE:

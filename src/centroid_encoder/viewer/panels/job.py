@@ -1,4 +1,4 @@
-"""What panels that begin a job share: one job at a time, its progress, and a message."""
+"""Base of the panels that run a job: one job at a time, its progress and a message."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from napari.utils.notifications import show_error
 from qtpy.QtWidgets import QWidget
 
 from centroid_encoder import tl
-from centroid_encoder.errors import Problem
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import ProgressRow
 
 if TYPE_CHECKING:
-    from centroid_encoder.core.reports import Shown as Frame
+    from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._run import Job
     from centroid_encoder.viewer._worker import Worker
     from centroid_encoder.viewer.data.tables import Table
@@ -32,7 +31,7 @@ class JobPanel(QWidget):
     Parameters
     ----------
     session
-        What is chosen, and where results are written.
+        Session with the table; the results are written into it.
     form
         Fields for the arguments of the job.
     folded
@@ -43,9 +42,9 @@ class JobPanel(QWidget):
     form, progress, message
         Its parts.
     worker
-        What runs, or None.
+        Thread of the running job, or None.
     table, made_by
-        The table of what runs, and the call that it stands for; None if nothing runs.
+        Table and call of the running job, or None.
     """
 
     def __init__(self, session: Session, form: Form, *, folded: int | None = None) -> None:
@@ -66,14 +65,14 @@ class JobPanel(QWidget):
         session.drawn.connect(self._on_drawn)
 
     def stop(self) -> None:
-        """End the job and keep the best so far, if it is one of which a part can be kept."""
+        """End the job. A training keeps its best state, other jobs cannot be stopped."""
         if self.worker is None or not self._is_stoppable:
             return
         if self.progress.has_begun:
             self.worker.stop()
             self._stopped = True
         else:
-            # The thread may still be reading, and would not hear of it for a while.
+            # The thread may still read the data, which it does not interrupt.
             self.cancel()
             self.message.say(TOO_EARLY)
 
@@ -85,11 +84,12 @@ class JobPanel(QWidget):
             self.message.say("Cancelled; nothing has changed.")
 
     def say_error(self, error: Exception) -> None:
-        """Say what went wrong, and show the field where it can be mended."""
+        """Show an error, and give the field of the parameter at fault the focus."""
         logger.debug("failed", exc_info=error)
-        if isinstance(error, Problem) and error.parameter is not None:
-            self.form.point_at(error.parameter)
-        text = sentence(error, self.form.words)
+        parameter = getattr(error, "parameter", None)
+        if parameter is not None:
+            self.form.point_at(parameter)
+        text = sentence(error)
         self.message.say(text, "error")
         show_error(text)
 
@@ -99,20 +99,20 @@ class JobPanel(QWidget):
         Parameters
         ----------
         table
-            Whose cells it is about.
+            Table of the cells.
         made_by
-            The call that it stands for.
+            The call of the same job in Python.
         source
-            What the function takes after the AnnData: the label column or the reference.
+            Second argument of the function: the label column or the reference.
         name
-            What it is done for, as the user reads it.
+            Title of the progress bar.
         """
         from centroid_encoder.viewer._worker import Worker
 
         self.message.say("")
         try:
             job = self.prepare(table, made_by, source)
-        except Exception as error:  # Whatever it is, it ends as a sentence, not as a traceback.
+        except Exception as error:  # a sentence in the widget, not a traceback
             self.say_error(error)
             return
         self.table, self.made_by, self._stopped = table, made_by, False
@@ -133,7 +133,7 @@ class JobPanel(QWidget):
         )
 
     def enable(self) -> None:
-        """Let the user begin what can be begun now."""
+        """Enable the buttons of jobs that can begin now."""
 
     def written(self, table: Table, made_by: MadeBy) -> None:
         """Show results that were written into their table, if the session does not."""
@@ -144,16 +144,16 @@ class JobPanel(QWidget):
         return self.made_by is not None and self.made_by.function == "centroid_encoder"
 
     def _warn(self, notices: list[str]) -> None:
-        """Show the notices of a job."""
-        self._warned = " ".join(sentence(notice, self.form.words) for notice in notices)
+        """Show the warnings of a job."""
+        self._warned = " ".join(map(sentence, notices))
         self.message.say(self._warned, "warning")
 
     def _notices(self, job: Job) -> list[str]:
-        """Return the notices to show of a job that is written."""
+        """Return the warnings to show once the job is written."""
         return job.notices
 
     def _on_setting(self) -> None:
-        # What was wrong may be mended now; the button will tell.
+        # The new value may be valid; the next run checks it.
         if self.message.kind == "error":
             self.message.say("")
 
@@ -161,7 +161,7 @@ class JobPanel(QWidget):
         worker, table, made_by, session = self.worker, self.table, self.made_by, self.session
         if worker is None or table is None or made_by is None:
             return
-        # The rows of a frame are the cells at the start of the training.
+        # Rows of a frame are the cells at the beginning of the training.
         job = cast("Job", worker.job)
         if table is session.table and table.adata.obs_names.equals(job.obs_names):
             session.framed.emit(job, frame, made_by.label_key)
@@ -180,12 +180,12 @@ class JobPanel(QWidget):
         self._end()
         try:
             self.session.write(job, table, made_by, stopped=self._stopped)
-        except Exception as error:  # As above.
+        except Exception as error:  # as above
             self.session.read()
             self.say_error(error)
             return
         if self.message.text() == self._warned:
-            # Nothing else has been said since.
+            # The message is still the one from the beginning.
             self._warn(self._notices(job))
         self.written(table, made_by)
 

@@ -16,13 +16,13 @@ from superqt.utils import signals_blocked
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.pl._axes import panel_title
 from centroid_encoder.pl._regions import (
+    center_regions,
+    class_regions,
     panel_limits,
     plane_centers,
     plane_points,
-    region_outlines,
-    voronoi_outlines,
 )
-from centroid_encoder.tl._stored import QUERY, Regions, Result
+from centroid_encoder.tl._result import QUERY, Regions, Result
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.map.figure import Panel, Scene
@@ -32,7 +32,7 @@ from centroid_encoder.viewer.session.session import Session
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.core.reports import Shown as Frame
+    from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._centroid_encoder import Training
 
 QWIDGETSIZE_MAX = (1 << 24) - 1
@@ -187,9 +187,9 @@ class MapPanel(QWidget):
             for which in self._which(bool(run.held_out.any()))
         )
         flat = self._session.regions is not None and found.shape[1] <= 2
-        outlines = voronoi_outlines(centers, limits) if flat else []
+        shapes = center_regions(centers, limits) if flat else []
         names = tuple(self.class_names)
-        scene = Scene(points, run.codes, panels, outlines, limits, n_classes, names, places)
+        scene = Scene(points, run.codes, panels, shapes, limits, n_classes, names, places)
         self._show(scene, self._frame_colors, detailed=False)
 
     def _steady(self, limits: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -266,10 +266,10 @@ class MapPanel(QWidget):
             )
             for which in shown
         )
-        outlines = region_outlines(adata, result, self._session.regions, limits)
+        shapes = class_regions(adata, result, self._session.regions, limits)
         codes, n_classes = result.codes, len(result.classes)
         names = tuple(self.class_names)
-        scene = Scene(points, codes, panels, outlines, limits, n_classes, names, centers, behind)
+        scene = Scene(points, codes, panels, shapes, limits, n_classes, names, centers, behind)
         self._show(scene, list(self._session.class_colors.values()), detailed=True)
 
     def _behind(self, result: Result) -> NDArray[np.floating]:

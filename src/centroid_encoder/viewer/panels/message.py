@@ -1,4 +1,4 @@
-"""Text that says what is wrong, at the place where it can be mended."""
+"""Labels for messages."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from qtpy.QtGui import QMouseEvent, QResizeEvent
 from qtpy.QtWidgets import QLabel, QWidget
 from superqt import QElidingLabel
 
-from centroid_encoder import errors
-
 Kind = Literal["info", "warning", "error"]
 
 MORE = "(more)"
-"""What stands after a text of which lines are left out: a click shows them."""
+"""End of a text whose last lines are hidden until a click."""
 
 
 class Lines(QLabel):
@@ -103,7 +101,7 @@ class Lines(QLabel):
 
 
 class Message(Lines):
-    """Text below a part of the widget; gone when there is nothing to say.
+    """Text below a part of the widget; hidden if empty.
 
     Parameters
     ----------
@@ -127,7 +125,7 @@ class Message(Lines):
     def say(self, text: str, kind: Kind = "info") -> None:
         """Show a text, or nothing."""
         self.kind = kind
-        # What is wrong has to be read.
+        # An error is never folded.
         self._most = None if kind == "error" else self._folded
         self.setText(text)
         self.setVisible(bool(text))
@@ -136,7 +134,7 @@ class Message(Lines):
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         """Show all of the text, or less again."""
         super().mouseReleaseEvent(event)
-        # Who marks some words wants to copy them.
+        # A user who selects text may want to copy it.
         if self._folded is not None and self.kind != "error" and not self.hasSelectedText():
             self._most = self._folded if self._most is None else None
             self._take_room()
@@ -156,28 +154,12 @@ class Message(Lines):
         self.setStyleSheet(f"color: {color};" if color else "")
 
 
-def sentence(said: Exception | errors.Message | str, face: errors.Face = str) -> str:
-    """Return what an exception or a warning says as a sentence: with a capital and a full stop.
-
-    Parameters
-    ----------
-    said
-        What is to be said.
-    face
-        How to write parameters, advice and functions; by default in the words of Python.
-    """
-    match said:
-        case errors.Problem():
-            text = said.message.words(face)
-        case errors.Message():
-            text = said.words(face)
-        case KeyError(args=[first, *_]):
-            # Its own text is quoted.
-            text = str(first)
-        case _:
-            text = str(said)
+def sentence(said: Exception | str) -> str:
+    """Return the text of an exception or a warning with a capital and a full stop."""
+    # A plain KeyError quotes its text.
+    text = str(said.args[0]) if isinstance(said, KeyError) and said.args else str(said)
     text = text or type(said).__name__
-    # The name of a part of an AnnData stays as it is.
+    # Parameters and parts of an AnnData keep their small letter.
     if re.match(r"(?!adata|obs|obsm|uns|var|layers)[a-z]+[\s,;]", text):
         text = text[0].upper() + text[1:]
     return text + ("" if text.endswith((".", "?", "!", "…")) else ".")

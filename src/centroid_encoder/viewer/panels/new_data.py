@@ -10,8 +10,8 @@ import pandas as pd
 from magicgui.widgets import ComboBox, FloatSpinBox, LineEdit
 from qtpy.QtWidgets import QFileDialog, QLabel, QPushButton
 
-from centroid_encoder.errors import InputError, Setting
-from centroid_encoder.tl._stored import StoredMap
+from centroid_encoder.errors import InputError
+from centroid_encoder.tl._result import StoredMap
 from centroid_encoder.viewer.panels.choice import Choice
 from centroid_encoder.viewer.panels.fields import (
     PAGE,
@@ -176,15 +176,13 @@ class NewDataPanel(JobPanel):
         self.form.enable(ready)
 
     def prepare(self, table: Table, made_by: MadeBy, source: Any) -> Job:
-        """Read the map and look at the new cells."""
+        """Check that no map of its own is replaced, and prepare the job."""
         own = StoredMap.read(table.adata, made_by.key)
         if own is not None and own.ingested_from is None:
             raise InputError(
-                "{} has a map of its own in uns[{!r}], which this would replace: choose another "
-                "name under {}",
-                table.name,
-                made_by.key,
-                Setting("key_added"),
+                f"{table.name} has a map of its own in uns[{made_by.key!r}], which the results "
+                "would replace: choose another name (key_added)",
+                parameter="key_added",
             )
         job: Any = super().prepare(table, made_by, source)
         job.origin = table.name if self._used is None else self._used.name
@@ -249,7 +247,7 @@ def _map_of(reference: AnnData, key: str) -> AnnData:
     from anndata import AnnData
 
     from centroid_encoder.pl._colors import label_colors
-    from centroid_encoder.tl._stored import colors_key
+    from centroid_encoder.tl._result import colors_key
 
     stored = reference.uns[key]
     uns, label_key = {key: stored}, str(stored["params"]["label_key"])

@@ -103,7 +103,7 @@ class TrainingPanel(JobPanel):
         self.begin(table, made_by, label_key, f"{table.name}, {label_key}")
 
     def _on_said(self, text: str | Exception, kind: Kind) -> None:
-        self.message.say(text if isinstance(text, str) else sentence(text, self.form.words), kind)
+        self.message.say(text if isinstance(text, str) else sentence(text), kind)
 
     def _on_table(self) -> None:
         self.form.set_adata(self.session.adata, self.session.trained_labels)
@@ -128,6 +128,6 @@ class TrainingPanel(JobPanel):
             self.session.say("")
 
     def _notices(self, job: Job) -> list[str]:
-        """Return the notices that are not stored; those are shown with the check."""
+        """Return the warnings to show, except those of a check, which are shown with it."""
         stored = getattr(job, "doubts", [])
         return [notice for notice in job.notices if notice not in stored]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from centroid_encoder.tl._stored import Result, StoredCrossValidation
+    from centroid_encoder.tl._result import Result, StoredCrossValidation
     from centroid_encoder.viewer.session.session import Session
 
 
@@ -67,10 +67,11 @@ def class_rows(session: Session, image: object = None) -> list[ClassRow]:
 
 def _held_out_errors(result: Result) -> dict[object, float]:
     """Error of each class; empty for cells that were not trained on."""
-    if result.stored.quality is None:
+    stored = result.stored
+    if stored.quality is None:
         return {}
-    errors = np.asarray(result.stored.per_class["test_knn_error"], dtype=np.float64)
-    return dict(zip(result.classes, errors.tolist(), strict=True))
+    errors = stored.quality["per_class"]["test_knn_error"].tolist()
+    return dict(zip(stored.classes, errors, strict=True))
 
 
 def _out_of_fold_errors(

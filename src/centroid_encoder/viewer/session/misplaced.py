@@ -79,7 +79,7 @@ def list_misplaced(session: Session, source: Source) -> Listing:
         return Listing(NO_LABELS if has_query else NOTHING, nothing, np.empty(0, dtype=np.intp))
     try:
         label_key, cells, summary = source.list_cells(session)
-    except KeyError as error:
+    except (KeyError, ValueError) as error:
         return Listing(error, nothing, np.empty(0, dtype=np.intp))
     relabeling = session.relabeling
     # Relabelling of another column says nothing about these labels.

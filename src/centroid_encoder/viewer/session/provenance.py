@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
-from centroid_encoder.tl._stored import cv_key
+from centroid_encoder.tl._result import cv_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +78,7 @@ def _stored_map(adata: AnnData, key: str) -> MadeBy:
 
 
 def _stored_check(adata: AnnData, key: str) -> MadeBy:
-    from centroid_encoder.core.description import params_from
+    from centroid_encoder.core.saved import params_from
     from centroid_encoder.estimator import CentroidEncoder
 
     stored = adata.uns[cv_key(key)]

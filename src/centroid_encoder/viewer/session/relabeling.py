@@ -10,8 +10,8 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from centroid_encoder.pl._colors import default_palette, label_colors
-from centroid_encoder.tl._cells import obs_column
-from centroid_encoder.tl._stored import colors_key
+from centroid_encoder.tl._read import obs_column
+from centroid_encoder.tl._result import colors_key
 
 if TYPE_CHECKING:
     from anndata import AnnData

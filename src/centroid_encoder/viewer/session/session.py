@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
-from centroid_encoder.tl._stored import (
+from centroid_encoder.tl._result import (
     Column,
     Result,
     StoredCrossValidation,
@@ -32,7 +32,7 @@ from centroid_encoder.viewer.session.relabeling import Relabeling
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.tl._stored import Regions
+    from centroid_encoder.tl._result import Regions
     from centroid_encoder.viewer.data.join import Join, Link
     from centroid_encoder.viewer.data.tables import Table
 

@@ -1,4 +1,4 @@
-"""What the network is asked to do. The training loop knows only the `Objective` protocol."""
+"""Objectives of the training: `train` depends on the `Objective` protocol only."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Output = Literal["span", "full"]
 
 @dataclass(frozen=True)
 class Batch:
-    """What an objective may look at. All tensors are on the training device."""
+    """Inputs of a loss. All tensors are on the training device."""
 
     rows: Tensor
     """(b,) indices of the samples in the training data."""
@@ -25,15 +25,15 @@ class Batch:
     weights: Tensor | None
     """(b,) sample weights with mean 1 over the training set, or None for all ones."""
     code: Tensor
-    """(b, m) encoder output: the embedding, or a hidden code while pre-training."""
+    """(b, m) encoder output: the embedding, or a hidden code during pre-training."""
     output: Tensor
     """(b, n_outputs) decoder output; the code itself for a network without decoder."""
 
 
 class Objective(Protocol):
-    """A loss that the training loop can minimise.
+    """A loss that `train` can minimise.
 
-    An autoencoder keeps the data it was built with and looks up ``batch.rows``; NCA and its kin set
+    An autoencoder keeps its data and indexes them by ``batch.rows``; NCA and related methods set
     ``n_outputs = 0`` and compare ``batch.code`` within the batch.
     """
 
@@ -41,11 +41,11 @@ class Objective(Protocol):
     """Width of the decoder's last layer; 0 for a network without decoder."""
 
     def loss(self, batch: Batch) -> Tensor:
-        """Scalar to be minimised: the mean over the batch."""
+        """Return the scalar to be minimised: the mean over the batch."""
         ...
 
     def distances(self, output: Tensor) -> Tensor | None:
-        """(b, n_classes) distance of the output to each class, or None if there is no decision."""
+        """(b, n_classes) distance of the output to each class; None for no decision."""
         ...
 
 
@@ -54,10 +54,10 @@ class CentroidTargets:
 
     The loss is the paper's, ‖c_j − f(x)‖² for a sample x of class j, averaged over samples and
     output coordinates; and `compactness` times the `within_share` of the code. The paper's loss
-    alone leaves classes as long as it likes, since the decoder can bend its regions around them;
-    Voronoi cells cannot. A term at the bottleneck that draws classes together is that of
-    bottleneck centroid-encoders (Ghosh & Kirby), here as a ratio, which no scale of the code
-    changes.
+    alone does not keep classes round in the bottleneck: the decoder can bend its regions around
+    elongated classes, but Voronoi cells cannot. A term at the bottleneck that draws classes
+    together is that of bottleneck centroid-encoders (Ghosh & Kirby), here as a ratio, so that it
+    does not depend on the scale of the code.
 
     All targets lie in the affine span of the M centroids. With ``output="span"`` the network's
     output is expressed in an orthonormal basis of that span (at most M − 1 coordinates), scaled to
@@ -73,7 +73,7 @@ class CentroidTargets:
         (k,) and (r, k): an output o stands for ``o @ basis + origin`` in the standardised input
         space. None where the output is the input space.
     device
-        Where the targets live.
+        Device of the targets.
     compactness
         Weight of the second part of the loss, at least 0.
     """
@@ -100,7 +100,7 @@ class CentroidTargets:
         device: torch.device,
         compactness: float = 0.0,
     ) -> CentroidTargets:
-        """Make targets of the (M, k) class means in the standardised input space."""
+        """Return the targets for (M, k) class means in the standardised input space."""
         if output == "full":
             return cls(centroids, None, None, device, compactness)
         centroids = centroids.astype(np.float64)
@@ -110,8 +110,8 @@ class CentroidTargets:
         tolerance = singular_values[0] * max(centroids.shape) * epsilon
         # Coincident centroids span a point; one output keeps the network well formed.
         rank = max(1, int((singular_values > tolerance).sum()))
-        # One factor for all coordinates, so that distances keep their proportions; none where
-        # there is nothing but rounding errors to blow up.
+        # One factor for all coordinates keeps the proportions of distances. Rounding errors alone
+        # are not scaled up.
         scale = 1.0
         if singular_values[0] > np.abs(centroids).max() * epsilon:
             scale = np.sqrt(np.square(singular_values).sum() / (len(centroids) * rank))
@@ -121,11 +121,11 @@ class CentroidTargets:
 
     @classmethod
     def spread_out(cls, centroids: NDArray[np.floating], device: torch.device) -> CentroidTargets:
-        """Make targets whose squared distances are as the distances of the (M, k) centroids.
+        """Return targets whose squared distances are proportional to the centroids' distances.
 
-        Without a bottleneck, nothing keeps the targets in the span of the centroids. Near ones are
-        then further apart, next to far ones, and there is a direction for each pair: by classical
-        scaling there always are such targets, in M − 1 dimensions, whatever the centroids.
+        Without a bottleneck, the targets need not lie in the span of the (M, k) centroids. Square
+        roots of distances can always be embedded in M − 1 dimensions, by classical scaling; near
+        centroids are then further apart relative to far ones, and each pair has its own direction.
         """
         centroids = centroids.astype(np.float64)
         distances = squareform(pdist(centroids))
@@ -140,7 +140,7 @@ class CentroidTargets:
         return cls(coordinates / scale, None, None, device)
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean squared distance to the class's target, and what `compactness` adds."""
+        """Mean squared distance to the class's target, plus the term of `compactness`."""
         error = (batch.output - self.coordinates[batch.labels]).square().mean(dim=-1)
         loss = (error if batch.weights is None else error * batch.weights).mean()
         if self.compactness:
@@ -149,7 +149,7 @@ class CentroidTargets:
         return loss
 
     def distances(self, output: Tensor) -> Tensor:
-        """Distance to every centroid; its smallest column is the model's decision."""
+        """Distance to every centroid; the smallest is the model's decision."""
         return torch.cdist(output, self.coordinates, compute_mode="donot_use_mm_for_euclid_dist")
 
     def to_input(self, output: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -162,18 +162,19 @@ class CentroidTargets:
 def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes: int) -> Tensor:
     """Share of the scatter of a (b, m) code that is within classes, in [0, 1].
 
-    Σ_i w_i ‖z_i − z̄_j(i)‖² / Σ_i w_i ‖z_i − z̄‖², with the means of the batch: one less the
-    squared correlation ratio. 0 where every sample of a class is in one place.
+    Σ_i w_i ‖z_i − z̄_j(i)‖² / Σ_i w_i ‖z_i − z̄‖², with the means of the batch: one minus the
+    squared correlation ratio. 0 where all samples of each class are in one place.
     """
     w = torch.ones_like(code[:, 0]) if weights is None else weights
-    # A product, not an indexed sum: on a GPU the order of those is not always the same.
-    member = torch.nn.functional.one_hot(labels, n_classes).to(code.dtype) * w[:, None]
+    # The order of an indexed sum, and of the gradient of an index, varies between runs on a GPU and
+    # on several threads; that of a product does not.
+    member = torch.nn.functional.one_hot(labels, n_classes).to(code.dtype)
+    weighted = member * w[:, None]
     tiny, epsilon = torch.finfo(code.dtype).tiny, torch.finfo(code.dtype).eps
-    of_class = member.sum(dim=0).clamp_min(tiny)
-    means = (member.T @ code) / of_class[:, None]
+    means = (weighted.T @ code) / weighted.sum(dim=0).clamp_min(tiny)[:, None]
     mean = (w @ code) / w.sum().clamp_min(tiny)
-    within = w @ (code - means[labels]).square().sum(dim=1)
+    within = w @ (code - member @ means).square().sum(dim=1)
     total = w @ (code - mean).square().sum(dim=1)
-    # Of a code in one place rounding errors are all the scatter there is.
+    # The scatter of a code in one place consists of rounding errors.
     rounding = 100 * epsilon**2 * (w @ code.detach().square().sum(dim=1))
     return within / torch.maximum(total, rounding + tiny)

@@ -1,0 +1,68 @@
+"""Check that comments, docstrings and messages of Python files are plain English.
+
+By default it checks the files that changed since the last commit before HEAD; ``--since main``
+takes another commit, and names of files check these. CONTRIBUTING.md explains the rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+VERBS = "tells?|told|says?|said|knows?|knew|asks?|hears?|heard|wants?|learns? of|looks? at"
+RULES = {
+    "a thing acts like a person; name the cause or the result": (
+        rf"\b(?:that|what|which|who|whoever|it|its \w+|nobody|nothing) (?:{VERBS})\b"
+    ),
+    "the sentence has no subject and verb, or they are inverted; begin with the subject": (
+        r"(?:^|[.;:] )(?:Of (?!course)|Whoever|What (?:is|are|was|comes|came|goes|has)\b|Whatever)"
+    ),
+    "the clause is inverted; write two sentences": r"\b(?:of which|of whom|in whose|from whose)\b",
+    "an idiom; state the fact": (
+        r"\bas good as\b|\bby itself, \w+|\bfor want of\b|\bcomes of\b|\bbecomes? of\b"
+        r"|\bto be mended\b|\bwhat is wrong with\b"
+    ),
+}
+
+
+def main() -> None:
+    """Print every line that breaks a rule; the exit status is 1 if there is one."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--since", default="HEAD~1", help="commit to compare with")
+    parser.add_argument("files", nargs="*", type=Path)
+    arguments = parser.parse_args()
+    found = False
+    for path in arguments.files or changed(arguments.since):
+        for line, text in prose(path.read_text(encoding="utf-8")):
+            for advice, pattern in RULES.items():
+                if match := re.search(pattern, text, re.MULTILINE):
+                    print(f"{path}:{line}: {match[0].strip()!r}: {advice}")
+                    found = True
+    sys.exit(found)
+
+
+def changed(commit: str) -> list[Path]:
+    """Return the Python files that were added or changed since a commit; none without it."""
+    command = ["git", "diff", "--name-only", "--diff-filter=d", commit, "--", "*.py"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return [path for path in map(Path, done.stdout.split("\n")) if path.suffix == ".py"]
+
+
+def prose(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the line number and the text of each comment and each line of a string of words."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string.lstrip("# ")
+        elif token.type == tokenize.STRING and token.string.startswith('"""'):
+            for i, text in enumerate(token.string.strip('"').split("\n")):
+                yield token.start[0] + i, text.strip()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,155 @@
+"""Class probabilities from the distances to the centroids, and how well they are calibrated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax, xlogy
+
+Floats = NDArray[np.floating]
+Codes = NDArray[np.integer]
+
+TEMPERATURES = (1e-3, 1e3)  # in units of the root mean square of the centroids
+EXPONENTS = (0.1, 4.0)
+N_FITTED = 20_000  # samples are enough for two parameters
+N_BINS = 10
+N_DRAWS = 1000  # of the bootstrap
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Probabilities as the softmax of −(‖h(z) − c_j‖ / T)^a, for decoder outputs and centroids.
+
+    The nearest centroid's class is the most probable one at any temperature and exponent.
+    """
+
+    temperature: float = 1.0
+    """T > 0; low temperatures give high confidences."""
+    exponent: float = 2.0
+    """a > 0; 2 for Gaussian classes, less for classes with heavy tails."""
+
+    @classmethod
+    def fit(cls, distances: Floats, labels: Codes) -> Self:
+        """Maximise the likelihood of the (n,) labels, given (n, M) distances to the centroids.
+
+        Temperature scaling as in Guo et al. (2017), with an exponent. The targets are smoothed as
+        in Platt (1999), so that samples without an error do not give certainty, and a weak prior
+        keeps the exponent near 1. Distances are inf for classes that are not in the map; samples of
+        such a class are ignored.
+
+        The result is `UNCALIBRATED` unless the log-likelihood gains more than two parameters would
+        by chance (Akaike), and more than its standard error: a calibration by a few samples, or by
+        samples with hardly any error, would be underconfident.
+        """
+        rows = cls.chosen(np.flatnonzero(np.isfinite(distances[np.arange(len(labels)), labels])))
+        distances, labels = distances[rows], labels[rows]
+        n, n_classes = distances.shape
+        if not n:
+            return cls()
+        known = np.isfinite(distances)
+        target = np.where(known, 1 / (n + 2) / max(n_classes - 1, 1), 0)
+        target[np.arange(n), labels] = 1 - 1 / (n + 2)
+
+        def loss(logs: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+            """Mean over the samples, and its derivatives by log T and log a."""
+            temperature, exponent = np.exp(logs)
+            u = np.where(known, -cls(temperature, exponent).logits(distances), 0)
+            log_probabilities = log_softmax(np.where(known, -u, -np.inf), axis=1)
+            value = -(target[known] * log_probabilities[known]).sum() + np.square(logs[1]) / 2
+            # u = (d / T)^a, so ∂u/∂log T = −a·u and ∂u/∂log a = u·log u.
+            excess = np.exp(log_probabilities) * target.sum(axis=1, keepdims=True) - target
+            slope = [exponent * (excess * u).sum(), logs[1] - (excess * xlogy(u, u)).sum()]
+            # The mean, because the first step along the slopes of a sum would be far too long.
+            return float(value) / n, np.array(slope) / n
+
+        bounds = [tuple(np.log(limits)) for limits in (TEMPERATURES, EXPONENTS)]
+        best = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=bounds)
+        fitted, own = cls(*np.exp(best.x).tolist()), (np.arange(n), labels)
+        before, after = (log_softmax(one.logits(distances), axis=1)[own] for one in (cls(), fitted))
+        gain = after - before
+        return fitted if gain.sum() - 2 > np.sqrt(n) * gain.std() else cls()
+
+    @staticmethod
+    def chosen(samples: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return a random part of (n,) samples that is large enough for `fit`."""
+        if len(samples) <= N_FITTED:
+            return samples
+        return np.random.default_rng(0).choice(samples, N_FITTED, replace=False)
+
+    def logits(self, distances: Floats) -> NDArray[np.float64]:
+        """(n, M) logits for (n, M) distances to the centroids."""
+        scaled = np.asarray(distances, dtype=np.float64) / self.temperature
+        return np.asarray(-(scaled**self.exponent))
+
+    def probabilities(self, distances: Floats) -> NDArray[np.float64]:
+        """(n, M) probabilities for (n, M) distances to the centroids."""
+        return np.asarray(softmax(self.logits(distances), axis=1))
+
+
+UNCALIBRATED = Calibration()
+"""Unit Gaussians around the centroids."""
+
+
+def cross_fitted_probabilities(
+    distances: Floats, labels: Codes, parts: Codes
+) -> NDArray[np.float64]:
+    """(n, M) probabilities of samples, each calibrated by the samples of the other (n,) parts."""
+    probabilities = np.empty(distances.shape, dtype=np.float64)
+    for part in np.unique(parts):
+        inside = parts == part
+        calibration = Calibration.fit(distances[~inside], labels[~inside])
+        probabilities[inside] = calibration.probabilities(distances[inside])
+    return probabilities
+
+
+def calibration_bins(
+    confidence: Floats, right: NDArray[np.bool_], n_bins: int = N_BINS
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
+    """Group predictions by confidence, about as many in each bin.
+
+    Bins of equal width would be nearly empty except near 1 (Nixon et al., 2019). Predictions of
+    equal confidence share a bin, so there can be fewer than `n_bins`.
+
+    Returns
+    -------
+    mean_confidence, share_right, count
+        (b,) means of confidence and of `right`, and numbers of predictions, by rising confidence.
+    """
+    first = np.arange(n_bins) * len(confidence) // n_bins
+    edges = np.unique(np.sort(confidence)[first])
+    index = np.searchsorted(edges, confidence, side="right") - 1
+    count = np.bincount(index)
+    return np.bincount(index, confidence) / count, np.bincount(index, right) / count, count
+
+
+def expected_calibration_error(confidence: Floats, right: NDArray[np.bool_]) -> float:
+    """Mean over predictions of | mean confidence − share right | of their bin; NaN without any."""
+    if not len(confidence):
+        return np.nan
+    mean, share, count = calibration_bins(confidence, right)
+    return float(np.average(np.abs(mean - share), weights=count))
+
+
+def calibration_error_interval(confidence: Floats, right: NDArray[np.bool_]) -> tuple[float, float]:
+    """95 % interval of the expected calibration error by a parametric bootstrap; NaN without any.
+
+    The numbers of right predictions are drawn from binomial distributions with one right and one
+    wrong prediction added to each bin. Chance alone makes a mean of absolute gaps too large: the
+    lower end is the error less what chance adds, at least 0; the upper end is that of the drawn
+    errors.
+    """
+    if not len(confidence):
+        return np.nan, np.nan
+    error = expected_calibration_error(confidence, right)
+    mean, share, count = calibration_bins(confidence, right)
+    smoothed = (share * count + 1) / (count + 2)
+    drawn = np.random.default_rng(0).binomial(count, smoothed, size=(N_DRAWS, len(count))) / count
+    by_chance, errors = (
+        float(np.quantile(np.average(np.abs(drawn - center), axis=1, weights=count), 0.975))
+        for center in (smoothed, mean)
+    )
+    return max(error - by_chance, 0.0), max(errors, error)

@@ -1,0 +1,359 @@
+"""Training of the networks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from centroid_encoder.core.matrix import CHUNK
+from centroid_encoder.core.network import Network
+from centroid_encoder.core.optimization import (
+    Adam,
+    TrainingConfig,
+    flushed_denormals,
+    learning_rate_share,
+)
+from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, StoppedTooEarly
+from centroid_encoder.core.steps import captured
+from centroid_encoder.core.targets import Batch, Objective
+from centroid_encoder.errors import DivergedError, InputError
+
+MIN_NORMALIZED = 3
+"""Smallest batch size with batch normalisation, so that no batch has one row."""
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Inputs of the networks, with labels and the division into rows that train and validate."""
+
+    inputs: Tensor
+    """(n, k) float32, or (K, n, k) for K networks side by side."""
+    labels: Tensor
+    """(n,) class index of each row; rows outside `train` and `validation` are ignored."""
+    train: Tensor
+    """(n_train,) rows that shape the weights."""
+    validation: Tensor
+    """(n_validation,) rows on which the best epoch is chosen, until they are merged back."""
+    weights: Tensor | None = None
+    """(n_classes,) weight of the samples of each class, mean 1 over the training rows."""
+    folds: Tensor | None = None
+    """(n,) for each row the one of K networks that is not trained on it; −1 for none."""
+    noise: Tensor | None = None
+    """(K, k, k) matrices L of Gaussian noise with covariance L Lᵀ; None for dropout."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.inputs.shape[-2]
+
+    def noisy(self, rows: Tensor, share: float, generator: torch.Generator) -> Tensor:
+        """Inputs with noise: (K, b, k) for (K, b) rows, or (b, k) for (b,) rows.
+
+        `share` is the share of values that dropout sets to zero.
+        """
+        if self.inputs.dim() == 2:
+            return dropped(self.inputs[rows], share, generator)
+        n_networks, n, width = self.inputs.shape
+        first = torch.arange(n_networks, device=rows.device)[:, None] * n
+        # This gather of rows takes a third of the time of an index of two tensors.
+        inputs = embedding(rows + first, self.inputs.view(-1, width))
+        if self.noise is None:
+            return dropped(inputs, share, generator)
+        drawn = torch.randn(inputs.shape, device=inputs.device, generator=generator)
+        return torch.baddbmm(inputs, drawn, self.noise.mT)
+
+
+def dropped(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
+    """Set a share of the values to zero and scale the others, so that the expectation stays."""
+    if not share:
+        return x
+    # Four random numbers from each word take a quarter of the time of as many floats.
+    words = torch.empty(math.ceil(x.numel() / 4), dtype=torch.int64, device=x.device)
+    words.random_(-(2**63), None, generator=generator)
+    noise = words.view(torch.int16)[: x.numel()].view_as(x)
+    return x * (noise >= round(2**16 * share) - 2**15) * (1 / (1 - share))
+
+
+def train(
+    network: Network,
+    objective: Objective,
+    data: TrainingData,
+    config: TrainingConfig,
+    generator: torch.Generator,
+    *,
+    callback: Callback | None = None,
+    frame: Callable[[Tensor], Frame] = lambda outputs: (outputs.cpu().numpy(), None),
+) -> Outcome:
+    """Train `network` in place.
+
+    Layer-freeze pre-training (if any), training, and training with the validation rows merged back
+    (if any), as in the paper. In the end the network has the weights of the epoch with the smallest
+    validation loss, or those of the last epoch if there are no validation rows; also when
+    `callback` or a KeyboardInterrupt ended the training.
+
+    Parameters
+    ----------
+    network, objective, data, config
+        Initialised network on the device of the data, the loss, the data and the settings.
+    generator
+        CPU generator: the only source of randomness.
+    callback
+        Called with a report after every epoch, and with None before every batch; True ends the
+        training.
+    frame
+        Computes the embedding from the encoder's output for all rows; by default, it is the output.
+
+    Raises
+    ------
+    StoppedTooEarly, KeyboardInterrupt
+        If `callback` or Ctrl-C ended the training before its first epoch was over.
+    DivergedError
+        If the loss is not finite.
+    InputError
+        If the device is out of memory.
+    """
+    callback = callback or (lambda report: False)
+    run = _Run(network, objective, data, config, generator, callback, frame)
+    network.eval()
+    try:
+        for depth in range(network.n_stages if config.pretrain_epochs else 0):
+            run.pretrain(depth)
+        run.train("train", config.max_epochs, data.train, data.validation)
+        if run.n_merge and not run.stopped:
+            everything = torch.cat([data.train, data.validation])
+            run.train("merge", config.merge_epochs, everything, everything[:0])
+    except torch.OutOfMemoryError as error:
+        raise InputError(
+            f"the device has too little memory; pass a smaller batch_size (now "
+            f"{config.batch_size}) or max_samples, or device='cpu'",
+            parameter="batch_size",
+        ) from error
+    return Outcome(run.reports, run.interrupted)
+
+
+@dataclass
+class _Run:
+    """State of a training across its stages."""
+
+    network: Network
+    objective: Objective
+    data: TrainingData
+    config: TrainingConfig
+    generator: torch.Generator
+    callback: Callback
+    frame: Callable[[Tensor], Frame]
+    stopped: bool = False
+    interrupted: bool = False
+    reports: list[Report] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        config = self.config
+        self.n_merge = config.merge_epochs if len(self.data.validation) else 0
+        n_stages = self.network.n_stages if config.pretrain_epochs else 0
+        self.n_steps = n_stages * config.pretrain_epochs + config.max_epochs + self.n_merge
+        # Noise is drawn on the device of the data.
+        seed = int(torch.randint(2**62, (), generator=self.generator))
+        self.noise = torch.Generator(self.data.inputs.device).manual_seed(seed)
+
+    def pretrain(self, depth: int) -> None:
+        """Train the two layers that stage `depth` adds; all other layers are frozen."""
+        trained = self.network.stage_parameters(depth)
+        self.network.requires_grad_(False)
+        for parameter in trained:
+            parameter.requires_grad_(True)
+        try:
+            for report in self.epochs(
+                f"pretrain {depth + 1}",
+                self.config.pretrain_epochs,
+                trained,
+                self.data.train,
+                self.data.validation,
+                depth,
+                # The output of the frozen layers does not change.
+                self.codes(depth - 1) if depth else None,
+            ):
+                self.stopped = self.callback(report)
+                if self.stopped:
+                    break
+        finally:
+            self.network.requires_grad_(True)
+        if self.stopped:
+            raise StoppedTooEarly
+
+    def train(self, stage: str, n_epochs: int, rows: Tensor, validation: Tensor) -> None:
+        """Train all layers, and leave the network with the stage's best weights."""
+        parameters = list(self.network.parameters())
+        # Buffers hold the running statistics of batch normalisation.
+        state = [*parameters, *self.network.buffers()]
+        best_loss, since_best = math.inf, 0
+        # A merge that is interrupted in its first epoch returns to the state before.
+        best = None if stage == "train" else _copied(state)
+        depth = self.network.n_stages - 1
+        try:
+            for report in self.epochs(stage, n_epochs, parameters, rows, validation, depth):
+                since_best += 1
+                if not len(validation) or report.validation_loss < best_loss:
+                    best_loss, since_best, best = report.validation_loss, 0, _copied(state)
+                self.stopped = self.callback(report)
+                if self.stopped or since_best == self.config.patience:
+                    break
+        except KeyboardInterrupt:
+            if best is None:
+                raise
+            self.stopped = self.interrupted = True
+        if best is None:
+            raise StoppedTooEarly
+        with torch.no_grad():
+            for tensor, value in zip(state, best, strict=True):
+                tensor.copy_(value)
+
+    def epochs(
+        self,
+        stage: str,
+        n_epochs: int,
+        parameters: list[torch.nn.Parameter],
+        rows: Tensor,
+        validation: Tensor,
+        depth: int,
+        codes: Tensor | None = None,
+    ) -> Iterator[Report]:
+        """Minimise the objective over `parameters`, with encoder and decoder meeting at `depth`.
+
+        The inputs of the trained layers are `codes`, if there are any. Yields a report for the
+        callback after each epoch.
+        """
+        adam, data = Adam(parameters, self.config), self.data
+
+        def step(batch: Tensor) -> Tensor:
+            if codes is None:
+                inputs = data.noisy(batch, self.config.dropout, self.noise)
+            else:
+                inputs = codes[batch]
+            adam.zero_grad()
+            code = self.network.encode(inputs, first=0 if codes is None else depth, depth=depth)
+            output = self.network.decode(code, depth=depth)
+            loss = self.objective.loss(self.batch(batch, code, output))
+            loss.backward()
+            adam.step()
+            return loss.detach()
+
+        take = captured(step, self.noise)
+        of_networks = [rows]
+        if data.folds is not None:
+            folds = data.folds[rows]
+            of_networks = [rows[folds != k] for k in range(self.network.n_networks)]
+        for epoch in range(n_epochs):
+            with flushed_denormals():
+                loss = self.epoch(take, adam, epoch, n_epochs, self.order(of_networks))
+                if self.stopped:
+                    return
+                validation_loss, error = self.validate(validation, depth)
+            if not math.isfinite(loss + (validation_loss if len(validation) else 0)):
+                raise DivergedError(
+                    f"training diverged in epoch {epoch + 1} of {stage!r}: the loss is not finite; "
+                    "a smaller learning_rate helps",
+                    parameter="learning_rate",
+                )
+            report = Report(
+                stage,
+                epoch + 1,
+                n_epochs,
+                len(self.reports) + 1,
+                self.n_steps,
+                loss,
+                validation_loss,
+                error,
+            )
+            self.reports.append(report)
+            whole = depth == self.network.n_stages - 1
+            yield replace(report, frame=self.shown) if whole else report
+
+    def epoch(
+        self,
+        take: Callable[[Tensor], Tensor],
+        adam: Adam,
+        epoch: int,
+        n_epochs: int,
+        order: Tensor,
+    ) -> float:
+        """Take the steps of an epoch over the (n,) or (K, n) ordered rows; return the mean loss."""
+        self.network.train()
+        n, total = order.shape[-1], torch.zeros((), device=order.device)
+        try:
+            # Batches of nearly equal size: a last batch of one row would be mostly noise.
+            batches = order.tensor_split(math.ceil(n / self.config.batch_size), dim=-1)
+            for i, batch in enumerate(batches):
+                if self.callback(None):
+                    self.stopped = True
+                    break
+                share = learning_rate_share((epoch + i / len(batches)) / n_epochs, self.config)
+                adam.learning_rate.fill_(self.config.learning_rate * share)
+                total += take(batch) * batch.shape[-1]
+        finally:
+            self.network.eval()
+        return float(total) / n
+
+    def order(self, of_networks: list[Tensor]) -> Tensor:
+        """(n,) rows of a network in random order; for K networks, (K, n) rows.
+
+        All networks take as many rows in an epoch as the network with the most. A network with
+        fewer repeats its own, in a new order.
+        """
+        most, orders = max(map(len, of_networks)), []
+        for rows in of_networks:
+            passes = [
+                rows[torch.randperm(len(rows), generator=self.generator).to(rows.device)]
+                for _ in range(math.ceil(most / len(rows)))
+            ]
+            orders.append(torch.cat(passes)[:most])
+        return orders[0] if self.data.folds is None else torch.stack(orders)
+
+    def batch(self, rows: Tensor, code: Tensor, output: Tensor) -> Batch:
+        """Return what the objective receives."""
+        labels = self.data.labels[rows]
+        weights = None if self.data.weights is None else self.data.weights[labels]
+        return Batch(rows, labels, weights, code, output)
+
+    @torch.no_grad()
+    def validate(self, rows: Tensor, depth: int) -> tuple[float, float]:
+        """Loss, and share of rows that are nearest to another class's centroid."""
+        if not len(rows):
+            return math.nan, math.nan
+        loss, wrong, decides = 0.0, 0, True
+        for part in rows.split(CHUNK):
+            code = self.codes(depth, part)
+            batch = self.batch(part, code, self.network.decode(code, depth=depth))
+            loss += float(self.objective.loss(batch)) * len(part)
+            distances = self.objective.distances(batch.output)
+            decides = distances is not None
+            if distances is not None:
+                wrong += int((distances.argmin(dim=1) != batch.labels).sum())
+        return loss / len(rows), wrong / len(rows) if decides else math.nan
+
+    @torch.no_grad()
+    def codes(self, depth: int, rows: Tensor | None = None) -> Tensor:
+        """Encoder output at `depth` without noise; without `rows`, of all rows and by folds."""
+        parts, folds = [], None
+        index = torch.arange(self.data.n_rows, device=self.data.labels.device)
+        for part in (index if rows is None else rows).split(CHUNK):
+            inputs = self.data.inputs[..., part, :]
+            if self.network.n_networks == 1:
+                parts.append(self.network.encode(inputs, depth=depth))
+                continue
+            if rows is None and self.data.folds is not None:
+                folds = self.data.folds[part]
+            parts.append(self.network.outputs(inputs, folds))
+        return torch.cat(parts)
+
+    def shown(self) -> Frame:
+        """Return the embedding at this moment."""
+        return self.frame(self.codes(self.network.n_stages - 1))
+
+
+def _copied(tensors: list[Tensor]) -> list[Tensor]:
+    return [tensor.detach().clone() for tensor in tensors]

@@ -1,0 +1,462 @@
+"""What a computation reads from an AnnData: a matrix, labels and groups, checked first."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils import gen_batches
+
+from centroid_encoder.core.matrix import Lazy, Matrix, looks_like_counts
+from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check_name
+from centroid_encoder.tl._lazy import (
+    LazyMatrix,
+    check_row_chunks,
+    fill,
+    in_memory,
+    is_lazy,
+    stored,
+    usable,
+)
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+Missing = Literal["error", "drop", "mean"]
+MaskVar = NDArray[np.bool_] | str | None
+
+CHUNK = 4096
+"""Rows that are read together, at most."""
+VALUES_AT_ONCE = 2**24
+"""Values that are read together, at most."""
+
+logger = logging.getLogger("centroid_encoder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Cells that a job reads."""
+
+    X: Any
+    """(n, d) matrix; one in memory is the AnnData's own until it is `detached`."""
+    obs_names: pd.Index
+
+    def detached(self) -> Self:
+        """Return the same with a copy of a matrix in memory."""
+        lazy = isinstance(self.X, Lazy) or is_lazy(self.X)
+        return self if lazy else replace(self, X=self.X.copy())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells(Source):
+    """The cells of an AnnData; rows of `X` are the `kept` cells, other arrays have all cells."""
+
+    X: Matrix | Lazy
+    """(n_kept, d) dense, CSR, or not in memory."""
+    names: NDArray[np.object_] | None
+    """(d,) names of the features; None for a representation without names."""
+    codes: NDArray[np.intp]
+    """(n_obs,) indices into `classes`; −1 for cells without a label or left out."""
+    classes: pd.Index
+    """Classes with at least one cell, sorted."""
+    categories: pd.Index
+    """All categories of the label column, in their order."""
+    groups: NDArray[np.intp] | None
+    """(n_obs,) indices into `group_names`; None without groups."""
+    group_names: pd.Index
+    kept: NDArray[np.bool_]
+    """(n_obs,) cells that take part; the others have missing values."""
+    params: Mapping[str, Any]
+    """Arguments that are not None."""
+    notices: tuple[str, ...]
+    """Warnings for the user."""
+
+    @property
+    def kept_codes(self) -> NDArray[np.intp]:
+        """(n_kept,) `codes` of the rows of X."""
+        return self.codes[self.kept]
+
+    @property
+    def class_labels(self) -> NDArray[Any]:
+        """(M,) `classes` as an array of plain values."""
+        return np.asarray(self.classes.tolist())
+
+    def spread(self, values: NDArray[np.floating]) -> NDArray[np.float32]:
+        """Return (n_obs, …) values from those of the kept cells; NaN for the others."""
+        spread = np.full((len(self.kept), *values.shape[1:]), np.nan, dtype=np.float32)
+        spread[self.kept] = values
+        return spread
+
+    def labels_of(self, codes: NDArray[np.intp]) -> pd.Categorical:
+        """Return (n_obs,) labels from (n_kept,) codes, in the order of the categories."""
+        spread = np.full(len(self.kept), -1)
+        spread[self.kept] = self.categories.get_indexer(self.classes)[codes]
+        return pd.Categorical.from_codes(spread, self.categories)
+
+
+def read_cells(
+    adata: AnnData,
+    label_key: str,
+    use_rep: str | None,
+    layer: str | None,
+    use_raw: bool,
+    mask_var: MaskVar,
+    unlabeled_category: str | None,
+    missing: Missing,
+    group_key: str | None,
+    *,
+    by_parts: bool = False,
+) -> Cells:
+    """Read and check the cells of an AnnData; parameters are those of `tl.centroid_encoder`.
+
+    A matrix that is not in memory is loaded, or with `by_parts` becomes a `LazyMatrix`.
+    """
+    if not adata.n_obs:
+        raise InputError("adata has no cells")
+    codes, classes, categories = _read_labels(adata, label_key, unlabeled_category)
+    logger.info("computing centroid-encoder of %r", label_key)
+    check_choice("missing", missing, Missing)
+    if not adata.obs_names.is_unique:
+        raise InputError("obs_names are not unique; call adata.obs_names_make_unique() first")
+    X, where, names = _read_features(adata, use_rep, layer, use_raw, mask_var, by_parts=by_parts)
+
+    n_gaps = count_gaps(X)
+    if missing == "error" and n_gaps.any():
+        text = describe_gaps(X, n_gaps, where, adata.obs_names, names)
+        remedy = 'pass missing="drop" to leave these cells out, or missing="mean" to fill the mean'
+        raise InputError(f"{text}; {remedy} of the feature", parameter="missing")
+    # With "mean", a cell without any value would become the mean itself.
+    kept = n_gaps < (1 if missing == "drop" else X.shape[1])
+    codes = np.where(kept, codes, -1)
+    empty = ~np.isin(np.arange(len(classes)), codes)
+    if empty.any():
+        text = f"no cell of {listed(classes[empty])} is left without missing values"
+        raise InputError(text, parameter="missing")
+    if isinstance(X, LazyMatrix):
+        X.is_finite = missing == "drop" or not n_gaps.any()
+    if not kept.all():
+        logger.info("    leaving out %d cells with NaN or inf", int((~kept).sum()))
+        rows = np.flatnonzero(kept)
+        X = replace(X, rows=rows) if isinstance(X, LazyMatrix) else X[rows]
+    _check_varied(X, where)
+    notices = []
+    if use_rep in (None, "X") and looks_like_counts(X):
+        text = "log-normalise first (sc.pp.normalize_total, sc.pp.log1p) unless you mean it"
+        notices.append(f"{where} looks like raw counts; {text}")
+    groups, group_names = _read_groups(adata, group_key, codes >= 0)
+    params = {
+        "label_key": label_key,
+        "use_rep": use_rep,
+        "layer": layer,
+        "use_raw": use_raw or None,
+        "mask_var": mask_var if isinstance(mask_var, str) else None,
+        "unlabeled_category": unlabeled_category,
+        "missing": missing,
+        "group_key": group_key,
+    }
+    return Cells(
+        X=X,
+        names=names,
+        codes=codes,
+        classes=classes,
+        categories=categories,
+        groups=groups,
+        group_names=group_names,
+        kept=kept,
+        obs_names=adata.obs_names,
+        # Not every supported anndata writes None.
+        params={name: value for name, value in params.items() if value is not None},
+        notices=tuple(notices),
+    )
+
+
+def _read_labels(
+    adata: AnnData, label_key: str, unlabeled_category: str | None
+) -> tuple[NDArray[np.intp], pd.Index, pd.Index]:
+    """Return (n_obs,) codes, the sorted classes that have cells, and all categories."""
+    column, where = obs_column(adata, label_key, "label_key"), f"obs[{label_key!r}]"
+    check_key(label_key, "label_key")
+
+    def unsuitable(text: str) -> InputTypeError:
+        return InputTypeError(f"{where} {text}", parameter="label_key")
+
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        values = column.dropna()
+        n_values = values.nunique()
+        if pd.api.types.is_float_dtype(column.dtype):
+            if (values % 1 != 0).any():
+                raise unsuitable(
+                    f"holds fractional numbers ({n_values} different ones), not classes; to use "
+                    "bins of it, cut it first, e.g. with pandas.cut"
+                )
+            column = column.astype("Int64")
+        if pd.api.types.is_numeric_dtype(column.dtype) and n_values > max(10, len(values) / 10):
+            raise unsuitable(
+                f"has {n_values} different numbers in {len(values)} cells; this looks like a "
+                "measurement or an identifier, not like classes"
+            )
+        column = column.astype("category")
+    categories = column.cat.categories
+    if unlabeled_category is not None:
+        check_name(unlabeled_category, "unlabeled_category", f"a class in {where}", object)
+        if unlabeled_category not in categories:
+            near = near_matches(unlabeled_category, categories)
+            text = f"unlabeled_category {unlabeled_category!r} does not occur in {where}{near}"
+            raise InputError(text, parameter="unlabeled_category")
+        categories = categories[categories != unlabeled_category]
+        column = column.cat.set_categories(categories)
+    classes = column.cat.remove_unused_categories().cat.categories
+    if not len(classes):
+        raise InputError(f"no cell has a label in {where}", parameter="label_key")
+    if len(classes) == 1:
+        text = f"has one class only ({classes[0]!r}); a supervised embedding needs two or more"
+        raise InputError(f"{where} {text}", parameter="label_key")
+    if len(classes) == column.count() > 2:
+        raise unsuitable(
+            f"gives each of {len(classes)} cells a class of its own; this looks like their names, "
+            "not like classes"
+        )
+    kind = pd.api.types.infer_dtype(classes)
+    if kind not in ("string", "integer", "boolean"):
+        raise unsuitable(
+            f"has classes of type {kind}; make them strings, e.g. adata.{where}.astype(str)"
+        )
+    classes = classes.sort_values()
+    return classes.get_indexer(column.astype(object)).astype(np.intp), classes, categories
+
+
+def _read_groups(
+    adata: AnnData, group_key: str | None, labeled: NDArray[np.bool_]
+) -> tuple[NDArray[np.intp] | None, pd.Index]:
+    """Return (n_obs,) codes of the groups and their names; every labeled cell needs a group."""
+    if group_key is None:
+        return None, pd.Index([])
+    codes, names = pd.factorize(obs_column(adata, group_key, "group_key"))
+    if n_missing := int((codes[labeled] < 0).sum()):
+        text = f"{n_missing} labeled cells have no value in obs[{group_key!r}] (group_key)"
+        raise InputError(text, parameter="group_key")
+    if len(np.unique(codes[labeled])) < 2:
+        text = f"all labeled cells are in one group of obs[{group_key!r}]: none can be held out"
+        raise InputError(f"{text} (group_key)", parameter="group_key")
+    return codes.astype(np.intp), pd.Index(names)
+
+
+def _read_features(
+    adata: AnnData,
+    use_rep: str | None,
+    layer: str | None,
+    use_raw: bool,
+    mask_var: MaskVar,
+    *,
+    by_parts: bool,
+) -> tuple[Matrix | Lazy, str, NDArray[np.object_] | None]:
+    """Return the matrix restricted to `mask_var`, its name, and the names of its columns."""
+    X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
+    columns = None
+    if use_rep in (None, "X"):
+        source = adata.raw if use_raw else adata
+        if not source.var_names.is_unique:
+            raise InputError("var_names are not unique; call adata.var_names_make_unique() first")
+        columns = _read_mask(source, mask_var)
+    elif not (mask_var is None or (isinstance(mask_var, str) and mask_var == "auto")):
+        raise InputError("use_rep excludes mask_var", parameter="use_rep")
+    if names is not None and len(set(names)) < len(names):
+        raise InputError(f"the columns of {where} have names that are not unique")
+    if columns is not None and names is not None:
+        names = names[columns]
+    if by_parts and is_lazy(X):
+        logger.info("    reading %s a part at a time", where)
+        check_row_chunks(X, where)
+        X = LazyMatrix(X, columns=columns)
+    else:
+        if is_lazy(X):
+            logger.info("    loading %s into memory", where)
+        X = in_memory(X if columns is None else X[:, columns])
+    if not X.shape[1]:
+        raise InputError(f"{where} has no features")
+    check_real(X, where)
+    return X, where, names
+
+
+def read_matrix(
+    adata: AnnData, *, use_rep: str | None, layer: str | None, use_raw: bool
+) -> tuple[Any, str, NDArray[np.object_] | None]:
+    """Return X, a layer, a representation or ``raw.X``, its name, and the names of its columns."""
+    check_name(use_rep, "use_rep", "an entry of obsm", str | None)
+    check_name(layer, "layer", "an entry of layers", str | None)
+    if use_raw + (use_rep is not None) + (layer is not None) > 1:
+        raise InputError("use only one of use_raw, use_rep and layer", parameter="use_rep")
+    if use_raw:
+        if adata.raw is None:
+            raise InputError("adata.raw is empty; leave out use_raw", parameter="use_raw")
+        X, where, names = adata.raw.X, "raw.X", adata.raw.var_names
+    elif use_rep not in (None, "X"):
+        X, where = _entry(adata.obsm, use_rep, "obsm", "use_rep"), f"obsm[{use_rep!r}]"
+        names = X.columns.astype(str) if isinstance(X, pd.DataFrame) else None
+    elif layer is not None:
+        X, where = _entry(adata.layers, layer, "layers", "layer"), f"layers[{layer!r}]"
+        names = adata.var_names
+    else:
+        X, where, names = adata.X, "X", adata.var_names
+        if X is None:
+            raise InputError("adata.X is empty; pass layer or use_rep", parameter="layer")
+    return usable(X), where, None if names is None else names.to_numpy().astype(object)
+
+
+def obs_column(adata: AnnData, key: str, parameter: str | None = None) -> pd.Series:
+    """Return ``adata.obs[key]``; `parameter` is the parameter that an error blames."""
+    if parameter is not None:
+        check_name(key, parameter, "a column of obs")
+    column = _entry(adata.obs, key, "obs", parameter, "column ")
+    if isinstance(column, pd.DataFrame):
+        text = f"obs has {column.shape[1]} columns {key!r}; rename or drop all but one"
+        raise InputError(text, parameter=parameter)
+    return column
+
+
+def _entry(mapping: Any, key: Any, slot: str, parameter: str | None, what: str = "") -> Any:
+    if key not in mapping:
+        text = f"{slot} has no {what}{key!r}{near_matches(key, mapping)}"
+        raise MissingKeyError(text, parameter=parameter)
+    return mapping[key]
+
+
+def check_choice(parameter: str, value: object, choices: Any) -> None:
+    """Raise a ValueError for a value that is not one of a Literal."""
+    if value not in get_args(choices):
+        names = " or ".join(map(repr, get_args(choices)))
+        raise InputError(f"{parameter} must be {names}; got {value!r}", parameter=parameter)
+
+
+def near_matches(word: object, names: Iterable[object]) -> str:
+    """Return the end of a message about a missing name: similar names, or those there are."""
+    # anndata 0.13 counts X among the layers, by the name None.
+    others = [str(name) for name in names if name is not None]
+    near = difflib.get_close_matches(str(word), others, n=3, cutoff=0.5)
+    if near:
+        return "; did you mean " + " or ".join(map(repr, near)) + "?"
+    if not others:
+        return "; there are none"
+    return "; there are " + ", ".join(others[:10]) + (" …" if len(others) > 10 else "")
+
+
+def listed(classes: pd.Index) -> str:
+    """Return up to ten names of classes as text."""
+    names = ", ".join(repr(name) for name in classes[:10].tolist())
+    return f"{names} and {len(classes) - 10} more" if len(classes) > 10 else names
+
+
+def check_key(name: str, parameter: str) -> None:
+    """Raise a ValueError for a name that ``.h5ad`` and zarr cannot have as a key."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        text = f"{parameter} must not be {name!r}: files have no such keys"
+        raise InputError(text, parameter=parameter)
+
+
+def _read_mask(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:
+    """Return the columns to use; None for all."""
+    automatic = isinstance(mask_var, str) and mask_var == "auto"
+    if automatic:
+        mask_var = "highly_variable" if "highly_variable" in adata.var else None
+    if mask_var is None:
+        return None
+    name = "mask_var"
+    if isinstance(mask_var, str):
+        name, mask_var = f"var[{mask_var!r}]", _entry(adata.var, mask_var, "var", "mask_var")
+    elif isinstance(mask_var, pd.Series) and not mask_var.index.equals(adata.var_names):
+        text = "the index of mask_var is not var_names; pass mask_var.reindex(adata.var_names)"
+        raise InputError(text, parameter="mask_var")
+    mask, n_vars = np.asarray(mask_var), len(adata.var_names)
+    if mask.dtype != bool or mask.shape != (n_vars,) or not mask.any():
+        text = f"{name} must hold True or False for each of the {n_vars} variables, True for some"
+        raise InputError(text, parameter="mask_var")
+    if automatic:
+        logger.info("    on the %d genes of %s (mask_var=None takes all)", int(mask.sum()), name)
+    return np.flatnonzero(mask)
+
+
+def row_chunks(X: Any) -> Iterator[slice]:
+    """Iterate over slices of rows."""
+    n_rows = max(1, min(CHUNK, VALUES_AT_ONCE // max(1, X.shape[1])))
+    return gen_batches(X.shape[0], n_rows) if X.shape[0] else iter(())
+
+
+def check_real(X: Matrix | Lazy, where: str) -> None:
+    """Raise a TypeError for a matrix without real numbers."""
+    if X.dtype.kind not in "biuf":
+        raise InputTypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
+
+
+def _is_gap(x: Any) -> Any:
+    """Return a matrix that is True where `x` is NaN or infinite, sparse if `x` is."""
+    if isinstance(x, np.ndarray):
+        return ~np.isfinite(x)
+    return sparse.csr_array((~np.isfinite(x.data), x.indices, x.indptr), shape=x.shape)
+
+
+def count_gaps(X: Matrix | Lazy) -> NDArray[np.intp]:
+    """Return the number of NaN and infinite values of each row, in one pass."""
+    counts = np.zeros(X.shape[0], dtype=np.intp)
+    for part in row_chunks(X) if X.dtype.kind == "f" else ():
+        x = X[part]
+        if not np.isfinite(stored(x)).all():
+            counts[part] = _is_gap(x).sum(axis=1)
+    return counts
+
+
+def describe_gaps(
+    X: Matrix | Lazy,
+    counts: NDArray[np.intp],
+    where: str,
+    obs_names: pd.Index,
+    names: NDArray[np.object_] | None,
+) -> str:
+    """Return a sentence with the number of gaps and the place of the first one."""
+    row = int(np.argmax(counts > 0))
+    column = _is_gap(X[row : row + 1]).nonzero()[1].min()
+    feature = f"column {column}" if names is None else repr(names[column])
+    return (
+        f"{where} has {counts.sum()} NaN or infinite values in {(counts > 0).sum()} of "
+        f"{len(counts)} cells; the first is {feature} of cell {obs_names[row]!r}"
+    )
+
+
+def _check_varied(X: Matrix | Lazy, where: str) -> None:
+    """Raise a ValueError if all rows are the same."""
+    first: Any = None
+    for part in gen_batches(X.shape[0], 64):
+        rows: Any = X[part]
+        rows = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        first = rows[:1] if first is None else first
+        if (rows != first).any():
+            return
+    zeros = "" if first.any() else ", zeros"
+    raise InputError(
+        f"{where} has the same values in all cells{zeros}: there is nothing to learn from; the "
+        "values may be in another layer, in obsm (use_rep) or in raw (use_raw)",
+        parameter="layer",
+    )
+
+
+def fill_missing(X: Matrix | Lazy, train: NDArray[np.bool_]) -> Matrix | Lazy:
+    """Replace NaN and inf by the mean of the feature's finite training values.
+
+    X is copied only if there is something to fill. A feature without any finite training value
+    becomes 0.
+    """
+    if X.is_finite if isinstance(X, LazyMatrix) else not count_gaps(X).any():
+        return X
+    sums, counts = np.zeros(X.shape[1]), np.full(X.shape[1], train.sum())
+    for part in row_chunks(X):
+        x = X[part][train[part]]
+        counts -= _is_gap(x).sum(axis=0)
+        sums += np.asarray(fill(x, np.zeros(len(sums))).sum(axis=0, dtype=np.float64)).ravel()
+    means = sums / np.maximum(counts, 1)
+    return replace(X, means=means) if isinstance(X, LazyMatrix) else fill(X, means)

@@ -1,0 +1,443 @@
+"""The results in an AnnData: their keys, what is written, and how it is read.
+
+- ``obsm``: `embedding_key`;
+- ``obs``: `obs_key`, for a result and for the cross-validation beside it;
+- ``uns``: the key itself (`StoredMap`), `cv_key` (`StoredCrossValidation`), `colors_key`.
+
+Classes are stored sorted, which is also their order in the map. `read_result` and
+`StoredCrossValidation.read` return them in the order of the categories of the label column, the
+order of figures and tables.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from centroid_encoder.core.quality import nearest_center
+from centroid_encoder.errors import InputError, MissingKeyError, check_name
+from centroid_encoder.tl._settings import differing_settings
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+Regions = Literal["voronoi", "decoder"]
+Column = Literal["label", "confidence", "split", "novelty", "own"]
+
+TRAIN, TEST, UNLABELED = SPLITS = ("train", "test", "unlabeled")
+"""Splits of the cells of `tl.centroid_encoder`."""
+QUERY = "query"
+"""Split of the cells of `tl.ingest`."""
+UNASSIGNED = "unassigned"
+"""Label of cells for which the map is not sure enough."""
+RULES = ("knn", "voronoi", "decoder", "input_knn")
+"""Ways to predict the class of a cell; the last needs no map and is used in cross-validation."""
+CALIBRATION_ERRORS = (
+    *("calibration_error", "uncalibrated_error"),
+    *("calibration_error_low", "calibration_error_high"),
+)
+"""Names of the error after and before calibration, and of the ends of the 95 % interval of the
+first."""
+
+
+def embedding_key(key: str) -> str:
+    """Name in ``obsm`` of the embedding of the result `key`."""
+    return "X_ce" if key == "ce" else key
+
+
+def obs_key(key: str, column: Column) -> str:
+    """Name in ``obs`` of a column of the result `key`, or of the cross-validation `cv_key`."""
+    return f"{key}_{column}"
+
+
+def cv_key(key: str) -> str:
+    """Name in ``uns`` of the cross-validation beside the result `key`."""
+    return f"{key}_cv"
+
+
+def colors_key(column: str) -> str:
+    """Name in ``uns`` of the colours of a column of ``obs``, as in scanpy."""
+    return f"{column}_colors"
+
+
+def keys_in(columns: Iterable[object]) -> list[str]:
+    """Keys of the results that have a split and labels among these columns of ``obs``."""
+    names, ending = set(map(str, columns)), obs_key("", "split")
+    keys = [name.removesuffix(ending) for name in sorted(names) if name.endswith(ending)]
+    return [key for key in keys if obs_key(key, "label") in names]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The parts of both kinds of results."""
+
+    params: Mapping[str, Any]
+    """Arguments of the function that wrote it, except those that were None."""
+    classes: pd.Index
+
+    @property
+    def label_key(self) -> str:
+        """Column of ``obs`` with the classes."""
+        return str(self.params["label_key"])
+
+    def to_uns(self) -> dict[str, Any]:
+        """Return what to write into ``uns``."""
+        uns = {name: value for name, value in vars(self).items() if value is not None}
+        return uns | {"classes": np.asarray(self.classes.tolist())}
+
+
+@dataclass(frozen=True)
+class StoredMap(Stored):
+    """``uns[key]``: a map and its training; the classes are sorted."""
+
+    centers: NDArray[np.floating]
+    """(M, m) centers of the Voronoi cells."""
+    history: pd.DataFrame | None = None
+    """One row per epoch; None after `tl.ingest`."""
+    quality: Mapping[str, Any] | None = None
+    """``train`` and ``test``, see `errors`, and ``per_class``; None after `tl.ingest`."""
+    model: Mapping[str, Any] | None = None
+    """``config`` (JSON) and ``arrays`` of `CentroidEncoder.to_state`."""
+
+    @classmethod
+    def read(cls, adata: AnnData, key: str) -> Self | None:
+        """Read the map `key`; None if there is none. A ValueError if it is damaged."""
+        check_name(key, "key", "a result")
+        stored = adata.uns.get(key)
+        if not isinstance(stored, Mapping) or "centers" not in stored:
+            return None
+        with _undamaged(key):
+            params, classes = _common_parts(stored)
+            centers = np.asarray(stored["centers"])
+            if centers.ndim != 2 or len(centers) != len(classes):
+                raise ValueError(f"{len(classes)} classes, centers of shape {centers.shape}")
+        rest = {name: stored.get(name) for name in ("history", "quality", "model")}
+        return cls(params, classes, centers, **rest)
+
+    @property
+    def ingested_from(self) -> str | None:
+        """Origin of the map after `tl.ingest`; None for the cells of the training."""
+        return self.params.get("ingested_from")
+
+    @property
+    def has_decoder(self) -> bool:
+        """Whether a decoder predicts; otherwise a cell has the class of its Voronoi cell."""
+        return self.model is None or "placement_targets" not in self.model.get("arrays", {})
+
+    def errors(self, split: str) -> Mapping[str, Any]:
+        """Errors of the ``"train"`` or ``"test"`` cells and their number ``n``."""
+        counted = (self.quality or {}).get(split, {"n": 0, "at_chance": False})
+        return defaultdict(lambda: np.nan, counted)
+
+
+@dataclass(frozen=True)
+class PermutationTest:
+    """The errors with shuffled labels."""
+
+    observed: float
+    """Error with the real labels."""
+    errors: NDArray[np.float64]
+    """(n_permutations,) errors with shuffled labels."""
+    p_value: float
+
+
+@dataclass(frozen=True)
+class StoredCrossValidation(Stored):
+    """``uns[cv_key(key)]``: the result of `tl.cross_validate`."""
+
+    confusion: NDArray[np.int64]
+    """(M, M) cells by their own class and the predicted class."""
+    quality: Mapping[str, Any]
+    """Number of cells ``n``; errors and their standard deviation over the folds, ``…_sd``."""
+    per_class: pd.DataFrame
+    """(M, …) ``n``, ``knn_error`` and so on for each class."""
+    errors: pd.DataFrame | None = None
+    """One row per fold."""
+    warnings: tuple[str, ...] = ()
+    """Reasons to trust the result less."""
+    permutation: PermutationTest | None = None
+    model: str | None = None
+    """Parameters of the estimator, as JSON."""
+
+    @classmethod
+    def read(cls, adata: AnnData, key: str) -> Self | None:
+        """Read the cross-validation beside the result `key`, in the order of the categories.
+
+        None if there is none. A ValueError if it is damaged.
+        """
+        check_name(key, "key", "a result")
+        stored = adata.uns.get(cv_key(key))
+        if not isinstance(stored, Mapping) or "confusion" not in stored:
+            return None
+        with _undamaged(cv_key(key)):
+            params, classes = _common_parts(stored)
+            confusion = np.asarray(stored["confusion"], dtype=np.int64)
+            if confusion.shape != 2 * (len(classes),):
+                raise ValueError(f"{len(classes)} classes, confusion of shape {confusion.shape}")
+            order = _category_order(adata, str(params["label_key"]), classes)
+            if (test := stored.get("permutation")) is not None:
+                null = np.asarray(test["errors"], dtype=np.float64)
+                test = PermutationTest(float(test["observed"]), null, float(test["p_value"]))
+            return cls(
+                params,
+                classes[order],
+                confusion=confusion[np.ix_(order, order)],
+                quality=stored["quality"],
+                per_class=stored["per_class"].iloc[order].reset_index(drop=True),
+                errors=stored["errors"],
+                warnings=tuple(map(str, stored["warnings"])),
+                permutation=test,
+                model=stored["model"],
+            )
+
+    def to_uns(self) -> dict[str, Any]:
+        """Return what to write into ``uns[cv_key(key)]``."""
+        uns = super().to_uns() | {"warnings": np.array(self.warnings, dtype=str)}
+        return uns if self.permutation is None else uns | {"permutation": vars(self.permutation)}
+
+
+@dataclass(frozen=True)
+class Result:
+    """A stored map and the cells of the AnnData; classes are in the order of their categories."""
+
+    key: str
+    stored: StoredMap
+    """The map as it is stored; its classes are sorted."""
+    classes: pd.Index
+    centers: NDArray[np.floating]
+    """(M, m) centers of the Voronoi cells."""
+    embedding: NDArray[np.floating]
+    """(n_obs, m)."""
+    codes: NDArray[np.intp]
+    """(n_obs,) index into `classes`; −1 for unlabeled cells."""
+    predicted: NDArray[np.intp]
+    """(n_obs,) index into `classes` of the predicted class; −1 for cells left out."""
+    split: pd.Series
+    """``"train"``, ``"test"`` or ``"unlabeled"`` for every cell; after `ingest` ``"query"``."""
+    categories: pd.Index
+    """Categories of the label column, to which the colours in ``uns`` belong."""
+
+    @property
+    def label_key(self) -> str:
+        """Column of ``obs`` with the classes."""
+        return self.stored.label_key
+
+    @property
+    def embedded(self) -> NDArray[np.bool_]:
+        """(n_obs,) mask of the cells that have a place in the map."""
+        return np.asarray(~np.isnan(self.embedding[:, 0]))
+
+    @property
+    def is_query(self) -> bool:
+        """Whether `tl.ingest` placed the cells in the map of other cells."""
+        return bool((self.split == QUERY).any())
+
+    def found_in(self, regions: Regions) -> NDArray[np.intp]:
+        """(n_obs,) class in whose region each cell lies; −1 for cells left out.
+
+        ``"voronoi"`` regions are those of the centers, ``"decoder"`` regions the predicted classes.
+        """
+        if regions not in get_args(Regions):
+            text = f"regions must be one of {get_args(Regions)}; got {regions!r}"
+            raise InputError(text, parameter="regions")
+        return self.predicted if regions == "decoder" else self._nearest
+
+    def misplaced(self, regions: Regions) -> NDArray[np.bool_]:
+        """(n_obs,) mask of the labeled cells that lie in another class's region."""
+        found = self.found_in(regions)
+        return np.asarray((self.codes >= 0) & (found >= 0) & (found != self.codes))
+
+    @cached_property
+    def _nearest(self) -> NDArray[np.intp]:
+        placed, found = self.embedded, np.full(len(self.codes), -1, dtype=np.intp)
+        found[placed] = nearest_center(self.embedding[placed], self.centers, self.codes[placed])
+        return found
+
+
+def read_result(adata: AnnData, key: str) -> Result:
+    """Read the result of `tl.centroid_encoder` or `tl.ingest` under `key`.
+
+    A KeyError if there is none or a column of it is missing; a ValueError if the label column has
+    other classes than the result, or if the result is damaged.
+    """
+    stored, obsm_key = StoredMap.read(adata, key), embedding_key(key)
+    if stored is None or obsm_key not in adata.obsm:
+        raise no_result(key)
+    label_key, part = stored.label_key, f"a part of the result {key!r}"
+    labels = stored_column(adata, label_key, "the labels this embedding was made with")
+    split = stored_column(adata, obs_key(key, "split"), part)
+    found = stored_column(adata, obs_key(key, "label"), part)
+    embedding = np.asarray(adata.obsm[obsm_key])
+    if embedding.ndim != 2 or embedding.shape[1] != stored.centers.shape[1]:
+        shapes = f"centers of shape {stored.centers.shape}, obsm[{obsm_key!r}] of {embedding.shape}"
+        raise InputError(f"uns[{key!r}] is damaged: {shapes}")
+    order = _category_order(adata, label_key, stored.classes)
+    classes, query = stored.classes[order], split == QUERY
+    if label_key != obs_key(key, "label") and query.any():
+        # Two tables in one: ingested cells have their predicted class as label.
+        labels = labels.astype(object).where(~query, found)
+    labeled = split.isin([TRAIN, TEST, QUERY])
+    codes = np.where(labeled, classes.get_indexer(labels.astype(object)), -1)
+    unassigned = query & (labels.isna() | (labels == UNASSIGNED))
+    _check_classes(labels[labeled & (codes < 0) & ~unassigned], label_key, "centroid_encoder")
+    predicted = np.append(classes.get_indexer(found.cat.categories), -1)[found.cat.codes]
+    categories = label_categories(adata.obs[label_key])
+    if not isinstance(adata.obs[label_key].dtype, pd.CategoricalDtype):
+        # A selection of cells may lack classes that have a colour in `uns`.
+        unlabeled = stored.params.get("unlabeled_category", classes[0])
+        categories = pd.Categorical([*categories, *classes, unlabeled]).categories
+    return Result(
+        key, stored, classes, stored.centers[order], embedding, codes, predicted, split, categories
+    )
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Labeled cells with classes predicted by networks that have not seen their labels."""
+
+    words: str
+    """Kind of cells, for a title."""
+    n: int
+    """Number of such cells at the time of the prediction; a selection of cells has fewer."""
+    quality: Mapping[str, Any]
+    """Errors of these cells."""
+    rows: NDArray[np.intp]
+    """(n_held_out,) rows of the cells."""
+    own: NDArray[np.intp]
+    """(n_held_out,) own class, as an index into the classes in the order of their categories."""
+    predicted: NDArray[np.intp]
+    confidence: NDArray[np.float64]
+    """(n_held_out,) probability of the predicted class."""
+
+
+def read_held_out(adata: AnnData, key: str) -> HeldOut:
+    """Read the out-of-fold predictions of all labeled cells, or else those of held-out cells.
+
+    A KeyError if there is neither or a column is missing; a ValueError if no cell was held out, or
+    if the label column has other classes.
+    """
+    validated = StoredCrossValidation.read(adata, key)
+    if validated is None:
+        check_trained(adata, key)
+        result = read_result(adata, key)
+        words, quality = "held-out cells", result.stored.errors(TEST)
+        if not quality["n"]:
+            raise InputError(
+                "no cell was held out (test_size=0), so there is no held-out error; run "
+                f"ce.tl.cross_validate(adata, {result.label_key!r})"
+            )
+        held_out, own, predicted = result.split == TEST, result.codes, result.predicted
+    else:
+        mapped = StoredMap.read(adata, key)
+        words, quality = f"out-of-fold labels, {fold_words(validated)}", validated.quality
+        if mapped and differing_settings(mapped, validated.params, validated.model):
+            words += ", other settings than the map's"
+        key, label_key, classes = cv_key(key), validated.label_key, validated.classes
+        part = "a part of the cross-validation"
+        labels = stored_column(adata, label_key, "the labels that were cross-validated")
+        found = stored_column(adata, obs_key(key, "label"), part)
+        held_out = stored_column(adata, obs_key(key, "own"), part).notna()
+        own, predicted = (classes.get_indexer(names.astype(object)) for names in (labels, found))
+        _check_classes(labels[held_out & (own < 0)], label_key, "cross_validate")
+    rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
+    confidence = stored_column(adata, obs_key(key, "confidence"), "a part of the result")
+    values = confidence.to_numpy(np.float64)[rows]
+    return HeldOut(words, int(quality["n"]), quality, rows, own[rows], predicted[rows], values)
+
+
+def read_map(adata: AnnData, key: str) -> StoredMap:
+    """Read a map through which other cells can be placed; a KeyError if there is none."""
+    stored = StoredMap.read(adata, key)
+    if stored is None or stored.model is None:
+        raise MissingKeyError(
+            f"uns has no map {key!r}; run ce.tl.centroid_encoder first, or pass the key of the map"
+        )
+    return stored
+
+
+def stored_column(adata: AnnData, column: str, what: str) -> pd.Series:
+    """Return a column of ``obs`` that belongs to a result; a KeyError if it is missing."""
+    if column not in adata.obs:
+        raise MissingKeyError(f"obs[{column!r}], {what}, is gone")
+    return adata.obs[column]
+
+
+def no_result(key: str) -> MissingKeyError:
+    """Return the error for a key without a map."""
+    return MissingKeyError(f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) first")
+
+
+def check_trained(adata: AnnData, key: str) -> None:
+    """Raise a ValueError for ingested cells, whose labels are predictions."""
+    stored = StoredMap.read(adata, key)
+    if stored is not None and stored.ingested_from is not None:
+        raise InputError(
+            f"the result {key!r} is that of ce.tl.ingest: these cells have labels predicted by the "
+            f"map of {stored.ingested_from}, and nothing tells which labels are right. Draw the "
+            "reference, or call ce.pl.voronoi to see where the cells lie"
+        )
+
+
+def label_categories(column: pd.Series) -> pd.Index:
+    """Categories of a label column, or those it would have as a categorical column."""
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.categories
+    values = column.dropna()
+    if pd.api.types.is_float_dtype(values.dtype) and (values % 1 == 0).all():
+        # NaN turns integers into floats.
+        values = values.astype(np.int64)
+    return values.astype("category").cat.categories
+
+
+def fold_words(validated: StoredCrossValidation) -> str:
+    """How a cross-validation was done: ``"5 folds × 2 repeats"``, ``"5 folds by donor"``."""
+    params = validated.params
+    repeats = f" × {params['n_repeats']} repeats" if params.get("n_repeats", 1) > 1 else ""
+    groups = f" by {params['group_key']}" if "group_key" in params else ""
+    return f"{params['n_folds']} folds{repeats}{groups}"
+
+
+def _category_order(adata: AnnData, label_key: str, classes: pd.Index) -> NDArray[np.intp]:
+    """(M,) positions of sorted classes in category order; those without a category stay put."""
+    column, order = adata.obs.get(label_key), np.arange(len(classes))
+    if column is not None and isinstance(column.dtype, pd.CategoricalDtype):
+        place = column.cat.categories.get_indexer(classes)
+        there = np.flatnonzero(place >= 0)
+        order[there] = there[np.argsort(place[there])]
+    return order
+
+
+def _check_classes(unknown: pd.Series, label_key: str, function: str) -> None:
+    """Raise a ValueError if there are labels that are none of the classes of a result."""
+    if len(unknown):
+        since = "embedding was made" if function == "centroid_encoder" else "cross-validation"
+        names = ", ".join(map(repr, unknown.unique()[:5]))
+        raise InputError(
+            f"obs[{label_key!r}] has changed since the {since}: {names} was not among its classes. "
+            f"Run ce.tl.{function} again, or restore the labels"
+        )
+
+
+def _common_parts(stored: Mapping[str, Any]) -> tuple[Mapping[str, Any], pd.Index]:
+    """Params and classes; the classes as plain values, whatever file they come from."""
+    stored["params"]["label_key"]
+    return stored["params"], pd.Index(np.asarray(stored["classes"]).tolist())
+
+
+@contextmanager
+def _undamaged(key: str) -> Iterator[None]:
+    """Raise an InputError that names ``uns[key]`` for a part that is missing or wrong."""
+    try:
+        yield
+    except KeyError as error:
+        raise InputError(f"uns[{key!r}] is damaged: {error} is missing") from error
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        raise InputError(f"uns[{key!r}] is damaged: {error}") from error

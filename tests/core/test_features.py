@@ -1,0 +1,219 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.feature_selection import f_classif
+from sklearn.preprocessing import StandardScaler
+
+from centroid_encoder.core import features
+from centroid_encoder.core.features import Scale, Standardizer, fit_standardizer
+from centroid_encoder.core.matrix import CHUNK, Lazy, Matrix, looks_like_counts, row_chunks
+from tests.stored_rows import StoredRows
+
+Array = NDArray[np.float64]
+N_LARGE = 2 * CHUNK + 100  # several chunks, the last one partial
+LAYOUTS: list[Callable[[Any], Any]] = [
+    np.asarray,
+    sparse.csr_matrix,
+    sparse.csr_array,
+    StoredRows,
+    lambda X: StoredRows(sparse.csr_array(X)),
+]
+
+
+def fit(
+    X: Matrix | Lazy,
+    scale: Scale = "feature",
+    codes: NDArray[np.integer] | None = None,
+    *,
+    rows: NDArray[np.integer] | None = None,
+    clip: float = np.inf,
+    max_features: int | None = None,
+) -> Standardizer:
+    rows = np.arange(X.shape[0]) if rows is None else rows
+    codes = np.arange(len(rows)) % 2 if codes is None else codes
+    return fit_standardizer(X, rows, codes, scale, clip, max_features)[0]
+
+
+def counts(n: int = N_LARGE, d: int = 5, seed: int = 0) -> Array:
+    """Mostly zeros, as counts are; each feature with a mean and scale of its own."""
+    rng = np.random.default_rng(seed)
+    return rng.poisson(0.5, size=(n, d)) * np.logspace(-2, 2, d)
+
+
+def supervised_weights(X: Array, codes: NDArray[np.integer]) -> Array:
+    """Square root of ε² = (SS_between − (M − 1) MS_within) / SS_total, by way of F."""
+    n, more = len(X), len(np.unique(codes)) - 1
+    f = np.nan_to_num(f_classif(X, codes)[0])
+    ratio = np.sqrt(np.maximum(0, more * (f - 1) / (more * f + n - more - 1)))
+    return ratio / np.sqrt(np.square(ratio[ratio > 0]).mean())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_z_scores_and_weights_are_those_of_the_formulas(layout: Callable[[Any], Any]) -> None:
+    rng = np.random.default_rng(0)
+    X, rows = counts(), np.sort(rng.permutation(N_LARGE)[: N_LARGE - 50])
+    codes = rng.integers(0, 3, len(rows))
+    X[rows, 2:] += codes[:, None] * [0.1, 1, 30] * (rng.uniform(size=(len(rows), 3)) < 0.5)
+    z = StandardScaler().fit(X[rows]).transform(X)
+    rms = np.sqrt(X[rows].var(axis=0).mean())
+    weights = supervised_weights(X[rows], codes)
+    for scale, expected in {
+        "feature": z,
+        "global": (X - X[rows].mean(axis=0)) / rms,
+        "none": X,
+        "supervised": (z * weights)[:, weights > 0],
+    }.items():
+        standardizer = fit(layout(X), scale, codes, rows=rows)
+        for _, chunk in row_chunks(layout(X[:100])):
+            found = standardizer(chunk)
+            assert found.dtype == torch.float32
+            assert_allclose(found, expected[:100], rtol=1e-5, atol=1e-5)
+        assert_allclose(
+            standardizer.inverse(found.numpy())[:, 2:], X[:100, 2:], rtol=1e-4, atol=1e-5
+        )
+    assert_allclose(standardizer.weight, weights, rtol=1e-6, atol=1e-9)
+
+
+def test_each_network_weighs_features_by_its_own_rows() -> None:
+    rng = np.random.default_rng(0)
+    codes, folds = rng.integers(0, 3, 600), rng.integers(0, 4, 600)
+    X = rng.normal(size=(600, 6)) + codes[:, None] * rng.uniform(size=6)
+    X -= X.mean(axis=0)
+    X /= X.std(axis=0)
+    standardizer, shares, _ = fit_standardizer(X, np.arange(600), codes, "supervised", 9, 3, folds)
+    assert_allclose(np.square(standardizer.weight[standardizer.kept]).mean(), 1)
+    for k, share in enumerate(shares):
+        own = folds != k
+        expected = supervised_weights(X[own], codes[own])
+        largest = np.sort(np.argsort(-expected)[:3])
+        found = (share * standardizer.weight[standardizer.kept])[
+            np.isin(standardizer.kept, largest)
+        ]
+        expected = expected[largest] / np.sqrt(np.square(expected[largest]).mean())
+        # The variance is that of all rows.
+        assert_allclose(found, expected, rtol=0.05)
+        assert (share > 0).sum() == 3
+
+
+def test_features_that_are_constant_or_unrelated_to_the_classes() -> None:
+    X = counts(100)
+    X[:, 1], X[:, 3] = 0.1, 1e8
+    for scale in ("feature", "global", "supervised"):
+        standardizer = fit(X, scale)
+        z = standardizer.inverse(standardizer(X).numpy())
+        assert_allclose(z[:, [1, 3]], X[:, [1, 3]], rtol=1e-6)
+        assert not fit(np.full((10, 3), 0.5), scale)(np.full((10, 3), 0.5)).any()
+    # All count the same where both classes have the same rows, or differ by rounding errors.
+    assert_array_equal(fit(np.repeat(counts(20), 2, axis=0), "supervised").weight, 1)
+    one = np.zeros((6, 2))
+    for value in np.random.default_rng(0).normal(size=20).astype(np.float32):
+        one[0, 0] = value
+        assert fit(sparse.csr_array(one), "supervised").weight.tolist() == [1, 1]
+
+
+def test_max_features_keeps_those_of_largest_weight() -> None:
+    rng, codes = np.random.default_rng(1), np.arange(300) % 2
+    X = rng.normal(size=(300, 6)) + codes[:, None] * [3, 1, 4, 2, 6, 5] + 5
+    standardizer = fit(X, "supervised", codes, max_features=3)
+    assert_array_equal(standardizer.kept, [2, 4, 5])
+    assert np.square(standardizer.weight[standardizer.kept]).mean() == pytest.approx(1)
+    assert_array_equal(standardizer(sparse.csr_matrix(X)), standardizer(X))
+    # A feature left out comes back as its mean.
+    back = standardizer.inverse(standardizer(X).numpy())
+    assert_allclose(back[:, [2, 4, 5]], X[:, [2, 4, 5]], rtol=1e-4)
+    assert_allclose(back[:, :2], np.broadcast_to(X[:, :2].mean(axis=0), (300, 2)), rtol=1e-5)
+
+
+def test_nearly_constant_features_are_clipped_on_new_data() -> None:
+    X, new = counts(1000), counts(10, seed=1)
+    X[:, 1], X[0, 1] = 0, 1e-3
+    new[:, 1], new[0, 1] = 5, -5
+    z = fit(X, clip=4.0)(new)
+    assert_array_equal(z[:, 1], [-4] + [4] * 9)
+    assert_array_equal(z[:, 2:], fit(X)(new)[:, 2:].clip(-4, 4))
+
+
+@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("scale", ["feature", "global", "supervised"])
+def test_a_large_offset_costs_no_precision(layout: Callable[[Any], Any], scale: Scale) -> None:
+    X = np.random.default_rng(0).integers(-1, 2, size=(500, 4)).astype(float)
+    codes = (X[:, 0] > 0).astype(int)
+    near, far = (fit(layout(Y), scale, codes)(layout(Y)) for Y in (X, X + 1e8))
+    assert_allclose(far, near, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i8", "f4", "f8", "f2", ">f4"])
+@pytest.mark.parametrize("layout", [np.asfortranarray, sparse.csr_matrix])
+def test_every_dtype_is_read_without_being_changed(
+    layout: Callable[[Any], Any], dtype: str
+) -> None:
+    if layout is sparse.csr_matrix and dtype in ("f2", ">f4"):
+        pytest.skip("CSR has no such dtype")
+    values = np.random.default_rng(0).integers(0, 2, size=(60, 4)).astype(dtype)
+    X = layout(values)
+    (X.data if sparse.issparse(X) else X).flags.writeable = False
+    expected = values.astype(float)
+    z = fit(expected, "supervised")(expected)
+    assert_allclose(fit(X, "supervised")(X), z, rtol=1e-6)
+
+
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["supervised", "feature", "global", "none"]))
+@settings(deadline=None, max_examples=40)
+def test_csr_with_duplicates_in_any_order_is_the_dense_matrix(seed: int, scale: Scale) -> None:
+    rng = np.random.default_rng(seed)
+    n, d, n_values = rng.integers(2, 12), rng.integers(1, 8), rng.integers(0, 40)
+    indptr = np.append(0, np.bincount(rng.integers(0, n, n_values), minlength=n).cumsum())
+    data = rng.choice([-2.5, 0, 0.5, 3.25, 1024], n_values)
+    X = sparse.csr_array((n, d), dtype=np.float64)
+    X.data, X.indices, X.indptr = data, rng.integers(0, d, n_values), indptr
+    before = [part.tobytes() for part in (X.data, X.indices, X.indptr)]
+    one, other = fit(X, scale, clip=1.0), fit(X.toarray(), scale, clip=1.0)
+    for name in ("mean", "scale", "weight"):
+        assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-4, atol=1e-7)
+    assert torch.equal(one(X), one(X.toarray()))
+    assert [part.tobytes() for part in (X.data, X.indices, X.indptr)] == before
+
+
+def test_axes_of_many_features_are_principal_axes_and_those_of_few_are_the_features() -> None:
+    rng = np.random.default_rng(0)
+    z = torch.tensor(rng.normal(size=(500, 30)) * 0.8 ** np.arange(30)).float()
+    share = rng.uniform(0.5, 2, 30)
+    assert_allclose(features.network_axes(z, share, 30), np.diag(share), rtol=1e-6)
+    axes = features.network_axes(z, share, 10)
+    along = features.on_axes(z, axes[None]).numpy()
+    _, values, vectors = np.linalg.svd(z.numpy() * share, full_matrices=False)
+    assert_allclose(np.linalg.norm(along, axis=0), values[:10], rtol=1e-3)
+    assert_allclose(np.abs(axes.numpy() / share @ vectors[:5].T)[:5], np.eye(5), atol=0.02)
+    assert not features.network_axes(z[:4], share, 10)[4:].any()
+
+
+def test_noise_on_axes_has_the_covariance_of_dropout() -> None:
+    generator = torch.Generator().manual_seed(0)
+    z = torch.randn(40, 30, generator=generator) * torch.linspace(0.3, 2, 30)
+    axes = torch.randn(2, 8, 30, generator=generator)
+    root = features.noise_on_axes(z, axes, 0.4)
+    kept = (torch.rand(4000, 40, 30, generator=generator) >= 0.4) / 0.6
+    noise = (z * kept - z).reshape(-1, 30)
+    for k in range(2):
+        sampled = torch.cov((noise @ axes[k].T).T)
+        error = (root[k] @ root[k].T - sampled).abs().max()
+        assert float(error) < 0.02 * float(sampled.diagonal().max())
+
+
+def test_counts_are_recognised() -> None:
+    X = np.random.default_rng(0).poisson(5, size=(50, 20)).astype(np.float32)
+    X[0, 0] = 30
+    assert all(looks_like_counts(layout(X)) for layout in LAYOUTS)
+    assert not looks_like_counts(np.log1p(X))
+    assert not looks_like_counts(X - 1)
+    assert not looks_like_counts(np.minimum(X, 20))

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist, pdist
+
+from centroid_encoder.core.targets import Batch, CentroidTargets, Output, within_share
+
+Array = NDArray[np.float64]
+CPU = torch.device("cpu")
+
+
+def batch(output: Array, labels: NDArray[np.integer], weights: Array | None = None) -> Batch:
+    out = torch.tensor(output, dtype=torch.float32)
+    weight = None if weights is None else torch.tensor(weights, dtype=torch.float32)
+    return Batch(torch.arange(len(out)), torch.tensor(labels), weight, out, out)
+
+
+@st.composite
+def centroid_sets(draw: st.DrawFn) -> Array:
+    """(M, d) centroids in general position, on a line, coincident or in pairs; also M > d."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    n_classes, d = draw(st.integers(1, 9)), draw(st.integers(1, 7))
+    centroids = rng.normal(size=(n_classes, d))
+    arrangement = draw(st.sampled_from(["general", "collinear", "coincident", "pairs"]))
+    if arrangement == "collinear":
+        centroids = rng.normal(size=(n_classes, 1)) * centroids[:1]
+    if arrangement == "coincident":
+        centroids[:] = centroids[0]
+    if arrangement == "pairs":
+        centroids = centroids[np.arange(n_classes) // 2]
+    return 10.0 ** draw(st.integers(-3, 3)) * (centroids + draw(st.sampled_from([0.0, 10.0])))
+
+
+def spread(centroids: Array) -> float:
+    return float(np.abs(centroids - centroids.mean(axis=0)).max())
+
+
+@given(centroid_sets(), st.integers(0, 2**32 - 1))
+def test_span_and_full_output_decide_the_same(centroids: Array, seed: int) -> None:
+    span, full = (CentroidTargets.fit(centroids, output, CPU) for output in ("span", "full"))
+    output = np.random.default_rng(seed).normal(scale=2, size=(30, span.n_outputs))
+    in_input_space = output @ span.basis + span.origin
+    distances = span.distances(torch.tensor(output).float()).numpy()
+    expected = cdist(in_input_space, centroids)
+    factor = np.linalg.norm(span.basis[0])
+    assert_allclose(factor * distances, expected, rtol=1e-4, atol=1e-5 * factor)
+    of_full = full.distances(torch.tensor(in_input_space).float()).numpy()
+    assert_allclose(of_full, expected, rtol=1e-3, atol=1e-6 * np.abs(in_input_space).max())
+    # The same decision where float32 can separate the two nearest.
+    two = np.sort(expected, axis=1)[:, :2]
+    clear = two[:, -1] - two[:, 0] > 1e-4 * factor
+    assert_array_equal(distances.argmin(axis=1)[clear], expected.argmin(axis=1)[clear])
+
+
+@given(centroid_sets(), st.integers(0, 2**32 - 1), st.booleans())
+def test_full_loss_is_span_loss_times_a_factor_plus_the_part_outside_the_span(
+    centroids: Array, seed: int, weighted: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    span, full = (CentroidTargets.fit(centroids, output, CPU) for output in ("span", "full"))
+    labels = rng.integers(0, len(centroids), 25)
+    weights = rng.uniform(0.1, 2, 25) if weighted else None
+    noise = max(spread(centroids), 1e-2 * np.abs(centroids).max())
+    f = centroids[labels] + noise * rng.normal(size=(25, centroids.shape[1]))
+    square = np.square(span.basis[0]).sum()
+    inside = (f - span.origin) @ span.basis.T / square
+    outside = np.square(f - inside @ span.basis - span.origin).mean(axis=1)
+    outside = np.mean(outside if weights is None else outside * weights)
+    within = float(span.loss(batch(inside, labels, weights)))
+    expected = square * span.n_outputs / f.shape[1] * within + outside
+    assert float(full.loss(batch(f, labels, weights))) == pytest.approx(expected, rel=1e-3)
+
+
+@given(centroid_sets(), st.sampled_from(["span", "full"]))
+def test_targets_map_back_to_the_centroids(centroids: Array, output: Output) -> None:
+    targets = CentroidTargets.fit(centroids, output, CPU)
+    back = targets.to_input(targets.coordinates.numpy())
+    assert back.dtype == np.float32
+    assert_allclose(back, centroids, rtol=1e-6, atol=1e-5 * spread(centroids))
+
+
+@pytest.mark.parametrize(
+    ("centroids", "n_outputs"),
+    [
+        (np.eye(4, 6), 3),
+        (np.eye(4, 6)[:2], 1),
+        (np.random.default_rng(0).normal(size=(9, 3)), 3),
+        (np.linspace(0, 1, 5)[:, None] * [[3.0, 1.0, 2.0]], 1),
+        (np.ones((3, 4)), 1),
+        (1e4 + np.eye(3), 2),
+    ],
+    ids=["simplex", "two classes", "M > d", "collinear", "coincident", "far away"],
+)
+def test_span_has_no_more_outputs_than_it_needs(centroids: Array, n_outputs: int) -> None:
+    targets = CentroidTargets.fit(centroids, "span", CPU)
+    assert targets.n_outputs == n_outputs
+    coordinates = targets.coordinates.numpy()
+    assert_allclose(coordinates.mean(axis=0), 0, atol=1e-6)
+    # Of unit mean square, so that the loss starts near 1.
+    assert np.square(coordinates).mean() == pytest.approx(float(spread(centroids) > 0), abs=1e-5)
+
+
+@given(centroid_sets())
+def test_spread_out_targets_have_roots_of_the_distances(centroids: Array) -> None:
+    targets = CentroidTargets.spread_out(centroids, CPU).coordinates.double().numpy()
+    wanted, found = pdist(centroids), pdist(targets) ** 2
+    if len(wanted) and wanted.max() > 1e-6 * np.abs(centroids).max():
+        assert_allclose(found / found.max(), wanted / wanted.max(), atol=1e-4)
+        assert np.square(targets).mean() == pytest.approx(1, abs=1e-4)
+    assert np.isfinite(targets).all()
+
+
+def test_distances_to_close_centroids_are_not_lost_in_cancellation() -> None:
+    targets = CentroidTargets.fit(np.array([[1000.0, 0], [1000.001, 0]]), "full", CPU)
+    assert_allclose(targets.distances(torch.tensor([[1000.0, 0]])), [[0, 0.001]], atol=1e-4)
+
+
+@given(st.integers(0, 2**32 - 1), st.booleans(), st.floats(0.01, 100))
+def test_within_share_is_that_of_a_double_loop(seed: int, weighted: bool, scale: float) -> None:
+    rng = np.random.default_rng(seed)
+    n, n_classes = int(rng.integers(2, 40)), int(rng.integers(1, 6))
+    code = rng.normal(size=(n, 2)) + 5 * rng.normal(size=2)
+    labels = rng.integers(n_classes, size=n)
+    weights = rng.uniform(0.1, 3, size=n) if weighted else np.ones(n)
+    within = total = 0.0
+    for z, label, weight in zip(code, labels, weights, strict=True):
+        own = labels == label
+        within += weight * np.sum((z - np.average(code[own], axis=0, weights=weights[own])) ** 2)
+        total += weight * np.sum((z - np.average(code, axis=0, weights=weights)) ** 2)
+    # The share does not depend on scale, place or direction.
+    turn, _ = np.linalg.qr(rng.normal(size=(2, 2)))
+    moved = scale * code @ turn + scale * rng.normal(size=2)
+    for z in (code, moved):
+        weight = torch.tensor(weights) if weighted else None
+        found = float(within_share(torch.tensor(z), torch.tensor(labels), weight, n_classes))
+        assert found == pytest.approx(within / total, rel=1e-6, abs=1e-9)
+
+
+def test_a_code_in_one_place_has_finite_gradients() -> None:
+    code = torch.ones(6, 2, requires_grad=True)
+    share = within_share(code, torch.tensor([0, 0, 1, 1, 2, 2]), None, 3)
+    share.backward()
+    assert share.item() == 0
+    assert torch.isfinite(code.grad).all()
+
+
+def test_compactness_adds_its_part_to_the_loss() -> None:
+    rng = np.random.default_rng(0)
+    centroids, labels = rng.normal(size=(4, 6)), rng.integers(4, size=20)
+    plain, compact = (CentroidTargets.fit(centroids, "span", CPU, c) for c in (0.0, 0.3))
+    own = batch(rng.normal(size=(20, plain.n_outputs)), labels)
+    share = within_share(own.code, own.labels, None, 4)
+    assert float(compact.loss(own)) == pytest.approx(float(plain.loss(own) + 0.3 * share))

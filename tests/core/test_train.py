@@ -1,0 +1,575 @@
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from torch import Tensor
+
+from centroid_encoder.core.matrix import CHUNK
+from centroid_encoder.core.network import Network
+from centroid_encoder.core.optimization import Adam, TrainingConfig, learning_rate_share
+from centroid_encoder.core.reports import Callback, Outcome, Report, StoppedTooEarly
+from centroid_encoder.core.targets import Batch, CentroidTargets
+from centroid_encoder.core.train import TrainingData, dropped, train
+from centroid_encoder.errors import InputError
+from tests.threads import threads
+
+Weights = list[Tensor]
+CPU = torch.device("cpu")
+
+
+@dataclass
+class Objective:
+    """Centroid targets that record each training batch and may fail at one of them."""
+
+    targets: CentroidTargets
+    look: Callable[[Batch], object] = lambda batch: None
+    batches: list[Tensor] = field(default_factory=list)
+
+    def loss(self, batch: Batch) -> Tensor:
+        if torch.is_grad_enabled():
+            self.batches.append(batch.rows.clone())
+            self.look(batch)
+        return self.targets.loss(batch)
+
+    def distances(self, output: Tensor) -> Tensor:
+        return self.targets.distances(output)
+
+
+@dataclass
+class Problem:
+    """Arguments of `train`. Every tenth row validates, and every tenth is not used at all."""
+
+    network: Network
+    objective: Objective
+    data: TrainingData
+    config: TrainingConfig
+
+    def train(self, callback: Callback | None = None, seed: int = 0) -> Outcome:
+        generator = torch.Generator().manual_seed(seed)
+        arguments = self.network, self.objective, self.data, self.config, generator
+        return train(*arguments, callback=callback)
+
+    def weights(self) -> Weights:
+        state = [*self.network.parameters(), *self.network.buffers()]
+        return [tensor.detach().clone() for tensor in state]
+
+    def watched(self) -> tuple[list[Report], list[Weights]]:
+        """Train, and return the reports and the weights after each epoch."""
+        reports, weights = [], []
+
+        def callback(report: Report | None) -> bool:
+            if report is not None:
+                reports.append(report)
+                weights.append(self.weights())
+            return False
+
+        self.train(callback)
+        return reports, weights
+
+    @torch.no_grad()
+    def output(self, rows: Tensor) -> Tensor:
+        return self.network.decode(self.network.encode(self.data.inputs[rows]))
+
+
+def make(
+    hidden: Sequence[int] = (6, 5),
+    *,
+    n: int = 100,
+    m: int = 2,
+    wrong: bool = False,
+    device: torch.device = CPU,
+    batch_norm: bool = False,
+    **config: Any,
+) -> Problem:
+    """Four classes in 8 features. Validation rows with wrong labels soon lose by training."""
+    rng = np.random.default_rng(0)
+    labels = rng.permutation(n) % 4
+    X = (2 * rng.normal(size=(4, 8))[labels] + rng.normal(size=(n, 8))).astype(np.float32)
+    tenth = np.arange(n) % 10
+    means = np.stack([X[(tenth > 1) & (labels == label)].mean(axis=0) for label in range(4)])
+    labels = np.where(wrong & (tenth == 1), (labels + 1) % 4, labels)
+    of_data = X, labels, np.flatnonzero(tenth > 1), np.flatnonzero(tenth == 1)
+    data = TrainingData(*(torch.from_numpy(array).to(device) for array in of_data))
+    targets = CentroidTargets.fit(means, "span", device)
+    generator = torch.Generator().manual_seed(0)
+    network = Network(8, hidden, m, 3, "tanh", generator, batch_norm=batch_norm).to(device)
+    defaults = TrainingConfig(batch_size=16, max_epochs=3, learning_rate=0.01)
+    return Problem(network, Objective(targets), data, replace(defaults, **config))
+
+
+def without_validation(problem: Problem) -> Problem:
+    data = replace(problem.data, validation=problem.data.validation[:0])
+    return replace(problem, data=data)
+
+
+def same(one: Weights, other: Weights) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def after(n: int, answer: Callable[[], bool] = lambda: True) -> Callback:
+    """Return a callback that stops, or fails, before batch n."""
+    left = iter(range(n))
+    return lambda report: report is None and next(left, None) is None and answer()
+
+
+def interrupt() -> bool:
+    raise KeyboardInterrupt
+
+
+# Reports
+
+
+def test_reports_count_epochs_of_the_stage_and_steps_of_all_stages() -> None:
+    problem = make((6, 5), pretrain_epochs=2, max_epochs=3, merge_epochs=1)
+    reports, _ = problem.watched()
+    assert [(r.stage, r.epoch, r.n_epochs, r.step) for r in reports] == [
+        *((f"pretrain {i + 1}", j + 1, 2, 2 * i + j + 1) for i in range(3) for j in range(2)),
+        *(("train", j + 1, 3, j + 7) for j in range(3)),
+        ("merge", 1, 1, 10),
+    ]
+    assert {report.n_steps for report in reports} == {10}
+    for report in reports:
+        assert math.isfinite(report.loss)
+        assert math.isnan(report.validation_loss) == (report.stage == "merge")
+        assert math.isnan(report.validation_error) == (report.stage == "merge")
+    outcome = without_validation(make(merge_epochs=3)).train()
+    assert [report.stage for report in outcome.reports] == ["train"] * 3
+    assert not outcome.interrupted
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_losses_are_means_over_all_rows_though_batches_and_chunks_differ(weighted: bool) -> None:
+    n = 10 * (CHUNK + 50)
+    problem = make(n=n, max_epochs=1, batch_size=7_000, learning_rate=1e-30)
+    weights = torch.tensor([0.2, 1.0, 1.2, 1.6]) if weighted else torch.ones(4)
+    problem.data = replace(problem.data, weights=weights if weighted else None)
+    (report,) = problem.train().reports
+    assert len({len(rows) for rows in problem.objective.batches}) == 2
+    expected = []
+    for rows in (problem.data.train, problem.data.validation):
+        output, labels = problem.output(rows), problem.data.labels[rows]
+        square = (output - problem.objective.targets.coordinates[labels]).square().mean(dim=1)
+        expected.append(float((square * weights[labels]).mean()))
+    assert [report.loss, report.validation_loss] == pytest.approx(expected, rel=1e-5)
+    wrong = problem.objective.distances(output).argmin(dim=1) != labels
+    assert report.validation_error == pytest.approx(float(wrong.float().mean()))
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_frames_are_the_embedding_of_all_rows_at_that_moment(batch_norm: bool) -> None:
+    problem = make(pretrain_epochs=1, merge_epochs=1, dropout=0.3, batch_norm=batch_norm)
+    plain = make(pretrain_epochs=1, merge_epochs=1, dropout=0.3, batch_norm=batch_norm)
+    shown = []
+
+    def callback(report: Report | None) -> bool:
+        if report is not None:
+            frame = report.frame()
+            shown.append(frame is not None)
+            if frame is not None:
+                with torch.no_grad():
+                    one_by_one = [problem.network.encode(x[None]) for x in problem.data.inputs]
+                assert_allclose(frame[0], torch.cat(one_by_one), atol=1e-5)
+                assert frame[0].dtype == np.float32
+        return False
+
+    outcome = problem.train(callback)
+    # Before its last stage, pre-training has no bottleneck.
+    assert shown == [False, False, True, True, True, True, True]
+    assert [report.frame() for report in outcome.reports] == [None] * 7
+    # Frames change nothing.
+    plain.train()
+    assert same(plain.weights(), problem.weights())
+
+
+# Stages
+
+
+@pytest.mark.parametrize(("optimizer", "batch_norm"), [("adamw", True), ("amsgrad", False)])
+@pytest.mark.parametrize("hidden", [(), (6, 5, 4)])
+def test_pretraining_changes_two_layers_and_no_other_bit(
+    hidden: tuple[int, ...], optimizer: str, batch_norm: bool
+) -> None:
+    # Weight decay changes weights without gradients.
+    config = {"optimizer": optimizer, "weight_decay": 0.1, "dropout": 0.2, "pretrain_epochs": 2}
+    problem = make(hidden, batch_norm=batch_norm, **config)
+    network, before = problem.network, {}
+    before |= {name: value.clone() for name, value in network.state_dict().items()}
+
+    def callback(report: Report | None) -> bool:
+        if report is not None and report.epoch == 2 and report.stage != "train":
+            depth = int(report.stage.removeprefix("pretrain ")) - 1
+            state = network.state_dict()
+            changed = {
+                name.rpartition(".")[0] for name in state if not state[name].equal(before[name])
+            }
+            norm = {f"norms.{depth}"} if batch_norm and depth < len(hidden) else set()
+            assert changed == {f"encoder.{depth}", f"decoder.{len(hidden) - depth}"} | norm
+            before.update({name: value.clone() for name, value in state.items()})
+        return False
+
+    problem.train(callback)
+    assert all(parameter.requires_grad for parameter in network.parameters())
+    assert not any(
+        network.state_dict()[name].equal(before[name]) for name in before if "weight" in name
+    )
+
+
+def test_pretraining_trains_the_shallow_network_of_the_stage_on_noiseless_codes() -> None:
+    problem = make((6, 5), pretrain_epochs=1, dropout=0.5)
+    depths, agrees = iter([0] * 5 + [1] * 5 + [2] * 5), []
+
+    @torch.no_grad()
+    def look(batch: Batch) -> None:
+        if (depth := next(depths, None)) is not None:
+            code = problem.network.encode(problem.data.inputs[batch.rows], depth=depth)
+            agrees.append(torch.allclose(batch.code, code, atol=1e-6))
+            output = problem.network.decode(batch.code, depth=depth)
+            torch.testing.assert_close(batch.output, output)
+
+    problem.objective.look = look
+    problem.train()
+    # Only the inputs of the first stage are noisy.
+    assert agrees == [False] * 5 + [True] * 10
+
+
+@pytest.mark.parametrize("batch_norm", [False, True])
+def test_validation_chooses_the_best_epoch(batch_norm: bool) -> None:
+    problem = make(wrong=True, max_epochs=12, learning_rate=0.02, batch_norm=batch_norm)
+    reports, weights = problem.watched()
+    best = int(np.argmin([report.validation_loss for report in reports]))
+    assert best < 11
+    assert same(problem.weights(), weights[best])
+    last = without_validation(make(max_epochs=4, learning_rate=0.3, schedule="constant"))
+    _, weights = last.watched()
+    assert same(last.weights(), weights[-1])
+
+
+@pytest.mark.parametrize("patience", [1, 3])
+def test_a_merge_follows_patience_from_the_best_weights_with_all_rows(patience: int) -> None:
+    config = {"max_epochs": 40, "learning_rate": 0.02, "patience": patience, "merge_epochs": 2}
+    problem = make(wrong=True, **config)
+    history, at_start = [], []
+
+    def callback(report: Report | None) -> bool:
+        if report is None:
+            at_start.append(problem.weights())
+            return False
+        rows = [problem.data.train]
+        rows += [problem.data.validation] if report.stage == "merge" else []
+        seen = torch.cat(problem.objective.batches).sort().values
+        assert torch.equal(seen, torch.cat(rows).sort().values)
+        problem.objective.batches.clear()
+        history.append((report, problem.weights(), at_start[0]))
+        at_start.clear()
+        return False
+
+    problem.train(callback)
+    losses = [report.validation_loss for report, *_ in history if report.stage == "train"]
+    best, n = int(np.argmin(losses)), len(losses)
+    assert n - 1 - best == patience
+    assert [report.stage for report, *_ in history[n:]] == ["merge"] * 2
+    assert same(history[n][2], history[best][1])
+    # No number shows which merged epoch is best: the last one stays.
+    assert same(problem.weights(), history[-1][1])
+
+
+# Stop and Ctrl-C
+
+
+@pytest.mark.parametrize("answer", [lambda: True, interrupt])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_an_end_within_an_epoch_keeps_the_best_whole_one(answer: Any, wrong: bool) -> None:
+    problem = make(wrong=wrong, max_epochs=30, learning_rate=0.02, merge_epochs=5)
+    problem = problem if wrong else without_validation(problem)
+    weights, stop = [], after(5 * 15 + 2, answer)
+
+    def callback(report: Report | None) -> bool:
+        weights.extend([problem.weights()] if report is not None else [])
+        return stop(report)
+
+    outcome = problem.train(callback)
+    assert len(problem.objective.batches) == 5 * 15 + 2
+    assert len(outcome.reports) == 15
+    assert outcome.interrupted == (answer is interrupt) == bool(outcome.notices)
+    losses = [report.validation_loss for report in outcome.reports]
+    assert same(problem.weights(), weights[int(np.argmin(losses)) if wrong else -1])
+
+
+@pytest.mark.parametrize("answer", [lambda: True, interrupt])
+@pytest.mark.parametrize("n_batches", [0, 3, 5 * 3, 5 * 3 + 2])
+def test_an_end_before_the_first_epoch_leaves_nothing_to_keep(answer: Any, n_batches: int) -> None:
+    problem = make((6, 5), pretrain_epochs=1)
+    with pytest.raises(KeyboardInterrupt if answer is interrupt else StoppedTooEarly):
+        problem.train(after(n_batches, answer))
+    assert len(problem.objective.batches) == n_batches
+    assert all(parameter.requires_grad for parameter in problem.network.parameters())
+
+
+@pytest.mark.parametrize("answer", [lambda: True, interrupt])
+def test_a_merge_that_ends_in_its_first_epoch_leaves_no_trace(answer: Any) -> None:
+    problem, plain = make(merge_epochs=2), make()
+    outcome = problem.train(after(5 * 3 + 3, answer))
+    plain.train()
+    assert not outcome.merged
+    assert same(problem.weights(), plain.weights())
+
+
+@pytest.mark.parametrize("answer", [lambda: True, interrupt])
+def test_an_end_at_a_report_keeps_that_epoch(answer: Any) -> None:
+    problem, plain = (without_validation(make(schedule="constant")) for _ in range(2))
+    plain.config = replace(plain.config, max_epochs=2)
+    outcome = problem.train(lambda report: report is not None and report.epoch == 2 and answer())
+    plain.train()
+    assert len(outcome.reports) == 2
+    assert same(problem.weights(), plain.weights())
+
+
+@pytest.mark.parametrize("n", [1, 8])
+def test_a_loss_that_is_not_finite_is_an_error(n: int) -> None:
+    problem = make(max_epochs=9)
+
+    def look(batch: Batch) -> None:
+        if len(problem.objective.batches) == n:
+            problem.objective.targets.coordinates.fill_(math.nan)
+
+    problem.objective.look = look
+    words = rf"in epoch {1 + n // 5} of 'train'.*learning_rate"
+    with pytest.raises(FloatingPointError, match=words):
+        problem.train()
+
+
+def test_out_of_memory_is_an_error_with_a_remedy() -> None:
+    def look(batch: Batch) -> None:
+        raise torch.OutOfMemoryError
+
+    problem = make()
+    problem.objective.look = look
+    with pytest.raises(InputError, match=r"batch_size \(now 16\)") as error:
+        problem.train()
+    assert error.value.parameter == "batch_size"
+
+
+# Batches, noise, steps
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(1, 5), (7, 3), (70, 16), (31, 40), (29, 4)])
+def test_batches_are_nearly_equal_and_hold_every_row_once(n: int, batch_size: int) -> None:
+    problem = make(max_epochs=2, batch_size=batch_size)
+    problem.data = replace(problem.data, train=problem.data.train[:n])
+    problem.train()
+    batches = problem.objective.batches
+    sizes = [len(rows) for rows in batches]
+    assert len(sizes) == 2 * math.ceil(n / batch_size)
+    assert max(sizes) - min(sizes) <= 1
+    half = len(batches) // 2
+    first, second = torch.cat(batches[:half]), torch.cat(batches[half:])
+    assert n == 1 or not torch.equal(first, second)
+    for order in (first, second):
+        assert torch.equal(order.sort().values, problem.data.train)
+
+
+def several(folds: Tensor, hidden: tuple[int, ...] = (6,), **config: Any) -> Problem:
+    """Networks side by side, each with inputs of its own."""
+    problem = without_validation(make(schedule="constant", **config))
+    n_networks, generator = int(folds.max()) + 1, torch.Generator().manual_seed(0)
+    network = Network(8, hidden, 3, 0, "relu", generator, n_networks=n_networks)
+    factors = torch.linspace(0.5, 1.5, n_networks)[:, None, None]
+    inputs = factors * problem.data.inputs
+    data = replace(problem.data, inputs=inputs, folds=folds, train=torch.arange(100))
+    return replace(problem, network=network, data=data)
+
+
+def test_networks_side_by_side_learn_as_each_alone() -> None:
+    folds = torch.arange(100) % 4
+    # Of all rows at once, the order does not matter.
+    together = several(folds, max_epochs=8, batch_size=100)
+    initial = [value.clone() for value in together.network.parameters()]
+    together.train()
+    for k in range(4):
+        own = torch.nonzero(folds != k)[:, 0]
+        data = replace(together.data, inputs=together.data.inputs[k], folds=None, train=own)
+        alone = Network(8, (6,), 3, 0, "relu")
+        with torch.no_grad():
+            for parameter, value in zip(alone.parameters(), initial, strict=True):
+                parameter.copy_(value[k])
+        replace(together, network=alone, data=data).train()
+        for one, all_of in zip(alone.parameters(), together.network.parameters(), strict=True):
+            torch.testing.assert_close(all_of[k], one, rtol=1e-3, atol=1e-5)
+
+
+def test_a_network_depends_on_no_row_of_its_fold() -> None:
+    folds = torch.tensor([0] * 60 + [1] * 30 + [2] * 10)
+    noise = torch.eye(8).expand(3, 8, 8)
+    plain, altered = several(folds), several(folds)
+    inputs = altered.data.inputs.clone()
+    inputs[:, folds == 1] += 100
+    altered.data = replace(altered.data, inputs=inputs, noise=noise)
+    plain.data = replace(plain.data, noise=noise)
+    plain.train()
+    altered.train()
+    for one, other in zip(plain.network.parameters(), altered.network.parameters(), strict=True):
+        assert torch.equal(one[1], other[1])
+        assert not torch.equal(one[0], other[0])
+        assert not torch.equal(one[2], other[2])
+    # All networks take the same number of rows; those with fewer repeat theirs.
+    epoch = torch.cat(plain.objective.batches[: math.ceil(90 / 16)], dim=1)
+    assert epoch.shape == (3, 90)
+    for k, rows in enumerate(epoch):
+        assert_array_equal(np.unique(rows), torch.nonzero(folds != k)[:, 0])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.999])
+def test_dropout_zeroes_its_share_and_keeps_the_mean(share: float) -> None:
+    ones, generator = torch.ones(4000, 13), torch.Generator().manual_seed(0)
+    found, again = dropped(ones, share, generator), dropped(ones, share, generator)
+    deviation = math.sqrt(share * (1 - share) / ones.numel())
+    assert float((found == 0).double().mean()) == pytest.approx(share, abs=5 * deviation)
+    assert float(found.double().mean()) == pytest.approx(1, abs=1e-6 + 5 * deviation / (1 - share))
+    assert torch.equal(found, again) == (share == 0)
+    if 0 < share < 0.9:
+        correlation = np.corrcoef(found.T.numpy()) - np.eye(13)
+        assert np.abs(correlation).max() < 5 / math.sqrt(4000)
+
+
+def test_gaussian_noise_has_the_covariance_of_each_network() -> None:
+    generator = torch.Generator().manual_seed(0)
+    root = torch.randn(2, 8, 8, generator=generator)
+    problem = several(torch.arange(100) % 2)
+    data = replace(problem.data, noise=root)
+    rows = torch.arange(100).repeat(300).expand(2, -1)
+    noise = data.noisy(rows, 0.5, generator) - problem.data.inputs[:, rows[0]]
+    for k in range(2):
+        assert_allclose(torch.cov(noise[k].T), root[k] @ root[k].T, atol=0.3)
+
+
+@pytest.mark.parametrize("warmup", [0.1, 0.3])
+def test_one_cycle_rises_to_the_peak_and_falls_to_zero(warmup: float) -> None:
+    config = TrainingConfig(batch_size=1, max_epochs=1, warmup=warmup)
+    progress = np.linspace(0, 1, 1001)[:-1]
+    shares = np.array([learning_rate_share(p, config) for p in progress])
+    peak = shares.argmax()
+    assert [shares[0], shares[peak], progress[peak]] == pytest.approx([0.04, 1, warmup])
+    assert 0 < shares[-1] < 1e-4
+    assert (np.diff(shares[: peak + 1]) > 0).all()
+    assert (np.diff(shares[peak:]) < 0).all()
+    constant = replace(config, schedule="constant")
+    assert {learning_rate_share(p, constant) for p in progress} == {1.0}
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "amsgrad"])
+def test_steps_are_those_of_torch_optim(optimizer: Any) -> None:
+    config = TrainingConfig(1, 1, optimizer=optimizer, learning_rate=0.05, weight_decay=0.1)
+    start, generator = torch.randn(20), torch.Generator().manual_seed(0)
+    own, theirs = (torch.nn.Parameter(start.clone()) for _ in range(2))
+    kind = torch.optim.AdamW if optimizer == "adamw" else torch.optim.Adam
+    reference = kind([theirs], lr=0.05, weight_decay=0.1, amsgrad=optimizer == "amsgrad")
+    adam = Adam([own], config)
+    for i in range(20):
+        rate = 0.05 * (i + 1) / 20
+        own.grad = torch.randn(20, generator=generator) * (10 if i == 3 else 1)
+        theirs.grad = own.grad.clone()
+        adam.learning_rate.fill_(rate)
+        reference.param_groups[0]["lr"] = rate
+        adam.step()
+        reference.step()
+    torch.testing.assert_close(own, theirs)
+
+
+# An optimum that is known
+
+
+def reduced_rank_optimum(X: NDArray[Any], Y: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
+    """Best affine map of X to Y of rank 2, by a singular value decomposition of the full fit."""
+    root, design = np.sqrt(w)[:, None], np.column_stack([X, np.ones(len(X))])
+    mean = np.average(Y, axis=0, weights=w)
+    fitted = design @ np.linalg.lstsq(root * design, root * Y, rcond=None)[0] - mean
+    _, _, directions = np.linalg.svd(root * fitted, full_matrices=False)
+    return mean + fitted @ directions[:2].T @ directions[:2]
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0, 1.0), (0.1, 0.4, 2.0, 1.5)])
+def test_a_linear_network_reaches_the_weighted_least_squares_optimum(weights: Any) -> None:
+    problem = make((), n=200, batch_size=200, max_epochs=800, learning_rate=0.02)
+    everything = torch.arange(200)
+    changes = {"train": everything, "validation": everything[:0], "weights": torch.tensor(weights)}
+    problem.data = replace(problem.data, **changes)
+    problem.train()
+    labels = problem.data.labels.numpy()
+    w, Y = np.array(weights)[labels], problem.objective.targets.coordinates.numpy()[labels]
+    best = reduced_rank_optimum(problem.data.inputs.double().numpy(), Y, w)
+    losses = [
+        np.mean(w[:, None] * (f - Y) ** 2) for f in (problem.output(everything).numpy(), best)
+    ]
+    assert losses[1] * (1 - 1e-5) <= losses[0] <= losses[1] * 1.001 + 1e-6
+
+
+# Surroundings
+
+
+def denormals_are_flushed() -> bool:
+    return float(torch.tensor(torch.finfo(torch.float32).tiny) * 0.5) == 0
+
+
+def surroundings() -> tuple[Any, ...]:
+    return (
+        torch.get_num_threads(),
+        denormals_are_flushed(),
+        random.getstate(),
+        str(np.random.get_state()),  # noqa: NPY002 - it is what must not change
+        torch.get_rng_state().tolist(),
+        torch.is_grad_enabled(),
+    )
+
+
+@pytest.mark.parametrize("error", [None, KeyboardInterrupt, RuntimeError])
+def test_threads_denormals_and_global_random_states_are_as_before(error: Any) -> None:
+    problem = make(pretrain_epochs=1, merge_epochs=1, dropout=0.3)
+
+    def look(batch: Batch) -> None:
+        assert torch.get_num_threads() == 2
+        assert denormals_are_flushed()
+        if error is not None and len(problem.objective.batches) == 4:
+            raise error
+
+    problem.objective.look = look
+    with threads(2):
+        before = surroundings()
+        if error is None:
+            problem.train(lambda report: report is not None and surroundings() != before)
+            assert len(problem.objective.batches) == 5 * 3 + 5 * 3 + 6
+        else:
+            with pytest.raises(error):
+                problem.train()
+        assert surroundings() == before
+
+
+def test_the_same_seed_gives_the_same_bits() -> None:
+    problems = [make(pretrain_epochs=1, dropout=0.3) for _ in range(3)]
+    for problem, seed in zip(problems, (1, 1, 2), strict=True):
+        problem.train(seed=seed)
+    one, again, other = (problem.weights() for problem in problems)
+    assert same(one, again)
+    assert not same(one, other)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_agrees_with_the_cpu_and_with_itself() -> None:
+    config = {"n": 200, "pretrain_epochs": 2, "max_epochs": 20, "merge_epochs": 2}
+    cuda = torch.device("cuda")
+    problems = [make(**config), *(make(device=cuda, **config) for _ in range(2))]
+    one, other, again = (problem.train().reports for problem in problems)
+    assert same(problems[1].weights(), problems[2].weights())
+    assert [report.loss for report in other] == [report.loss for report in again]
+    assert_allclose([r.loss for r in other], [r.loss for r in one], rtol=0.02)
+    noisy = make(device=cuda, dropout=0.3, max_epochs=20)
+    assert noisy.train().reports[-1].loss < 1

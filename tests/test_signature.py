@@ -1,0 +1,53 @@
+"""Names, defaults and help of parameters, for the command line and the forms."""
+
+from __future__ import annotations
+
+import inspect
+from operator import attrgetter
+
+import pytest
+
+import centroid_encoder as ce
+from centroid_encoder._signature import REQUIRED, Parameter, parameters, plain
+
+FUNCTIONS = [f"tl.{name}" for name in ce.tl.__all__] + [f"pl.{name}" for name in ce.pl.__all__]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_parameter_is_found_and_documented(name: str) -> None:
+    signature = inspect.signature(attrgetter(name)(ce)).parameters
+    found = parameters(name)
+    assert list(found) == list(signature)
+    for one, parameter in found.items():
+        assert parameter.default == signature[one].default
+        assert parameter.doc, one
+        assert not parameter.doc.startswith("As in")
+
+
+def test_hints() -> None:
+    found = parameters("tl.centroid_encoder")
+    assert found["label_key"].default is REQUIRED
+    assert found["missing"].choices == ("error", "drop", "mean")
+    assert {str, type(None)} <= set(found["mask_var"].hints)
+    assert found["test_size"].hints == [float]
+    assert parameters("pl.voronoi")["regions"].choices == ("voronoi", "decoder")
+
+
+def test_a_reference_to_another_function_stands_for_its_entry() -> None:
+    ours, theirs = parameters("tl.cross_validate"), parameters("tl.centroid_encoder")
+    for name in ("n_components", "use_rep", "missing", "device"):
+        assert ours[name].doc == theirs[name].doc
+
+
+def test_help_is_plain_text() -> None:
+    doc = (
+        'Size [1]_ of :class:`~pathlib.Path` in ``"pt"``. With `palette`, in [0, 1). '
+        "Default: 2, or as `model`; a note. The rest."
+    )
+    parameter = Parameter("size", None, [float], doc)
+    assert plain(doc) == (
+        'Size of Path in "pt". With palette, in [0, 1). Default: 2, or as model; a note. The rest.'
+    )
+    assert parameter.brief == 'Size [1]_ of :class:`~pathlib.Path` in ``"pt"``.'
+    assert parameter.default_words == "2, or as `model`"
+    assert plain("``x`` and `y_z`", lambda name: f"--{name}") == "x and --y_z"

@@ -1,0 +1,140 @@
+"""Results in an AnnData: stored with sorted classes, read in the order of the categories."""
+
+from __future__ import annotations
+
+import copy
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+from sklearn.metrics import confusion_matrix
+
+import centroid_encoder as ce
+from centroid_encoder.tl._result import (
+    StoredCrossValidation,
+    StoredMap,
+    keys_in,
+    read_held_out,
+    read_result,
+)
+from centroid_encoder.tl._summary import summary
+
+NAMES = ["b", "a", "c"]
+"""Categories that are not sorted."""
+
+
+@pytest.fixture(scope="module")
+def stored():
+    """Cells with a map and a cross-validation."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(90) % 3
+    X = (rng.normal(size=(90, 6)) + rng.normal(size=(3, 6))[codes]).astype(np.float32)
+    labels = pd.Categorical.from_codes(codes, NAMES)
+    adata = ad.AnnData(X, obs=pd.DataFrame({"cell_type": labels}, [f"c{i}" for i in range(90)]))
+    model = ce.CentroidEncoder(hidden=(8,), max_epochs=5)
+    kwargs = {"model": model, "progress": False}
+    ce.tl.centroid_encoder(adata, "cell_type", **kwargs)
+    ce.tl.cross_validate(adata, "cell_type", n_folds=2, n_permutations=1, **kwargs)
+    return adata
+
+
+@pytest.fixture
+def adata(stored):
+    changed = stored.copy()
+    changed.uns = copy.deepcopy(dict(stored.uns))
+    return changed
+
+
+def names(classes: pd.Index, codes: np.ndarray) -> list[str]:
+    """Names of the classes of codes; empty for −1."""
+    return np.append(classes, "")[codes].tolist()
+
+
+class TestOrderOfClasses:
+    @pytest.mark.parametrize("order", [NAMES, ["c", "b", "a"], ["a", "b", "c"]])
+    def test_is_that_of_the_categories(self, adata, order):
+        adata.obs["cell_type"] = adata.obs["cell_type"].cat.reorder_categories(order)
+        labels = adata.obs["cell_type"].tolist()
+        assert adata.uns["ce"]["classes"].tolist() == ["a", "b", "c"]
+        result = read_result(adata, "ce")
+        assert result.classes.tolist() == order
+        for name, center in zip(result.classes, result.centers, strict=True):
+            assert_array_equal(center, adata.uns["ce"]["centers"]["abc".index(name)])
+        assert names(result.classes, result.codes) == labels
+        assert names(result.classes, result.predicted) == adata.obs["ce_label"].tolist()
+
+        validated = StoredCrossValidation.read(adata, "ce")
+        assert validated.classes.tolist() == validated.per_class["class"].tolist() == order
+        expected = confusion_matrix(labels, adata.obs["ce_cv_label"].astype(str), labels=order)
+        assert_array_equal(validated.confusion, expected)
+        cells = read_held_out(adata, "ce")
+        assert names(validated.classes, cells.own) == labels
+        assert names(validated.classes, cells.predicted) == adata.obs["ce_cv_label"].tolist()
+
+    def test_keeps_the_place_of_a_class_that_is_no_category_any_more(self, adata):
+        selection = adata[adata.obs["cell_type"] != "a"].copy()
+        assert read_result(selection, "ce").classes.tolist() == ["a", "b", "c"]
+        adata.obs["cell_type"] = adata.obs["cell_type"].astype(str)
+        assert read_result(adata, "ce").classes.tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(StoredMap, "ce"), (StoredCrossValidation, "ce_cv")])
+def test_a_result_survives_a_file(stored, tmp_path, kind, name):
+    stored.write_h5ad(tmp_path / "cells.h5ad")
+    read, again = (
+        kind.read(cells, "ce") for cells in (stored, ad.read_h5ad(tmp_path / "cells.h5ad"))
+    )
+    assert set(read.to_uns()) == set(again.to_uns()) == set(stored.uns[name])
+    assert read.classes.equals(again.classes)
+    assert dict(read.params) == dict(again.params)
+    assert read.quality.keys() == again.quality.keys()
+
+
+def test_held_out_cells_are_read_without_a_cross_validation(adata):
+    del adata.uns["ce_cv"]
+    cells, test = read_held_out(adata, "ce"), adata.obs["ce_split"] == "test"
+    assert (cells.words, cells.n) == ("held-out cells", 18)
+    assert_array_equal(cells.rows, np.flatnonzero(test))
+    classes = read_result(adata, "ce").classes
+    assert names(classes, cells.own) == adata.obs["cell_type"][test].tolist()
+    assert_array_equal(cells.confidence, adata.obs["ce_confidence"][test])
+    assert len(read_held_out(adata[:40], "ce").own) == test[:40].sum()
+
+
+def test_there_may_be_no_permutation_test(adata):
+    del adata.uns["ce_cv"]["permutation"]
+    assert StoredCrossValidation.read(adata, "ce").permutation is None
+    assert not any("shuffled" in sentence for sentence in summary(adata, "ce"))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        ("ce", {"params": {}}, "'label_key' is missing"),
+        ("ce", {"params": "text"}, ""),
+        ("ce", {"centers": np.ones((2, 2))}, "3 classes, centers of shape (2, 2)"),
+        ("ce", {"centers": np.ones((3, 3))}, "obsm['X_ce'] of (90, 2)"),
+        ("ce_cv", {"per_class": None}, ""),
+        ("ce_cv", {"confusion": np.ones((2, 3))}, "3 classes, confusion of shape (2, 3)"),
+        ("ce_cv", {"permutation": {"errors": [1]}}, "'observed' is missing"),
+    ],
+)
+def test_a_damaged_result_is_an_error(adata, name, change, words):
+    adata.uns[name] = dict(adata.uns[name]) | change
+    with pytest.raises(ValueError, match=rf"uns\['{name}'\] is damaged") as caught:
+        read_result(adata, "ce") if name == "ce" else read_held_out(adata, "ce")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("other", ["text of another program", {"params": {}}, 3])
+def test_an_entry_of_another_program_is_no_result(adata, other):
+    adata.uns["ce"] = adata.uns["ce_cv"] = other
+    assert StoredMap.read(adata, "ce") is None
+    assert StoredCrossValidation.read(adata, "ce") is None
+
+
+def test_keys_are_found_by_their_columns():
+    columns = ["ce_split", "ce_label", "train_split", "k_split", "k_label", "ce_cv_label", 3]
+    assert keys_in(columns) == ["ce", "k"]
