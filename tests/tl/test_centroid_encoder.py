@@ -479,7 +479,7 @@ class TestInterruption:
         reports: list[Report] = []
 
         def callback(report: Report | None) -> bool:
-            if report is not None:
+            if report is not None and report.epoch:
                 reports.append(report)
             if len(reports) == epochs and within == (report is None):
                 raise KeyboardInterrupt

@@ -395,6 +395,8 @@ class CrossValidation(_run.Job):
         name, n = self.plan.name(self.plan.places[i]), len(self.plan.places)
 
         def report(epoch: Report | None) -> bool:
+            if epoch is not None and epoch.epoch == 0:
+                epoch = None
             if epoch is not None:
                 step, n_steps = i * epoch.n_steps + epoch.step, n * epoch.n_steps
                 epoch = replace(epoch, stage=name, step=step, n_steps=n_steps)
