@@ -27,7 +27,7 @@ def run(job: Any, stop_at: int | None = None) -> list[Report | Progress]:
     seen: list[Report | Progress] = []
 
     def callback(step: Report | Progress | None) -> bool:
-        if step is not None:
+        if step is not None and not (isinstance(step, Report) and step.epoch == 0):
             seen.append(step)
         return stop_at is not None and len(seen) >= stop_at
 

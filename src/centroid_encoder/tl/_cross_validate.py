@@ -97,7 +97,8 @@ def cross_validate(
     n_components, placement, use_rep, layer, use_raw, mask_var, unlabeled_category, missing, device
         As in `centroid_encoder`.
     max_cells
-        Number of cells that each training uses at most, as in `centroid_encoder`.
+        Number of cells that each training uses at most. Default: 1,000,000, or ``max_samples`` of
+        the `model`.
     model
         As in `centroid_encoder`. Its own ``random_state`` has no effect. Default: the settings of
         the map of the same labels that is stored under `key_added`, if there is one; otherwise
@@ -394,6 +395,8 @@ class CrossValidation(_run.Job):
         name, n = self.plan.name(self.plan.places[i]), len(self.plan.places)
 
         def report(epoch: Report | None) -> bool:
+            if epoch is not None and epoch.epoch == 0:
+                epoch = None
             if epoch is not None:
                 step, n_steps = i * epoch.n_steps + epoch.step, n * epoch.n_steps
                 epoch = replace(epoch, stage=name, step=step, n_steps=n_steps)

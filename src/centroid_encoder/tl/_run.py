@@ -188,12 +188,13 @@ def run_job(job: Runnable, *, progress: bool, warn: Callable[[str], None] = warn
         def show(step: Report | Progress | None) -> bool:
             if isinstance(step, Progress):
                 bar.unit, bar.total, n_done = step.unit, step.n_total, step.n_done
-            elif step is not None:
+            elif step is not None and step.epoch:
                 bar.unit, bar.total, n_done = "epoch", step.n_steps, step.step
                 bar.set_description(step.stage, refresh=False)
                 bar.set_postfix(loss=f"{step.loss:.3f}", refresh=False)
-            if step is not None:
-                bar.update(n_done - bar.n)
+            else:
+                return False
+            bar.update(n_done - bar.n)
             return False
 
         job.run(show)

@@ -64,7 +64,7 @@ SPECIAL = {
     "n_permutations": Special("Permutations", options={"min": 0, "max": 9999}),
     "n_jobs": Special("At once", options={"value": os.cpu_count() or 1, "min": 1, "max": 1024}),
 }
-LEFT_OUT = ("model",)
+LEFT_OUT = ("model", "max_cells")
 VISIBLE = ("label_key", "use_rep", "layer", "use_raw")
 """Parameters whose fields are not among the advanced ones."""
 WIDE = ("missing", "group_key", "mask_var")

@@ -103,6 +103,8 @@ class ProgressRow(QWidget):
                 done = COUNTING
             self._advance(step.n_done, step.n_total, done)
             return
+        if step.epoch == 0:
+            return
         self.has_begun = self._stoppable and not step.stage.startswith("pretrain")
         described = _described(step) if self._stoppable else _place(step)
         if step.step == step.n_steps:
