@@ -328,7 +328,7 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
     if validated is None:
         check_trained(adata, key)
         result = read_result(adata, key)
-        words, quality = "held-out cells", result.stored.errors(TEST)
+        words, part, quality = "held-out cells", "a part of the map", result.stored.errors(TEST)
         if not quality["n"]:
             raise InputError(
                 "no cell was held out (test_size=0), so there is no held-out error; run "
@@ -340,16 +340,15 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         words, quality = f"out-of-fold labels, {fold_words(validated)}", validated.quality
         if mapped and differing_settings(mapped, validated.params, validated.model):
             words += ", other settings than the map's"
-        key, label_key, classes = cv_key(key), validated.label_key, validated.classes
-        part = "a part of the cross-validation"
+        part, key = f"a part of the cross-validation {key!r}", cv_key(key)
+        label_key, classes = validated.label_key, validated.classes
         labels = stored_column(adata, label_key, "the labels that were cross-validated")
         found = stored_column(adata, obs_key(key, "label"), part)
         held_out = stored_column(adata, obs_key(key, "own"), part).notna()
         own, predicted = (classes.get_indexer(names.astype(object)) for names in (labels, found))
         _check_classes(labels[held_out & (own < 0)], label_key, "cross_validate")
     rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
-    confidence = stored_column(adata, obs_key(key, "confidence"), "a part of the result")
-    values = confidence.to_numpy(np.float64)[rows]
+    values = stored_column(adata, obs_key(key, "confidence"), part).to_numpy(np.float64)[rows]
     return HeldOut(words, int(quality["n"]), quality, rows, own[rows], predicted[rows], values)
 
 
