@@ -28,7 +28,7 @@ from benchmarks.rivals.objectives import (
     Reconstruction,
     RegularizedNCA,
 )
-from centroid_encoder.constraints import resolve_device
+from centroid_encoder.checks import resolve_device
 from centroid_encoder.core.network import Activation, Network
 from centroid_encoder.core.objective import Objective
 from centroid_encoder.core.optimization import Optimizer, Schedule, TrainingConfig
