@@ -498,12 +498,6 @@ def test_the_name_says_the_format(suffix: str, start: bytes, results: Path, tmp_
     assert output.read_bytes().startswith(start)
 
 
-def test_a_figure_is_an_option_of_its_own(results: Path, tmp_path: Path) -> None:
-    output = tmp_path / "figure.png"
-    run("plot", "confusion", results, "-o", output, "--counts", "--order", "category")
-    assert failure("plot", "history", results, "-o", output, "--counts", status=2)
-
-
 # measure
 
 
@@ -709,26 +703,6 @@ def test_an_axis_that_may_be_time(images: Path) -> None:
     assert "pass time_series=True" in said
 
 
-@pytest.mark.parametrize("step", ["shutil.copyfile", "os.replace", "os.fsync"])
-def test_a_full_disk_leaves_the_old_files_and_no_litter(
-    step: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--model-out", "m.safetensors")
-    before = contents(folder)
-
-    def fail(*args: Any, **kwargs: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(step, fail)
-    said = failure(
-        *("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--model-out", "m.safetensors"),
-        *("--random-state", 1),
-    )
-    monkeypatch.undo()
-    assert "No space left on device" in said
-    assert contents(folder) == before
-
-
 def test_an_input_is_replaced_if_that_is_meant(folder: Path) -> None:
     run("fit", "in.h5ad", *FIT, "-o", "in.h5ad", "--overwrite")
     assert "X_ce" in ad.read_h5ad("in.h5ad").obsm
@@ -736,14 +710,6 @@ def test_an_input_is_replaced_if_that_is_meant(folder: Path) -> None:
     Path("out.h5ad").touch()
     run("fit", "in.h5ad", *FIT, "-o", "out.h5ad")
     assert sorted(contents(folder)) == ["in.h5ad", "out.h5ad"]
-
-
-def test_what_is_write_protected_stays(folder: Path) -> None:
-    before = contents(folder)
-    Path("in.h5ad").chmod(0o444)
-    words = failure("fit", "in.h5ad", *FIT, "-o", "in.h5ad", "--overwrite", status=2)
-    assert "in.h5ad is write-protected; choose another name" in words
-    assert contents(folder) == before
 
 
 def test_an_unlabeled_category_may_be_a_number(folder: Path) -> None:

@@ -1,10 +1,9 @@
-"""Odd things named as inputs and outputs: one line that says what they are, and nothing written."""
+"""An input that is no file of cells gives an error of one line, and nothing is written."""
 
 from __future__ import annotations
 
 import os
 import shutil
-import socket
 from pathlib import Path
 
 import anndata as ad
@@ -20,29 +19,17 @@ NO_FILE = "is a device, a pipe or a socket, not a file"
 DAMAGED = "cannot be read: it is damaged, incomplete, or no AnnData file ("
 INPUTS = {
     "": (2, "does not exist"),
-    "-": (2, "does not exist"),
     ".": (2, "is a directory, but no zarr store"),
-    "..": (2, "is a directory, but no zarr store"),
     "n" * 300: (2, "does not exist"),
-    "m" * 250 + ".h5ad": (2, "does not exist"),
-    "in.h5ad/": (2, "does not exist"),
-    "in.h5ad/x.h5ad": (2, "does not exist"),
-    os.fsdecode(b"\xff\xfe.h5ad"): (2, "does not exist"),
-    "a\nb.h5ad": (2, "does not exist"),
     "loop.h5ad": (2, "does not exist"),
-    "dangling.h5ad": (2, "does not exist"),
     "pipe.h5ad": (2, NO_FILE),
-    "socket.h5ad": (2, NO_FILE),
     "/dev/null": (2, NO_FILE),
-    "/dev/zero": (2, NO_FILE),
     "folder.h5ad": (2, "is a directory, but no zarr store"),
     "damaged.zarr": (1, "it is a folder, but no zarr store"),
     "empty.h5ad": (1, DAMAGED),
     "text.h5ad": (1, DAMAGED),
     "truncated.h5ad": (1, DAMAGED),
-    "signature.h5ad": (1, DAMAGED),
     "no obs.h5ad": (1, DAMAGED),
-    "no codes.h5ad": (1, DAMAGED),
     "unknown.h5ad": (1, DAMAGED),
 }
 
@@ -53,24 +40,18 @@ def folder(cells: ad.AnnData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     cells.write_h5ad("in.h5ad")
     os.symlink("loop2.h5ad", "loop.h5ad")
     os.symlink("loop.h5ad", "loop2.h5ad")
-    os.symlink("nowhere", "dangling.h5ad")
     os.mkfifo("pipe.h5ad")
-    with socket.socket(socket.AF_UNIX) as one:
-        one.bind("socket.h5ad")
     Path("folder.h5ad").mkdir()
     Path("damaged.zarr").mkdir()
     Path("damaged.zarr/zarr.json").write_text("[]")
     Path("empty.h5ad").touch()
     Path("text.h5ad").write_text("cells")
     Path("truncated.h5ad").write_bytes(Path("in.h5ad").read_bytes()[:3000])
-    Path("signature.h5ad").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(range(256)))
-    for name in ("no obs", "no codes", "unknown"):
+    for name in ("no obs", "unknown"):
         shutil.copy("in.h5ad", f"{name}.h5ad")
         with h5py.File(f"{name}.h5ad", "r+") as file:
             if name == "no obs":
                 del file["obs"]
-            elif name == "no codes":
-                del file["obs/cell_type/codes"]
             else:
                 file["obs"].attrs["encoding-type"] = "nonsense"
     return tmp_path

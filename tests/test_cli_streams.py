@@ -1,4 +1,4 @@
-"""Exit statuses of real processes whose stdout or stderr is closed, full, or read by nobody."""
+"""Exit statuses of processes whose stdout or stderr is closed or full."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import sys
 from pathlib import Path
 
 import anndata as ad
-import h5py
 import pytest
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="a shell of POSIX")
@@ -26,7 +25,7 @@ def folder(cells: ad.AnnData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def shell(command: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """Run a command of Bash in which CE stands for ours."""
+    """Run a command of Bash; CE stands for centroid-encoder."""
     return subprocess.run(
         ["bash", "-c", command.replace("CE ", f"{sys.executable} -m centroid_encoder ")],
         capture_output=True,
@@ -41,19 +40,15 @@ def shell(command: str, **env: str) -> subprocess.CompletedProcess[str]:
     ("command", "status"),
     [
         ("CE --version", 0),
-        ("CE --version 2>&-", 0),
-        ("CE --version >&-", 0),
         ("CE --version <&- >&- 2>&-", 0),
         ("CE --version 2>/dev/full", 0),
         ("CE --version >/dev/full", 3),
-        ("CE --version >/dev/full 2>/dev/full", 3),
         ("CE --help | true; exit ${PIPESTATUS[0]}", 0),
         ("CE fit nowhere.h5ad 2>&-", 2),
-        ("CE fit nowhere.h5ad 2>/dev/full", 2),
         pytest.param("CE plot voronoi in.h5ad -o a.png 2>&-", 1, marks=pytest.mark.slow),
     ],
 )
-def test_the_status_says_what_was_done(command: str, status: int, folder: Path) -> None:
+def test_the_exit_status(command: str, status: int, folder: Path) -> None:
     done = shell(command)
     assert done.returncode == status
     assert "Traceback" not in done.stderr
@@ -68,12 +63,9 @@ def test_the_status_says_what_was_done(command: str, status: int, folder: Path) 
         (f"CE {FIT} --json | true; exit ${{PIPESTATUS[0]}}", 0),
         pytest.param(f"CE {FIT} >/dev/full", 3, marks=pytest.mark.slow),
         pytest.param(f"CE {FIT} <&- >&- 2>&-", 0, marks=pytest.mark.slow),
-        pytest.param(f"CE {FIT.replace('--quiet', '')} 2>/dev/full", 0, marks=pytest.mark.slow),
     ],
 )
-def test_the_file_is_whole_whatever_becomes_of_the_words(
-    command: str, status: int, folder: Path
-) -> None:
+def test_files_are_written_if_stdout_is_not(command: str, status: int, folder: Path) -> None:
     done = shell(command)
     assert done.returncode == status
     assert "Traceback" not in done.stderr
@@ -92,7 +84,7 @@ def test_a_name_that_cannot_be_shown_is_no_error(folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT"])
 def test_signals_leave_nothing(name: str, folder: Path) -> None:
     number = getattr(signal, name)
     options = [*FIT.replace("--quiet", "").split(), "--max-epochs", "1000000"]
@@ -116,14 +108,3 @@ def test_signals_leave_nothing(name: str, folder: Path) -> None:
     assert working.returncode == 128 + number
     assert said.endswith("\nInterrupted\n")
     assert os.listdir() == ["in.h5ad"]
-
-
-@pytest.mark.slow
-def test_messages_never_go_into_the_data(folder: Path) -> None:
-    """With stderr closed, the first file that is opened would have its number."""
-    with h5py.File("in.h5ad", "r+") as file:
-        file["X"][0, 0] = 1e6  # A scale that is warned of.
-    before = Path("in.h5ad").read_bytes()
-    assert shell(f"CE {FIT} <&- >&- 2>&-").returncode == 0
-    assert Path("in.h5ad").read_bytes() == before
-    assert "X_ce" in ad.read_h5ad("out.h5ad").obsm

@@ -30,9 +30,10 @@ def read_cells(path: Path, *, matrix: bool = True) -> AnnData:
     OSError
         If the file may not be read, is damaged, or of another kind, or if a store contains a link.
     """
+    if path.is_dir():
+        check_store(path)
     try:
         if path.is_dir():
-            check_store(path)
             import zarr
 
             # Consolidated metadata may list arrays that are gone; they would be read as zeros.
