@@ -432,4 +432,5 @@ def test_defaults_follow_the_size_of_the_problem(
     params: Any, sizes: tuple[int, int, int], expected: dict[str, Any]
 ) -> None:
     settings = resolved(ce.CentroidEncoder(**params).get_params(), *sizes)
-    assert {name: settings[name] for name in expected} == pytest.approx(expected)
+    for name, value in expected.items():
+        assert settings[name] == pytest.approx(value), name
