@@ -176,18 +176,6 @@ def test_classes_keep_their_type_and_their_order_does_not_matter(labels: list[An
     assert_array_equal(other.transform(X), model.transform(X))
 
 
-def test_class_weights_by_label(iris: Data) -> None:
-    X, y = iris
-    rare = np.arange(110)
-
-    def recall(class_weight: Any) -> float:
-        model = quick(class_weight=class_weight, batch_size=16, max_epochs=40)
-        predicted = model.fit(X[rare], y[rare]).predict(X[y == "virginica"])
-        return float(np.mean(predicted == "virginica"))
-
-    assert recall({"virginica": 20.0}) > recall({"virginica": 0.05})
-
-
 def test_compactness_keeps_classes_together(iris: Data) -> None:
     (X, y), shares = iris, []
     for compactness in (0.0, 1.0):
@@ -444,4 +432,5 @@ def test_defaults_follow_the_size_of_the_problem(
     params: Any, sizes: tuple[int, int, int], expected: dict[str, Any]
 ) -> None:
     settings = resolved(ce.CentroidEncoder(**params).get_params(), *sizes)
-    assert {name: settings[name] for name in expected} == pytest.approx(expected)
+    for name, value in expected.items():
+        assert settings[name] == pytest.approx(value), name

@@ -18,7 +18,6 @@ from sklearn.utils import compute_class_weight
 import centroid_encoder as ce
 from centroid_encoder.core import fit as core
 from centroid_encoder.core.fit import Fit, class_weights
-from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from tests.stored_rows import StoredRows
@@ -219,19 +218,6 @@ def test_novelty_is_that_of_the_estimator(X: Any, codes: Any, voronoi: Trained) 
     assert novelty[known].mean() == pytest.approx(0.5, abs=0.01)
     few = np.where(np.arange(N) < 10, codes, -1)
     assert np.isnan(trained(X, few, novelty=True).fit.novelty()).all()
-
-
-def test_an_error_of_novelty_leaves_the_estimator_as_it_was(
-    X: Any, codes: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr(Novelty, "fit", fail)
-    model = ce.CentroidEncoder(hidden=(4,), max_epochs=1)
-    with pytest.raises(MemoryError):
-        model.fit_codes(X, codes, CLASSES, novelty=True)
-    assert not hasattr(model, "n_features_in_")
 
 
 def test_calibration_ignores_classes_without_rows(X: Any, codes: Any) -> None:

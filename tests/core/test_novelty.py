@@ -13,6 +13,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
 from centroid_encoder.core import novelty
+from centroid_encoder.core.features import Standardizer, fit_standardizer
 from centroid_encoder.core.novelty import Novelty, Surroundings
 from centroid_encoder.core.splits import representatives
 
@@ -28,7 +29,7 @@ def drawn(n: int, classes: range, seed: int) -> tuple[NDArray[np.float32], NDArr
 
 def fitted(X: object, codes: NDArray[np.intp]) -> tuple[Novelty, Standardizer]:
     index = np.arange(len(codes))
-    standardizer = Standardizer.fit(X, index, codes, "supervised", 10.0, 2000)
+    standardizer = fit_standardizer(X, index, codes, "supervised", 10.0, 2000)[0]
     return Novelty.fit(X, index, codes, standardizer)[0], standardizer
 
 
@@ -53,7 +54,7 @@ def test_an_unknown_class_is_novel() -> None:
 
 def test_features_without_a_weight_count() -> None:
     X, codes = drawn(800, range(2), 0)
-    standardizer = Standardizer.fit(X, np.arange(800), codes, "supervised", 10.0, 5)
+    standardizer = fit_standardizer(X, np.arange(800), codes, "supervised", 10.0, 5)[0]
     model, _ = Novelty.fit(X, np.arange(800), codes, standardizer)
     other = drawn(200, range(2), 1)[0]
     other[:, np.flatnonzero(standardizer.weight == 0)] += 3

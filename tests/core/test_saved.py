@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from numpy.testing import assert_array_equal
 from safetensors.numpy import save_file
 
 import centroid_encoder as ce
 from centroid_encoder.core import saved
-from centroid_encoder.core.saved import InvalidStateError, from_arrays, load, save, to_arrays
+from centroid_encoder.core.saved import InvalidStateError, from_arrays, load, save
 
 CPU = torch.device("cpu")
 STRINGS = np.array(["a", "b", "c"])
@@ -132,11 +130,9 @@ def test_any_damaged_array_is_refused(name: str, state: Any) -> None:
                 del damaged[key]
             with pytest.raises(InvalidStateError):
                 from_arrays(config, damaged, CPU)
-    for key, value in (("scale", 0), ("weight", 0)):
-        spoilt = arrays[key].copy()
-        spoilt[-1] = value
+    for key in ("scale", "weight"):
         with pytest.raises(InvalidStateError, match="'scale' must be positive"):
-            from_arrays(config, arrays | {key: spoilt}, CPU)
+            from_arrays(config, arrays | {key: np.zeros(7)}, CPU)
 
 
 @pytest.mark.parametrize(
@@ -220,33 +216,3 @@ def test_truncated_and_foreign_files_are_refused(state: Any, tmp_path: Path) -> 
         ce.load(tmp_path)
     with pytest.raises(FileNotFoundError):
         ce.load(tmp_path / "nothing.safetensors")
-
-
-@pytest.mark.parametrize("error", [OSError("no space left on device"), KeyboardInterrupt()])
-@pytest.mark.parametrize(
-    "place", [(Path, "write_bytes"), (saved, "serialize"), (os, "replace"), (saved.json, "dumps")]
-)
-def test_an_error_while_saving_leaves_the_old_file_alone(
-    error: BaseException, place: Any, state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "map.safetensors"
-    save(path, *state("voronoi"))
-    save(path, *state("bottleneck"))
-    before, after = path.read_bytes(), state("full")
-
-    def fail(*args: Any, **kwargs: Any) -> None:
-        raise error
-
-    with monkeypatch.context() as patch:
-        patch.setattr(*place, fail)
-        with pytest.raises(type(error)):
-            save(path, *after)
-    assert path.read_bytes() == before
-    assert os.listdir(tmp_path) == ["map.safetensors"]
-
-
-def test_the_map_of_arrays_is_that_of_the_estimator(models: Any) -> None:
-    config, arrays = to_arrays(models["voronoi"].fitted_map)
-    back = from_arrays(config, arrays, CPU)
-    X = np.random.default_rng(0).normal(size=(9, 7))
-    assert_array_equal(back.embed(X), models["voronoi"].transform(X))

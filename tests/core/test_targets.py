@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist, pdist
 
 from centroid_encoder.core.targets import Batch, CentroidTargets, Output, within_share
+from tests.threads import threads
 
 Array = NDArray[np.float64]
 CPU = torch.device("cpu")
@@ -56,25 +57,6 @@ def test_span_and_full_output_decide_the_same(centroids: Array, seed: int) -> No
     two = np.sort(expected, axis=1)[:, :2]
     clear = two[:, -1] - two[:, 0] > 1e-4 * factor
     assert_array_equal(distances.argmin(axis=1)[clear], expected.argmin(axis=1)[clear])
-
-
-@given(centroid_sets(), st.integers(0, 2**32 - 1), st.booleans())
-def test_full_loss_is_span_loss_times_a_factor_plus_the_part_outside_the_span(
-    centroids: Array, seed: int, weighted: bool
-) -> None:
-    rng = np.random.default_rng(seed)
-    span, full = (CentroidTargets.fit(centroids, output, CPU) for output in ("span", "full"))
-    labels = rng.integers(0, len(centroids), 25)
-    weights = rng.uniform(0.1, 2, 25) if weighted else None
-    noise = max(spread(centroids), 1e-2 * np.abs(centroids).max())
-    f = centroids[labels] + noise * rng.normal(size=(25, centroids.shape[1]))
-    square = np.square(span.basis[0]).sum()
-    inside = (f - span.origin) @ span.basis.T / square
-    outside = np.square(f - inside @ span.basis - span.origin).mean(axis=1)
-    outside = np.mean(outside if weights is None else outside * weights)
-    within = float(span.loss(batch(inside, labels, weights)))
-    expected = square * span.n_outputs / f.shape[1] * within + outside
-    assert float(full.loss(batch(f, labels, weights))) == pytest.approx(expected, rel=1e-3)
 
 
 @given(centroid_sets(), st.sampled_from(["span", "full"]))
@@ -148,6 +130,17 @@ def test_a_code_in_one_place_has_finite_gradients() -> None:
     share.backward()
     assert share.item() == 0
     assert torch.isfinite(code.grad).all()
+
+
+def test_gradients_of_a_wide_code_have_the_same_bits_on_several_threads() -> None:
+    rng = np.random.default_rng(0)
+    code = torch.tensor(rng.normal(size=(512, 300)), dtype=torch.float32, requires_grad=True)
+    labels, found = torch.tensor(rng.integers(20, size=512)), set()
+    with threads(2):
+        for _ in range(30):
+            (gradient,) = torch.autograd.grad(within_share(code, labels, None, 20), code)
+            found.add(gradient.numpy().tobytes())
+    assert len(found) == 1
 
 
 def test_compactness_adds_its_part_to_the_loss() -> None:

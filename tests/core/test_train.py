@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
 from torch import Tensor
 
 from centroid_encoder.core.matrix import CHUNK
@@ -323,16 +322,6 @@ def test_a_merge_that_ends_in_its_first_epoch_leaves_no_trace(answer: Any) -> No
     assert same(problem.weights(), plain.weights())
 
 
-@pytest.mark.parametrize("answer", [lambda: True, interrupt])
-def test_an_end_at_a_report_keeps_that_epoch(answer: Any) -> None:
-    problem, plain = (without_validation(make(schedule="constant")) for _ in range(2))
-    plain.config = replace(plain.config, max_epochs=2)
-    outcome = problem.train(lambda report: report is not None and report.epoch == 2 and answer())
-    plain.train()
-    assert len(outcome.reports) == 2
-    assert same(problem.weights(), plain.weights())
-
-
 @pytest.mark.parametrize("n", [1, 8])
 def test_a_loss_that_is_not_finite_is_an_error(n: int) -> None:
     problem = make(max_epochs=9)
@@ -487,28 +476,19 @@ def test_steps_are_those_of_torch_optim(optimizer: Any) -> None:
 # An optimum that is known
 
 
-def reduced_rank_optimum(X: NDArray[Any], Y: NDArray[Any], w: NDArray[Any]) -> NDArray[Any]:
-    """Best affine map of X to Y of rank 2, by a singular value decomposition of the full fit."""
-    root, design = np.sqrt(w)[:, None], np.column_stack([X, np.ones(len(X))])
-    mean = np.average(Y, axis=0, weights=w)
-    fitted = design @ np.linalg.lstsq(root * design, root * Y, rcond=None)[0] - mean
-    _, _, directions = np.linalg.svd(root * fitted, full_matrices=False)
-    return mean + fitted @ directions[:2].T @ directions[:2]
-
-
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0, 1.0), (0.1, 0.4, 2.0, 1.5)])
 def test_a_linear_network_reaches_the_weighted_least_squares_optimum(weights: Any) -> None:
-    problem = make((), n=200, batch_size=200, max_epochs=800, learning_rate=0.02)
+    problem = make((), n=200, m=3, batch_size=200, max_epochs=600, learning_rate=0.02)
     everything = torch.arange(200)
     changes = {"train": everything, "validation": everything[:0], "weights": torch.tensor(weights)}
     problem.data = replace(problem.data, **changes)
     problem.train()
-    labels = problem.data.labels.numpy()
+    labels, X = problem.data.labels.numpy(), problem.data.inputs.double().numpy()
     w, Y = np.array(weights)[labels], problem.objective.targets.coordinates.numpy()[labels]
-    best = reduced_rank_optimum(problem.data.inputs.double().numpy(), Y, w)
-    losses = [
-        np.mean(w[:, None] * (f - Y) ** 2) for f in (problem.output(everything).numpy(), best)
-    ]
+    root, design = np.sqrt(w)[:, None], np.column_stack([X, np.ones(200)])
+    best = design @ np.linalg.lstsq(root * design, root * Y, rcond=None)[0]
+    found = problem.output(everything).numpy()
+    losses = [np.mean(w[:, None] * (f - Y) ** 2) for f in (found, best)]
     assert losses[1] * (1 - 1e-5) <= losses[0] <= losses[1] * 1.001 + 1e-6
 
 
@@ -550,15 +530,6 @@ def test_threads_denormals_and_global_random_states_are_as_before(error: Any) ->
             with pytest.raises(error):
                 problem.train()
         assert surroundings() == before
-
-
-def test_the_same_seed_gives_the_same_bits() -> None:
-    problems = [make(pretrain_epochs=1, dropout=0.3) for _ in range(3)]
-    for problem, seed in zip(problems, (1, 1, 2), strict=True):
-        problem.train(seed=seed)
-    one, again, other = (problem.weights() for problem in problems)
-    assert same(one, again)
-    assert not same(one, other)
 
 
 @pytest.mark.gpu
