@@ -1,10 +1,10 @@
-"""What each ingredient of the default and of the bottleneck's recipe buys: take one away at a time.
+"""The default and the bottleneck's recipe, without each of their ingredients in turn.
 
     python -m benchmarks.ablation letter --method "default without dropout"   # a cell of a table
     python -m benchmarks.ablation --all                                       # both tables
 
-Five runs of each experiment, other ones than those of the tables of errors; five seeds. With
-`--results`, adds the runs to a file, where what is there already is not run again.
+Five runs of each experiment with five seeds; these are not the runs of the tables of errors. With
+`--results`, adds the runs to a file; runs that are in the file are not repeated.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ N_RUNS = 5
 FIRST = {"usps": 10, "usps-1000": 25} | dict.fromkeys(
     ("letter", "landsat", "phoneme"), 10 * N_FOLDS
 )
-"""First run of each experiment: the tables of errors hold those before."""
+"""First run of each experiment; the runs before it are in the tables of errors."""
 
 _COMMON: dict[str, dict[str, Any]] = {
     "dropout": {"dropout": 0.0},
@@ -43,19 +43,19 @@ WITHOUT: dict[str, dict[str, dict[str, Any]]] = {
         **_COMMON,
     },
 }
-"""By recipe: its ingredients, and the parameters that take each away."""
+"""Ingredients of each recipe, and the parameters that remove each."""
 WHOLE: dict[str, dict[str, Any]] = {"default": {}, "bottleneck": BOTTLENECK}
 """The recipes."""
 ONLY = {"batch normalisation": ["usps"], "pre-training": ["letter"]}
-"""Where an ingredient is there at all, if not everywhere."""
+"""Experiments in which an ingredient is used, if not in all."""
 
 
 def methods(recipe: str) -> dict[str, Method]:
-    """Return the rows of a recipe's table: the recipe, and it without each of its ingredients."""
+    """Return the rows of a recipe's table: the recipe with and without each ingredient."""
     found = [Method(recipe, centroid_encoder(**WHOLE[recipe]), "ablation")]
     for name, params in WITHOUT[recipe].items():
         missing = {
-            experiment: "there is none of it here"
+            experiment: "not used here"
             for experiment in FIRST
             if experiment not in ONLY.get(name, FIRST)
         }
@@ -68,7 +68,7 @@ METHODS = {name: method for recipe in WITHOUT for name, method in methods(recipe
 
 
 def main() -> None:
-    """Run what is named on the command line."""
+    """Run the cases that are named on the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

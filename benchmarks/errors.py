@@ -2,12 +2,12 @@
 
     python -m benchmarks.errors letter --method SNeRV --run 3       # one run of one method
     python -m benchmarks.errors usps iris --method centroid-encoder # all runs of the paper
-    python -m benchmarks.errors --quick                             # first runs of what is quick
+    python -m benchmarks.errors --quick                             # first runs of quick methods
     python -m benchmarks.errors --all                               # everything
 
 Prints the 5-NN error of the test samples in two dimensions and, with `--results`, adds the runs to
-a file of comma-separated values, where what is there already is not run again. From this file
-`python -m benchmarks.render` makes the tables of docs/benchmarks.md.
+a CSV file; runs that are in the file are not repeated. From this file `python -m benchmarks.render`
+makes the tables of docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ QUICK = ("centroid-encoder", "supervised UMAP", "kernel supervised PCA", "LDA", 
 QUICK_RUNS = {"mnist": 1, "usps": 1} | dict.fromkeys(
     ("letter", "landsat", "phoneme", "iris", "sonar", "usps-1000"), 5
 )
-"""How often, at most."""
+"""Largest number of runs of each experiment with `--quick`."""
 
 
 def evaluate(experiment: Experiment, method: Method, run: int) -> dict[str, object]:
@@ -55,7 +55,7 @@ def evaluate(experiment: Experiment, method: Method, run: int) -> dict[str, obje
     codes_test = np.searchsorted(classes, y_test)
     start = time.perf_counter()
     with warnings.catch_warnings():
-        # Rivals warn of what their settings do; the errors tell.
+        # Rivals warn of effects of their settings, which the errors show.
         warnings.simplefilter("ignore")
         decisions = method.run(experiment.name, X, codes, X_test, run)
     seconds = time.perf_counter() - start
@@ -73,7 +73,7 @@ def evaluate(experiment: Experiment, method: Method, run: int) -> dict[str, obje
 
 
 def versions() -> str:
-    """What the results hang on."""
+    """Return the versions of the packages on which the results depend."""
     packages = ("centroid-encoder", "torch", "scikit-learn", "umap-learn", "numpy")
     named = [f"{package} {version(package)}" for package in packages]
     return "; ".join([f"Python {platform.python_version()}", *named])
@@ -98,7 +98,7 @@ def add_result(path: Path, row: dict[str, object]) -> None:
 
 
 def main() -> None:
-    """Run what is named on the command line."""
+    """Run the cases that are named on the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, help="file to add the runs to")
     parser.add_argument("--all", action="store_true", help="all experiments")
     parser.add_argument(
-        "--quick", action="store_true", help="the first runs of what is quick, of all experiments"
+        "--quick", action="store_true", help="the first runs of quick methods, of all experiments"
     )
     arguments = parser.parse_args()
     names = list(EXPERIMENTS) if arguments.all or arguments.quick else arguments.experiments
@@ -127,13 +127,13 @@ def main() -> None:
 
 
 def n_runs(name: str, arguments: argparse.Namespace) -> int:
-    """How many runs of an experiment the command line asks for."""
+    """Return the number of runs of an experiment, from the command line."""
     n: int = arguments.runs or EXPERIMENTS[name].n_runs
     return min(n, QUICK_RUNS[name]) if arguments.quick else n
 
 
 def run_cases(cases: Iterable[tuple[Experiment, Method, int]], results: Path | None) -> None:
-    """Evaluate, print and, with a file, keep what is not in it yet."""
+    """Evaluate and print the cases; with a file, only those that are not in it, and add them."""
     rows = read_results(results) if results else []
     done = {(row["experiment"], row["method"], int(row["run"])) for row in rows}
     n_there = 0

@@ -1,4 +1,4 @@
-"""What few samples want: 5-NN errors on draws from data that experiment 3 does not use.
+"""Few training samples: 5-NN errors on draws from data that experiment 3 does not use.
 
     python -m benchmarks.few 145                # the default, 145 training samples
     python -m benchmarks.few 145 dropout=0.2    # with other parameters of `CentroidEncoder`
@@ -6,8 +6,8 @@
     python -m benchmarks.few 1350 --outside landsat --method "RBF SVM"
 
 Four draws of each data set, or of the samples of Letter, Landsat or Phoneme that are outside the
-draw of experiment 2's tables; the test samples are as many as are left, 1,500 at most, and of the
-latter 3,000. Needs the data folder.
+draw of experiment 2's tables. All other samples are test samples, but at most 1,500, or 3,000 of
+the latter. Needs the data folder.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ OUTSIDE = {"letter": datasets.letter, "landsat": datasets.landsat, "phoneme": da
 
 
 def outside(data: Data) -> Data:
-    """Leave out what the runs of experiment 2 draw."""
+    """Leave out the samples that the runs of experiment 2 draw."""
     X, y = data
     rest = np.random.default_rng(0).permutation(len(y))[N_DRAWN:]
     return X[rest], y[rest]
@@ -115,7 +115,7 @@ def main() -> None:
     parser.add_argument("parameters", nargs="*", help="such as dropout=0.2")
     parser.add_argument("--outside", choices=OUTSIDE, help="samples of this one alone")
     parser.add_argument("--method", choices=METHODS, help="default: the centroid-encoder")
-    # Parameters stand on either side of the options.
+    # Parameters may be on both sides of the options.
     arguments = parser.parse_intermixed_args()
     if arguments.method and arguments.parameters:
         parser.error("parameters are those of the centroid-encoder, not of another method")

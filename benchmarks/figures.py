@@ -2,7 +2,7 @@
 
     python -m benchmarks.figures mnist landsat rivals
 
-MNIST and Landsat over the Voronoi cells of their classes, and Landsat as its rivals see it.
+MNIST and Landsat over the Voronoi cells of their classes, and Landsat embedded by the rivals.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ def two_panels(
 
 
 def rivals() -> None:
-    """Draw one fold of Landsat as every rival embeds it, training and test samples."""
+    """Draw training and test samples of one fold of Landsat, embedded by every rival."""
     X, y, X_test, y_test = EXPERIMENTS["landsat"].run(0)
     classes, codes = np.unique(y, return_inverse=True)
     codes_test = np.searchsorted(classes, y_test)
-    # Colours go by the names in order, as in the figure of `landsat`.
+    # Colours are in the order of the names, as in the figure of `landsat`.
     order = np.argsort(np.argsort([SOILS[code] for code in classes]))
     shades = np.array(default_palette(len(classes)))[order]
     scaler = StandardScaler().fit(X)

@@ -4,8 +4,8 @@
     python -m benchmarks.held_out letter phoneme --recipe paper
     python -m benchmarks.held_out pbmc3k --seeds 5
 
-prints mean and spread of the k-NN (k = 5), decoder and Voronoi error in two dimensions, in percent,
-and the seconds that fitting took. Without `--recipe`, the default estimator is used.
+Prints mean and standard deviation of the k-NN (k = 5), decoder and Voronoi error in two dimensions,
+in percent, and the seconds of the fit. Without `--recipe`, the default estimator is used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CELLS = {
 def evaluate_cells(
     name: str, seed: int, model: CentroidEncoder
 ) -> tuple[float, float, float, float]:
-    """Run the call on cells; return k-NN, decoder and Voronoi error, and its seconds."""
+    """Train on cells; return k-NN, decoder and Voronoi error, and the seconds."""
     path, label_key = CELLS[name]
     adata = datasets.read_h5ad(path)
     start = time.perf_counter()

@@ -80,12 +80,12 @@ def novelty() -> None:
         known = np.flatnonzero(y != unknown)
         _, codes = np.unique(y[known], return_inverse=True)
         held_out = stratified_holdout(codes, 0.2, 0)
-        train, asked = known[~held_out], np.append(known[held_out], np.flatnonzero(y == unknown))
+        train, tested = known[~held_out], np.append(known[held_out], np.flatnonzero(y == unknown))
         model = ce.CentroidEncoder(random_state=0).fit(adata.X[train], y[train])
         model.fit_novelty(adata.X[train], y[train])
-        scores = {"novelty": model.novelty(adata.X[asked])}
-        scores |= dict(simple_scores(model, adata, train, asked))
-        truth = y[asked] == unknown
+        scores = {"novelty": model.novelty(adata.X[tested])}
+        scores |= dict(simple_scores(model, adata, train, tested))
+        truth = y[tested] == unknown
         table[unknown] = {name: roc_auc_score(truth, score) for name, score in scores.items()}
         exceeding = (scores["novelty"][~truth] > 0.95).mean()
         print(f"{unknown}: {100 * exceeding:.1f} % of the known above 0.95", flush=True)
@@ -94,23 +94,23 @@ def novelty() -> None:
 
 
 def simple_scores(
-    model: ce.CentroidEncoder, adata: AnnData, train: NDArray[np.intp], asked: NDArray[np.intp]
+    model: ce.CentroidEncoder, adata: AnnData, train: NDArray[np.intp], tested: NDArray[np.intp]
 ) -> Iterator[tuple[str, NDArray[np.floating]]]:
     """Yield simpler scores of novelty."""
-    yield "1 - probability", 1 - model.predict_proba(adata.X[asked]).max(axis=1)
+    yield "1 - probability", 1 - model.predict_proba(adata.X[tested]).max(axis=1)
     near = NearestNeighbors(n_neighbors=5).fit(model.transform(adata.X[train]))
-    yield "5-NN in the map", near.kneighbors(model.transform(adata.X[asked]))[0].mean(axis=1)
+    yield "5-NN in the map", near.kneighbors(model.transform(adata.X[tested]))[0].mean(axis=1)
     X = dense(adata.X[train])
     # The 2,000 most variable genes, as is usual.
     genes = np.argsort(-X.var(axis=0))[:2000]
     mean, deviation = X[:, genes].mean(axis=0), X[:, genes].std(axis=0)
-    z, z_asked = (
+    z, z_tested = (
         np.clip((dense(adata.X[rows])[:, genes] - mean) / deviation, -10, 10)
-        for rows in (train, asked)
+        for rows in (train, tested)
     )
     pca = PCA(20, random_state=0).fit(z)
-    points, query = pca.transform(z), pca.transform(z_asked)
-    yield "PCA residual", np.square(z_asked - pca.inverse_transform(query)).sum(axis=1)
+    points, query = pca.transform(z), pca.transform(z_tested)
+    yield "PCA residual", np.square(z_tested - pca.inverse_transform(query)).sum(axis=1)
     near = NearestNeighbors(n_neighbors=5).fit(points)
     yield "PCA and 5-NN", near.kneighbors(query)[0].mean(axis=1)
     yield "isolation forest", -IsolationForest(random_state=0).fit(points).score_samples(query)

@@ -1,9 +1,9 @@
-"""Put the numbers of benchmarks/results into the tables of docs/benchmarks.md.
+"""Write the numbers of benchmarks/results into the tables of docs/benchmarks.md.
 
     python -m benchmarks.render
     python -m benchmarks.render --errors mine.csv   # the errors of another file
 
-Whatever stands between the marks of a table is replaced; all else in the document stays.
+The text between the marks of a table is replaced; the rest of the document stays.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ RULES = ("knn", "voronoi", "decoder")
 OURS = "centroid-encoder"
 BOTH = (OURS, "centroid-encoder, bottleneck")
 PICTURES = [name for name, method in METHODS.items() if "full input space" not in method.kind]
-"""Methods that end in the plane."""
+"""Methods with an embedding."""
 PAPER_NAME = {
     "centroid-encoder, the paper's recipe": "centroid-encoder (paper)",
     "centroid-encoder, the paper's recipe, not pre-trained": (
         "centroid-encoder (paper, not pre-trained)"
     ),
 }
-"""What `PUBLISHED` calls the rows that have other names here."""
+"""Names in `PUBLISHED` of the rows that have other names here."""
 
 
 def errors_table(results: pd.DataFrame, experiments: Sequence[str]) -> str:
@@ -66,7 +66,7 @@ def errors_table(results: pd.DataFrame, experiments: Sequence[str]) -> str:
 
 
 def best_in_the_plane(results: pd.DataFrame, experiment: str) -> float:
-    """Return the least mean error of the methods that make a picture and had most runs."""
+    """Return the smallest mean error of the methods with an embedding and the most runs."""
     rows = results[(results["experiment"] == experiment) & results["method"].isin(PICTURES)]
     found = rows.groupby("method")["knn_error"].agg(["mean", "size"])
     return float(found[found["size"] == found["size"].max()]["mean"].min())
@@ -99,7 +99,7 @@ def rules_table(results: pd.DataFrame) -> str:
             if not len(rows):
                 continue
             knn, voronoi, decoder = (100 * rows[f"{rule}_error"].mean() for rule in RULES)
-            # Without a decoder, the cells are the decision.
+            # Without a decoder, the decision is that of the cells.
             decided = f"{decoder:.2f}" if placement == "bottleneck" else ""
             lines.append(
                 f"| {experiment.title} | {placement} | {len(rows)} | {knn:.2f} | {voronoi:.2f} | "
@@ -109,7 +109,7 @@ def rules_table(results: pd.DataFrame) -> str:
 
 
 def better_table(results: pd.DataFrame) -> str:
-    """Return the methods with fewer errors than the default in the runs that both made."""
+    """Return the methods with fewer errors than the default in the runs of both."""
     lines = [
         "| | method | runs | fewer errors, points | in how many runs |",
         "|---|---|---:|---:|---:|",
@@ -195,7 +195,7 @@ def gpu_table(results: pd.DataFrame) -> str:
 
 
 def missing_list() -> str:
-    """Return why some cells are empty."""
+    """Return the reasons for empty cells."""
     reasons: dict[str, list[str]] = {}
     for method in METHODS.values():
         for name, reason in method.missing.items():
@@ -204,7 +204,7 @@ def missing_list() -> str:
 
 
 def replaced(text: str, name: str, table: str) -> str:
-    """Put a table between its marks."""
+    """Replace the table between its marks."""
     pattern = rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)"
     new, n = re.subn(pattern, lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text, flags=re.S)
     if n != 1:

@@ -19,7 +19,7 @@ from centroid_encoder.core.quality import knn_predict
 OUTPUT = Path("demo")
 CELLS = "Centroid-Encoder, by its Voronoi cells"
 N_SPLITS = 6
-"""One split of 140 cells is a draw: the next may be three points better or worse."""
+"""The errors of two splits of 140 cells can differ by three points."""
 
 
 def main() -> None:
@@ -53,18 +53,18 @@ def main() -> None:
 def errors(adata: AnnData) -> dict[str, float]:
     """Return the errors of the held-out cells, by the map's regions and by 5 neighbours.
 
-    Neighbours are training cells. PCA learns from the training cells alone; the stored UMAP saw all
-    of them, but no label.
+    Neighbours are training cells. PCA is fitted to the training cells; the stored UMAP was computed
+    from all cells, without labels.
     """
     train, test = (adata.obs["ce_split"] == name for name in ("train", "test"))
     labels = adata.obs["bulk_labels"].cat.codes.to_numpy()
     pictures = {
         "Centroid-Encoder, by 5 neighbours": adata.obsm["X_ce"],
-        "UMAP (saw these cells too), by 5 neighbours": adata.obsm["X_umap"],
+        "UMAP (of these cells, too), by 5 neighbours": adata.obsm["X_umap"],
         "PCA, by 5 neighbours": PCA(2, random_state=0).fit(adata.X[train]).transform(adata.X),
     }
-    told = adata.obs["ce_label"].astype(str) != adata.obs["bulk_labels"].astype(str)
-    found = {CELLS: float(told[test].mean())}
+    wrong = adata.obs["ce_label"].astype(str) != adata.obs["bulk_labels"].astype(str)
+    found = {CELLS: float(wrong[test].mean())}
     for name, picture in pictures.items():
         predicted = knn_predict(picture[train], labels[train], picture[test])
         found[name] = float(np.mean(predicted != labels[test]))

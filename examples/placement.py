@@ -1,4 +1,4 @@
-"""Draw one set of cells by both placements: where the bottleneck puts them, and in Voronoi cells.
+"""Draw the same cells by both placements: through the bottleneck, and in Voronoi cells.
 
 ``python examples/placement.py`` takes a minute and writes ``demo/placement.png``.
 """

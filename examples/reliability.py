@@ -1,4 +1,4 @@
-"""Draw what may be believed of a map: the page in the README.
+"""Draw the reliability of a map: the page in the README.
 
 ``python examples/reliability.py`` takes some minutes and writes ``demo/reliability.png``.
 """

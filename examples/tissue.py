@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def wait(milliseconds: int) -> None:
-    """Let napari go on for a while."""
+    """Run the event loop of napari for a while."""
     loop = QEventLoop()
     QTimer.singleShot(milliseconds, loop.quit)
     loop.exec()

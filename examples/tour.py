@@ -62,13 +62,13 @@ def main() -> None:
 
 
 def unfold(viewer: napari.Viewer, widget: CentroidEncoderWidget) -> list[NDArray[np.uint8]]:
-    """Train; return a picture of the window for each time that the map was drawn anew."""
+    """Train; return a picture of the window for each new drawing of the map."""
     widget.train()
     frames: list[NDArray[np.uint8]] = []
     still = window(viewer)
     while widget.training is not None:
         wait(200)
-        # Of what moves alone: a picture of the whole window takes as long as an epoch.
+        # Only the parts that change: a picture of the whole window takes as long as an epoch.
         frame = still.copy()
         for part in (widget.map, widget.trainer.progress, widget.message):
             paste(frame, part, viewer)
@@ -78,7 +78,7 @@ def unfold(viewer: napari.Viewer, widget: CentroidEncoderWidget) -> list[NDArray
 
 
 def paste(frame: NDArray[np.uint8], part: QWidget, viewer: napari.Viewer) -> None:
-    """Put what a part of the window looks like now where it is."""
+    """Put a picture of a part of the window into the frame."""
     if not part.isVisible():
         return
     pixels = qimage_to_array(part.grab().toImage())[..., :3]
@@ -94,14 +94,14 @@ def window(viewer: napari.Viewer) -> NDArray[np.uint8]:
 
 
 def write(pixels: NDArray[np.uint8], path: Path) -> None:
-    """Save a picture in 256 colours, which is a quarter of the size and looks the same."""
+    """Save a picture in 256 colours: a quarter of the size without visible difference."""
     image = Image.fromarray(pixels).quantize(256, dither=Image.Dither.NONE)
     image.save(path, optimize=True)
     print(f"Wrote {path}, {path.stat().st_size / 1e6:.1f} MB")
 
 
 def animate(frames: list[NDArray[np.uint8]], path: Path) -> None:
-    """Save pictures as one that moves, all in the colours of the last."""
+    """Save pictures as an animation, in the colours of the last."""
     small = [Image.fromarray(frame).resize(SMALL, Image.Resampling.LANCZOS) for frame in frames]
     palette = small[-1].quantize(COLORS)
     shown = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in small]
@@ -113,7 +113,7 @@ def animate(frames: list[NDArray[np.uint8]], path: Path) -> None:
 
 
 def wait(milliseconds: int) -> None:
-    """Let napari go on for a while."""
+    """Run the event loop of napari for a while."""
     loop = QEventLoop()
     QTimer.singleShot(milliseconds, loop.quit)
     loop.exec()

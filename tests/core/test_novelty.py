@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from centroid_encoder.core.standardization import Standardizer
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy import sparse

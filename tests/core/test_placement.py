@@ -9,7 +9,6 @@ import anndata as ad
 import numpy as np
 import pytest
 import torch
-from centroid_encoder.core.objective import CentroidTargets
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -32,6 +31,7 @@ from centroid_encoder.core.placement import (
     Scatter,
     _scaled_down,
 )
+from centroid_encoder.core.targets import CentroidTargets
 
 SEEDS = st.integers(0, 2**32 - 1)
 
