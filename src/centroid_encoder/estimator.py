@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import (
     BaseEstimator,
@@ -418,7 +419,11 @@ class CentroidEncoder(
     ) -> Fit:
         params, device = self.get_params(deep=False), resolve_device(self.device)
         seed = draw_seed(self.random_state)
-        done = fit(X, codes, classes, params, resolved, device, seed, **options)
+        try:
+            done = fit(X, codes, classes, params, resolved, device, seed, **options)
+        except torch.OutOfMemoryError as error:
+            text = "the device has too little memory; pass a smaller batch_size or max_samples, or "
+            raise InputError(f"{text}device='cpu'", "device") from error
         reports = done.outcome.reports
         history = {name: [getattr(report, name) for report in reports] for name in HISTORY}
         self._set_fitted(done.map, classes[done.known], looks_whole(X), history)

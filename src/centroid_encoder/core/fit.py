@@ -238,33 +238,36 @@ def fit(
         raise ValueError(TOO_LARGE)
     sampled_codes, n_components = codes[sampled], int(settings["n_components"])
     centroids = class_means(z, sampled_codes)
-    scatter, axes, noise = None, None, None
+    targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
+    placer: Placer | None = None
+    objective, axes, noise, first = targets, None, None, None
     if settings["placement"] == "voronoi":
         residuals = z - torch.tensor(centroids, dtype=torch.float32, device=device)[sampled_codes]
         scatter = Scatter.fit(residuals, sampled_codes, centroids, n_components)
+        placer, objective = _placer(scatter, centroids, n_components, device)
         own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(division.n_networks)]
         of_networks = [network_axes(z[own_rows[0]], shares[0], N_AXES)]
-        if callback is not None:
-            placer, objective = _placer(scatter, centroids, n_components, device)
-            first = partial(_first, placer, z, of_networks[0], sampled_codes, sampled, X.shape[0])
-            n_epochs = int(settings["max_epochs"]) + int(settings["merge_epochs"])
-            if callback(Report("start", 0, n_epochs, 0, n_epochs, np.nan, frame=first)):
-                raise StoppedTooEarly
+        first = partial(_first, placer, z, of_networks[0], sampled_codes, sampled, X.shape[0])
+    if callback is not None:
+        n_epochs = int(settings["max_epochs"])
+        if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=first or (lambda: None))):
+            raise StoppedTooEarly
+    if placer is not None:
         others = zip(own_rows[1:], shares[1:], strict=True)
         of_networks += [network_axes(z[own], share, N_AXES) for own, share in others]
         axes = torch.stack(of_networks)
         if z.shape[1] > N_AXES and settings["dropout"]:
             noise = noise_on_axes(z, axes, settings["dropout"])
-    inputs, along, sums = _read(X, division, codes, standardizer, axes, scatter, device)
+    del z, sample, first
+    inputs, along, sums = _read(X, division, codes, standardizer, axes, placer, device)
     if len(sampled) < len(rows):
         centroids = sums / np.bincount(codes[rows])[:, None]
-    if not np.isfinite(centroids).all():
-        raise ValueError(TOO_LARGE)
-    targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
-    final: Placer | None = None
-    objective = targets
-    if scatter is not None:
-        final, objective = _placer(scatter, centroids, n_components, device)
+        if not np.isfinite(centroids).all():
+            raise ValueError(TOO_LARGE)
+        targets = CentroidTargets.fit(centroids, settings["output"], device, targets.compactness)
+        objective = targets
+        if placer is not None:
+            placer, objective = _placer(placer.scatter, centroids, n_components, device)
     squeezed, generator = axes is None, torch.Generator().manual_seed(seed)
     network = Network(
         inputs.shape[-1],
@@ -290,13 +293,13 @@ def fit(
         torch.from_numpy(folds[division.held]).to(device) if division.n_networks > 1 else None,
         noise,
     )
-    frame = partial(_frame, final, along, codes[division.held], division.held, X.shape[0])
+    frame = partial(_frame, placer, along, codes[division.held], division.held, X.shape[0])
     names = [field.name for field in fields(TrainingConfig)]
     config = TrainingConfig(**{name: settings[name] for name in names})
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
     network.fold_batch_norm()
     nowhere = np.full((n_classes, n_components), np.nan)
-    fitted = FittedMap(standardizer, network, targets, nowhere, axes, final)
+    fitted = FittedMap(standardizer, network, targets, nowhere, axes, placer)
     done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
     _complete(done)
     chosen = np.sort(np.append(rows, division.validation))
@@ -426,7 +429,7 @@ def _read(
     codes: Codes,
     standardizer: Standardizer,
     axes: Tensor | None,
-    scatter: Scatter | None,
+    placer: Placer | None,
     device: torch.device,
 ) -> tuple[Tensor, NDArray[np.float32] | None, NDArray[np.float64]]:
     """Read the rows that are held: inputs of the networks, coordinates in the scatter, class sums.
@@ -440,12 +443,14 @@ def _read(
         n_networks, n_axes, _ = axes.shape
         shape = (len(held), n_axes) if n_networks == 1 else (n_networks, len(held), n_axes)
     inputs, sums = torch.empty(shape, device=device), np.zeros((codes.max() + 1, n_inputs))
-    along = None if scatter is None else np.empty((len(held), len(scatter.axes)), np.float32)
+    along = None
+    if placer is not None:
+        along = np.empty((len(held), len(placer.scatter.axes)), np.float32)
     for part, chunk in row_chunks(X, held):
         z = standardizer(chunk, device)
         inputs[..., part, :] = on_axes(z, axes)
-        if scatter is not None and along is not None:
-            along[part] = scatter.project(z)
+        if placer is not None and along is not None:
+            along[part] = placer.scatter.project(z)
         own = np.flatnonzero(is_train[part])
         if len(own) and len(division.train) > _sample_size(X):
             own_z = z[torch.from_numpy(own).to(device)].double().cpu().numpy()

@@ -30,7 +30,7 @@ class Report:
     """Number of epochs so far, over all stages."""
     n_steps: int
     """Largest number of epochs of all stages together."""
-    loss: float
+    loss: float = np.nan
     """Mean training loss over the epoch's batches; NaN at the start."""
     validation_loss: float = np.nan
     """Loss of the validation rows after the epoch; NaN without any."""

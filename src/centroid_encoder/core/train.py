@@ -21,7 +21,7 @@ from centroid_encoder.core.optimization import (
 from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, StoppedTooEarly
 from centroid_encoder.core.steps import captured
 from centroid_encoder.core.targets import Batch, Objective
-from centroid_encoder.errors import DivergedError, InputError
+from centroid_encoder.errors import DivergedError
 
 MIN_NORMALIZED = 3
 """Smallest batch size with batch normalisation, so that no batch has one row."""
@@ -114,25 +114,16 @@ def train(
         If `callback` or Ctrl-C ended the training before its first epoch was over.
     DivergedError
         If the loss is not finite.
-    InputError
-        If the device is out of memory.
     """
     callback = callback or (lambda report: False)
     run = _Run(network, objective, data, config, generator, callback, frame)
     network.eval()
-    try:
-        for depth in range(network.n_stages if config.pretrain_epochs else 0):
-            run.pretrain(depth)
-        run.train("train", config.max_epochs, data.train, data.validation)
-        if run.n_merge and not run.stopped:
-            everything = torch.cat([data.train, data.validation])
-            run.train("merge", config.merge_epochs, everything, everything[:0])
-    except torch.OutOfMemoryError as error:
-        raise InputError(
-            f"the device has too little memory; pass a smaller batch_size (now "
-            f"{config.batch_size}) or max_samples, or device='cpu'",
-            parameter="batch_size",
-        ) from error
+    for depth in range(network.n_stages if config.pretrain_epochs else 0):
+        run.pretrain(depth)
+    run.train("train", config.max_epochs, data.train, data.validation)
+    if run.n_merge and not run.stopped:
+        everything = torch.cat([data.train, data.validation])
+        run.train("merge", config.merge_epochs, everything, everything[:0])
     return Outcome(run.reports, run.interrupted)
 
 
