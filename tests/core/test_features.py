@@ -70,7 +70,6 @@ def test_z_scores_and_weights_are_those_of_the_formulas(layout: Callable[[Any], 
     for scale, expected in {
         "feature": z,
         "global": (X - X[rows].mean(axis=0)) / rms,
-        "none": X,
         "supervised": (z * weights)[:, weights > 0],
     }.items():
         standardizer = fit(layout(X), scale, codes, rows=rows)

@@ -220,19 +220,6 @@ def test_novelty_is_that_of_the_estimator(X: Any, codes: Any, voronoi: Trained) 
     assert np.isnan(trained(X, few, novelty=True).fit.novelty()).all()
 
 
-def test_calibration_ignores_classes_without_rows(X: Any, codes: Any) -> None:
-    found, rng = trained(X, codes, n_networks=1), np.random.default_rng(0)
-    rows = np.flatnonzero(codes >= 0)
-    distances = found.fit.distances(rows)
-    # A third of the labels are wrong, and the first nine are of the class without rows.
-    wrong = np.where(rng.random(len(rows)) < 1 / 3, rng.permutation(codes[rows]), codes[rows])
-    found.fit.calibrate(distances, np.where(np.arange(len(rows)) < 9, 1, wrong))
-    calibration = found.model.calibration_
-    expected = np.searchsorted(found.fit.known, wrong[9:])
-    assert calibration == type(calibration).fit(distances[9:], expected)
-    assert calibration != type(calibration)()
-
-
 def test_rows_of_a_group_are_in_one_fold(X: Any, codes: Any) -> None:
     groups = StratifiedKFold(8).split(X, codes)
     of_rows = np.empty(N, dtype=np.intp)
@@ -254,7 +241,7 @@ def test_what_cannot_be_trained_on_is_an_error(X: Any, codes: Any) -> None:
     with pytest.raises(ValueError, match="at least two classes, but got no samples"):
         trained(X, np.full(N, -1))
     with pytest.raises(ValueError, match="too large"):
-        trained(X * 1e200, codes, scale="none")
+        trained(X * 1e200, codes)
 
 
 def test_class_weights_are_those_of_scikit_learn() -> None:

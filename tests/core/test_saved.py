@@ -19,9 +19,9 @@ CPU = torch.device("cpu")
 STRINGS = np.array(["a", "b", "c"])
 MAPS: dict[str, dict[str, Any]] = {
     "voronoi": {},
-    "one network": {"n_networks": 1, "n_components": 1, "scale": "none"},
+    "one network": {"n_networks": 1, "n_components": 1, "scale": "feature"},
     "axes": {"hidden": (), "n_components": 3},
-    "bottleneck": {"placement": "bottleneck", "hidden": (6, 5), "activation": "sigmoid"},
+    "bottleneck": {"placement": "bottleneck", "hidden": (6, 5), "activation": "tanh"},
     "full": {"placement": "bottleneck", "output": "full", "clip": None, "max_features": 4},
 }
 State = tuple[dict[str, Any], dict[str, Any]]
@@ -75,7 +75,7 @@ def test_a_map_comes_back_to_the_bit(
     back = ce.load(tmp_path / "map.safetensors", device="cpu")
     assert back.get_params() == models[name].get_params()
     assert back.history_["loss"] == models[name].history_["loss"]
-    assert back.fitted_map.architecture == models[name].fitted_map.architecture
+    assert back.fitted_map.network.shape == models[name].fitted_map.network.shape
     config, arrays = state(name)
     for convert in (
         lambda array: array.astype(array.dtype.newbyteorder(">")),
@@ -130,25 +130,25 @@ def test_any_damaged_array_is_refused(name: str, state: Any) -> None:
                 del damaged[key]
             with pytest.raises(InvalidStateError):
                 from_arrays(config, damaged, CPU)
-    for key in ("scale", "weight"):
-        with pytest.raises(InvalidStateError, match="'scale' must be positive"):
-            from_arrays(config, arrays | {key: np.zeros(7)}, CPU)
+    with pytest.raises(InvalidStateError, match="'scale' must be positive"):
+        from_arrays(config, arrays | {"scale": np.zeros(7)}, CPU)
+    with pytest.raises(InvalidStateError, match="shape"):
+        from_arrays(config, arrays | {"weight": np.zeros(7)}, CPU)
 
 
 @pytest.mark.parametrize(
     ("part", "changes"),
     [
-        *(("architecture", {"hidden": value}) for value in ([6, 6], [6], [2**31] * 2, [2**80])),
-        *(("architecture", {"hidden": value}) for value in (None, "abc", [0], [-1], [2.5])),
-        ("architecture", {"n_inputs": 5}),
-        ("architecture", {"activation": "eval"}),
-        ("architecture", {"device": "cuda"}),
-        ("architecture", {"n_networks": 10**9}),
-        ("architecture", {"placement": "elsewhere"}),
+        *(("network", {"hidden": value}) for value in ([6, 6], [6], [2**31] * 2, [2**80])),
+        *(("network", {"hidden": value}) for value in (None, "abc", [0], [-1], [2.5])),
+        ("network", {"n_inputs": 5}),
+        ("network", {"activation": "eval"}),
+        ("network", {"device": "cuda"}),
+        ("network", {"n_networks": 10**9}),
         *(("calibration", {"temperature": value}) for value in (None, "x", float("nan"), 0.0)),
         ("calibration", {"prior": 1.0}),
         *(("", {"clip": value}) for value in (-3.0, "ten", float("nan"))),
-        *(("", {"architecture": value}) for value in (None, [], 3)),
+        *(("", {"network": value}) for value in (None, [], 3)),
         *(("", {"estimator": value}) for value in (None, 3, {})),
         ("estimator", {"params": None}),
         ("estimator", {"params": {"magic": 1}}),

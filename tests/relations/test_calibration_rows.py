@@ -52,5 +52,5 @@ def test_a_warning_names_a_map_without_calibration(cells, squeezed) -> None:
     with pytest.warns(UserWarning, match="confidence is not calibrated"):
         ce.tl.centroid_encoder(cells, "cell_type", test_size=0, model=squeezed, progress=False)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message="confidence is not calibrated")
         ce.tl.centroid_encoder(cells, "cell_type", model=squeezed, progress=False)

@@ -37,7 +37,6 @@ def refused(
 @pytest.mark.parametrize(
     ("parameter", "what"),
     [
-        ("label_key", "a column of obs"),
         ("use_rep", "an entry of obsm"),
         ("layer", "an entry of layers"),
         ("group_key", "a column of obs"),

@@ -147,7 +147,7 @@ BAD = [
     Bad("mask of other variables", same, ValueError, ("index of mask_var is not var_names",),
         {"mask_var": pd.Series(True, [f"gene{i}" for i in range(7)])}),
     Bad("key_added is a number", same, TypeError,
-        ("key_added must be the name of a result; got an int",), {"key_added": 3}),
+        ("key_added must be the name of a result, a string; got int",), {"key_added": 3}),
     Bad("another model", same, TypeError, ("model must be a CentroidEncoder", "PCA"),
         {"model": PCA()}),
     Bad("mask selects nothing", column("var", "highly_variable", False), ValueError,

@@ -94,7 +94,7 @@ BROKEN = {
     "config of no JSON": (lambda model: model.update(config="{"), "not valid JSON"),
     "config of the future": (config({"version": 99}), "Update centroid-encoder"),
     "weights missing": (lambda model: model["arrays"].pop("encoder_0_weight"), "is missing"),
-    "weights cut": (array("encoder_0_weight", lambda a: a[:-1]), "has shape"),
+    "weights cut": (array("encoder_0_weight", lambda a: a[:-1]), "of shape"),
     "classes missing": (config({"estimator": {}}), "params"),
 }
 

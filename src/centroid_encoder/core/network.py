@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 Activation = Literal["relu", "tanh"]
+ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 
 
 class Network(nn.Module):
@@ -68,7 +69,7 @@ class Network(nn.Module):
             "activation": activation,
             "n_networks": n_networks,
         }
-        self.activation = torch.tanh if activation == "tanh" else torch.relu
+        self.activation = ACTIVATIONS[activation]
         self.n_networks = n_networks
         self.encoder = _layers([n_inputs, *hidden, n_components], n_networks)
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for width in hidden if batch_norm)
