@@ -6,7 +6,7 @@ import math
 import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast, get_args, get_origin
 
 import numpy as np
 import pandas as pd
@@ -14,12 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, column_or_1d
 
-from centroid_encoder.core.features import Scale
 from centroid_encoder.core.matrix import Matrix
-from centroid_encoder.core.network import Activation
-from centroid_encoder.core.optimization import Optimizer, Schedule
-from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.targets import Output
 from centroid_encoder.errors import InputError, InputTypeError
 
 RandomState = int | np.random.Generator | np.random.RandomState | None
@@ -76,24 +71,19 @@ NUMBERS = {
     "validation_fraction": Number(0, below=1),
     "clip": Number(0, above=True, instead=(None,)),
 }
-CHOICES = {
-    "placement": get_args(Placement),
-    "activation": get_args(Activation),
-    "output": get_args(Output),
-    "scale": get_args(Scale),
-    "optimizer": get_args(Optimizer),
-    "schedule": get_args(Schedule),
-    "batch_norm": (True, False, "auto"),
-}
 
 
-def check_parameters(params: Mapping[str, Any]) -> None:
+def check_parameters(params: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
     """Raise an InputError if a parameter of an estimator is not what `CentroidEncoder` documents.
 
-    `draw_seed` checks its random state, `resolve_device` its device.
+    `hints` are the types of the parameters; those that are a Literal list what is allowed.
+    `draw_seed` checks the random state, `resolve_device` the device.
     """
-    for name, choices in CHOICES.items():
-        _check(params, name, params[name] in choices, f"one of {', '.join(map(str, choices))}")
+    for name, hint in hints.items():
+        if get_origin(hint) is Literal:
+            choices = get_args(hint)
+            _check(params, name, params[name] in choices, f"one of {', '.join(choices)}")
+    _check(params, "batch_norm", params["batch_norm"] in (True, False, "auto"), "a bool or 'auto'")
     for name, number in NUMBERS.items():
         number.check(name, params[name])
     hidden, weights = params["hidden"], params["class_weight"]

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast, get_type_hints
 
 import numpy as np
 import pandas as pd
@@ -406,7 +406,7 @@ class CentroidEncoder(
     def _fitting(self) -> Iterator[None]:
         """Check the parameters, and leave the estimator as it was after an error."""
         before, params = dict(vars(self)), self.get_params(deep=False)
-        check_parameters(params)
+        check_parameters(params, get_type_hints(CentroidEncoder.__init__))
         check_effects(params, CentroidEncoder().get_params(deep=False))
         try:
             yield
@@ -641,7 +641,7 @@ class CentroidEncoder(
         with saved.refusing_damage(config):
             stored = config["estimator"]
             self = cls(**saved.params_from(stored["params"], cls().get_params()))
-            check_parameters(self.get_params(deep=False))
+            check_parameters(self.get_params(deep=False), get_type_hints(cls.__init__))
             draw_seed(self.random_state)
             classes = saved.labels_from(stored, len(fitted.centers))
             self.n_features_in_ = len(fitted.standardizer.mean)

@@ -29,7 +29,7 @@ from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, is_sparse, 
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import LEAST, Novelty, Scored
 from centroid_encoder.core.optimization import TrainingConfig
-from centroid_encoder.core.placement import Layout, Placer, Scatter
+from centroid_encoder.core.placement import Placer, Scatter
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.reports import (
     Callback,
@@ -44,7 +44,7 @@ from centroid_encoder.core.splits import (
     representatives,
     stratified_holdout,
 )
-from centroid_encoder.core.targets import CentroidTargets
+from centroid_encoder.core.targets import objectives
 from centroid_encoder.core.train import TrainingData, train
 from centroid_encoder.errors import InputError
 
@@ -238,13 +238,13 @@ def fit(
         raise ValueError(TOO_LARGE)
     sampled_codes, n_components = codes[sampled], int(settings["n_components"])
     centroids = class_means(z, sampled_codes)
-    targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
+    targets, objective = objectives(settings, centroids, device)
     placer: Placer | None = None
-    objective, axes, noise, first = targets, None, None, None
-    if settings["placement"] == "voronoi":
+    axes, noise, first = None, None, None
+    if settings["placement"] != "bottleneck":
         residuals = z - torch.tensor(centroids, dtype=torch.float32, device=device)[sampled_codes]
         scatter = Scatter.fit(residuals, sampled_codes, centroids, n_components)
-        placer, objective = _placer(scatter, centroids, n_components, device)
+        placer = Placer.fit(settings, scatter, centroids, objective.coordinates)
         own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(division.n_networks)]
         of_networks = [network_axes(z[own_rows[0]], shares[0], N_AXES)]
         first = partial(_first, placer, z, of_networks[0], sampled_codes, sampled, X.shape[0])
@@ -264,10 +264,9 @@ def fit(
         centroids = sums / np.bincount(codes[rows])[:, None]
         if not np.isfinite(centroids).all():
             raise ValueError(TOO_LARGE)
-        targets = CentroidTargets.fit(centroids, settings["output"], device, targets.compactness)
-        objective = targets
+        targets, objective = objectives(settings, centroids, device)
         if placer is not None:
-            placer, objective = _placer(placer.scatter, centroids, n_components, device)
+            placer = Placer.fit(settings, placer.scatter, centroids, objective.coordinates)
     squeezed, generator = axes is None, torch.Generator().manual_seed(seed)
     network = Network(
         inputs.shape[-1],
@@ -317,7 +316,7 @@ def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any
     if len(known) < 2:
         found = f"one class ({labels[0]})" if len(known) else "no samples"
         raise ValueError(f"training needs at least two classes, but got {found}")
-    if params["placement"] == "voronoi" and len(known) > placement.MOST_CLASSES:
+    if params["placement"] != "bottleneck" and len(known) > placement.MOST_CLASSES:
         raise InputError(
             f"{len(known):,} classes are too many to be laid out (at most "
             f"{placement.MOST_CLASSES:,}); merge classes, or choose placement='bottleneck'",
@@ -411,16 +410,6 @@ def class_means(z: Tensor, codes: Codes) -> NDArray[np.float64]:
     """(M, k) means of (n, k) rows of the classes 0 … M − 1, each of which has a row."""
     counts = np.bincount(codes)
     return class_sums(z.double().cpu().numpy(), codes, len(counts)) / counts[:, None]
-
-
-def _placer(
-    scatter: Scatter, centroids: NDArray[np.float64], n_components: int, device: torch.device
-) -> tuple[Placer, CentroidTargets]:
-    """Lay out the classes, and return the targets of the networks."""
-    objective = CentroidTargets.spread_out(centroids, device)
-    scatter = replace(scatter, means=centroids @ scatter.axes.T)
-    layout = Layout.fit(centroids, n_components)
-    return Placer(objective.coordinates.cpu().numpy(), scatter, layout), objective
 
 
 def _read(

@@ -9,8 +9,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -251,6 +252,53 @@ class Placer:
     scatter: Scatter
     layout: Layout
     odds: Odds = Odds()
+
+    @classmethod
+    def fit(
+        cls,
+        settings: Mapping[str, Any],
+        scatter: Scatter,
+        centroids: NDArray[np.float64],
+        targets: Tensor,
+    ) -> Self:
+        """Lay out the classes of (M, k) centroids; `settings` are those of an estimator."""
+        layout = Layout.fit(centroids, int(settings["n_components"]))
+        moved = replace(scatter, means=centroids @ scatter.axes.T)
+        return cls(targets.cpu().numpy(), moved, layout)
+
+    def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return (config, arrays), from which `from_arrays` rebuilds the object."""
+        scatter, odds = self.scatter, self.odds
+        offsets = np.zeros(len(self.targets)) if odds.offsets is None else odds.offsets
+        config = {"sharpness": odds.sharpness, "steepness": self.layout.steepness}
+        return config, {
+            "placement_targets": self.targets,
+            "placement_axes": scatter.axes,
+            "placement_means": scatter.means,
+            "placement_directions": scatter.directions,
+            "placement_offsets": offsets,
+        }
+
+    @classmethod
+    def from_arrays(
+        cls,
+        config: Mapping[str, Any],
+        array: Callable[..., NDArray[Any]],
+        positions: NDArray[np.float64],
+    ) -> Self:
+        """Rebuild the object; the inverse of `to_arrays`.
+
+        ``array(name, *shape)`` returns an array of that shape, where None is any length.
+        """
+        (n_classes, m), axes = positions.shape, array("placement_axes", None, None)
+        means = array("placement_means", n_classes, len(axes))
+        directions = array("placement_directions", n_classes, m, len(axes))
+        return cls(
+            array("placement_targets", n_classes, None),
+            Scatter(axes, means, directions),
+            Layout(positions, float(config["steepness"])),
+            Odds(float(config["sharpness"]), array("placement_offsets", n_classes)),
+        )
 
     def judge(
         self, outputs: Floats, along: Floats

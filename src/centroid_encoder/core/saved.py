@@ -26,7 +26,7 @@ from centroid_encoder.core.features import Standardizer
 from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import Novelty
-from centroid_encoder.core.placement import Layout, Odds, Placer, Scatter
+from centroid_encoder.core.placement import Placer
 from centroid_encoder.core.targets import CentroidTargets
 from centroid_encoder.errors import InputError
 from centroid_encoder.files import replacing
@@ -67,17 +67,9 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     if targets.origin is not None and targets.basis is not None:
         arrays |= {"origin": targets.origin, "basis": targets.basis}
     if fitted.placer is not None and fitted.axes is not None:
-        scatter, odds = fitted.placer.scatter, fitted.placer.odds
-        offsets = np.zeros(len(fitted.centers)) if odds.offsets is None else odds.offsets
-        config |= {"sharpness": odds.sharpness, "steepness": fitted.placer.layout.steepness}
-        arrays |= {
-            "axes": fitted.axes.cpu().numpy(),
-            "placement_targets": fitted.placer.targets,
-            "placement_axes": scatter.axes,
-            "placement_means": scatter.means,
-            "placement_directions": scatter.directions,
-            "placement_offsets": offsets,
-        }
+        settings, placed = fitted.placer.to_arrays()
+        config |= settings
+        arrays |= {"axes": fitted.axes.cpu().numpy()} | placed
     if fitted.novelty is not None:
         arrays |= {NOVELTY + name: array for name, array in fitted.novelty.to_arrays().items()}
     for name, value in fitted.network.state_dict().items():
@@ -160,18 +152,12 @@ def _rebuilt(
     )
     centers, placer, axes = array("centers", n_classes, m), None, None
     if placed:
-        n_axes = len(arrays["placement_axes"])
         axes = torch.tensor(array("axes", network.n_networks, network.shape["n_inputs"], k))
-        placer = Placer(
-            array("placement_targets", n_classes, network.shape["n_components"]),
-            Scatter(
-                array("placement_axes", n_axes, k),
-                array("placement_means", n_classes, n_axes),
-                array("placement_directions", n_classes, m, n_axes),
-            ),
-            Layout(centers, _positive(config["steepness"])),
-            Odds(_positive(config["sharpness"]), array("placement_offsets", n_classes)),
-        )
+        odds = {name: _positive(config[name]) for name in ("sharpness", "steepness")}
+        placer = Placer.from_arrays(odds, array, centers)
+        found = placer.targets.shape[1], placer.scatter.axes.shape[1]
+        if found != (network.shape["n_components"], k):
+            raise ValueError(f"the placement has {found} outputs and inputs")
     calibration = {name: _positive(value) for name, value in config["calibration"].items()}
     novelty = None
     if any(name.startswith(NOVELTY) for name in arrays):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -157,6 +158,19 @@ class CentroidTargets:
         if self.basis is None or self.origin is None:
             return np.asarray(output, dtype=np.float32)
         return np.asarray(output @ self.basis + self.origin, dtype=np.float32)
+
+
+def objectives(
+    settings: Mapping[str, Any], centroids: NDArray[np.floating], device: torch.device
+) -> tuple[CentroidTargets, CentroidTargets]:
+    """Return the centroids in input space, and the objective of the networks.
+
+    They are the same with a bottleneck. `settings` are the parameters of an estimator.
+    """
+    targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
+    if settings["placement"] == "bottleneck":
+        return targets, targets
+    return targets, CentroidTargets.spread_out(centroids, device)
 
 
 def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes: int) -> Tensor:
