@@ -30,7 +30,6 @@ def report(step: int = 4, **changes: Any) -> Report:
         "loss": 0.12345,
         "validation_loss": 0.2,
         "validation_error": 0.0512,
-        "batch_size": 32,
     }
     return Report(**(values | changes))
 
@@ -95,8 +94,11 @@ def test_it_moves_where_nothing_is_heard_for_long(row: Row, qtbot: Any) -> None:
     row.row.begin("cells")
     assert not moves()
     qtbot.waitUntil(moves, timeout=2 * STILL)
-    row.row.report(report())
-    assert (row.bar.value(), row.bar.maximum()) == (4, 40)
+    row.row.report(report(0, stage="start"))
+    assert (row.bar.value(), row.bar.maximum()) == (0, 40)
+    assert row.text == "cells: first epoch"
+    qtbot.wait(STILL + 200)
+    assert not moves()
     # It has been heard of since, or is over.
     row.row.begin("cells")
     row.row.report(report())
@@ -174,6 +176,7 @@ def test_stop_is_possible_at_once_and_keeps_what_there_is(row: Row) -> None:
     row.row.begin("cells")
     assert row.stop.isEnabled()
     assert not row.row.has_begun
+    row.row.report(report(0, stage="start"))
     row.row.report(report(stage="pretrain 1"))
     assert not row.row.has_begun
     row.row.report(report())

@@ -11,7 +11,6 @@ from typing import Any
 import anndata as ad
 import numpy as np
 import pytest
-import torch
 from qtpy.QtCore import QCoreApplication, QEvent, QThreadPool
 from superqt.utils import WorkerBase
 
@@ -199,7 +198,7 @@ def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, model: dict[s
     run = make_run(cells, ENDLESS, **options)
 
     def callback(report: Report | None) -> bool:
-        if report is not None:
+        if report is not None and report.epoch:
             reports.append(report)
         return len(reports) == n_epochs
 
@@ -298,7 +297,7 @@ def test_what_is_cancelled_is_not_completed(
     training = Worker(make_run(cells, ENDLESS))
     ear = Listener(training)
     training.start()
-    qtbot.waitUntil(lambda: bool(ear.reports))
+    qtbot.waitUntil(lambda: any(report.epoch for report in ear.reports))
     getattr(training, how)()
     wait_for_thread()
     assert len(completed) == (how == "stop")
@@ -309,7 +308,8 @@ def test_nobody_waits_for_the_end_of_an_epoch(make_cells: MakeCells, qtbot: Any,
     adata = make_cells(3, 4000)
     model = ce.CentroidEncoder(hidden=(16,), max_epochs=3, batch_size=2)
     start = time.perf_counter()
-    ce.tl.centroid_encoder.job(adata, "cell_type", model=model).run(lambda step: step is not None)
+    run = ce.tl.centroid_encoder.job(adata, "cell_type", model=model)
+    run.run(lambda step: step is not None and step.epoch > 0)
     epoch = time.perf_counter() - start
 
     training = Worker(ce.tl.centroid_encoder.job(adata, "cell_type", model=model))
@@ -375,8 +375,6 @@ def break_after(run: Job, after: int, error: BaseException) -> None:
     [
         ValueError("wrong"),
         RuntimeError("mat1 and mat2 shapes cannot be multiplied"),
-        torch.OutOfMemoryError("CUDA out of memory"),
-        MemoryError(),
         KeyError("gone"),
         OSError("[WinError 1114] A dynamic link library initialization routine failed"),
     ],
@@ -400,7 +398,7 @@ def test_errors_of_any_kind_arrive(
 
 
 def test_an_error_of_the_training_itself(cells: ad.AnnData, qtbot: Any) -> None:
-    run = make_run(cells, model={"learning_rate": 1e30, "optimizer": "adam"})
+    run = make_run(cells, model={"learning_rate": 1e30})
     training = Worker(run)
     ear = Listener(training)
     training.start()

@@ -104,6 +104,8 @@ class ProgressRow(QWidget):
             self._advance(step.n_done, step.n_total, done)
             return
         if step.epoch == 0:
+            # The first frame is on the screen; a bar that moved would slow the first epoch down.
+            self._advance(0, step.n_steps, "first epoch")
             return
         self.has_begun = self._stoppable and not step.stage.startswith("pretrain")
         described = _described(step) if self._stoppable else _place(step)
