@@ -309,7 +309,7 @@ def noise() -> None:
 def donors() -> None:
     """Errors with random donors of unequal sizes: of new cells, and of the small donors' cells.
 
-    Of each data set two thirds are trained on and the others are new. In the cross-validation each
+    Two thirds of each data set are trained on and the others are new. In the cross-validation each
     donor is held out in turn; without groups, each small donor is new to a map of all other cells.
     """
     X, y = load_digits(return_X_y=True)

@@ -51,7 +51,7 @@ BUDGETS: tuple[dict[str, Any], ...] = (
 )
 """Settings, in the order of their cost."""
 N_TIMED = 3
-"""Number of measurements, of which the median counts."""
+"""Number of measurements; the median counts."""
 
 
 def scanpy() -> None:

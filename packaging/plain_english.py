@@ -23,7 +23,7 @@ RULES = {
     "the sentence has no subject and verb, or they are inverted; begin with the subject": (
         r"(?:^|[.;:] )(?:Of (?!course)|Whoever|What (?:is|are|was|comes|came|goes|has)\b|Whatever)"
     ),
-    "the clause is inverted; write two sentences": r"\b(?:of which|of whom|in whose|from whose)\b",
+    "the clause is inverted; write two sentences": r"\b(?:of which|of whom)\b",
     "an idiom; state the fact": (
         r"\bas good as\b|\bby itself, \w+|\bfor want of\b|\bcomes of\b|\bbecomes? of\b"
         r"|\bto be mended\b|\bwhat is wrong with\b"

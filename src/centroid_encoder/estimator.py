@@ -120,8 +120,8 @@ class CentroidEncoder(
         (``"sqrt"``, so that small classes count and large ones still count for more), by one over
         their number (``"balanced"``), by given numbers, as in scikit-learn; or all the same.
     max_samples : int or None, default=1_000_000
-        Largest number of samples to train on; None trains on all. Of more, a stratified sample
-        trains, and memory and time of the training stop growing. The others are placed by networks
+        Largest number of samples to train on; None trains on all. A stratified sample of a
+        larger number trains, and memory and time of the training stop growing. The others are placed by networks
         that were not trained on them.
     pretrain_epochs : int or "auto", default="auto"
         Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it. ``"auto"`` takes
@@ -498,7 +498,7 @@ class CentroidEncoder(
         Returns
         -------
         ndarray of shape (n_samples, n_classes), float32
-            Of the decoder's output to the centroids, proportional to ‖h(z) − c_j‖ in the
+            Distances of the decoder's output to the centroids, proportional to ‖h(z) − c_j‖ in the
             standardised input space; with ``placement="voronoi"``, as doubtful as the place: 0 for
             the class in whose cell it lies. The smallest is the model's decision; over the plane,
             it draws the decoder regions.

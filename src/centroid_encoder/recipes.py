@@ -22,12 +22,12 @@ FEW_SAMPLES = 25
 FEW_CLASSES = 15
 """More classes than these are pre-trained by default, and trained twice as long."""
 HIDDEN, HIDDEN_OF_FEW = (500, 250, 125), (300, 200, 100)
-"""Widths of layers with ``hidden="auto"``. Of few samples, and without the squeeze, wider ones tell
-no more."""
+"""Widths of layers with ``hidden="auto"``. Wider layers are no more accurate for few samples without
+a bottleneck."""
 NETWORKS_BY_SAMPLES = 5_000, 50_000
 """Few training samples, up to which ``n_networks="auto"`` is 5, and those up to which it is 3."""
 FEW_FEATURES = 100
-"""Of more features than these, networks without a bottleneck need half of the epochs."""
+"""Networks without a bottleneck need half of the epochs for more features than these."""
 STEPS_PER_EPOCH, STEPS_WITHOUT_SQUEEZE = 32, 16
 """Optimiser steps that ``batch_size="auto"`` wants to make of one epoch, with a bottleneck and
 without: half as many, a little longer, tell as much in two thirds of the time."""

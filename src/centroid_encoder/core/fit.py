@@ -407,7 +407,7 @@ def _sample_size(X: Matrix | Lazy) -> int:
 
 
 def class_means(z: Tensor, codes: Codes) -> NDArray[np.float64]:
-    """(M, k) means of (n, k) rows of the classes 0 … M − 1, each of which has a row."""
+    """(M, k) means of (n, k) rows of the classes 0 … M − 1; each class has a row."""
     counts = np.bincount(codes)
     return class_sums(z.double().cpu().numpy(), codes, len(counts)) / counts[:, None]
 

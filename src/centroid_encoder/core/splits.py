@@ -108,7 +108,7 @@ def representatives(
 ) -> NDArray[np.intp]:
     """Sorted indices of about `n` samples, in the proportions of the classes.
 
-    Of each class there are at least `n_of_class`, if it has as many and there are few classes.
+    Each class has at least `n_of_class` of them, if it is that large and there are few classes.
     """
     if len(labels) <= n:
         return np.arange(len(labels))

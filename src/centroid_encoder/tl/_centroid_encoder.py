@@ -68,8 +68,8 @@ def centroid_encoder(
     held out and never shapes the map; the errors on these cells show how much of the picture is
     real.
 
-    Of a file opened with ``backed="r"``, a zarr store or a dask array, only the selected genes are
-    read into memory, at most ``max_features`` of the `model`.
+    A file opened with ``backed="r"``, a zarr store or a dask array is read in parts; the inputs of
+    the networks are in memory, 100 numbers per cell and network.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def centroid_encoder(
         so that the held-out error is that of a new donor. Without it, a warning names a column of
         donors, images or wells, if there is one.
     max_cells
-        Number of cells to train on at most. Of more training cells, a sample with the same share of
+        Number of cells to train on at most. If there are more, a sample with the same share of
         every class trains, and the other cells are placed like new ones: memory and time of the
         training do not grow any further. Default: 1,000,000, or ``max_samples`` of the `model`.
     model
