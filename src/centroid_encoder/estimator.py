@@ -120,9 +120,9 @@ class CentroidEncoder(
         (``"sqrt"``, so that small classes count and large ones still count for more), by one over
         their number (``"balanced"``), by given numbers, as in scikit-learn; or all the same.
     max_samples : int or None, default=1_000_000
-        Largest number of samples to train on; None trains on all. A stratified sample of a
-        larger number trains, and memory and time of the training stop growing. The others are placed by networks
-        that were not trained on them.
+        Largest number of samples to train on; None trains on all. A stratified sample of more
+        samples trains, so that memory and time of the training stop growing. The others are placed
+        by networks that were not trained on them.
     pretrain_epochs : int or "auto", default="auto"
         Epochs for each stage of the paper's layer-freeze pre-training; 0 skips it. ``"auto"`` takes
         half as many as of training with more than 15 classes and a bottleneck, and otherwise 0.

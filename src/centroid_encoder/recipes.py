@@ -22,8 +22,8 @@ FEW_SAMPLES = 25
 FEW_CLASSES = 15
 """More classes than these are pre-trained by default, and trained twice as long."""
 HIDDEN, HIDDEN_OF_FEW = (500, 250, 125), (300, 200, 100)
-"""Widths of layers with ``hidden="auto"``. Wider layers are no more accurate for few samples without
-a bottleneck."""
+"""Widths of layers with ``hidden="auto"``. Without a bottleneck, wider layers are no more accurate
+for few samples."""
 NETWORKS_BY_SAMPLES = 5_000, 50_000
 """Few training samples, up to which ``n_networks="auto"`` is 5, and those up to which it is 3."""
 FEW_FEATURES = 100
