@@ -118,9 +118,6 @@ def interrupt() -> bool:
     raise KeyboardInterrupt
 
 
-# Reports
-
-
 def test_reports_count_epochs_of_the_stage_and_steps_of_all_stages() -> None:
     problem = make((6, 5), pretrain_epochs=2, max_epochs=3, merge_epochs=1)
     reports, _ = problem.watched()
@@ -137,9 +134,6 @@ def test_reports_count_epochs_of_the_stage_and_steps_of_all_stages() -> None:
     outcome = without_validation(make(merge_epochs=3)).train()
     assert [report.stage for report in outcome.reports] == ["train"] * 3
     assert not outcome.interrupted
-
-
-# Stages
 
 
 @pytest.mark.parametrize(("optimizer", "batch_norm"), [("adamw", True), ("amsgrad", False)])
@@ -201,9 +195,6 @@ def test_a_merge_follows_patience_from_the_best_weights_with_all_rows(patience: 
     assert same(problem.weights(), history[-1][1])
 
 
-# Stop and Ctrl-C
-
-
 @pytest.mark.parametrize("answer", [lambda: True, interrupt])
 @pytest.mark.parametrize("wrong", [False, True])
 def test_an_end_within_an_epoch_keeps_the_best_whole_one(answer: Any, wrong: bool) -> None:
@@ -221,9 +212,6 @@ def test_an_end_within_an_epoch_keeps_the_best_whole_one(answer: Any, wrong: boo
     assert outcome.interrupted == (answer is interrupt) == bool(outcome.notices)
     losses = [report.validation_loss for report in outcome.reports]
     assert same(problem.weights(), weights[int(np.argmin(losses)) if wrong else -1])
-
-
-# Batches, noise, steps
 
 
 @pytest.mark.parametrize(("n", "batch_size"), [(1, 5), (7, 3), (70, 16), (31, 40), (29, 4)])
@@ -322,9 +310,6 @@ def test_steps_are_those_of_torch_optim(optimizer: Any) -> None:
         adam.step()
         reference.step()
     torch.testing.assert_close(own, theirs)
-
-
-# An optimum that is known
 
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0, 1.0), (0.1, 0.4, 2.0, 1.5)])
