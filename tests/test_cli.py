@@ -460,7 +460,7 @@ def test_features_that_are_missing(folder: Path, cells: ad.AnnData) -> None:
     run("fit", "in.h5ad", *FIT, "-o", "map.h5ad")
     cells[:, 1:].write_h5ad("less.h5ad")
     place = ("ingest", "less.h5ad", "-o", "out.h5ad", "--reference", "map.h5ad")
-    assert "missing='mean'" in failure(*place)
+    assert 'missing="mean"' in failure(*place)
     assert "max_missing=0.1" in failure(*place, "--missing", "mean", "--max-missing", 0.1)
     assert not Path("out.h5ad").exists()
     result = run(*place, "--missing", "mean", "-q")
@@ -650,10 +650,14 @@ def test_wrong_usage(options: list[str], said: str, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said", "parameter"),
     [
-        (["--label-key", "cel_type"], "no column 'cel_type'; did you mean 'cell_type'?", None),
+        (
+            ["--label-key", "cel_type"],
+            "no column 'cel_type'; did you mean 'cell_type'",
+            "label_key",
+        ),
         (["--device", "toaster"], "device 'toaster' is not available here", "device"),
-        (["--key-added", "a/b"], "key_added must not hold '/'", "key_added"),
-        (["--layer", "gaps"], "missing='drop'", "missing"),
+        (["--key-added", "a/b"], "key_added must not be 'a/b'", "key_added"),
+        (["--layer", "gaps"], 'missing="drop"', "missing"),
     ],
 )
 def test_data_that_cannot_be_used(
@@ -671,36 +675,6 @@ def test_data_that_cannot_be_used(
     assert result.stderr == f"Error: {found['error']}\n"
     assert found["parameter"] == parameter
     assert contents(folder) == before
-
-
-@pytest.mark.parametrize(
-    ("arguments", "status", "said"),
-    [
-        (
-            ["nuclei.tif", "small.npy"],
-            1,
-            "'small' has the shape (7, 12) and labels 'nuclei'",
-        ),
-        (["in.h5ad"], 1, "its name must end in .tif or .npy"),
-        (["objects.npy"], 1, "objects.npy cannot be read: "),
-        (["damaged.tif"], 1, "damaged.tif cannot be read: "),
-        (["nuclei.tif", "--spacing", "2"], 1, "unit='um'"),
-        (["nuclei.tif", "--spacing", "a"], 2, "'a' is no number"),
-        (["nuclei.tif", "dapi.npy", "--channels", "a,b"], 1, "there are 1 channels, 'dapi'"),
-    ],
-)
-def test_images_that_cannot_be_measured(
-    arguments: list[str], status: int, said: str, images: Path
-) -> None:
-    before = contents(images)
-    assert said in failure("measure", *arguments, "-o", "cells.h5ad", status=status)
-    assert contents(images) == before
-
-
-def test_an_axis_that_may_be_time(images: Path) -> None:
-    said = run("measure", "frames.tif", "-o", "cells.h5ad").stderr
-    assert "Warning: the axes of frames.tif are T, Y, X" in said
-    assert "pass time_series=True" in said
 
 
 def test_an_input_is_replaced_if_that_is_meant(folder: Path) -> None:

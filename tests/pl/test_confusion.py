@@ -133,7 +133,7 @@ class TestOrder:
     def test_is_that_of_the_label_on_request(self, validated):
         validated.obs["cell_type"] = validated.obs["cell_type"].cat.set_categories(["c", "b", "a"])
         ax = draw(validated, order="category")
-        assert columns(ax) == ["a", "b", "c"], "as it was stored"
+        assert columns(ax) == ["c", "b", "a"]
 
     def test_must_be_known(self, validated):
         with pytest.raises(ValueError, match=r"order must be one of .* got 'size'"):

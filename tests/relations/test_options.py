@@ -10,6 +10,7 @@ from sklearn.datasets import load_wine
 
 import centroid_encoder as ce
 
+# `patience` depends on the data.
 VALUES = {
     "n_components": [3],
     "placement": ["bottleneck"],
@@ -19,7 +20,7 @@ VALUES = {
     "batch_norm": [True],
     "output": ["full"],
     "compactness": [1.0],
-    "scale": ["feature", "global", "none"],
+    "scale": ["feature", "global"],
     "max_features": [5],
     "max_samples": [40],
     "clip": [1.0],
@@ -30,13 +31,11 @@ VALUES = {
     "validation_fraction": [0.3],
     "merge_epochs": [2],
     "batch_size": [7],
-    "optimizer": ["adam", "amsgrad"],
+    "optimizer": ["amsgrad"],
     "learning_rate": [0.05],
     "weight_decay": [0.0, 0.3],
     "schedule": ["constant"],
 }
-SAME = {("optimizer", "adam", "weight_decay", 0.0)}
-"""AdamW without decay is Adam. `patience` depends on the data."""
 CONTEXTS = [{}, {"placement": "bottleneck"}]
 
 
@@ -78,7 +77,7 @@ def test_each_parameter_has_an_effect_or_is_an_error(other, context, fitted) -> 
             continue
         for name, values in VALUES.items():
             for value in values:
-                if name in given or (name, value, other, other_value) in SAME:
+                if name in given:
                     continue
                 found = fitted(**given, **{name: value})
                 assert found != without, f"{name}={value!r} changes nothing given {given}"

@@ -65,17 +65,6 @@ def test_a_seed_needs_a_random_draw(pbmc, unchanged):
     job(pbmc, LABELS, test_size=0, random_state=3)
 
 
-@pytest.mark.parametrize("tool", [ce.tl.centroid_encoder, ce.tl.cross_validate])
-def test_a_representation_has_no_variables_and_no_layer(tool, pbmc, unchanged):
-    pbmc.layers["log"] = pbmc.X
-    for kwargs in ({"use_rep": "X_pca", "mask_var": None}, {"use_rep": "X", "layer": "log"}):
-        with unchanged(pbmc):
-            error = refused(tool, pbmc, LABELS, progress=False, **kwargs)
-        assert "use_rep excludes layer and mask_var" in str(error)
-    tool.job(pbmc, LABELS, use_rep="X_pca")
-    tool.job(pbmc, LABELS, use_rep="X", mask_var=None)
-
-
 @pytest.mark.parametrize("function", [ce.tl.composition, ce.pl.composition])
 def test_the_name_of_a_map_needs_its_labels(function, mapped, unchanged):
     with unchanged(mapped):

@@ -23,6 +23,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import centroid_encoder as ce
+from centroid_encoder.core import matrix
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl import _lazy, _read
 from centroid_encoder.tl._read import fill_missing, read_cells, read_matrix
@@ -252,6 +253,7 @@ def test_values_are_checked_in_one_pass(tmp_path, monkeypatch):
 @pytest.mark.parametrize("layout", [sparse.csr_matrix, np.asarray])
 def test_reading_never_has_the_matrix_in_memory(layout, tmp_path, monkeypatch):
     monkeypatch.setattr(_read, "CHUNK", 32)
+    monkeypatch.setattr(matrix, "CHUNK", 32)
     monkeypatch.setattr(_lazy, "BLOCK", 2**18)
     rng = np.random.default_rng(0)
     X = layout(rng.normal(size=(600, 4_000)).astype(np.float32))

@@ -72,7 +72,8 @@ def mixed_sources(adata: AnnData, cells: Cells) -> list[str]:
     labeled = cells.codes >= 0
     for name in _columns(adata, SOURCE, cells.params["label_key"]):
         column = obs_column(adata, name)[labeled]
-        measured = pd.api.types.is_float_dtype(column.dtype)
+        types = pd.api.types
+        measured = types.is_float_dtype(column.dtype) or types.is_bool_dtype(column.dtype)
         # A column with one value, or with a name for each cell, is no column of groups.
         if not measured and 2 <= column.nunique() <= len(column) / 2:
             return [

@@ -348,6 +348,8 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
         own, predicted = (classes.get_indexer(names.astype(object)) for names in (labels, found))
         _check_classes(labels[held_out & (own < 0)], label_key, "cross_validate")
     rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
+    if not len(rows):
+        raise InputError("none of the held-out cells is in this selection of cells")
     values = stored_column(adata, obs_key(key, "confidence"), part).to_numpy(np.float64)[rows]
     return HeldOut(words, int(quality["n"]), quality, rows, own[rows], predicted[rows], values)
 
