@@ -350,7 +350,7 @@ def test_missing_values_show_their_field(
         widget.train()
     text = widget.message.text()
     assert "1 NaN or infinite values in 1 of 120 cells; the first is" in text
-    assert "missing='drop'" in text
+    assert 'missing="drop"' in text
     assert widget.form.missing.native.isVisible()
     widget.form.missing.value = "take the feature's mean"
     train(widget)
