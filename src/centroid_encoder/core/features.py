@@ -32,8 +32,6 @@ CACHED = 512
 """Rows of dense data whose moments are computed at once: of 784 features, 3 MB."""
 N_ITERATIONS = 2
 """Power iterations in the search for axes. With few, the last of a hundred axes are inexact."""
-N_ON_AXES = 10_000
-"""Rows from which the axes of a network are computed, at most."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +209,7 @@ def network_axes(z: Tensor, share: NDArray[np.float64], n: int) -> Tensor:
     factor = torch.tensor(share, dtype=torch.float32, device=z.device)
     if z.shape[1] <= n:
         return torch.diag(factor)
-    axes, *_ = principal_axes(z[:N_ON_AXES] * factor, min(n, len(z)), N_ITERATIONS)
+    axes, *_ = principal_axes(z * factor, min(n, len(z)), N_ITERATIONS)
     # Fewer rows than axes have zeros for the rest.
     return pad(axes * factor, (0, 0, 0, n - len(axes)))
 

@@ -52,7 +52,7 @@ ClassWeight = Literal["sqrt", "balanced"] | Mapping[Any, float] | None
 
 N_AXES = 100
 """Principal axes along which networks without a bottleneck receive more features than these."""
-N_SAMPLE, SAMPLE_VALUES = 20_000, 2**28
+N_SAMPLE, SAMPLE_VALUES = 10_000, 2**28
 """Training rows from which axes and scatter are computed, at most, and their values if dense."""
 N_SHOWN = 2_000
 """Rows from which the odds are computed during the training."""
@@ -233,7 +233,10 @@ def fit(
         in_sample,
     )
     settings = resolved(params, len(rows), len(standardizer.kept), n_classes)
-    z, sampled = standardizer(sample, device), rows[in_sample]
+    sampled = rows[in_sample]
+    z = torch.empty((len(sampled), len(standardizer.kept)), device=device)
+    for part, chunk in row_chunks(sample):
+        z[part] = standardizer(chunk, device)
     if not bool(torch.isfinite(z).all()):
         raise ValueError(TOO_LARGE)
     sampled_codes, n_components = codes[sampled], int(settings["n_components"])
@@ -242,8 +245,7 @@ def fit(
     placer: Placer | None = None
     axes, noise, first = None, None, None
     if settings["placement"] != "bottleneck":
-        residuals = z - torch.tensor(centroids, dtype=torch.float32, device=device)[sampled_codes]
-        scatter = Scatter.fit(residuals, sampled_codes, centroids, n_components)
+        scatter = _scatter(z, sampled_codes, centroids, n_components)
         placer = Placer.fit(settings, scatter, centroids, objective.coordinates)
         own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(division.n_networks)]
         of_networks = [network_axes(z[own_rows[0]], shares[0], N_AXES)]
@@ -409,7 +411,18 @@ def _sample_size(X: Matrix | Lazy) -> int:
 def class_means(z: Tensor, codes: Codes) -> NDArray[np.float64]:
     """(M, k) means of (n, k) rows of the classes 0 … M − 1; each class has a row."""
     counts = np.bincount(codes)
-    return class_sums(z.double().cpu().numpy(), codes, len(counts)) / counts[:, None]
+    sums = np.zeros((len(counts), z.shape[1]))
+    for start in range(0, len(z), CHUNK):
+        part = slice(start, start + CHUNK)
+        sums += class_sums(z[part].double().cpu().numpy(), codes[part], len(counts))
+    return np.asarray(sums / counts[:, None])
+
+
+def _scatter(z: Tensor, codes: Codes, centroids: NDArray[np.float64], n_components: int) -> Scatter:
+    """Return the scatter of (n, k) rows around the centroids of their classes."""
+    residuals = torch.tensor(centroids, dtype=torch.float32, device=z.device)[codes]
+    torch.sub(z, residuals, out=residuals)
+    return Scatter.fit(residuals, codes, centroids, n_components)
 
 
 def _read(
