@@ -38,15 +38,19 @@ NO_COLOR = (0, 0, 0, 0)
 
 @pytest.fixture
 def begin(qtbot: QtBot) -> Callable[[CentroidEncoderWidget], None]:
-    """Begin a training that takes forever, and wait for its first frame."""
+    """Begin a training that takes forever, and wait for its first frame and epoch."""
 
     def run(widget: CentroidEncoderWidget) -> None:
         widget.form.max_epochs.value = 100_000
         frames: list[Any] = []
+        reports: list[Any] = []
         widget.train()
         assert widget.training is not None, widget.message.text()
         widget.training.framed.connect(frames.append)
-        qtbot.waitUntil(lambda: bool(frames), timeout=60_000)
+        widget.training.reported.connect(reports.append)
+        qtbot.waitUntil(
+            lambda: bool(frames) and any(report.epoch for report in reports), timeout=60_000
+        )
 
     return run
 

@@ -308,7 +308,7 @@ def test_an_error_while_saving_leaves_the_old_file_and_no_litter(
         patch.setattr(
             {
                 "write_elem": "centroid_encoder.viewer._save.write_elem",
-                "flush": "centroid_encoder.files.flush",
+                "flush": "centroid_encoder.files._flush",
                 "replace": "os.replace",
             }[step],
             fail,
@@ -330,7 +330,7 @@ import os, sys, anndata
 from centroid_encoder import files
 from centroid_encoder.viewer._save import save_h5ad
 adata = anndata.read_h5ad(sys.argv[1])
-files.flush = lambda path: os._exit(9)
+files._flush = lambda path: os._exit(9)
 save_h5ad(adata, sys.argv[1])
 """
     done = subprocess.run([sys.executable, "-c", script, tmp_path / "cells.h5ad"], check=False)
@@ -563,7 +563,7 @@ def test_an_error_while_a_table_is_updated_leaves_the_old_one_and_no_litter(
         patch.setattr("os.rename", fail)
         # zarr renames files as well.
         patch.setattr("os.replace", lambda *args: (fail if is_new(args[0]) else replace)(*args))
-        patch.setattr("centroid_encoder.stores.flush", fail_flush)
+        patch.setattr("centroid_encoder.files._flush", fail_flush)
         with pytest.raises(type(error)):
             save_table(store.table())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -381,13 +382,16 @@ class CrossValidation(_run.Job):
             n_at_once, return_as="generator_unordered" if in_turn else "list"
         )
         results = parallel(joblib.delayed(train)(*given) for given in arguments)
-        for place, one in results:
-            found[place] = one
-            if callback(_run.Progress(len(found), len(places), "training")):
-                if in_turn:
-                    # joblib ends its workers; with `close` it would also issue a warning.
+        try:
+            for place, one in results:
+                found[place] = one
+                _run.check_stop(callback, _run.Progress(len(found), len(places), "training"))
+        except BaseException:
+            if in_turn:
+                # joblib ends its workers; with `close` it would also issue a warning.
+                with suppress(StoppedTooEarly):
                     results.throw(StoppedTooEarly())
-                raise StoppedTooEarly
+            raise
         return self._results_of(found)
 
     def _numbered(self, callback: _run.Callback, i: int) -> Callable[[Report | None], bool]:
