@@ -81,7 +81,7 @@ class CentroidEncoder(
         samples, and weights and chooses features by its own samples; a training sample is placed by
         the network that was not trained on it, and a new sample by all networks, weighted by their
         numbers of training samples. 1 trains one network on everything; its probabilities for these
-        samples are too high. ``"auto"`` takes 5 for up to 5,000 training samples, 3 for up to
+        samples are too high. ``"auto"`` takes 4 for up to 5,000 training samples, 3 for up to
         50,000, else 2.
     hidden : sequence of int or "auto", default="auto"
         Widths of the encoder's hidden layers; the decoder mirrors them. ``"auto"`` takes

@@ -25,7 +25,7 @@ HIDDEN, HIDDEN_OF_FEW = (500, 250, 125), (300, 200, 100)
 """Widths of layers with ``hidden="auto"``. Without a bottleneck, wider layers are no more accurate
 for few samples."""
 NETWORKS_BY_SAMPLES = 5_000, 50_000
-"""Few training samples, up to which ``n_networks="auto"`` is 5, and those up to which it is 3."""
+"""Few training samples, up to which ``n_networks="auto"`` is 4, and those up to which it is 3."""
 FEW_FEATURES = 100
 """Networks without a bottleneck need half of the epochs for more features than these."""
 STEPS_PER_EPOCH, STEPS_WITHOUT_SQUEEZE = 32, 16
@@ -71,7 +71,7 @@ def resolved(
                 parameter="placement",
             )
         few, many = NETWORKS_BY_SAMPLES
-        auto("n_networks", 5 if n_train <= few else 3 if n_train <= many else 2)
+        auto("n_networks", 4 if n_train <= few else 3 if n_train <= many else 2)
         settings["batch_norm"] = False
     else:
         settings["n_networks"] = 1

@@ -30,8 +30,6 @@ Scale = Literal["supervised", "feature", "global"]
 CPU = torch.device("cpu")
 CACHED = 512
 """Rows of dense data whose moments are computed at once: of 784 features, 3 MB."""
-N_ITERATIONS = 2
-"""Power iterations in the search for axes. With few, the last of a hundred axes are inexact."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +207,7 @@ def network_axes(z: Tensor, share: NDArray[np.float64], n: int) -> Tensor:
     factor = torch.tensor(share, dtype=torch.float32, device=z.device)
     if z.shape[1] <= n:
         return torch.diag(factor)
-    axes, *_ = principal_axes(z * factor, min(n, len(z)), N_ITERATIONS)
+    axes, _ = principal_axes(z * factor, min(n, len(z)))
     # Fewer rows than axes have zeros for the rest.
     return pad(axes * factor, (0, 0, 0, n - len(axes)))
 

@@ -84,15 +84,15 @@ class Novelty:
         center = z.mean(axis=0)
         z -= center
         axes = _axes(z, max(1, min(N_AXES, z.shape[1], len(z) // 3)))
+        folds = list(_folds(codes))
+        # All axes come first: threads of NumPy that wait for work slow down those of torch.
+        of_folds = [_axes(z[~out] - z[~out].mean(axis=0), axes.shape[1]) for out in folds]
         reference, logarithms = z @ axes, np.empty((len(z), 2))
         held_out = np.empty_like(reference)
-        for out in _folds(codes):
-            inside = z[~out]
-            mean = inside.mean(axis=0)
-            inside -= mean
-            own = _axes(inside, axes.shape[1])
-            points = (z[out] - mean) @ own
-            logarithms[out] = Surroundings(inside @ own, codes[~out])(points)
+        for out, own in zip(folds, of_folds, strict=True):
+            mean = z[~out].mean(axis=0)
+            inside, points = (z[~out] - mean) @ own, (z[out] - mean) @ own
+            logarithms[out] = Surroundings(inside, codes[~out])(points)
             # The nearest rotation to the axes of all samples keeps distances.
             left, _, right = np.linalg.svd(own.T @ axes, full_matrices=False)
             held_out[out] = points @ left @ right + mean @ axes
@@ -245,7 +245,7 @@ def _z_scores(X: Matrix, standardizer: Standardizer) -> Singles:
 
 def _axes(centered: Singles, n_axes: int) -> Singles:
     """(d, K) principal axes of (n, d) samples: `n_axes`, or as many as there are."""
-    axes, values, _ = principal_axes(torch.from_numpy(centered), n_axes)
+    axes, values = principal_axes(torch.from_numpy(centered), n_axes)
     # Smaller singular values are rounding errors of single precision.
     there = (values > 1e-3 * values[0]) | (torch.arange(len(values)) == 0)
     return np.asarray(axes[there].T)

@@ -65,7 +65,7 @@ class Scatter:
 
         `codes` holds the (n,) classes, and `centroids` the (M, k) centroids.
         """
-        found, *_ = principal_axes(residuals, min(N_AXES, *residuals.shape))
+        found, _ = principal_axes(residuals, min(N_AXES, *residuals.shape))
         along, axes = (residuals @ found.T).cpu().numpy(), found.cpu().numpy()
         common = (along.T @ along).astype(np.float64) / len(along)
         directions = np.zeros((len(centroids), n_components, len(axes)))
