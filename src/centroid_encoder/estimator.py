@@ -558,7 +558,7 @@ class CentroidEncoder(
         if len(np.unique(codes)) < len(self.classes_):
             raise ValueError("y lacks classes of the map: it must be that of the training")
         standardizer = self.fitted_map.standardizer
-        self.fitted_map.novelty, _ = Novelty.fit(X, np.arange(len(codes)), codes, standardizer)
+        self.fitted_map.novelty, *_ = Novelty.fit(X, np.arange(len(codes)), codes, standardizer)
         return self
 
     def novelty(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:

@@ -60,33 +60,6 @@ def test_features_without_a_weight_count() -> None:
     assert np.median(model.quantiles(other, standardizer)) > 0.99
 
 
-@pytest.mark.parametrize("share", [0.7, 0.4])
-def test_restricted_quantiles_are_those_of_a_map_of_the_present_features(share: float) -> None:
-    X, codes = drawn(800, range(4), 0)
-    model, standardizer = fitted(X, codes)
-    present = np.random.default_rng(5).random(30) < share
-    index = np.flatnonzero(present)
-    anew, own = fitted(X[:, index], codes)
-    for classes in (range(4), range(4, 5)):
-        query = drawn(1000, classes, 1)[0]
-        expected = anew.quantiles(query[:, index], own)
-        filled = np.where(present, query, standardizer.mean)
-        found = model.restricted(present).quantiles(filled, standardizer)
-        for level in (0.5, 0.9, 0.95):
-            assert (found > level).mean() == pytest.approx((expected > level).mean(), abs=0.1)
-
-
-@pytest.mark.parametrize("n", [1, 3, 60])
-@pytest.mark.filterwarnings("error")
-def test_a_few_constant_features_can_be_present(n: int) -> None:
-    X, codes = drawn(60, range(3), 0)
-    X[:, :3] = 1
-    model, standardizer = fitted(X, codes)
-    present = np.arange(30) < n
-    found = model.restricted(present).quantiles(np.where(present, X, 0), standardizer)
-    assert np.isfinite(found).all()
-
-
 @pytest.mark.parametrize(("n", "d"), [(700, 400), (150, 1000)])
 def test_leading_axes_are_those_of_a_pca(n: int, d: int) -> None:
     rng = np.random.default_rng(0)

@@ -27,7 +27,7 @@ from centroid_encoder.core.features import (
 from centroid_encoder.core.map import FittedMap, Judged
 from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, is_sparse, row_chunks
 from centroid_encoder.core.network import Network
-from centroid_encoder.core.novelty import LEAST, Novelty, Scored
+from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.placement import Placer, Scatter
 from centroid_encoder.core.quality import class_centers
@@ -82,7 +82,7 @@ class Fit:
     along: NDArray[np.float32] | None
     """(n_held, a) their coordinates along the axes of the scatter."""
     outcome: Outcome
-    scored: Scored | None = None
+    scored: tuple[Codes, NDArray[np.float64]] | None = None
     """Rows that novelty was learned from, and their scores; None if it was not learned."""
 
     def judge(self, index: Codes | None = None) -> Iterator[Judged]:
@@ -130,7 +130,8 @@ class Fit:
         if learned is None or self.scored is None:
             return np.full(self.X.shape[0], np.nan, dtype=np.float32)
         novelty = learned.quantiles(self.X, self.map.standardizer)
-        novelty[self.scored.rows] = learned.ranks(self.scored.scores)
+        rows, scores = self.scored
+        novelty[rows] = learned.ranks(scores)
         return novelty
 
     @property
@@ -306,8 +307,8 @@ def fit(
     chosen = np.sort(np.append(rows, division.validation))
     if not novelty or len(chosen) < LEAST:
         return done
-    fitted.novelty, scored = Novelty.fit(X, chosen, codes[chosen], standardizer)
-    return replace(done, scored=scored)
+    fitted.novelty, *scored = Novelty.fit(X, chosen, codes[chosen], standardizer)
+    return replace(done, scored=tuple(scored))
 
 
 def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any]) -> Codes:

@@ -6,10 +6,10 @@ known type.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -44,13 +44,6 @@ Points = NDArray[np.floating]
 Codes = NDArray[np.integer]
 
 
-class Scored(NamedTuple):
-    """Rows of the training data that novelty was learned from, and their cross-fitted scores."""
-
-    rows: Codes
-    scores: Floats
-
-
 @dataclass(frozen=True)
 class Novelty:
     """Score of samples by their surroundings, as a quantile among training samples.
@@ -63,9 +56,7 @@ class Novelty:
     axes: Points  # (d, K) principal axes of n training samples
     offset: Floats  # (K,) mean of the samples on the axes
     reference: Points  # (n, K) samples on the axes
-    held_out: Points  # (n, K) the same samples on axes of the other folds, rotated to `axes`
     codes: Codes  # (n,) classes of the samples
-    noise: Floats  # (d,) variance of independent noise that leaves the variance beyond the axes
     location: Floats  # (2,) means of the logarithms of held-out samples
     spread: Floats  # (2,) standard deviations of the logarithms of held-out samples
     known: Floats  # (n,) sorted scores of held-out samples
@@ -73,56 +64,32 @@ class Novelty:
     @classmethod
     def fit(
         cls, X: Matrix | Lazy, index: Codes, codes: Codes, standardizer: Standardizer
-    ) -> tuple[Self, Scored]:
+    ) -> tuple[Self, Codes, Floats]:
         """Learn from about 2,000 of the (n_train,) rows `index` of (n_rows, d) data.
 
-        `codes` holds their (n_train,) classes. The weights of the standardizer are ignored.
+        `codes` holds their (n_train,) classes. The weights of the standardizer are ignored. Returns
+        the chosen rows, too, and their scores, which each has from the samples of other folds.
         """
         chosen = representatives(codes, N_REFERENCE, N_OF_CLASS, np.random.default_rng(0))
         rows, codes = index[chosen], codes[chosen]
-        z = _z_scores(X[rows], standardizer)
+        z = np.concatenate([_z_scores(X[rows[part]], standardizer) for part in _batches(rows, X)])
         center = z.mean(axis=0)
         z -= center
         axes = _axes(z, max(1, min(N_AXES, z.shape[1], len(z) // 3)))
         folds = list(_folds(codes))
         # All axes come first: threads of NumPy that wait for work slow down those of torch.
         of_folds = [_axes(z[~out] - z[~out].mean(axis=0), axes.shape[1]) for out in folds]
-        reference, logarithms = z @ axes, np.empty((len(z), 2))
-        held_out = np.empty_like(reference)
+        logarithms = np.empty((len(z), 2))
         for out, own in zip(folds, of_folds, strict=True):
             mean = z[~out].mean(axis=0)
             inside, points = (z[~out] - mean) @ own, (z[out] - mean) @ own
             logarithms[out] = Surroundings(inside, codes[~out])(points)
-            # The nearest rotation to the axes of all samples keeps distances.
-            left, _, right = np.linalg.svd(own.T @ axes, full_matrices=False)
-            held_out[out] = points @ left @ right + mean @ axes
-        on_axes = np.square(axes, dtype=np.float64)
-        noise = np.maximum(z.var(axis=0) - on_axes @ held_out.var(axis=0), 0)
-        noise /= 1 - np.minimum(on_axes.sum(axis=1), 0.95)
-        location, spread, scores = _standardized(logarithms)
-        arrays = axes, center.astype(np.float64) @ axes, reference, held_out, codes, noise
-        return cls(*arrays, location, spread, np.sort(scores)), Scored(rows, scores)
-
-    def restricted(self, present: NDArray[np.bool_]) -> Self:
-        """Return it for the (d,) features that are present, nearly as if learned from these alone.
-
-        The parts of the training samples beyond the axes are not kept, but drawn at random.
-        """
-        if present.all() or not present.any():
-            return self
-        axes = np.where(present[:, None], self.axes, 0)
-        overlap = self.axes.T @ axes
-        beyond = axes - self.axes @ overlap
-        covariance = (beyond.T * self.noise) @ beyond
-        rng, origin = np.random.default_rng(0), np.zeros(len(covariance))
-        drawn = rng.multivariate_normal(origin, covariance, len(self.codes), method="eigh")
-        reference, held_out = self.reference @ overlap + drawn, self.held_out @ overlap + drawn
-        logarithms = np.empty((len(drawn), 2))
-        for out in _folds(self.codes):
-            logarithms[out] = Surroundings(reference[~out], self.codes[~out])(held_out[out])
-        arrays = axes, self.offset @ overlap, reference, held_out, self.codes, self.noise
-        location, spread, scores = _standardized(logarithms)
-        return type(self)(*arrays, location, spread, np.sort(scores))
+        location = logarithms.mean(axis=0)
+        spread = np.maximum(logarithms.std(axis=0), LEAST_SPREAD)
+        scores = ((logarithms - location) / spread).sum(axis=1)
+        offset = center.astype(np.float64) @ axes
+        fitted = cls(axes, offset, z @ axes, codes, location, spread, np.sort(scores))
+        return fitted, rows, scores
 
     @cached_property
     def surroundings(self) -> Surroundings:
@@ -132,8 +99,7 @@ class Novelty:
     def quantiles(self, X: Matrix | Lazy, standardizer: Standardizer) -> Singles:
         """(n,) shares of the training samples that are less novel than each row of (n, d) data."""
         quantiles = np.empty(X.shape[0], dtype=np.float32)
-        n_at_once = max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // max(X.shape[1], 1)))
-        for part in gen_batches(X.shape[0], n_at_once):
+        for part in _batches(quantiles, X):
             logarithms = self.surroundings(self._points(X[part], standardizer))
             quantiles[part] = self.ranks(((logarithms - self.location) / self.spread).sum(axis=1))
         return quantiles
@@ -156,23 +122,25 @@ class Novelty:
         x.data = np.clip((x.data - mean[column]) / scale[column], -clip, clip) - of_zero[column]
         return np.asarray(x @ self.axes + (of_zero @ self.axes - self.offset))
 
-    @staticmethod
-    def shapes(n_features: int, n_known: int, n_axes: int) -> dict[str, tuple[int, ...]]:
-        """Shapes of the arrays of `to_arrays`."""
-        d, n, K = n_features, n_known, n_axes
-        shapes: dict[str, tuple[int, ...]] = {"axes": (d, K), "offset": (K,), "noise": (d,)}
-        shapes |= {"reference": (n, K), "held_out": (n, K), "codes": (n,), "known": (n,)}
-        return shapes | {"location": (2,), "spread": (2,)}
-
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Return arrays of floats, from which `from_arrays` rebuilds the object."""
-        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
-        return arrays | {"codes": self.codes.astype(np.float64)}
+        arrays = {f"novelty_{field.name}": getattr(self, field.name) for field in fields(self)}
+        return arrays | {"novelty_codes": self.codes.astype(np.float64)}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> Self:
-        """Rebuild the object; the inverse of `to_arrays`."""
-        return cls(**arrays | {"codes": arrays["codes"].astype(np.intp)})
+    def from_arrays(cls, array: Callable[..., NDArray[Any]], d: int, n_classes: int) -> Self:
+        """Rebuild the object; the inverse of `to_arrays`.
+
+        ``array(name, *shape)`` returns an array of that shape, where None is any length.
+        """
+        reference = array("novelty_reference", None, None)
+        n, K = reference.shape
+        codes = array("novelty_codes", n).astype(np.intp)
+        if not np.isin(codes, np.arange(n_classes)).all():
+            raise ValueError("array 'novelty_codes' has unknown classes")
+        axes, offset = array("novelty_axes", d, K), array("novelty_offset", K)
+        scale = array("novelty_location", 2), array("novelty_spread", 2), array("novelty_known", n)
+        return cls(axes, offset, reference, codes, *scale)
 
 
 class Surroundings:
@@ -224,23 +192,14 @@ def _folds(codes: Codes) -> Iterator[NDArray[np.bool_]]:
     return (fold % N_FOLDS == i for i in range(N_FOLDS))
 
 
-def _standardized(logarithms: Floats) -> tuple[Floats, Floats, Floats]:
-    """Means and standard deviations of (n, 2) logarithms, and (n,) sums of the z-scores."""
-    location, spread = logarithms.mean(axis=0), logarithms.std(axis=0)
-    spread = np.maximum(spread, LEAST_SPREAD)
-    return location, spread, ((logarithms - location) / spread).sum(axis=1)
+def _batches(rows: NDArray[Any], X: Matrix | Lazy) -> Iterator[slice]:
+    """Parts of rows of X that are small if they are dense."""
+    yield from gen_batches(len(rows), max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // X.shape[1])))
 
 
 def _z_scores(X: Matrix, standardizer: Standardizer) -> Singles:
     """(n, d) dense z-scores without weights."""
-    n, d = X.shape
-    z = np.empty((n, d), dtype=np.float32)
-    mean, scale, clip = standardizer.mean, standardizer.scale, standardizer.clip
-    for part in gen_batches(n, max(1, VALUES_AT_ONCE // max(d, 1))):
-        x: Any = X[part]
-        x = x if isinstance(x, np.ndarray) else x.toarray()
-        z[part] = np.clip((x - mean) / scale, -clip, clip)
-    return z
+    return replace(standardizer, weight=np.ones_like(standardizer.weight))(X).numpy()
 
 
 def _axes(centered: Singles, n_axes: int) -> Singles:

@@ -34,8 +34,6 @@ from centroid_encoder.files import replacing
 FORMAT = "centroid-encoder"
 VERSION = 1
 """Version of the format; it rises with a change that older releases would misread."""
-NOVELTY = "novelty_"
-"""Prefix of the arrays of `Novelty`."""
 KINDS = {"O": str, "U": str, "i": int, "u": int, "b": bool, "f": float}
 """Types of labels in JSON, by the kind of their dtype."""
 Arrays = dict[str, NDArray[Any]]
@@ -71,7 +69,7 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
         config |= settings
         arrays |= {"axes": fitted.axes.cpu().numpy()} | placed
     if fitted.novelty is not None:
-        arrays |= {NOVELTY + name: array for name, array in fitted.novelty.to_arrays().items()}
+        arrays |= fitted.novelty.to_arrays()
     for name, value in fitted.network.state_dict().items():
         # A dot in a name would nest in some files.
         arrays[name.replace(".", "_")] = value.cpu().numpy()
@@ -159,13 +157,7 @@ def _rebuilt(
         if found != (network.shape["n_components"], k):
             raise ValueError(f"the placement has {found} outputs and inputs")
     calibration = {name: _positive(value) for name, value in config["calibration"].items()}
-    novelty = None
-    if any(name.startswith(NOVELTY) for name in arrays):
-        shapes = Novelty.shapes(d, *arrays[NOVELTY + "reference"].shape)
-        learned = {name: array(NOVELTY + name, *shape) for name, shape in shapes.items()}
-        novelty = Novelty.from_arrays(learned)
-        if not np.isin(novelty.codes, np.arange(n_classes)).all():
-            raise ValueError("array 'novelty_codes' has unknown classes")
+    has_novelty = any(name.startswith("novelty_") for name in arrays)
     return FittedMap(
         standardizer,
         network.to(device),
@@ -174,7 +166,7 @@ def _rebuilt(
         None if axes is None else axes.to(device),
         placer,
         Calibration(**calibration),
-        novelty,
+        Novelty.from_arrays(array, d, n_classes) if has_novelty else None,
     )
 
 
