@@ -19,7 +19,6 @@ from sklearn.decomposition import PCA
 
 from benchmarks import datasets
 from centroid_encoder.core.features import fit_standardizer
-from centroid_encoder.core.fit import class_means
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.reports import StoppedTooEarly
@@ -43,7 +42,8 @@ def through_network(X: NDArray[Any], codes: NDArray[np.intp]) -> tuple[NDArray[A
     index = np.arange(len(X))
     standardizer, *_ = fit_standardizer(X, index, codes, "global", np.inf, max_features=None)
     inputs, rows = standardizer(X), torch.from_numpy(index)
-    targets = CentroidTargets.fit(class_means(inputs, codes), "full", device)
+    means = np.stack([inputs[codes == j].mean(dim=0) for j in np.unique(codes)])
+    targets = CentroidTargets.fit(means, "full", device)
     generator = torch.Generator().manual_seed(0)
     n_inputs = inputs.shape[1]
     # The first stage of pre-training trains this network: two of the layers, the others do not

@@ -420,7 +420,8 @@ BOTTLENECK = {"placement": "bottleneck"}
         (BOTTLENECK, (3_999, 50, 4), {"batch_norm": False, "hidden": (500, 250, 125)}),
         (BOTTLENECK, (60_000, 50, 4), {"batch_size": 512, "learning_rate": 6e-3}),
         (BOTTLENECK | {"batch_size": 2}, (60_000, 50, 4), {"batch_norm": False}),
-        ({}, (5_000, 50, 4), {"n_networks": 5, "hidden": (300, 200, 100)}),
+        ({}, (5_000, 100, 4), {"n_networks": 4, "hidden": (300, 200, 100)}),
+        ({}, (5_000, 101, 4), {"n_networks": 4, "hidden": (250, 150, 75)}),
         ({}, (5_001, 50, 4), {"n_networks": 3, "hidden": (500, 250, 125)}),
         *(
             ({name: 7}, (5_001, 50, 4), {name: 7})

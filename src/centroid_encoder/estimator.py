@@ -85,7 +85,8 @@ class CentroidEncoder(
         50,000, else 2.
     hidden : sequence of int or "auto", default="auto"
         Widths of the encoder's hidden layers; the decoder mirrors them. ``"auto"`` takes
-        (500, 250, 125), or (300, 200, 100) without a bottleneck for up to 5,000 training samples.
+        (500, 250, 125); without a bottleneck, for up to 5,000 training samples, (300, 200, 100),
+        or (250, 150, 75) with more than 100 features.
     activation : {"relu", "tanh"}, default="relu"
         Non-linearity of the hidden layers. Bottleneck and output are linear.
     batch_norm : bool or "auto", default="auto"

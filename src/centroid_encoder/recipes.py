@@ -21,9 +21,11 @@ FEW_SAMPLES = 25
 """``dropout="auto"`` is at least this over the number of training samples, as far as 0.15."""
 FEW_CLASSES = 15
 """More classes than these are pre-trained by default, and trained twice as long."""
-HIDDEN, HIDDEN_OF_FEW = (500, 250, 125), (300, 200, 100)
-"""Widths of layers with ``hidden="auto"``. Without a bottleneck, wider layers are no more accurate
-for few samples."""
+HIDDEN = (500, 250, 125)
+"""Widths of layers with ``hidden="auto"``."""
+HIDDEN_OF_FEW, HIDDEN_OF_AXES = (300, 200, 100), (250, 150, 75)
+"""The same without a bottleneck for few samples, and for few samples of more features than
+`FEW_FEATURES`: wider layers are no more accurate."""
 NETWORKS_BY_SAMPLES = 5_000, 50_000
 """Few training samples, up to which ``n_networks="auto"`` is 4, and those up to which it is 3."""
 FEW_FEATURES = 100
@@ -75,8 +77,8 @@ def resolved(
         settings["batch_norm"] = False
     else:
         settings["n_networks"] = 1
-    of_few = placed and n_train <= NETWORKS_BY_SAMPLES[0]
-    auto("hidden", HIDDEN_OF_FEW if of_few else HIDDEN)
+    of_few = HIDDEN_OF_FEW if n_inputs <= FEW_FEATURES else HIDDEN_OF_AXES
+    auto("hidden", of_few if placed and n_train <= NETWORKS_BY_SAMPLES[0] else HIDDEN)
     too_few = params["batch_size"] != "auto" and params["batch_size"] < MIN_NORMALIZED
     auto("batch_norm", n_train >= MANY_SAMPLES and not too_few and not placed)
     batch_norm = settings["batch_norm"] = bool(settings["batch_norm"])

@@ -54,7 +54,7 @@ def test_an_unknown_class_is_novel() -> None:
 def test_features_without_a_weight_count() -> None:
     X, codes = drawn(800, range(2), 0)
     standardizer = fit_standardizer(X, np.arange(800), codes, "supervised", 10.0, 5)[0]
-    model, _ = Novelty.fit(X, np.arange(800), codes, standardizer)
+    model, *_ = Novelty.fit(X, np.arange(800), codes, standardizer)
     other = drawn(200, range(2), 1)[0]
     other[:, np.flatnonzero(standardizer.weight == 0)] += 3
     assert np.median(model.quantiles(other, standardizer)) > 0.99

@@ -11,25 +11,16 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import gen_batches
 from torch import Tensor
 from torch.nn.functional import pad
 
 from centroid_encoder.core.axes import principal_axes
-from centroid_encoder.core.matrix import (
-    Codes,
-    Lazy,
-    Matrix,
-    is_sparse,
-    row_chunks,
-    without_duplicates,
-)
+from centroid_encoder.core.matrix import Codes, Lazy, Matrix, is_sparse, row_chunks
 
 Scale = Literal["supervised", "feature", "global"]
 
+NONE: Codes = np.empty(0, dtype=np.intp)
 CPU = torch.device("cpu")
-CACHED = 512
-"""Rows of dense data whose moments are computed at once: of 784 features, 3 MB."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +77,7 @@ def fit_standardizer(
     clip: float,
     max_features: int | None,
     folds: Codes | None = None,
-    sample: NDArray[np.bool_] | None = None,
+    sample: Codes = NONE,
 ) -> tuple[Standardizer, NDArray[np.float64], Any]:
     """Compute the standardisation from (n_train,) sorted rows of X, in one pass.
 
@@ -100,7 +91,7 @@ def fit_standardizer(
         (n_train,) for each row the one of K networks that is not trained on it. Weights and choice
         of features of a network then come from the rows that it is trained on.
     sample
-        (n_train,) mask of rows to return.
+        Sorted indices into `rows` of rows to return.
 
     Returns
     -------
@@ -109,7 +100,7 @@ def fit_standardizer(
     shares
         (K, k) weight of each network for each kept feature, divided by that mean.
     sampled
-        The rows of the sample, as they are in X; None without one.
+        The rows of the sample, as they are in X.
     """
     n_features, n_networks = X.shape[1], 1 if folds is None else int(folds.max()) + 1
     n_classes = int(codes.max()) + 1
@@ -140,7 +131,7 @@ def fit_standardizer(
 
 
 def _moments(
-    X: Matrix | Lazy, rows: Codes, cells: Codes, n_cells: int, sample: NDArray[np.bool_] | None
+    X: Matrix | Lazy, rows: Codes, cells: Codes, n_cells: int, sample: Codes
 ) -> tuple[StandardScaler, NDArray[np.float64], Any]:
     """Moments of rows, (n_cells, d) sums by cell of fold and class, and the rows of a sample."""
     # scikit-learn accumulates in float64 and separates constant features from rounding noise.
@@ -148,22 +139,20 @@ def _moments(
     sums = np.zeros((n_cells, X.shape[1]))
     sampled: list[Any] = []
     for part, chunk in row_chunks(X, rows):
-        if sample is not None and sample[part].any():
-            sampled.append(chunk[np.flatnonzero(sample[part])])
+        first, last = np.searchsorted(sample, (part.start, part.stop))
+        sampled.append(chunk[sample[first:last] - part.start])
         if n_cells:
             sums += class_sums(chunk, cells[part], n_cells)
         if sparse.issparse(chunk):
             # Before scikit-learn 1.9, the second chunk must have indices of 32 bits.
-            csr = without_duplicates(chunk.astype(np.float64))
-            csr.indices, csr.indptr = csr.indices.astype(np.int32), csr.indptr.astype(np.int32)
-            scaler.partial_fit(csr)
-            continue
-        for few in gen_batches(len(chunk), CACHED):
-            scaler.partial_fit(chunk[few])
-    if not sampled:
-        return scaler, sums, None
-    is_csr = sparse.issparse(sampled[0])
-    return scaler, sums, sparse.vstack(sampled, format="csr") if is_csr else np.concatenate(sampled)
+            chunk = chunk.astype(np.float64)
+            chunk.sum_duplicates()
+            chunk.indices, chunk.indptr = (
+                x.astype(np.int32) for x in (chunk.indices, chunk.indptr)
+            )
+        scaler.partial_fit(chunk)
+    joined = sparse.vstack(sampled, format="csr") if is_sparse(X) else np.concatenate(sampled)
+    return scaler, sums, joined
 
 
 def class_sums(z: Any, codes: Codes, n: int) -> NDArray[np.float64]:

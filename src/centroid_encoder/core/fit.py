@@ -25,7 +25,7 @@ from centroid_encoder.core.features import (
     on_axes,
 )
 from centroid_encoder.core.map import FittedMap, Judged
-from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, is_sparse, row_chunks
+from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.optimization import TrainingConfig
@@ -52,8 +52,8 @@ ClassWeight = Literal["sqrt", "balanced"] | Mapping[Any, float] | None
 
 N_AXES = 100
 """Principal axes along which networks without a bottleneck receive more features than these."""
-N_SAMPLE, SAMPLE_VALUES = 10_000, 2**28
-"""Training rows from which axes and scatter are computed, at most, and their values if dense."""
+N_SAMPLE = 10_000
+"""Training rows from which axes and scatter are computed, at most."""
 N_SHOWN = 2_000
 """Rows from which the odds are computed during the training."""
 RIDGE = 0.1
@@ -222,7 +222,7 @@ def fit(
     codes, n_classes = own[codes], len(known)
     division = _divide(codes, params, resolved, X.shape[1], seed, groups)
     rows, folds = division.train, division.folds
-    in_sample = _sample(X, codes[rows])
+    chosen = representatives(codes[rows], N_SAMPLE, 1, np.random.default_rng(0))
     standardizer, shares, sample = fit_standardizer(
         X,
         rows,
@@ -231,22 +231,24 @@ def fit(
         np.inf if params["clip"] is None else params["clip"],
         params["max_features"],
         folds[rows] if division.n_networks > 1 else None,
-        in_sample,
+        chosen,
     )
     settings = resolved(params, len(rows), len(standardizer.kept), n_classes)
-    sampled = rows[in_sample]
+    sampled = rows[chosen]
     z = torch.empty((len(sampled), len(standardizer.kept)), device=device)
     for part, chunk in row_chunks(sample):
         z[part] = standardizer(chunk, device)
     if not bool(torch.isfinite(z).all()):
         raise ValueError(TOO_LARGE)
     sampled_codes, n_components = codes[sampled], int(settings["n_components"])
-    centroids = class_means(z, sampled_codes)
+    sums = class_sums(z.double().cpu().numpy(), sampled_codes, n_classes)
+    centroids = sums / np.bincount(sampled_codes)[:, None]
     targets, objective = objectives(settings, centroids, device)
     placer: Placer | None = None
     axes, noise, first = None, None, None
     if settings["placement"] != "bottleneck":
-        scatter = _scatter(z, sampled_codes, centroids, n_components)
+        means = torch.from_numpy(centroids).float().to(device)
+        scatter = Scatter.fit(z - means[sampled_codes], sampled_codes, centroids, n_components)
         placer = Placer.fit(settings, scatter, centroids, objective.coordinates)
         own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(division.n_networks)]
         of_networks = [network_axes(z[own_rows[0]], shares[0], N_AXES)]
@@ -307,8 +309,8 @@ def fit(
     chosen = np.sort(np.append(rows, division.validation))
     if not novelty or len(chosen) < LEAST:
         return done
-    fitted.novelty, *scored = Novelty.fit(X, chosen, codes[chosen], standardizer)
-    return replace(done, scored=tuple(scored))
+    fitted.novelty, scored_rows, scores = Novelty.fit(X, chosen, codes[chosen], standardizer)
+    return replace(done, scored=(scored_rows, scores))
 
 
 def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any]) -> Codes:
@@ -398,34 +400,6 @@ def _divide(
     return Division(held, train, validation, folds, n_networks)
 
 
-def _sample(X: Matrix | Lazy, codes: Codes) -> NDArray[np.bool_]:
-    """(n_train,) mask of a sample of the training rows, with rows of every class."""
-    sample = np.zeros(len(codes), dtype=bool)
-    sample[representatives(codes, _sample_size(X), 1, np.random.default_rng(0))] = True
-    return sample
-
-
-def _sample_size(X: Matrix | Lazy) -> int:
-    return N_SAMPLE if is_sparse(X) else min(N_SAMPLE, SAMPLE_VALUES // X.shape[1])
-
-
-def class_means(z: Tensor, codes: Codes) -> NDArray[np.float64]:
-    """(M, k) means of (n, k) rows of the classes 0 … M − 1; each class has a row."""
-    counts = np.bincount(codes)
-    sums = np.zeros((len(counts), z.shape[1]))
-    for start in range(0, len(z), CHUNK):
-        part = slice(start, start + CHUNK)
-        sums += class_sums(z[part].double().cpu().numpy(), codes[part], len(counts))
-    return np.asarray(sums / counts[:, None])
-
-
-def _scatter(z: Tensor, codes: Codes, centroids: NDArray[np.float64], n_components: int) -> Scatter:
-    """Return the scatter of (n, k) rows around the centroids of their classes."""
-    residuals = torch.tensor(centroids, dtype=torch.float32, device=z.device)[codes]
-    torch.sub(z, residuals, out=residuals)
-    return Scatter.fit(residuals, codes, centroids, n_components)
-
-
 def _read(
     X: Matrix | Lazy,
     division: Division,
@@ -455,7 +429,7 @@ def _read(
         if placer is not None and along is not None:
             along[part] = placer.scatter.project(z)
         own = np.flatnonzero(is_train[part])
-        if len(own) and len(division.train) > _sample_size(X):
+        if len(own) and len(division.train) > N_SAMPLE:
             own_z = z[torch.from_numpy(own).to(device)].double().cpu().numpy()
             sums += class_sums(own_z, codes[held[part][own]], len(sums))
     return inputs, along, sums

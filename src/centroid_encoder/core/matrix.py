@@ -20,8 +20,8 @@ CHUNK = 4096
 """Rows that are processed together."""
 VALUES_AT_ONCE = 2**24
 """Values of dense rows that are in memory together in float64, about."""
-LOOKED_AT = 100_000
-"""Values from which counts are recognised."""
+LOOKED_AT = 200
+"""Rows from which counts are recognised."""
 
 
 class Lazy(ABC):
@@ -60,35 +60,17 @@ def row_chunks(X: Matrix | Lazy, rows: Codes | None = None) -> Iterator[tuple[sl
 
 def looks_like_counts(X: Matrix | Lazy) -> bool:
     """Return whether data look like raw counts: the first values are integers, some above 20."""
-    values = _first_values(X)
-    return _whole(values) and bool(values.max() > 20)
+    return looks_whole(X, above=20)
 
 
-def looks_whole(X: Matrix | Lazy) -> bool:
-    """Return whether data are whole numbers of at least 0, except for a few filled gaps."""
-    return _whole(_first_values(X))
+def looks_whole(X: Matrix | Lazy, above: float = 0) -> bool:
+    """Return whether data are whole numbers of at least 0, except for a few filled gaps.
 
-
-def _first_values(X: Matrix | Lazy) -> NDArray[Any]:
-    """Nonzero finite values of the first rows: zeros are whole in log-normalised data, too."""
-    found: list[NDArray[Any]] = [np.empty(0)]
-    for _, rows in row_chunks(X):
-        values = rows.data if sparse.issparse(rows) else np.ravel(rows)
-        found.append(values[:LOOKED_AT])
-        if sum(map(len, found)) >= LOOKED_AT:
-            break
-    values = np.concatenate(found)[:LOOKED_AT]
-    return np.asarray(values[np.isfinite(values) & (values != 0)])
-
-
-def _whole(values: NDArray[Any]) -> bool:
-    return len(values) > 0 and bool((values > 0).all() and (values % 1 == 0).mean() > 0.95)
-
-
-def without_duplicates(X: Matrix) -> Any:
-    """Return CSR with one entry for each cell; several entries are legal and mean their sum."""
-    if isinstance(X, np.ndarray) or X.has_canonical_format:
-        return X
-    X = X.copy()
-    X.sum_duplicates()
-    return X
+    Only the values of the first rows count that are not zero: zeros are whole in log-normalised
+    data, too. At least one must be larger than `above`.
+    """
+    rows = X[:LOOKED_AT]
+    values = rows.data if sparse.issparse(rows) else np.ravel(rows)
+    values = values[np.isfinite(values) & (values != 0)]
+    whole = (values % 1 == 0).mean() > 0.95 if len(values) else False
+    return bool(whole and values.min() > 0 and values.max() > above)

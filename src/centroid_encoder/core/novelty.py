@@ -41,7 +41,7 @@ ROWS_AT_ONCE = 2**12
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Points = NDArray[np.floating]
-Codes = NDArray[np.integer]
+Codes = NDArray[np.intp]
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -90,18 +88,3 @@ def learning_rate_share(progress: float, config: TrainingConfig) -> float:
     if progress < config.warmup:
         return 0.04 + 0.96 * (1 - math.cos(math.pi * progress / config.warmup)) / 2
     return (1 + math.cos(math.pi * (progress - config.warmup) / (1 - config.warmup))) / 2
-
-
-@contextmanager
-def flushed_denormals() -> Iterator[None]:
-    """Flush denormal numbers to zero in this thread, and restore its setting afterwards.
-
-    Moments of the optimiser decay into denormals, with which some processors compute slowly.
-    """
-    tiny = torch.tensor(torch.finfo(torch.float32).tiny)
-    flushed = float(tiny * 0.5) == 0
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(flushed)

@@ -12,12 +12,7 @@ from torch.nn.functional import embedding
 
 from centroid_encoder.core.matrix import CHUNK
 from centroid_encoder.core.network import Network
-from centroid_encoder.core.optimization import (
-    Adam,
-    TrainingConfig,
-    flushed_denormals,
-    learning_rate_share,
-)
+from centroid_encoder.core.optimization import Adam, TrainingConfig, learning_rate_share
 from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, StoppedTooEarly
 from centroid_encoder.core.steps import captured
 from centroid_encoder.core.targets import Batch, Objective
@@ -239,11 +234,10 @@ class _Run:
             folds = data.folds[rows]
             of_networks = [rows[folds != k] for k in range(self.network.n_networks)]
         for epoch in range(n_epochs):
-            with flushed_denormals():
-                loss = self.epoch(take, adam, epoch, n_epochs, self.order(of_networks))
-                if self.stopped:
-                    return
-                validation_loss, error = self.validate(validation, depth)
+            loss = self.epoch(take, adam, epoch, n_epochs, self.order(of_networks))
+            if self.stopped:
+                return
+            validation_loss, error = self.validate(validation, depth)
             if not math.isfinite(loss + (validation_loss if len(validation) else 0)):
                 raise DivergedError(
                     f"training diverged in epoch {epoch + 1} of {stage!r}: the loss is not finite; "
