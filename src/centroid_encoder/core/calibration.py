@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax, xlogy
 
+from centroid_encoder.core.splits import at_most
+
 Floats = NDArray[np.floating]
 Codes = NDArray[np.integer]
 
@@ -45,7 +47,8 @@ class Calibration:
         by chance (Akaike), and more than its standard error: a calibration by a few samples, or by
         samples with hardly any error, would be underconfident.
         """
-        rows = cls.chosen(np.flatnonzero(np.isfinite(distances[np.arange(len(labels)), labels])))
+        known = np.isfinite(distances[np.arange(len(labels)), labels])
+        rows = at_most(N_FITTED, np.flatnonzero(known))
         distances, labels = distances[rows], labels[rows]
         n, n_classes = distances.shape
         if not n:
@@ -72,13 +75,6 @@ class Calibration:
         before, after = (log_softmax(one.logits(distances), axis=1)[own] for one in (cls(), fitted))
         gain = after - before
         return fitted if gain.sum() - 2 > np.sqrt(n) * gain.std() else cls()
-
-    @staticmethod
-    def chosen(samples: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return a random part of (n,) samples that is large enough for `fit`."""
-        if len(samples) <= N_FITTED:
-            return samples
-        return np.random.default_rng(0).choice(samples, N_FITTED, replace=False)
 
     def logits(self, distances: Floats) -> NDArray[np.float64]:
         """(n, M) logits for (n, M) distances to the centroids."""

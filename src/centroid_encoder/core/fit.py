@@ -40,6 +40,7 @@ from centroid_encoder.core.reports import (
 )
 from centroid_encoder.core.saved import check_labels
 from centroid_encoder.core.splits import (
+    at_most,
     cross_validation_folds,
     representatives,
     stratified_holdout,
@@ -481,13 +482,10 @@ def _complete(done: Fit) -> None:
         embedding = done.embed(done.division.held[labeled])
         fitted.centers = class_centers(embedding, codes[labeled], len(fitted.centers))
     else:
-        outputs = []
-        for start in range(0, len(some), CHUNK):
-            part = torch.from_numpy(some[start : start + CHUNK]).to(fitted.device)
-            folds = None if data.folds is None else data.folds[part]
-            outputs.append(fitted.network.outputs(data.inputs[..., part, :], folds).cpu().numpy())
-        weights = _odds_weights(done, some)
-        fitted.placer = fitted.placer.told(np.concatenate(outputs), codes[some], weights)
+        part = torch.from_numpy(some).to(fitted.device)
+        folds = None if data.folds is None else data.folds[part]
+        outputs = fitted.network.outputs(data.inputs[..., part, :], folds).cpu().numpy()
+        fitted.placer = fitted.placer.told(outputs, codes[some], _odds_weights(done, some))
         fitted.centers = fitted.placer.layout.positions
     if len(unseen):
         distances = done.distances(done.division.held[some])
@@ -508,13 +506,6 @@ def _odds_weights(done: Fit, index: Codes) -> NDArray[np.float64]:
         n_of_fold = np.bincount(folds, minlength=done.division.n_networks)
         weights *= done.division.votes.numpy()[folds] / n_of_fold[folds]
     return weights
-
-
-def at_most(n: int, rows: Codes) -> Codes:
-    """Return at most n of some sorted rows, sorted, the same each time."""
-    if len(rows) <= n:
-        return rows
-    return np.sort(rows[np.random.default_rng(0).permutation(len(rows))[:n]])
 
 
 def class_weights(

@@ -23,8 +23,8 @@ AT_ONCE = 4096
 def bounding_box(points: NDArray[np.floating], *, margin: float = 0.05) -> Box:
     """Box around (n, 2) points with a margin on each side, as a share of the side's length.
 
-    Points that are not finite are ignored. A side without length is as long as the other one, or,
-    around a single point, as the point's greatest coordinate, or 1 at the origin.
+    Points that are not finite are ignored. A side of nearly no length is as long as the other one
+    or, around a single point, as its greatest coordinate, or 1 at the origin.
 
     Raises
     ------
@@ -36,13 +36,11 @@ def bounding_box(points: NDArray[np.floating], *, margin: float = 0.05) -> Box:
     if not len(points):
         raise ValueError("a bounding box needs at least one finite point")
     low, high = points.min(axis=0), points.max(axis=0)
-    extent, reach = high - low, float(np.abs(points).max())
-    # Lengths below the rounding error of a float32 embedding count as zero.
-    noise = float(np.finfo(np.float32).eps)
-    longest = float(extent.max())
-    if longest <= noise * reach:
-        longest = reach or 1.0
-    half = (0.5 + margin) * np.where(extent <= noise * longest, longest, extent)
+    # Smaller lengths are rounding errors of a float32 embedding.
+    noise = np.finfo(np.float32).eps * (np.abs(points).max() or 1.0)
+    extent = high - low
+    longest = extent.max() if extent.max() > noise else np.abs(points).max() or 1.0
+    half = (0.5 + margin) * np.where(extent > noise, extent, longest)
     middle = low + extent / 2
     (x_min, y_min), (x_max, y_max) = (middle - half).tolist(), (middle + half).tolist()
     return x_min, y_min, x_max, y_max

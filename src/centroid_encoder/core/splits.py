@@ -103,6 +103,13 @@ def shuffled_labels(labels: Codes, seed: int, groups: Codes | None = None) -> Co
     return shuffled
 
 
+def at_most(n: int, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return at most n of some sorted rows, sorted, the same each time."""
+    if len(rows) <= n:
+        return rows
+    return np.sort(np.random.default_rng(0).choice(rows, n, replace=False))
+
+
 def representatives(
     labels: Codes, n: int, n_of_class: int, rng: np.random.Generator
 ) -> NDArray[np.intp]:
