@@ -1,13 +1,13 @@
-"""Errors of an embedding: k-NN, Voronoi and decoder error.
+"""Errors of an embedding. Labels and predictions are class indices.
 
-Labels and predictions are class indices.
+The *k-NN error* (k = 5) is the paper's measure. The *Voronoi error* counts points outside the
+Voronoi cell of their class, the *decoder error* points whose decoder output is nearest to another
+class's centroid. *Balanced* errors are means over the classes.
 """
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,59 +20,15 @@ N_NEIGHBORS = 5
 AT_ONCE = 65_536  # points whose distances to all centers are in memory at once
 
 
-@dataclass(frozen=True)
-class Errors:
-    """Errors of one set of samples, as shares in [0, 1]; NaN without samples.
+def at_chance(labels: Labels, predicted: Labels, largest_class: int) -> bool:
+    """Return whether the error of held-out samples may be no better than chance.
 
-    The *k-NN error* (k = 5) is the paper's measure. The *Voronoi error* counts points outside the
-    Voronoi cell of their class, the *decoder error* points whose decoder output is nearest to
-    another class's centroid. *Balanced* errors are means over the classes.
+    By McNemar's test, one-sided at about 5 %: only samples count on which either the prediction or
+    the largest class of the training samples is right.
     """
-
-    n: int
-    knn: float
-    voronoi: float
-    decoder: float
-    balanced_knn: float
-    balanced_voronoi: float
-    balanced_decoder: float
-    largest_class: int  # of the training samples
-    chance: float  # error of predicting the largest class for all samples
-    class_n: NDArray[np.intp]  # (M,) samples of each class
-    class_knn: NDArray[np.float64]  # (M,) error of each class; NaN for a class without samples
-    class_voronoi: NDArray[np.float64]
-    class_decoder: NDArray[np.float64]
-
-    @classmethod
-    def count(
-        cls,
-        labels: Labels,
-        *,
-        knn: Labels,
-        voronoi: Labels,
-        decoder: Labels,
-        largest_class: int,
-        n_classes: int,
-    ) -> Errors:
-        """Compare (n,) labels with the three kinds of prediction."""
-        rates: dict[str, Any] = {}
-        for rule, predicted in (("knn", knn), ("voronoi", voronoi), ("decoder", decoder)):
-            found = error_rates(labels, predicted, n_classes)
-            rates[rule], rates[f"balanced_{rule}"], rates[f"class_{rule}"] = found
-        chance, _, _ = error_rates(labels, np.full_like(labels, largest_class), n_classes)
-        n, class_n = len(labels), np.bincount(labels, minlength=n_classes)
-        return cls(n=n, class_n=class_n, largest_class=largest_class, chance=chance, **rates)
-
-    def at_chance(self) -> bool:
-        """Whether the k-NN error of held-out samples may be no better than chance.
-
-        By McNemar's test, one-sided at about 5 %: only samples on which either k-NN or the largest
-        class is right count.
-        """
-        right = np.nan_to_num(self.class_n * (1 - self.class_knn))
-        gained = right.sum() - right[self.largest_class]
-        lost = self.class_n[self.largest_class] - right[self.largest_class]
-        return self.n > 0 and not gained - lost > 1.64 * np.sqrt(gained + lost)
+    right, largest = predicted == labels, labels == largest_class
+    gained, lost = np.sum(right & ~largest), np.sum(largest & ~right)
+    return len(labels) > 0 and not gained - lost > 1.64 * np.sqrt(gained + lost)
 
 
 def error_rates(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from centroid_encoder.core.calibration import (
 )
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
+from centroid_encoder.core.quality import at_chance, error_rates, knn_predict, nearest_center
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
@@ -331,24 +331,23 @@ class Training(_run.Job):
         codes, n_classes = self._cells.kept_codes, len(self.classes)
         train, held_out = self.train[self.kept], self.held_out[self.kept]
         nearest = nearest_center(embedding, fit.map.centers)
+        largest = int(np.bincount(codes[train]).argmax())
         quality: dict[str, Any] = {}
         per_class: dict[str, object] = {"class": [str(name) for name in self.classes]}
         for name, mask in ((_result.TRAIN, train), (_result.TEST, held_out)):
-            points = None if name == _result.TRAIN else embedding[mask]
-            errors = Errors.count(
-                codes[mask],
-                knn=knn_predict(embedding[train], codes[train], points),
-                voronoi=nearest[mask],
-                decoder=predicted[mask],
-                largest_class=int(np.bincount(codes[train]).argmax()),
-                n_classes=n_classes,
-            )
-            shares = {rule: x for rule, x in asdict(errors).items() if isinstance(x, float)}
-            quality[name] = {"n": errors.n} | {f"{rule}_error": x for rule, x in shares.items()}
-            per_class[f"n_{name}"] = errors.class_n
-            for rule in _result.RULES[:3]:
-                per_class[f"{name}_{rule}_error"] = getattr(errors, f"class_{rule}")
-        quality[_result.TEST]["at_chance"] = errors.at_chance()
+            own, points = codes[mask], None if name == _result.TRAIN else embedding[mask]
+            by_knn = knn_predict(embedding[train], codes[train], points)
+            rules = {"knn": by_knn, "voronoi": nearest[mask], "decoder": predicted[mask]}
+            chance_error, _, _ = error_rates(own, np.full_like(own, largest), n_classes)
+            errors: dict[str, Any] = {"n": len(own), "chance_error": chance_error}
+            per_class[f"n_{name}"] = np.bincount(own, minlength=n_classes)
+            for rule, classes in rules.items():
+                error, balanced, of_classes = error_rates(own, classes, n_classes)
+                errors |= {f"{rule}_error": error, f"balanced_{rule}_error": balanced}
+                per_class[f"{name}_{rule}_error"] = of_classes
+            quality[name] = errors
+        # The loop ends with the held-out cells.
+        quality[_result.TEST]["at_chance"] = at_chance(own, by_knn, largest)
         quality[_result.TEST] |= _calibration_errors(distances, codes[held_out])
         per_class["n_predicted"] = np.bincount(predicted, minlength=n_classes)
         per_class["n_in_cell"] = np.bincount(nearest, minlength=n_classes)
