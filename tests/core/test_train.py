@@ -314,7 +314,7 @@ def test_steps_are_those_of_torch_optim(optimizer: Any) -> None:
 
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0, 1.0), (0.1, 0.4, 2.0, 1.5)])
 def test_a_linear_network_reaches_the_weighted_least_squares_optimum(weights: Any) -> None:
-    problem = make((), n=200, m=3, batch_size=200, max_epochs=600, learning_rate=0.02)
+    problem = make((), n=200, m=3, batch_size=200, max_epochs=600, learning_rate=0.1)
     everything = torch.arange(200)
     changes = {"train": everything, "validation": everything[:0], "weights": torch.tensor(weights)}
     problem.data = replace(problem.data, **changes)

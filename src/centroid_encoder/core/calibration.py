@@ -70,7 +70,7 @@ class Calibration:
             return float(value) / n, np.array(slope) / n
 
         bounds = [tuple(np.log(limits)) for limits in (TEMPERATURES, EXPONENTS)]
-        best = minimize(loss, np.zeros(2), jac=True, method="L-BFGS-B", bounds=bounds)
+        best = minimize(loss, np.zeros(2), jac=True, method="TNC", bounds=bounds)
         fitted, own = cls(*np.exp(best.x).tolist()), (np.arange(n), labels)
         before, after = (log_softmax(one.logits(distances), axis=1)[own] for one in (cls(), fitted))
         gain = after - before

@@ -179,7 +179,8 @@ def correlation_ratio(
     """
     counts, sums = counts[counts > 0], sums[counts > 0]
     n, n_classes = int(counts.sum()), len(counts)
-    between = counts @ np.square(sums / counts[:, None] - sums.sum(axis=0) / n) / n
+    away = np.square(sums / counts[:, None] - sums.sum(axis=0) / n)
+    between = (counts[:, None] * away).sum(axis=0) / n
     within = np.maximum(variance - between, 0) / max(n - n_classes, 1)
     share = np.minimum((between - (n_classes - 1) * within) / variance, 1)
     # A share this small is a rounding error.

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import gen_batches
@@ -56,6 +57,15 @@ def row_chunks(X: Matrix | Lazy, rows: Codes | None = None) -> Iterator[tuple[sl
     values = VALUES_AT_ONCE * (8 if is_sparse(X) else 1)
     for part in gen_batches(n, max(1, min(CHUNK, values // max(X.shape[1], 1)))):
         yield part, X[part] if rows is None or n == X.shape[0] else X[rows[part]]
+
+
+def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
+    """(n, m) product of (n, k) and (k, m) arrays, by torch.
+
+    After a product by NumPy, its threads wait for more work and take the processors from torch.
+    """
+    left, right = (torch.from_numpy(np.asarray(x, dtype=np.float64)) for x in (a, b))
+    return np.asarray(left @ right)
 
 
 def looks_like_counts(X: Matrix | Lazy) -> bool:

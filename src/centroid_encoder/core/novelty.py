@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.neighbors import NearestNeighbors
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core.axes import principal_axes
 from centroid_encoder.core.features import Standardizer
-from centroid_encoder.core.matrix import Lazy, Matrix
-from centroid_encoder.core.quality import class_centers, without_limits
+from centroid_encoder.core.matrix import Lazy, Matrix, product
+from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.splits import representatives
 
 LEAST = 10  # samples that are needed to learn novelty
@@ -82,13 +81,13 @@ class Novelty:
         logarithms = np.empty((len(z), 2))
         for out, own in zip(folds, of_folds, strict=True):
             mean = z[~out].mean(axis=0)
-            inside, points = (z[~out] - mean) @ own, (z[out] - mean) @ own
+            inside, points = product(z[~out] - mean, own), product(z[out] - mean, own)
             logarithms[out] = Surroundings(inside, codes[~out])(points)
         location = logarithms.mean(axis=0)
         spread = np.maximum(logarithms.std(axis=0), LEAST_SPREAD)
         scores = ((logarithms - location) / spread).sum(axis=1)
-        offset = center.astype(np.float64) @ axes
-        fitted = cls(axes, offset, z @ axes, codes, location, spread, np.sort(scores))
+        offset, reference = product(center[None], axes)[0], product(z, axes)
+        fitted = cls(axes, offset, reference, codes, location, spread, np.sort(scores))
         return fitted, rows, scores
 
     @cached_property
@@ -113,7 +112,7 @@ class Novelty:
     def _points(self, X: Matrix, standardizer: Standardizer) -> Points:
         """(n, K) rows of X on the axes; a sparse matrix stays sparse."""
         if not sparse.issparse(X):
-            return np.asarray(_z_scores(X, standardizer) @ self.axes - self.offset)
+            return product(_z_scores(X, standardizer), self.axes) - self.offset
         mean, scale, clip = standardizer.mean, standardizer.scale, standardizer.clip
         of_zero = np.clip(-mean / scale, -clip, clip)
         x = sparse.csr_matrix(X, dtype=np.float64, copy=True)
@@ -149,22 +148,22 @@ class Surroundings:
     def __init__(self, points: Points, codes: Codes) -> None:
         n, K = points.shape
         n_neighbors = max(1, min(N_NEIGHBORS, n // 5))
-        self.neighbors = NearestNeighbors(n_neighbors=n_neighbors, algorithm="brute")
-        # Without points, scikit-learn leaves each sample out of its own neighbours.
-        with without_limits():
-            distance, _ = self.neighbors.fit(points.astype(np.float32)).kneighbors()
-        points = points.astype(np.float64)
+        self.points, self.n_neighbors = torch.from_numpy(points), n_neighbors
+        # No sample is its own neighbour.
+        apart = torch.cdist(self.points, self.points).fill_diagonal_(torch.inf)
+        distance = apart.topk(n_neighbors, largest=False).values.numpy()
         self.floor = FLOOR * (float(np.sqrt(np.square(points).sum(axis=1).mean())) or 1.0)
         self.usual = np.log(distance.mean(axis=1) + self.floor)
         classes, index = np.unique(codes, return_inverse=True)
         self.means = class_centers(points, index, len(classes))
         inside = points - self.means[index]
-        common = inside.T @ inside / max(n - len(classes), 1)
+        common = product(inside.T, inside) / max(n - len(classes), 1)
         self.whitening = []
         for i in range(len(classes)):
             own = inside[index == i]
             shrinkage = K / (K + len(own))
-            covariance = (1 - shrinkage) * own.T @ own / max(len(own) - 1, 1) + shrinkage * common
+            alone = product(own.T, own) / max(len(own) - 1, 1)
+            covariance = (1 - shrinkage) * alone + shrinkage * common
             ridge = RIDGE * (np.trace(covariance) / K or 1.0) * np.eye(K)
             inverse = np.linalg.inv((1 - RIDGE) * covariance + ridge)
             self.whitening.append(np.linalg.cholesky(inverse))
@@ -175,13 +174,13 @@ class Surroundings:
         The mean distance to the nearest samples relative to that of these samples, and the squared
         distance to the nearest class in units of its spread.
         """
-        with without_limits():
-            distance, neighbor = self.neighbors.kneighbors(points.astype(np.float32))
-        near = np.log(distance.mean(axis=1) + self.floor)
-        near -= LOCAL * self.usual[neighbor].mean(axis=1)
+        apart = torch.cdist(torch.from_numpy(points), self.points)
+        nearest = apart.topk(self.n_neighbors, largest=False)
+        near = np.log(nearest.values.numpy().mean(axis=1) + self.floor)
+        near -= LOCAL * self.usual[nearest.indices.numpy()].mean(axis=1)
         least = np.full(len(points), np.inf)
         for mean, whitening in zip(self.means, self.whitening, strict=True):
-            least = np.minimum(least, np.square((points - mean) @ whitening).sum(axis=1))
+            least = np.minimum(least, np.square(product(points - mean, whitening)).sum(axis=1))
         return np.stack([near, np.log(least + FLOOR * points.shape[1])], axis=1)
 
 

@@ -26,6 +26,7 @@ from sklearn.manifold import smacof
 from torch import Tensor
 
 from centroid_encoder.core.axes import principal_axes
+from centroid_encoder.core.matrix import product
 
 Placement = Literal["voronoi", "bottleneck"]
 Floats = NDArray[np.floating]
@@ -67,17 +68,17 @@ class Scatter:
         """
         found, _ = principal_axes(residuals, min(N_AXES, *residuals.shape))
         along, axes = (residuals @ found.T).cpu().numpy(), found.cpu().numpy()
-        common = (along.T @ along).astype(np.float64) / len(along)
+        common = product(along.T, along) / len(along)
         directions = np.zeros((len(centroids), n_components, len(axes)))
         n_shown = min(n_components, len(axes))
         for j in range(len(centroids)):
             own = along[codes == j].astype(np.float64)
-            values, vectors = np.linalg.eigh(own.T @ own + PRIOR * common)
+            values, vectors = np.linalg.eigh(product(own.T, own) + PRIOR * common)
             deviation = np.sqrt(values[-1] / (len(own) + PRIOR))
             if deviation > 0:
                 directions[j, :n_shown] = _signed(vectors[:, ::-1][:, :n_shown]).T / deviation
         # C order, as in a file: the last digits of a product depend on it.
-        return cls(np.ascontiguousarray(axes, np.float32), centroids @ axes.T, directions)
+        return cls(np.ascontiguousarray(axes, np.float32), product(centroids, axes.T), directions)
 
     def project(self, inputs: Tensor) -> NDArray[np.float32]:
         """(n, a) coordinates of (n, k) inputs along the axes."""
@@ -134,7 +135,8 @@ class Odds:
             return float(value), np.append(slope, excess.sum(axis=0) + offsets / 100)
 
         bounds = [(-7.0, 7.0)] + [(-5.0, 5.0)] * n_classes
-        best = minimize(loss, np.zeros(n_classes + 1), jac=True, method="L-BFGS-B", bounds=bounds)
+        # L-BFGS-B would use NumPy's threads, see `product`.
+        best = minimize(loss, np.zeros(n_classes + 1), jac=True, method="TNC", bounds=bounds)
         return cls(float(np.exp(best.x[0])), np.asarray(best.x[1:]))
 
     def logits(self, outputs: Floats, targets: Floats) -> NDArray[np.float64]:
@@ -229,7 +231,7 @@ class Layout:
         rows = np.arange(len(own))
         squared = cdist(self.positions[own], self.positions, "sqeuclidean")
         squared[rows, own] = 1
-        along = displacements @ self.positions.T
+        along = product(displacements, self.positions.T)
         gauges = 2 * (along - along[rows, own][:, None]) / squared
         gauges[rows, own] = -np.inf
         return np.asarray(gauges)
@@ -263,7 +265,7 @@ class Placer:
     ) -> Self:
         """Lay out the classes of (M, k) centroids; `settings` are those of an estimator."""
         layout = Layout.fit(centroids, int(settings["n_components"]))
-        moved = replace(scatter, means=centroids @ scatter.axes.T)
+        moved = replace(scatter, means=product(centroids, scatter.axes.T))
         return cls(targets.cpu().numpy(), moved, layout)
 
     def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -325,7 +327,7 @@ class Placer:
 def squared_distances(points: Floats, others: Floats) -> NDArray[np.float64]:
     """(n, M) mean squared differences of coordinates between (n, r) points and (M, r) others."""
     a, b = np.asarray(points, dtype=np.float64), np.asarray(others, dtype=np.float64)
-    squared = np.square(a).sum(axis=1)[:, None] - 2 * a @ b.T + np.square(b).sum(axis=1)
+    squared = np.square(a).sum(axis=1)[:, None] - 2 * product(a, b.T) + np.square(b).sum(axis=1)
     return np.asarray(np.maximum(squared, 0) / a.shape[1])
 
 

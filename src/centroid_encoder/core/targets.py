@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import pdist, squareform
 from torch import Tensor
 
+from centroid_encoder.core.matrix import product
+
 Output = Literal["span", "full"]
 
 
@@ -106,7 +108,8 @@ class CentroidTargets:
             return cls(centroids, None, None, device, compactness)
         centroids = centroids.astype(np.float64)
         origin = centroids.mean(axis=0)
-        _, singular_values, directions = np.linalg.svd(centroids - origin, full_matrices=False)
+        parts = torch.linalg.svd(torch.from_numpy(centroids - origin), full_matrices=False)
+        singular_values, directions = parts.S.numpy(), parts.Vh.numpy()
         epsilon = np.finfo(np.float32).eps
         tolerance = singular_values[0] * max(centroids.shape) * epsilon
         # Coincident centroids span a point; one output keeps the network well formed.
@@ -117,7 +120,7 @@ class CentroidTargets:
         if singular_values[0] > np.abs(centroids).max() * epsilon:
             scale = np.sqrt(np.square(singular_values).sum() / (len(centroids) * rank))
         directions = directions[:rank]
-        coordinates = (centroids - origin) @ directions.T / scale
+        coordinates = product(centroids - origin, directions.T) / scale
         return cls(coordinates, origin, directions * scale, device, compactness)
 
     @classmethod
