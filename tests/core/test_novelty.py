@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
-from centroid_encoder.core import novelty
+from centroid_encoder.core import matrix
 from centroid_encoder.core.features import Standardizer, fit_standardizer
 from centroid_encoder.core.novelty import Novelty, Surroundings
 from centroid_encoder.core.splits import representatives
@@ -124,7 +124,7 @@ def test_sparse_data_and_batches_give_the_same(kind: type, monkeypatch: pytest.M
     query = drawn(50, range(5), 1)[0]
     dense, standardizer = fitted(X, codes)
     expected = dense.quantiles(query, standardizer)
-    monkeypatch.setattr(novelty, "VALUES_AT_ONCE", 2900)
+    monkeypatch.setattr(matrix, "VALUES_AT_ONCE", 2900)
     found, _ = fitted(kind(X), codes)
     for asked in (kind(query), query):
         assert_allclose(found.quantiles(asked, standardizer), expected, atol=2 / 400)

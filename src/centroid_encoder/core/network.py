@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import skip_init
 
 Activation = Literal["relu", "tanh"]
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
@@ -169,13 +170,6 @@ class Network(nn.Module):
         self.norms = nn.ModuleList()
 
 
-class Linear(nn.Linear):
-    """A linear layer without initial weights: drawing them would use the global random state."""
-
-    def reset_parameters(self) -> None:
-        """Leave the weights as they are."""
-
-
 class Linears(nn.Module):
     """K linear layers of one shape, side by side: (K, b, n_in) inputs, (K, b, n_out) outputs."""
 
@@ -192,5 +186,6 @@ class Linears(nn.Module):
 
 def _layers(widths: Sequence[int], n_networks: int) -> nn.ModuleList:
     if n_networks == 1:
-        return nn.ModuleList(Linear(*shape) for shape in pairwise(widths))
+        # Drawing initial weights would use the global random state.
+        return nn.ModuleList(skip_init(nn.Linear, *shape) for shape in pairwise(widths))
     return nn.ModuleList(Linears(n_networks, *shape) for shape in pairwise(widths))

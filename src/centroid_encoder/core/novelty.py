@@ -6,7 +6,7 @@ known type.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self
@@ -15,11 +15,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.utils import gen_batches
 
 from centroid_encoder.core.axes import principal_axes
 from centroid_encoder.core.features import Standardizer
-from centroid_encoder.core.matrix import Lazy, Matrix, product
+from centroid_encoder.core.matrix import Lazy, Matrix, product, row_chunks
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.splits import representatives
 
@@ -34,8 +33,6 @@ RIDGE = 0.05  # share of the mean variance in each class covariance
 FLOOR = 0.01  # keeps the logarithm of the distance of duplicates finite
 LEAST_SPREAD = 0.05  # smallest standard deviation of a logarithm, for data with many duplicates
 EQUAL = 0.02  # scores that differ by less count as equal
-VALUES_AT_ONCE = 2**21  # of a dense matrix
-ROWS_AT_ONCE = 2**12
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -71,11 +68,13 @@ class Novelty:
         """
         chosen = representatives(codes, N_REFERENCE, N_OF_CLASS, np.random.default_rng(0))
         rows, codes = index[chosen], codes[chosen]
-        z = np.concatenate([_z_scores(X[rows[part]], standardizer) for part in _batches(rows, X)])
+        z = np.concatenate([_z_scores(chunk, standardizer) for _, chunk in row_chunks(X, rows)])
         center = z.mean(axis=0)
         z -= center
         axes = _axes(z, max(1, min(N_AXES, z.shape[1], len(z) // 3)))
-        folds = list(_folds(codes))
+        order = np.lexsort((np.random.default_rng(0).random(len(codes)), codes))
+        # A fold has a fifth of the samples of each class.
+        folds = [np.isin(np.arange(len(codes)), order[i::N_FOLDS]) for i in range(N_FOLDS)]
         # All axes come first: threads of NumPy that wait for work slow down those of torch.
         of_folds = [_axes(z[~out] - z[~out].mean(axis=0), axes.shape[1]) for out in folds]
         logarithms = np.empty((len(z), 2))
@@ -98,8 +97,8 @@ class Novelty:
     def quantiles(self, X: Matrix | Lazy, standardizer: Standardizer) -> Singles:
         """(n,) shares of the training samples that are less novel than each row of (n, d) data."""
         quantiles = np.empty(X.shape[0], dtype=np.float32)
-        for part in _batches(quantiles, X):
-            logarithms = self.surroundings(self._points(X[part], standardizer))
+        for part, chunk in row_chunks(X):
+            logarithms = self.surroundings(self._points(chunk, standardizer))
             quantiles[part] = self.ranks(((logarithms - self.location) / self.spread).sum(axis=1))
         return quantiles
 
@@ -182,18 +181,6 @@ class Surroundings:
         for mean, whitening in zip(self.means, self.whitening, strict=True):
             least = np.minimum(least, np.square(product(points - mean, whitening)).sum(axis=1))
         return np.stack([near, np.log(least + FLOOR * points.shape[1])], axis=1)
-
-
-def _folds(codes: Codes) -> Iterator[NDArray[np.bool_]]:
-    """(n,) masks of a fifth of the samples of each class at a time."""
-    fold = np.empty(len(codes), dtype=np.intp)
-    fold[np.lexsort((np.random.default_rng(0).random(len(codes)), codes))] = np.arange(len(codes))
-    return (fold % N_FOLDS == i for i in range(N_FOLDS))
-
-
-def _batches(rows: NDArray[Any], X: Matrix | Lazy) -> Iterator[slice]:
-    """Parts of rows of X that are small if they are dense."""
-    yield from gen_batches(len(rows), max(1, min(ROWS_AT_ONCE, VALUES_AT_ONCE // X.shape[1])))
 
 
 def _z_scores(X: Matrix, standardizer: Standardizer) -> Singles:

@@ -12,10 +12,9 @@ import pandas as pd
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
-from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._log import shown_as_scanpy
-from centroid_encoder.tl._run import Callback, Progress, run_job
+from centroid_encoder.tl._run import Callback, Progress, check_stop, run_job
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -108,9 +107,10 @@ def measure(
     >>> labels = measure.label(image > filters.threshold_otsu(image))
     >>> adata = ce.tl.measure(labels, {"grey": image}, progress=False)
     """
-    options = spacing, unit, channel_axis, time_series, properties, quantiles
     with shown_as_scanpy():
-        job = Measurement(labels, images, *options)
+        job = Measurement(
+            labels, images, spacing, unit, channel_axis, time_series, properties, quantiles
+        )
         run_job(job, progress=progress)
         return job.table()
 
@@ -191,17 +191,12 @@ class Measurement:
 
     def run(self, callback: Callback | None = None) -> None:
         """Measure everything; see `Job.run`."""
-        for progress in self._steps():
-            if callback is not None and callback(progress):
-                raise StoppedTooEarly("stopped before the cells were measured")
-
-    def _steps(self) -> Iterator[Progress | None]:
-        n_done = n_found = 0
+        step, n_done, n_found = partial(check_stop, callback or (lambda _: False)), 0, 0
         names = list(next(iter(self._regions.values()))[2])
         for name, (labels, spacing, channels) in self._regions.items():
             n_before = n_found
             for frame in range(labels.shape[0]) if self.time_series else [None]:
-                yield None
+                step(None)
                 pixels = _read(labels, frame).astype(np.int64, copy=False)
                 codes, found = pd.factorize(pixels.ravel(), sort=True)
                 # The background has the code 0, even where there is none.
@@ -215,13 +210,13 @@ class Measurement:
                 centers = [_statistics(codes, place + 0 * codes)[:, 0] for place in places[::-1]]
                 columns = []
                 for channel in names:
-                    yield None
+                    step(None)
                     columns.append(_statistics(codes, channels[channel](frame), self._shares))
                 chunks = []
                 for chunk in _measured(codes, self._shapes, spacing):
                     chunks.append(pd.DataFrame(chunk))
                     n_done += len(chunks[-1])
-                    yield Progress(n_done, n_found)
+                    step(Progress(n_done, n_found))
                 shapes = pd.concat(chunks).sort_values("label").drop(columns="label")
                 obs = pd.DataFrame({"region": name, "label": found, "frame": frame})
                 stem = name if frame is None else f"{name}_t{frame}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-from centroid_encoder.core.matrix import Lazy, Matrix, looks_like_counts
+from centroid_encoder.core.matrix import Lazy, Matrix, looks_like_counts, row_chunks
 from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check_name
 from centroid_encoder.tl._lazy import (
     LazyMatrix,
@@ -31,11 +31,6 @@ if TYPE_CHECKING:
 
 Missing = Literal["error", "drop", "mean"]
 MaskVar = NDArray[np.bool_] | str | None
-
-CHUNK = 4096
-"""Rows that are read together, at most."""
-VALUES_AT_ONCE = 2**24
-"""Values that are read together, at most."""
 
 logger = logging.getLogger("centroid_encoder")
 
@@ -383,12 +378,6 @@ def _read_mask(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:
     return np.flatnonzero(mask)
 
 
-def row_chunks(X: Any) -> Iterator[slice]:
-    """Iterate over slices of rows."""
-    n_rows = max(1, min(CHUNK, VALUES_AT_ONCE // max(1, X.shape[1])))
-    return gen_batches(X.shape[0], n_rows) if X.shape[0] else iter(())
-
-
 def check_real(X: Matrix | Lazy, where: str) -> None:
     """Raise a TypeError for a matrix without real numbers."""
     if X.dtype.kind not in "biuf":
@@ -405,8 +394,7 @@ def _is_gap(x: Any) -> Any:
 def count_gaps(X: Matrix | Lazy) -> NDArray[np.intp]:
     """Return the number of NaN and infinite values of each row, in one pass."""
     counts = np.zeros(X.shape[0], dtype=np.intp)
-    for part in row_chunks(X) if X.dtype.kind == "f" else ():
-        x = X[part]
+    for part, x in row_chunks(X) if X.dtype.kind == "f" else ():
         if not np.isfinite(stored(x)).all():
             counts[part] = _is_gap(x).sum(axis=1)
     return counts
@@ -455,8 +443,8 @@ def fill_missing(X: Matrix | Lazy, train: NDArray[np.bool_]) -> Matrix | Lazy:
     if X.is_finite if isinstance(X, LazyMatrix) else not count_gaps(X).any():
         return X
     sums, counts = np.zeros(X.shape[1]), np.full(X.shape[1], train.sum())
-    for part in row_chunks(X):
-        x = X[part][train[part]]
+    for part, rows in row_chunks(X):
+        x: Any = rows[train[part]]
         counts -= _is_gap(x).sum(axis=0)
         sums += np.asarray(fill(x, np.zeros(len(sums))).sum(axis=0, dtype=np.float64)).ravel()
     means = sums / np.maximum(counts, 1)
