@@ -223,7 +223,7 @@ def fit(
     codes, n_classes = own[codes], len(known)
     division = _divide(codes, params, resolved, X.shape[1], seed, groups)
     rows, folds = division.train, division.folds
-    chosen = representatives(codes[rows], N_SAMPLE, 1, np.random.default_rng(0))
+    in_sample = representatives(codes[rows], N_SAMPLE, 1, np.random.default_rng(0))
     standardizer, shares, sample = fit_standardizer(
         X,
         rows,
@@ -232,10 +232,10 @@ def fit(
         np.inf if params["clip"] is None else params["clip"],
         params["max_features"],
         folds[rows] if division.n_networks > 1 else None,
-        chosen,
+        in_sample,
     )
     settings = resolved(params, len(rows), len(standardizer.kept), n_classes)
-    sampled = rows[chosen]
+    sampled = rows[in_sample]
     z = torch.empty((len(sampled), len(standardizer.kept)), device=device)
     for part, chunk in row_chunks(sample):
         z[part] = standardizer(chunk, device)

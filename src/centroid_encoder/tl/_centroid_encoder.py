@@ -25,7 +25,6 @@ from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import mixed_sources
 from centroid_encoder.tl._folds import calibration_errors, judged
-from centroid_encoder.tl._log import logger
 from centroid_encoder.tl._read import Cells, Missing, fill_missing, listed, read_cells
 from centroid_encoder.tl._reference import check_free
 from centroid_encoder.tl._summary import missing_classes
@@ -239,7 +238,7 @@ class Training(_run.Job):
             estimator.set_params(random_state=draw_seed(random_state))
         self.train = (self.codes >= 0) & ~self.held_out
         self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
-        logger.info(
+        _run.logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),
             *(int(mask.sum()) for mask in (self.train, self.held_out, self.codes < 0)),

@@ -29,7 +29,6 @@ from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import doubts
 from centroid_encoder.tl._fitted_model import fitted_model
 from centroid_encoder.tl._folds import Codes, Fold, fold_of, knn_misses, pooled
-from centroid_encoder.tl._log import logger
 from centroid_encoder.tl._read import Cells, Missing, fill_missing, read_cells
 from centroid_encoder.tl._settings import differing_settings, is_of_same_labels
 from centroid_encoder.tl._summary import missing_classes
@@ -188,7 +187,7 @@ def cross_validate(
     if model is None and mapped is not None and is_of_same_labels(mapped, label_key):
         # The map may be from another machine, which has other devices.
         model = fitted_model(adata, key, device="cpu").set_params(device="auto")
-        logger.info("    with the settings of the map %r", key)
+        _run.logger.info("    with the settings of the map %r", key)
     n_folds = _possible_folds(cells, n_folds)
     plan = Plan(
         _run.configured(

@@ -13,7 +13,6 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._log import shown_as_scanpy
 from centroid_encoder.tl._run import Callback, Progress, check_stop, run_job
 
 if TYPE_CHECKING:
@@ -107,12 +106,10 @@ def measure(
     >>> labels = measure.label(image > filters.threshold_otsu(image))
     >>> adata = ce.tl.measure(labels, {"grey": image}, progress=False)
     """
-    with shown_as_scanpy():
-        job = Measurement(
-            labels, images, spacing, unit, channel_axis, time_series, properties, quantiles
-        )
-        run_job(job, progress=progress)
-        return job.table()
+    options = spacing, unit, channel_axis, time_series, properties, quantiles
+    job = Measurement(labels, images, *options)
+    run_job(job, progress=progress)
+    return job.table()
 
 
 @dataclass(eq=False)

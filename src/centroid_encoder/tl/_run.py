@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import numbers
 import os
 import time
@@ -14,13 +15,11 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
-import pandas as pd
 from sklearn.base import clone
 
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import CentroidEncoderWarning, InputError, InputTypeError, check_name
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._log import logger, shown_as_scanpy
 from centroid_encoder.tl._read import Source, check_key, near_matches
 
 with warnings.catch_warnings():
@@ -30,6 +29,10 @@ with warnings.catch_warnings():
 
 if TYPE_CHECKING:
     from anndata import AnnData
+
+logger = logging.getLogger("centroid_encoder")
+# Without a handler, Python would print each warning a second time.
+logger.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
@@ -147,12 +150,11 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
         given.apply_defaults()
         adata, progress, copy = (given.arguments[name] for name in ("adata", "progress", "copy"))
         check_writable(adata, copy=copy)
-        with shown_as_scanpy():
-            job = prepare(*args, **kwargs)
-            run_job(job, progress=progress)
-            if copy:
-                adata = adata.to_memory() if adata.isbacked else adata.copy()
-            job.write(adata)
+        job = prepare(*args, **kwargs)
+        run_job(job, progress=progress)
+        if copy:
+            adata = adata.to_memory() if adata.isbacked else adata.copy()
+        job.write(adata)
         return adata if copy else None
 
     tool.__annotations__ = {**prepare.__annotations__, "return": "AnnData | None"}
@@ -245,9 +247,6 @@ def write_results(adata: AnnData, results: Results) -> None:
         write_results(actual, results)
         adata._init_as_actual(actual)
         return
-    if not isinstance(adata.obs, pd.DataFrame):
-        # Figures cannot read a table that is not in memory.
-        adata.obs = adata.obs.to_memory()
     absent = object()
     written: list[tuple[Any, str, Any]] = []
     try:
