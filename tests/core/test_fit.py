@@ -113,7 +113,7 @@ def test_a_row_is_placed_by_the_network_that_is_not_trained_on_it(
 
 def test_one_network_places_its_own_rows(X: Any, bottleneck: Trained) -> None:
     assert_allclose(bottleneck.fit.embed(), bottleneck.model.transform(X), atol=1e-5)
-    assert not bottleneck.fit.is_calibrated
+    assert not len(bottleneck.fit.unseen)
 
 
 @pytest.mark.parametrize("placement", ["voronoi", "bottleneck"])

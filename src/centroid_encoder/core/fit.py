@@ -92,21 +92,19 @@ class Fit:
         Yields the (b, m) embedding and (b, K) distances of `CHUNK` rows at a time.
         """
         index = np.arange(self.X.shape[0]) if index is None else index
-        for start in range(0, len(index), CHUNK):
-            yield self._judged(index[start : start + CHUNK])
-
-    def _judged(self, rows: Codes) -> Judged:
         device, held = self.map.device, self.division.held
-        at = np.minimum(np.searchsorted(held, rows), len(held) - 1)
-        if (held[at] == rows).all():
-            inputs = self.data.inputs[..., torch.from_numpy(at).to(device), :]
-            along = None if self.along is None else self.along[at]
-        else:
-            z = self.map.standardizer(self.X[rows], device)
-            inputs = on_axes(z, self.map.axes)
-            along = None if self.map.placer is None else self.map.placer.scatter.project(z)
-        folds = torch.from_numpy(self.division.folds[rows]).to(device)
-        return self.map.judge_inputs(inputs, along, folds)
+        for start in range(0, len(index), CHUNK):
+            rows = index[start : start + CHUNK]
+            at = np.minimum(np.searchsorted(held, rows), len(held) - 1)
+            if (held[at] == rows).all():
+                inputs = self.data.inputs[..., torch.from_numpy(at).to(device), :]
+                along = None if self.along is None else self.along[at]
+            else:
+                z = self.map.standardizer(self.X[rows], device)
+                inputs = on_axes(z, self.map.axes)
+                along = None if self.map.placer is None else self.map.placer.scatter.project(z)
+            folds = torch.from_numpy(self.division.folds[rows]).to(device)
+            yield self.map.judge_inputs(inputs, along, folds)
 
     def embed(self, index: Codes | None = None) -> NDArray[np.float32]:
         """(n, m) embedding of all rows, or of those of an index."""
@@ -143,11 +141,6 @@ class Fit:
             return np.flatnonzero(self.codes[self.division.held] >= 0)
         validation: Codes = data.validation.cpu().numpy()
         return validation[:0] if self.outcome.merged else validation
-
-    @property
-    def is_calibrated(self) -> bool:
-        """Whether there were rows for it that the network which places them was not trained on."""
-        return len(self.unseen) > 0
 
     def crowded_group(self) -> tuple[int, float] | None:
         """Index of a group that is too large to be placed well, and its share of the training rows.

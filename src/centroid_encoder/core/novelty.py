@@ -73,13 +73,12 @@ class Novelty:
         z -= center
         axes = _axes(z, max(1, min(N_AXES, z.shape[1], len(z) // 3)))
         order = np.lexsort((np.random.default_rng(0).random(len(codes)), codes))
-        # A fold has a fifth of the samples of each class.
-        folds = [np.isin(np.arange(len(codes)), order[i::N_FOLDS]) for i in range(N_FOLDS)]
-        # All axes come first: threads of NumPy that wait for work slow down those of torch.
-        of_folds = [_axes(z[~out] - z[~out].mean(axis=0), axes.shape[1]) for out in folds]
         logarithms = np.empty((len(z), 2))
-        for out, own in zip(folds, of_folds, strict=True):
+        for i in range(N_FOLDS):
+            # A fifth of the samples of each class.
+            out = np.isin(np.arange(len(codes)), order[i::N_FOLDS])
             mean = z[~out].mean(axis=0)
+            own = _axes(z[~out] - mean, axes.shape[1])
             inside, points = product(z[~out] - mean, own), product(z[out] - mean, own)
             logarithms[out] = Surroundings(inside, codes[~out])(points)
         location = logarithms.mean(axis=0)

@@ -9,7 +9,7 @@ import errno
 import json
 import numbers
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
@@ -239,7 +239,21 @@ def labels_from(stored: Mapping[str, Any], n: int) -> NDArray[Any]:
 
 def params_to(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of an estimator as JSON; the inverse of `params_from`."""
-    return {name: _jsonable(value) for name, value in params.items()}
+    weights = params.get("class_weight")
+    if isinstance(weights, Mapping):
+        # Keys in JSON are strings; class labels need not be.
+        params = {**params, "class_weight": {"weights": list(weights.items())}}
+    plain: dict[str, Any] = json.loads(json.dumps(dict(params), default=_plain))
+    return plain
+
+
+def _plain(value: object) -> object:
+    """Return a part of a parameter as JSON; sources of randomness other than an int are dropped."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, numbers.Real):
+        return float(value)
+    return str(value) if isinstance(value, torch.device) else None
 
 
 def params_from(params: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
@@ -259,22 +273,3 @@ def params_from(params: Mapping[str, Any], known: Collection[str]) -> dict[str, 
     if isinstance(params.get("class_weight"), dict):
         params["class_weight"] = dict(params["class_weight"]["weights"])
     return params
-
-
-def _jsonable(value: object) -> object:
-    """Return a parameter as JSON; sources of randomness other than an int are dropped."""
-    if isinstance(value, np.random.Generator | np.random.RandomState):
-        return None
-    if isinstance(value, Mapping):
-        # Keys in JSON are strings; class labels need not be.
-        return {"weights": [[_jsonable(key), float(weight)] for key, weight in value.items()]}
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, numbers.Real) and not isinstance(value, bool | int):
-        # Fractions, and other types of numbers.
-        return int(value) if isinstance(value, numbers.Integral) else float(value)
-    if isinstance(value, torch.device):
-        return str(value)
-    if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str):
-        return [int(width) for width in value]
-    return value

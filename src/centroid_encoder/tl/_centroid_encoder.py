@@ -284,7 +284,7 @@ class Training(_run.Job):
         found = judged(fit, held_out)
         if len(held_out):
             fit.map.calibration = Calibration.fit(found[1], codes[held_out])
-        elif not fit.is_calibrated:
+        elif not len(fit.unseen):
             text = "no cell is held out, so that confidence is not calibrated: raise test_size"
             self.notices.append(text)
         if (crowded := fit.crowded_group()) is not None:
