@@ -17,8 +17,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import centroid_encoder as ce
+from centroid_encoder.core import matrix
 from centroid_encoder.core.reports import StoppedTooEarly
-from centroid_encoder.tl import _ingest, _read
+from centroid_encoder.tl import _ingest
 
 N_CELLS, N_GENES = 330, 60
 
@@ -47,7 +48,7 @@ def known() -> AnnData:
 
 @pytest.fixture(autouse=True)
 def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_read, "CHUNK", 32)
+    monkeypatch.setattr(matrix, "CHUNK", 32)
     monkeypatch.setattr(_ingest, "BLOCKS", 2)
 
 

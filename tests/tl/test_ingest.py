@@ -19,9 +19,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import centroid_encoder as ce
+from centroid_encoder.core import matrix
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.core.saved import InvalidStateError
-from centroid_encoder.tl import _lazy, _read
+from centroid_encoder.tl import _lazy
 from centroid_encoder.tl._result import read_result
 
 Ingest = Callable[..., AnnData | None]
@@ -417,7 +418,7 @@ def test_figures_of_a_training_are_refused_for_a_query(known, new, ingest, name)
 
 def test_a_file_does_not_come_into_memory(known, ingest, tmp_path, monkeypatch):
     monkeypatch.setattr(_lazy, "BLOCK", 2**18)
-    monkeypatch.setattr(_read, "CHUNK", 256)
+    monkeypatch.setattr(matrix, "CHUNK", 256)
     rng = np.random.default_rng(0)
     X = sparse.random(20_000, 200, density=0.9, format="csr", dtype=np.float32, rng=rng)
     names = [*known.var_names, *map(str, range(192))]
@@ -435,7 +436,7 @@ def test_a_file_does_not_come_into_memory(known, ingest, tmp_path, monkeypatch):
 
 
 def test_a_job_shows_progress_stops_and_writes_once(known, new, unchanged, monkeypatch):
-    monkeypatch.setattr(_read, "CHUNK", 25)
+    monkeypatch.setattr(matrix, "CHUNK", 25)
     n_done = []
 
     def callback(report: Any) -> bool:

@@ -25,7 +25,7 @@ from scipy import sparse
 import centroid_encoder as ce
 from centroid_encoder.core import matrix
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl import _lazy, _read
+from centroid_encoder.tl import _lazy
 from centroid_encoder.tl._read import fill_missing, read_cells, read_matrix
 
 N_CELLS, N_GENES = 400, 60
@@ -252,12 +252,11 @@ def test_values_are_checked_in_one_pass(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("layout", [sparse.csr_matrix, np.asarray])
 def test_reading_never_has_the_matrix_in_memory(layout, tmp_path, monkeypatch):
-    monkeypatch.setattr(_read, "CHUNK", 32)
     monkeypatch.setattr(matrix, "CHUNK", 32)
     monkeypatch.setattr(_lazy, "BLOCK", 2**18)
     rng = np.random.default_rng(0)
-    X = layout(rng.normal(size=(600, 4_000)).astype(np.float32))
-    obs = pd.DataFrame({"kind": np.tile(["a", "b"], 300)}, index=[str(i) for i in range(600)])
+    X = layout(rng.normal(size=(2_000, 4_000)).astype(np.float32))
+    obs = pd.DataFrame({"kind": np.tile(["a", "b"], 1_000)}, index=list(map(str, range(2_000))))
     AnnData(X, obs=obs).write_h5ad(tmp_path / "cells.h5ad")
     adata = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
     ce.tl.centroid_encoder.job(table(genes()), "kind")  # Imports take memory as well.
@@ -269,4 +268,4 @@ def test_reading_never_has_the_matrix_in_memory(layout, tmp_path, monkeypatch):
     finally:
         tracemalloc.stop()
     adata.file.close()
-    assert peak < 600 * 4_000 * (8 if layout is sparse.csr_matrix else 4) / 3
+    assert peak < 2_000 * 4_000 * (8 if layout is sparse.csr_matrix else 4) / 3

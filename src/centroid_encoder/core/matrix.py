@@ -55,7 +55,8 @@ def row_chunks(X: Matrix | Lazy, rows: Codes | None = None) -> Iterator[tuple[sl
     """
     n = X.shape[0] if rows is None else len(rows)
     values = VALUES_AT_ONCE * (8 if is_sparse(X) else 1)
-    for part in gen_batches(n, max(1, min(CHUNK, values // max(X.shape[1], 1)))):
+    n_rows = max(1, min(CHUNK, values // max(X.shape[1], 1)))
+    for part in gen_batches(n, n_rows) if n else ():
         yield part, X[part] if rows is None or n == X.shape[0] else X[rows[part]]
 
 

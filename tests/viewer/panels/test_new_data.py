@@ -19,7 +19,7 @@ from matplotlib.colors import to_hex
 from qtpy.QtWidgets import QLabel, QProgressBar, QPushButton
 
 import centroid_encoder as ce
-from centroid_encoder.tl import _read
+from centroid_encoder.core import matrix
 from centroid_encoder.tl._run import Progress
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels import new_data as new_data_panel
@@ -429,7 +429,7 @@ def test_it_can_be_forgotten(
 def test_it_says_how_far_it_is(
     widget: CentroidEncoderWidget, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(_read, "CHUNK", 40)
+    monkeypatch.setattr(matrix, "CHUNK", 40)
     panel = widget.new_data
     bar, text = panel.progress.findChild(QProgressBar), panel.progress.findChild(Lines)
     said: list[tuple[int, int, str]] = []
@@ -454,7 +454,7 @@ def test_it_stops_when_it_is_told(
     monkeypatch: pytest.MonkeyPatch,
     unchanged: Any,
 ):
-    monkeypatch.setattr(_read, "CHUNK", 1)
+    monkeypatch.setattr(matrix, "CHUNK", 1)
     panel = widget.new_data
     with unchanged(others):
         panel.map_button.click()
