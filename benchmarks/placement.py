@@ -93,7 +93,7 @@ def evaluate(
     fit = model.fit_codes(X, y_given, np.arange(n_classes))
     seconds = time.process_time() - start
     embedding, placed, known = fit.embed(), model.transform(X), model.transform(X_test)
-    inputs = model.standardize(X).astype(np.float64)
+    inputs = model.fitted_map.standardizer(X).numpy().astype(np.float64)
     centroids = np.stack([inputs[y_given == j].mean(axis=0) for j in range(n_classes)])
     centers = class_centers(placed, y_given, n_classes)
     probabilities = model.predict_proba(X_test)
@@ -113,7 +113,7 @@ def evaluate(
         "balanced": 100 * np.mean(of_classes),
         "likelihood": -np.log(np.maximum(likely, 1e-12)).mean(),
         "calibration": expected_calibration_error(probabilities.max(axis=1), right),
-        "within": _within(model.standardize(X_test), known, y_test),
+        "within": _within(model.fitted_map.standardizer(X_test).numpy(), known, y_test),
         "order": spearmanr(pdist(centers), pdist(centroids))[0] if n_classes > 2 else np.nan,
         "spread": np.median(own) / np.median(apart.min(axis=1)),
         "seeds": procrustes(known, other.transform(X_test))[2],

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any, Literal, Self, cast, get_type_hints
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -19,17 +18,15 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.exceptions import NotFittedError
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils import Tags, check_array, check_consistent_length, column_or_1d
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from centroid_encoder.checks import (
     RandomState,
     check_effects,
     check_parameters,
-    codes_of,
+    classes_of,
     draw_seed,
-    embedding_of,
-    labels_of,
     plain,
     resolve_device,
 )
@@ -45,7 +42,7 @@ from centroid_encoder.core.optimization import Optimizer, Schedule
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.reports import Callback
-from centroid_encoder.core.saved import Arrays, InvalidStateError
+from centroid_encoder.core.saved import Arrays
 from centroid_encoder.core.targets import Output
 from centroid_encoder.errors import InputError
 from centroid_encoder.recipes import RECIPES, resolved
@@ -200,14 +197,6 @@ class CentroidEncoder(
     (150, 2)
     """
 
-    classes_: NDArray[Any]
-    centroids_: NDArray[np.float32]
-    centers_: NDArray[np.float64]
-    feature_weights_: NDArray[np.float64]
-    history_: dict[str, list[Any]]
-    trained_on_counts_: bool
-    n_epochs_: int
-
     def __init__(
         self,
         n_components: int = 2,
@@ -325,40 +314,26 @@ class CentroidEncoder(
         StoppedTooEarly
             If `callback` ended the training before its first epoch was over.
         """
-        with self._fitting():
-            X = self._checked(X, reset=True)
-            y = labels_of(X, y)
-            unlabeled = int(pd.isna(y).sum())
-            if unlabeled:
-                raise ValueError(f"y has {unlabeled} missing labels; leave these samples out")
-            classes, codes = np.unique(y, return_inverse=True)
-            names, of_samples = self._groups(groups, len(y))
-            done = self._trained(X, codes, classes, groups=of_samples, callback=callback)
+        check_consistent_length(X, y, groups)
+        classes, codes = classes_of(y)
+        names, of_samples = (None, None) if groups is None else self._groups(groups)
+        done = self.fit_codes(X, codes, classes, groups=of_samples, callback=callback)
         for text, category in done.outcome.notices:
             warnings.warn(text, category, stacklevel=2)
-        if (crowded := done.crowded_group()) is not None:
+        if names is not None and (crowded := done.crowded_group()) is not None:
             text = crowded_text(f"group {str(names[crowded[0]])!r}", crowded[1])
             warnings.warn(text, stacklevel=2)
         return self
 
-    def _groups(
-        self, groups: ArrayLike | None, n_samples: int
-    ) -> tuple[NDArray[Any], Codes | None]:
-        """Names of the groups, and (n_samples,) indices of them; None without groups."""
-        if groups is None:
-            return np.empty(0), None
+    def _groups(self, groups: ArrayLike) -> tuple[NDArray[Any], Codes]:
+        """Names of the groups, and (n_samples,) indices of them."""
         codes, names = pd.factorize(column_or_1d(groups), sort=False)
-        if len(codes) != n_samples:
-            raise ValueError(f"X has {n_samples} samples, but groups has {len(codes)} entries")
         if (codes < 0).any():
-            raise ValueError(f"groups has {int((codes < 0).sum())} missing values")
+            raise ValueError(f"groups has {(codes < 0).sum()} missing values")
         for name, value in (("placement", "bottleneck"), ("n_networks", 1)):
             if getattr(self, name) == value:
-                raise InputError(
-                    f"groups has no effect with {name}={value!r}: one network is trained on all "
-                    "samples",
-                    parameter="groups",
-                )
+                text = f"groups has no effect with {name}={value!r}: one network is trained on all "
+                raise InputError(f"{text}samples", "groups")
         return names, codes.astype(np.intp)
 
     def fit_codes(
@@ -392,42 +367,29 @@ class CentroidEncoder(
         callback
             As in `fit`.
         """
-        with self._fitting():
+        check_parameters(self)
+        check_effects(self)
+        before, params = dict(vars(self)), self.get_params(deep=False)
+        try:
             if isinstance(X, Lazy):
                 self._checked(X[:1], reset=True)
             else:
                 X = self._checked(X, reset=True)
             if feature_names is not None:
                 self.feature_names_in_ = np.asarray(feature_names, dtype=object)
-            return self._trained(
-                X, codes, classes, groups=groups, novelty=novelty, callback=callback
-            )
-
-    @contextmanager
-    def _fitting(self) -> Iterator[None]:
-        """Check the parameters, and leave the estimator as it was after an error."""
-        before, params = dict(vars(self)), self.get_params(deep=False)
-        check_parameters(params, get_type_hints(CentroidEncoder.__init__))
-        check_effects(params, CentroidEncoder().get_params(deep=False))
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise
-
-    def _trained(
-        self, X: Matrix | Lazy, codes: Codes, classes: NDArray[Any], **options: Any
-    ) -> Fit:
-        params, device = self.get_params(deep=False), resolve_device(self.device)
-        seed = draw_seed(self.random_state)
-        try:
+            device, seed = resolve_device(self.device), draw_seed(self.random_state)
+            options: dict[str, Any] = {"groups": groups, "novelty": novelty, "callback": callback}
             done = fit(X, codes, classes, params, resolved, device, seed, **options)
-        except torch.OutOfMemoryError as error:
-            text = "the device has too little memory; pass a smaller batch_size or max_samples, or "
-            raise InputError(f"{text}device='cpu'", "device") from error
-        reports = done.outcome.reports
-        history = {name: [getattr(report, name) for report in reports] for name in HISTORY}
-        self._set_fitted(done.map, classes[done.known], looks_whole(X), history)
+            self.trained_on_counts_ = looks_whole(X)
+            reports = done.outcome.reports
+            self.history_ = {name: [getattr(one, name) for one in reports] for name in HISTORY}
+            self._set_map(done.map, classes[done.known])
+        except BaseException as error:
+            self.__dict__ = before
+            if isinstance(error, torch.OutOfMemoryError):
+                text = "the device has too little memory; pass a smaller batch_size or max_samples"
+                raise InputError(f"{text}, or device='cpu'", "device") from error
+            raise
         return done
 
     @property
@@ -453,8 +415,7 @@ class CentroidEncoder(
         ValueError
             If there are no samples, or if a label is not among `classes_`.
         """
-        X = self._checked(X)
-        codes = codes_of(labels_of(X, y), self.classes_)
+        X, codes = self._labeled(X, y)
         self.fitted_map.calibration = Calibration.fit(self._distances(X), codes)
         return self
 
@@ -467,18 +428,6 @@ class CentroidEncoder(
         """
         return self.fitted_map.embed(self._checked(X))
 
-    def standardize(self, X: ArrayLike | Matrix) -> NDArray[np.float32]:
-        """Return what the network sees of samples: the weighted z-scores of the features kept.
-
-        `X` is as in `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_inputs), float32
-            Dense; as many columns as `feature_weights_` has weights above 0.
-        """
-        return cast(NDArray[np.float32], self.fitted_map.standardizer(self._checked(X)).numpy())
-
     def inverse_transform(self, X: ArrayLike) -> NDArray[np.float32]:
         """Map (n_samples, n_components) points of the embedding back to the features.
 
@@ -489,7 +438,7 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples, n_features), float32, in the units of the training data
         """
-        return self.fitted_map.decode(embedding_of(X, self._n_features_out))
+        return self.fitted_map.decode(self._points(X))
 
     def decoder_distances(self, X: ArrayLike) -> NDArray[np.float32]:
         """Distances of points of the embedding to the classes, by which the model decides.
@@ -504,7 +453,7 @@ class CentroidEncoder(
             the class in whose cell it lies. The smallest is the model's decision; over the plane,
             it draws the decoder regions.
         """
-        return self.fitted_map.distances(embedding_of(X, self._n_features_out))
+        return self.fitted_map.distances(self._points(X))
 
     def predict(self, X: ArrayLike | Matrix) -> NDArray[Any]:
         """Predict the class whose centroid is nearest to the decoder's output; `X` is as in `fit`.
@@ -552,8 +501,7 @@ class CentroidEncoder(
         ValueError
             If there are fewer than ten samples, or if classes are missing or unknown.
         """
-        X = self._checked(X)
-        codes = codes_of(labels_of(X, y), self.classes_)
+        X, codes = self._labeled(X, y)
         if len(codes) < LEAST:
             raise ValueError(f"novelty needs at least {LEAST} samples, but got {len(codes)}")
         if len(np.unique(codes)) < len(self.classes_):
@@ -642,7 +590,7 @@ class CentroidEncoder(
         with saved.refusing_damage(config):
             stored = config["estimator"]
             self = cls(**saved.params_from(stored["params"], cls().get_params()))
-            check_parameters(self.get_params(deep=False), get_type_hints(cls.__init__))
+            check_parameters(self)
             draw_seed(self.random_state)
             classes = saved.labels_from(stored, len(fitted.centers))
             self.n_features_in_ = len(fitted.standardizer.mean)
@@ -650,26 +598,20 @@ class CentroidEncoder(
                 if len(names) != self.n_features_in_:
                     raise ValueError(f"{len(names)} names for {self.n_features_in_} features")
                 self.feature_names_in_ = np.array(names, dtype=object)
-            history = {
+            self.trained_on_counts_ = bool(stored["trained_on_counts"])
+            self.history_ = {
                 name: [np.nan if value is None else value for value in stored["history"][name]]
                 for name in HISTORY
             }
-            self._set_fitted(fitted, classes, bool(stored["trained_on_counts"]), history)
+            self._set_map(fitted, classes)
         return self
 
-    def _set_fitted(
-        self,
-        fitted: FittedMap,
-        classes: NDArray[Any],
-        trained_on_counts: bool,
-        history: dict[str, list[Any]],
-    ) -> None:
+    def _set_map(self, fitted: FittedMap, classes: NDArray[Any]) -> None:
         self._map, self.classes_ = fitted, classes
-        self.trained_on_counts_, self.history_ = trained_on_counts, history
-        self.centroids_ = fitted.centroids()
-        self.centers_ = fitted.centers
+        self.centroids_, self.centers_ = fitted.centroids(), fitted.centers
         self.feature_weights_ = fitted.standardizer.weight
-        self.n_epochs_ = sum(not stage.startswith("pretrain") for stage in history["stage"])
+        stages = self.history_["stage"]
+        self.n_epochs_ = sum(not stage.startswith("pretrain") for stage in stages)
 
     @property
     def calibration_(self) -> Calibration:
@@ -690,9 +632,6 @@ class CentroidEncoder(
     def _n_features_out(self) -> int:
         return self.fitted_map.n_components
 
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "_map")
-
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
@@ -705,17 +644,34 @@ class CentroidEncoder(
             check_is_fitted(self)
         return cast(Matrix, validate_data(self, plain(X), reset=reset, accept_sparse="csr"))
 
+    def _labeled(self, X: ArrayLike | Matrix, y: ArrayLike) -> tuple[Matrix, Codes]:
+        """Check samples and labels; return the samples, and indices into `classes_`."""
+        X = self._checked(X)
+        check_consistent_length(X, y)
+        labels = column_or_1d(plain(y), warn=True)
+        codes = pd.Index(self.classes_).get_indexer(labels)
+        if (codes < 0).any():
+            unknown = labels[codes < 0].tolist()[0]
+            raise ValueError(f"y holds {unknown!r}, which is not among the classes of the map")
+        return X, codes
+
+    def _points(self, Z: ArrayLike) -> NDArray[np.floating]:
+        """Check points of the embedding."""
+        Z = cast(NDArray[np.floating], check_array(plain(Z), dtype=[np.float32, np.float64]))
+        if Z.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"X has {Z.shape[1]} columns, but the embedding has {self._n_features_out}"
+            )
+        return Z
+
 
 def crowded_text(group: str, share: float) -> str:
     """Return a warning that a group holds so large a share of the training data."""
     if share == 1:
-        return (
-            f"all training samples are of {group}: they are placed by networks that have seen "
-            "other samples of that group"
-        )
+        return f"all training samples are of {group}: networks trained on others of it place them"
     return (
         f"{group} holds {100 * share:.0f} % of the training samples: they are placed by a network "
-        "that has seen the others alone, and less well than new samples will be"
+        "that is trained on the others alone, and less well than new samples will be"
     )
 
 
@@ -725,7 +681,8 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> CentroidEncod
     Parameters
     ----------
     path
-        File written by `CentroidEncoder.save`. Nothing in it is executed, whoever wrote it.
+        File written by `CentroidEncoder.save`. Nothing in it is executed, whoever wrote it. The map
+        in a ``.h5ad`` file is read by `tl.fitted_model`.
     device
         Where to put the network: ``"auto"`` or a torch device.
 
@@ -741,13 +698,4 @@ def load(path: str | os.PathLike[str], *, device: str = "auto") -> CentroidEncod
     FileNotFoundError
         If there is no such file.
     """
-    try:
-        state = saved.load(path)
-    except (InvalidStateError, IsADirectoryError) as error:
-        if not str(path).endswith((".h5ad", ".zarr")):
-            raise
-        raise InvalidStateError(
-            f"{path} is a table of cells; read it with anndata, and ce.tl.fitted_model gives the "
-            "map that it carries"
-        ) from error
-    return CentroidEncoder.from_state(*state, device=device)
+    return CentroidEncoder.from_state(*saved.load(path), device=device)

@@ -38,24 +38,10 @@ without: half as many, a little longer, tell as much in two thirds of the time."
 def resolved(
     params: Mapping[str, Any], n_train: int, n_inputs: int, n_classes: int
 ) -> dict[str, Any]:
-    """Return the parameters of an estimator with numbers where they say ``"auto"``.
+    """Return the parameters of an estimator with numbers in place of ``"auto"``, and a ``warmup``.
 
-    Parameters
-    ----------
-    params
-        As `CentroidEncoder` documents them.
-    n_train, n_inputs, n_classes
-        Number of training samples, of features that the network sees, and of classes.
-
-    Returns
-    -------
-    dict
-        The parameters, and the ``warmup`` that suits them.
-
-    Raises
-    ------
-    InputError
-        If batch normalisation is asked for with batches too small for it.
+    `n_train`, `n_inputs` and `n_classes` are the numbers of training samples, of features that the
+    network receives, and of classes. Batches too small for batch normalisation are an InputError.
     """
     settings = dict(params)
 
@@ -66,12 +52,6 @@ def resolved(
     placed = params["placement"] != "bottleneck"
     if placed:
         settings["compactness"] = 0.0
-        if params["batch_norm"] is True or params["pretrain_epochs"] not in ("auto", 0):
-            raise InputError(
-                f"placement={params['placement']!r} needs no batch_norm and no pretrain_epochs; "
-                "leave them at 'auto', or choose placement='bottleneck'",
-                parameter="placement",
-            )
         few, many = NETWORKS_BY_SAMPLES
         auto("n_networks", 4 if n_train <= few else 3 if n_train <= many else 2)
         settings["batch_norm"] = False
@@ -83,11 +63,8 @@ def resolved(
     auto("batch_norm", n_train >= MANY_SAMPLES and not too_few and not placed)
     batch_norm = settings["batch_norm"] = bool(settings["batch_norm"])
     if batch_norm and too_few:
-        raise InputError(
-            f"batch_norm needs a batch_size of at least {MIN_NORMALIZED}; got "
-            f"{params['batch_size']}",
-            parameter="batch_norm",
-        )
+        text = f"batch_norm needs a batch_size of at least {MIN_NORMALIZED}; got "
+        raise InputError(f"{text}{params['batch_size']}", "batch_norm")
     largest = 512 if batch_norm else 256
     n_steps = STEPS_WITHOUT_SQUEEZE if placed else STEPS_PER_EPOCH
     auto("batch_size", min(max(n_train // n_steps, 16), largest))
@@ -110,13 +87,7 @@ def resolved(
 
 
 def input_dropout(n_inputs: int, n_train: int) -> float:
-    """Share of input values that ``dropout="auto"`` sets to zero.
-
-    Parameters
-    ----------
-    n_inputs, n_train
-        Number of features that the network sees, and of training samples.
-    """
+    """Share of input values that ``dropout="auto"`` sets to zero in training."""
     return max(0.02, 0.5 - 50 / n_inputs, min(0.15, FEW_SAMPLES / n_train))
 
 

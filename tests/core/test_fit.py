@@ -86,7 +86,7 @@ def test_the_map_is_that_of_the_labels(X: Any, codes: Any, voronoi: Trained) -> 
     assert_allclose(confidence, expected.predict_proba(X).max(axis=1), rtol=1e-4)
     assert_array_equal(nearest_center(embedding, fit.map.centers), predicted)
     index = np.array([9, 3])
-    assert_array_equal(fit.standardized(index), expected.standardize(X[index]))
+    assert_array_equal(fit.standardized(index), expected.fitted_map.standardizer(X[index]))
     assert_allclose(fit.embed(index), fit.embed()[index], atol=1e-5)
     assert fit.distances(index).shape == (2, 4)
     assert fit.embed(index[:0]).shape == (0, 2)

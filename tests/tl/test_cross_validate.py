@@ -79,7 +79,7 @@ def test_a_fold_is_judged_by_a_map_of_the_others(cells, squeezed):
         knn = KNeighborsClassifier(5).fit(model.transform(cells.X[rest]), codes[rest])
         wrong = knn.predict(model.transform(cells.X[asked])) != codes[asked]
         assert row["knn_error"] == pytest.approx(wrong.mean())
-        inputs = model.standardize(cells.X)
+        inputs = model.fitted_map.standardizer(cells.X).numpy()
         knn = KNeighborsClassifier(5).fit(inputs[rest], codes[rest])
         assert row["input_knn_error"] == pytest.approx(
             (knn.predict(inputs[asked]) != codes[asked]).mean()
