@@ -24,7 +24,7 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import mixed_sources
-from centroid_encoder.tl._folds import calibration_errors, judged
+from centroid_encoder.tl._errors import calibration_errors, judged
 from centroid_encoder.tl._log import logger
 from centroid_encoder.tl._read import Cells, Missing, fill_missing, listed, read_cells
 from centroid_encoder.tl._reference import check_free

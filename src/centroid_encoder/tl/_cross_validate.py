@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
@@ -17,9 +17,15 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from centroid_encoder.checks import MOST_TRAININGS, Number, draw_seed, resolve_device
+from centroid_encoder.core.calibration import (
+    UNCALIBRATED,
+    Calibration,
+    cross_fitted_probabilities,
+)
+from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import permutation_p_value
+from centroid_encoder.core.quality import knn_predict, nearest_center, permutation_p_value
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
@@ -27,8 +33,8 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import doubts
+from centroid_encoder.tl._errors import Codes, Floats, calibration_errors, error_rates, judged
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._folds import Codes, Fold, fold_of, knn_misses, pooled
 from centroid_encoder.tl._log import logger
 from centroid_encoder.tl._read import Cells, Missing, fill_missing, read_cells
 from centroid_encoder.tl._settings import differing_settings, is_of_same_labels
@@ -42,6 +48,11 @@ N_WORTHWHILE = 5_000
 """Cells of all trainings together for which the start of processes, some seconds, pays."""
 N_COUNTED = 500
 """Held-out cells on which the error of a permutation is counted."""
+N_REFERENCE, N_QUERIES = 10_000, 2_000
+"""Largest numbers of reference and query cells for neighbours in the full input space."""
+
+Place = tuple[int, int, int]
+"""Permutation (0 for the real labels), repeat and fold of a training."""
 
 
 @_run.from_job
@@ -180,8 +191,7 @@ def cross_validate(
     Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
     Number(-math.inf, integer=True, instead=(None,)).check("n_jobs", n_jobs)
     if n_jobs == 0:
-        text = "n_jobs=0 is no number of trainings at once; −1 is all cores"
-        raise InputError(text, parameter="n_jobs")
+        raise InputError("n_jobs must not be 0; −1 is all cores", parameter="n_jobs")
     source = use_rep, layer, use_raw, mask_var
     cells = read_cells(adata, label_key, *source, unlabeled_category, missing, group_key)
     mapped = _result.StoredMap.read(adata, key)
@@ -189,31 +199,22 @@ def cross_validate(
         # The map may be from another machine, which has other devices.
         model = fitted_model(adata, key, device="cpu").set_params(device="auto")
         logger.info("    with the settings of the map %r", key)
-    n_folds = _possible_folds(cells, n_folds)
-    plan = Plan(
-        _run.configured(
-            model,
-            n_components=n_components,
-            placement=placement,
-            device=device,
-            max_samples=max_cells,
-        ),
-        cells.class_labels,
-        n_folds,
-        int(n_repeats),
-        int(n_permutations),
-        n_counted=min(n_folds, -(-N_COUNTED * n_folds // int((cells.codes >= 0).sum()))),
-        seed=draw_seed(random_state),
+    estimator = _run.configured(
+        model,
+        n_components=n_components,
+        placement=placement,
+        device=device,
+        max_samples=max_cells,
     )
     params = {
         **cells.params,
-        "n_repeats": plan.n_repeats,
-        "n_permutations": plan.n_permutations,
+        "n_repeats": int(n_repeats),
+        "n_permutations": int(n_permutations),
         **_run.as_recorded(random_state),
-        "n_folds": n_folds,
+        "n_folds": _possible_folds(cells, n_folds),
     }
-    job = CrossValidation(cells, key, plan, params, n_jobs)
-    job.doubt(doubts(adata, cells, n_folds))
+    job = CrossValidation(cells, key, estimator, params, n_jobs, draw_seed(random_state))
+    job.doubt(doubts(adata, cells, params["n_folds"]))
     if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
         text = f"the map {key!r} is of other settings (against those here): {differing}"
         job.notices.append(text)
@@ -232,100 +233,71 @@ def _possible_folds(cells: Cells, n_folds: int | None) -> int:
     return max(2, min(N_FOLDS, most)) if n_folds is None else int(n_folds)
 
 
-class Place(NamedTuple):
-    """A training among those of a cross-validation; its seed depends on nothing else."""
-
-    permutation: int
-    """0 for the real labels."""
-    repeat: int
-    fold: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All trainings of a cross-validation, without the data."""
-
-    estimator: CentroidEncoder
-    """Not fitted."""
-    classes: NDArray[Any]
-    """(M,) labels."""
-    n_folds: int
-    n_repeats: int
-    n_permutations: int
-    n_counted: int
-    """Folds on which the error of a permutation is counted."""
-    seed: int
-
-    @property
-    def places(self) -> list[Place]:
-        """All trainings in their order."""
-        folds, counted = range(self.n_folds), range(self.n_counted)
-        real = [Place(0, repeat, fold) for repeat in range(self.n_repeats) for fold in folds]
-        permutations = range(1, self.n_permutations + 1)
-        return real + [Place(number, 0, fold) for number in permutations for fold in counted]
-
-    def name(self, place: Place) -> str:
-        """Return the name of a training for the user."""
-        if place.permutation:
-            return f"permutation {place.permutation} of {self.n_permutations}"
-        repeat = f"repeat {place.repeat + 1} of {self.n_repeats}, " if self.n_repeats > 1 else ""
-        return f"{repeat}fold {place.fold + 1} of {self.n_folds}"
-
-    def seed_of(self, *place: int) -> int:
-        """Return the seed of a place."""
-        return int(np.random.SeedSequence(self.seed, spawn_key=place).generate_state(1)[0])
-
-    def split(
-        self, codes: Codes, groups: Codes | None, permutation: int, repeat: int
-    ) -> tuple[Codes, Codes]:
-        """(n,) class and fold of each cell; −1 for unlabeled cells.
-
-        The classes are shuffled, unless `permutation` is 0.
-        """
-        codes, folds, labeled = codes.copy(), np.full(len(codes), -1), codes >= 0
-        of_labeled = None if groups is None else groups[labeled]
-        if permutation:
-            seed = self.seed_of(permutation)
-            codes[labeled] = shuffled_labels(codes[labeled], seed, of_labeled)
-        # No training has this place.
-        seed = self.seed_of(permutation, repeat, self.n_folds)
-        folds[labeled] = cross_validation_folds(codes[labeled], self.n_folds, seed, of_labeled)
-        return codes, folds
-
-
 def train(
+    place: Place,
     X: Matrix,
     codes: Codes,
+    held_out: NDArray[np.bool_],
     groups: Codes | None,
-    plan: Plan,
-    place: Place,
+    estimator: CentroidEncoder,
+    classes: NDArray[Any],
     callback: Callable[[Report | None], bool] | None = None,
-) -> tuple[Place, Fold | NDArray[np.bool_]]:
-    """Train on all folds but one and judge the cells of that fold.
+) -> tuple[Place, Any]:
+    """Train on the labeled cells but those that are held out, and judge these.
 
-    With shuffled labels, only the (n,) misses of the k-NN rule are returned.
+    Returns the place, and what `judge_fold` returns or, with shuffled labels, the (n,) misses of
+    the k-NN rule.
     """
-    codes, folds = plan.split(codes, groups, place.permutation, place.repeat)
-    held_out, trains = folds == place.fold, (codes >= 0) & (folds != place.fold)
-    estimator: CentroidEncoder = clone(plan.estimator).set_params(random_state=plan.seed_of(*place))
+    trains = (codes >= 0) & ~held_out
     # scikit-learn must not send parts of a training to the backend that runs the training.
     with joblib.parallel_config("sequential"):
         fit = estimator.fit_codes(
             fill_missing(X, trains),
             np.where(trains, codes, -1),
-            plan.classes,
+            classes,
             groups=groups,
             callback=callback,
         )
         if fit.outcome.interrupted:
             raise KeyboardInterrupt
-        if place.permutation:
-            return place, knn_misses(fit, codes, held_out)
-        return place, fold_of(fit, codes, held_out, len(plan.classes), plan.seed_of(*place, 1))
+        train, cells = np.flatnonzero(trains), np.flatnonzero(held_out)
+        if place[0]:
+            found = knn_predict(fit.embed(train), codes[train], fit.embed(cells))
+            return place, found != codes[cells]
+        rng = np.random.default_rng(estimator.random_state)
+        return place, judge_fold(fit, codes, train, cells, len(classes), rng)
+
+
+def judge_fold(
+    fit: Fit, codes: Codes, train: Codes, cells: Codes, n_classes: int, rng: np.random.Generator
+) -> tuple[pd.DataFrame, Floats]:
+    """Predict the classes of held-out cells.
+
+    Returns the misses of each rule, with the rows of the cells as index, and the distances of these
+    cells and of all cells without a label to the classes; inf for classes that were not trained.
+    """
+    embedding, of_known = judged(fit, np.concatenate([cells, np.flatnonzero(codes < 0)]))
+    distances = np.full((len(embedding), n_classes), np.inf, dtype=np.float32)
+    distances[:, fit.known] = of_known
+    embedding, own = embedding[: len(cells)], codes[cells]
+    reference, queries = (
+        index if len(index) <= size else np.sort(rng.choice(index, size, replace=False))
+        for index, size in ((train, N_REFERENCE), (cells, N_QUERIES))
+    )
+    of_inputs = fit.standardized(reference), codes[reference], fit.standardized(queries)
+    predicted = {
+        "knn": knn_predict(fit.embed(train), codes[train], embedding),
+        "voronoi": fit.known[nearest_center(embedding, fit.map.centers)],
+        "decoder": distances[: len(cells)].argmin(axis=1),
+        "chance": np.bincount(codes[train]).argmax(),
+    }
+    wrong = pd.DataFrame({rule: found != own for rule, found in predicted.items()}, index=cells)
+    misses = (knn_predict(*of_inputs) != codes[queries]).astype(float)
+    return wrong.assign(input_knn=pd.Series(misses, queries)), distances
 
 
 class CrossValidation(_run.Job):
-    """A cross-validation by the trainings of `plan`, `n_jobs` of them at once.
+    """A cross-validation by the trainings at `places`, `n_jobs` of them at once.
 
     `doubts` are the notices that are stored with the results.
     """
@@ -333,23 +305,54 @@ class CrossValidation(_run.Job):
     _cells: Cells
 
     def __init__(
-        self, cells: Cells, key: str, plan: Plan, params: dict[str, Any], n_jobs: int | None
+        self,
+        cells: Cells,
+        key: str,
+        estimator: CentroidEncoder,
+        params: dict[str, Any],
+        n_jobs: int | None,
+        seed: int,
     ) -> None:
         super().__init__(cells, key, cells.notices)
-        self.plan, self.n_jobs, self._params = plan, n_jobs, params
-        self.model = json.dumps(params_to(plan.estimator.get_params(deep=False)))
+        self.n_jobs, self._params, self._estimator, self._seed = n_jobs, params, estimator, seed
+        self.model = json.dumps(params_to(estimator.get_params(deep=False)))
         self.doubts: list[str] = []
-        self._codes = cells.kept_codes
+        self._codes = codes = cells.kept_codes
         self._groups = None if cells.groups is None else cells.groups[cells.kept]
-        for repeat in range(plan.n_repeats):
-            _, folds = plan.split(self._codes, self._groups, 0, repeat)
-            for i in range(plan.n_folds):
-                if len(np.unique(self._codes[(folds >= 0) & (folds != i)])) < 2:
-                    by = f" by obs[{params['group_key']!r}]" if "group_key" in params else ""
-                    raise InputError(
-                        f"with {plan.n_folds} folds{by}, a training would have cells of one class "
-                        "only; too few cells, or groups that are classes"
-                    )
+        self.n_folds: int = params["n_folds"]
+        self.n_counted = min(self.n_folds, -(-N_COUNTED * self.n_folds // int((codes >= 0).sum())))
+        repeats, permutations = range(params["n_repeats"]), range(1, params["n_permutations"] + 1)
+        self.places = [(0, repeat, fold) for repeat in repeats for fold in range(self.n_folds)]
+        self.places += [(i, 0, fold) for i in permutations for fold in range(self.n_counted)]
+        for repeat in repeats:
+            folds = self.split(0, repeat)[1]
+            trains = [codes[(folds >= 0) & (folds != i)] for i in range(self.n_folds)]
+            if min(len(np.unique(some)) for some in trains) < 2:
+                by = f" by obs[{params['group_key']!r}]" if "group_key" in params else ""
+                raise InputError(
+                    f"with {self.n_folds} folds{by}, a training would have cells of one class "
+                    "only; too few cells, or groups that are classes"
+                )
+
+    def seed_of(self, *place: int) -> int:
+        """Return the seed of a training, which depends on its place alone."""
+        return int(np.random.SeedSequence(self._seed, spawn_key=place).generate_state(1)[0])
+
+    def split(self, permutation: int, repeat: int) -> tuple[Codes, Codes]:
+        """(n,) class and fold of each cell; −1 for unlabeled cells.
+
+        The classes are shuffled, unless `permutation` is 0.
+        """
+        codes, labeled = self._codes.copy(), self._codes >= 0
+        folds, groups = np.full(len(codes), -1), self._groups
+        groups = None if groups is None else groups[labeled]
+        if permutation:
+            seed = self.seed_of(permutation)
+            codes[labeled] = shuffled_labels(codes[labeled], seed, groups)
+        # No training has this place.
+        seed = self.seed_of(permutation, repeat, self.n_folds)
+        folds[labeled] = cross_validation_folds(codes[labeled], self.n_folds, seed, groups)
+        return codes, folds
 
     def doubt(self, notices: Iterable[object]) -> None:
         """Add notices that are stored with the results."""
@@ -360,81 +363,105 @@ class CrossValidation(_run.Job):
     @property
     def suitable_jobs(self) -> int:
         """How many trainings at once are fastest on this machine."""
-        on_cpu = resolve_device(self.plan.estimator.device).type == "cpu"
-        pays = len(self.plan.places) * len(self._codes) >= N_WORTHWHILE
+        on_cpu = resolve_device(self._estimator.device).type == "cpu"
+        pays = len(self.places) * len(self._codes) >= N_WORTHWHILE
         return int(joblib.cpu_count()) if on_cpu and pays else 1
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
         """Run all trainings; if one of them is stopped, the cross-validation ends."""
-        # `read_cells` has read the matrix into memory.
-        X, places = cast(Matrix, self._cells.X), self.plan.places
-        arguments = [(X, self._codes, self._groups, self.plan, place) for place in places]
-        n_at_once = min(joblib.effective_n_jobs(self.n_jobs), len(places))
+        n = len(self.places)
+        n_at_once = min(joblib.effective_n_jobs(self.n_jobs), n)
         if n_at_once == 1:
-            callbacks = (self._numbered(callback, i) for i in range(len(places)))
-            found = dict(map(train, *zip(*arguments, strict=True), callbacks))
-            return self._results_of(found)
-        found = {}
-        _run.check_stop(callback, _run.Progress(0, len(places), "training"))
+            callbacks = (self._numbered(callback, i) for i in range(n))
+            tasks = zip(self._tasks(), callbacks, strict=True)
+            return self._results_of(dict(train(*task, callback=own) for task, own in tasks))
+        found: dict[Place, Any] = {}
+        _check_stop(callback, _run.Progress(0, n, "training"))
         # Ray returns all results at the end.
         in_turn = get_active_backend()[0].supports_return_generator
         parallel = joblib.Parallel(
             n_at_once, return_as="generator_unordered" if in_turn else "list"
         )
-        results = parallel(joblib.delayed(train)(*given) for given in arguments)
+        results = parallel(joblib.delayed(train)(*task) for task in self._tasks())
         try:
             for place, one in results:
                 found[place] = one
-                _run.check_stop(callback, _run.Progress(len(found), len(places), "training"))
-        except BaseException:
+                _check_stop(callback, _run.Progress(len(found), n, "training"))
+        finally:
             if in_turn:
                 # joblib ends its workers; with `close` it would also issue a warning.
                 with suppress(StoppedTooEarly):
                     results.throw(StoppedTooEarly())
-            raise
         return self._results_of(found)
+
+    def _tasks(self) -> Iterator[tuple[Any, ...]]:
+        """Yield the arguments of each training."""
+        for place in self.places:
+            codes, folds = self.split(*place[:2])
+            estimator = clone(self._estimator).set_params(random_state=self.seed_of(*place))
+            held_out, classes = folds == place[2], self._cells.class_labels
+            yield place, self._cells.X, codes, held_out, self._groups, estimator, classes
 
     def _numbered(self, callback: _run.Callback, i: int) -> Callable[[Report | None], bool]:
         """Return a callback for the training number `i` that counts the epochs of all."""
-        name, n = self.plan.name(self.plan.places[i]), len(self.plan.places)
+        (permutation, repeat, fold), n = self.places[i], len(self.places)
+        name = f"fold {fold + 1} of {self.n_folds}"
+        if permutation:
+            name = f"permutation {permutation} of {self._params['n_permutations']}"
+        elif (n_repeats := self._params["n_repeats"]) > 1:
+            name = f"repeat {repeat + 1} of {n_repeats}, {name}"
 
         def report(epoch: Report | None) -> bool:
-            if epoch is not None and epoch.epoch == 0:
-                epoch = None
-            if epoch is not None:
+            if epoch is not None and epoch.epoch:
                 step, n_steps = i * epoch.n_steps + epoch.step, n * epoch.n_steps
-                epoch = replace(epoch, stage=name, step=step, n_steps=n_steps)
-            _run.check_stop(callback, epoch)
+                _check_stop(callback, replace(epoch, stage=name, step=step, n_steps=n_steps))
+            else:
+                _check_stop(callback, None)
             return False
 
         return report
 
     def _results_of(self, found: Mapping[Place, Any]) -> _run.Results:
-        cells, codes, plan, n_classes = self._cells, self._codes, self.plan, len(self.plan.classes)
-        repeats: list[list[Fold]] = [
-            [found[Place(0, repeat, i)] for i in range(plan.n_folds)]
-            for repeat in range(plan.n_repeats)
-        ]
-        errors, class_errors, probabilities, quality = pooled(repeats, codes, n_classes)
+        cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
+        real = [(place, *found[place]) for place in self.places if not place[0]]
+        errors = pd.DataFrame(
+            [
+                {"repeat": repeat, "fold": fold, "n": len(wrong)}
+                | error_rates(wrong, codes[wrong.index], n_classes)[0]
+                for (_, repeat, fold), wrong, _ in real
+            ]
+        )
+        probabilities, uncalibrated = pooled(
+            [
+                [found[0, repeat, i] for i in range(self.n_folds)]
+                for repeat in range(self._params["n_repeats"])
+            ],
+            codes,
+            n_classes,
+        )
         predicted, labeled = probabilities.argmax(axis=1), codes >= 0
+        quality: dict[str, Any] = {"n": int(labeled.sum())}
+        for name in errors.columns[3:]:
+            quality |= {name: float(errors[name].mean()), f"{name}_sd": float(errors[name].std())}
+        quality |= calibration_errors(
+            probabilities.max(axis=1)[labeled], uncalibrated[labeled], (predicted == codes)[labeled]
+        )
         confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
         np.add.at(confusion, (codes[labeled], predicted[labeled]), 1)
         test = None
-        if plan.n_permutations:
-            of_knn = [fold.predicted["knn"] for fold in repeats[0][: plan.n_counted]]
-            observed = _mean([classes != codes[some] for some, classes in of_knn])
-            null = np.array(
-                [
-                    _mean([found[Place(number, 0, i)] for i in range(plan.n_counted)])
-                    for number in range(1, plan.n_permutations + 1)
-                ]
-            )
+        if n_permutations := self._params["n_permutations"]:
+            counted = range(self.n_counted)
+            observed = _mean(found[0, 0, i][0]["knn"] for i in counted)
+            shuffled = range(1, n_permutations + 1)
+            null = np.array([_mean(found[number, 0, i] for i in counted) for number in shuffled])
             test = _result.PermutationTest(observed, null, permutation_p_value(observed, null))
+        wrong = pd.concat([wrong for _, wrong, _ in real])
+        _, of_classes = error_rates(wrong, codes[wrong.index], n_classes)
         per_class = pd.DataFrame(
             {
                 "class": [str(name) for name in cells.classes],
                 "n": np.bincount(codes[labeled], minlength=n_classes),
-                **{f"{rule}_error": class_errors[rule] for rule in _result.RULES},
+                **{f"{rule}_error": of_classes[rule] for rule in _result.RULES},
                 "n_predicted": confusion.sum(axis=0),
             }
         )
@@ -462,6 +489,34 @@ class CrossValidation(_run.Job):
         }
 
 
-def _mean(misses: list[NDArray[np.bool_]]) -> float:
+def pooled(
+    repeats: list[list[tuple[pd.DataFrame, Floats]]], codes: Codes, n_classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(n_kept, M) out-of-fold probabilities, and (n_kept,) confidences without calibration.
+
+    `repeats` has what `judge_fold` returned for each fold. All networks together judge the
+    unlabeled cells.
+    """
+    probabilities, uncalibrated = np.zeros((len(codes), n_classes)), np.zeros(len(codes))
+    for folds in repeats:
+        cells = np.concatenate([wrong.index for wrong, _ in folds])
+        distances = np.concatenate([found[: len(wrong)] for wrong, found in folds])
+        parts = np.repeat(np.arange(len(folds)), [len(wrong) for wrong, _ in folds])
+        probabilities[cells] += cross_fitted_probabilities(distances, codes[cells], parts)
+        uncalibrated[cells] += UNCALIBRATED.probabilities(distances).max(axis=1)
+        calibration = Calibration.fit(distances, codes[cells])
+        for wrong, found in folds:
+            of_unlabeled = calibration.probabilities(found[len(wrong) :])
+            probabilities[codes < 0] += of_unlabeled / len(folds)
+    return probabilities / len(repeats), uncalibrated / len(repeats)
+
+
+def _mean(misses: Iterable[Any]) -> float:
     """Share of misses among the cells of some folds."""
-    return float(np.concatenate(misses).mean())
+    return float(np.concatenate(list(misses)).mean())
+
+
+def _check_stop(callback: _run.Callback, step: Report | _run.Progress | None) -> None:
+    """Call a callback, and raise StoppedTooEarly if it returns True."""
+    if callback(step):
+        raise StoppedTooEarly
