@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,13 +19,13 @@ from centroid_encoder.core.calibration import (
 )
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import Errors, knn_predict, nearest_center
+from centroid_encoder.core.quality import knn_predict, nearest_center
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import mixed_sources
-from centroid_encoder.tl._errors import calibration_errors, judged
+from centroid_encoder.tl._errors import calibration_errors, error_rates, judged
 from centroid_encoder.tl._log import logger
 from centroid_encoder.tl._read import Cells, Missing, fill_missing, listed, read_cells
 from centroid_encoder.tl._reference import check_free
@@ -190,14 +191,7 @@ def centroid_encoder(
     check_free(adata, key)
     _run.check_not_replaced(label_key, _result.obs_key(key, "label"), _result.obs_key(key, "split"))
     Number(0, below=1).check("test_size", test_size)
-    Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
-    estimator = _run.configured(
-        model,
-        n_components=n_components,
-        placement=placement,
-        device=device,
-        max_samples=max_cells,
-    )
+    estimator = _run.configured(model, n_components, placement, device, max_cells)
     several = estimator.placement != "bottleneck" and estimator.n_networks != 1
     if not (test_size or several) and group_key is not None:
         name = "placement" if estimator.placement == "bottleneck" else "n_networks"
@@ -209,10 +203,33 @@ def centroid_encoder(
         raise InputError(text, parameter="random_state")
     source = use_rep, layer, use_raw, mask_var, unlabeled_category
     cells = read_cells(adata, label_key, *source, missing, group_key, by_parts=True)
-    job = Training(cells, estimator, key, test_size=float(test_size), random_state=random_state)
+    held_out = hold_out(cells, test_size, draw_seed(random_state))
+    if estimator.random_state is None:
+        estimator.set_params(random_state=draw_seed(random_state))
+    params = {**cells.params, "test_size": float(test_size), **_run.as_recorded(random_state)}
+    job = Training(cells, key, estimator, held_out, params)
     if test_size or several:
         job.notices += map(str, mixed_sources(adata, cells))
     return job
+
+
+def hold_out(cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
+    """(n_obs,) mask of the held-out cells."""
+    labeled, held_out = cells.codes >= 0, np.zeros(len(cells.codes), dtype=bool)
+    codes = cells.codes[labeled]
+    if test_size and cells.groups is not None:
+        held_out[labeled] = grouped_holdout(codes, cells.groups[labeled], test_size, seed)
+    elif test_size:
+        held_out[labeled] = stratified_holdout(codes, test_size, seed)
+    lost = ~np.isin(np.arange(len(cells.classes)), cells.codes[labeled & ~held_out])
+    if lost.any():
+        raise InputError(
+            f"every choice of held-out groups of obs[{cells.params['group_key']!r}] takes all "
+            f"cells of a class, here of {listed(cells.classes[lost])}; leave out group_key, or "
+            "mark that class as unlabeled",
+            parameter="group_key",
+        )
+    return held_out
 
 
 class Training(_run.Job):
@@ -223,51 +240,26 @@ class Training(_run.Job):
     def __init__(
         self,
         cells: Cells,
-        estimator: CentroidEncoder,
         key: str,
-        *,
-        test_size: float,
-        random_state: int | np.random.Generator,
+        estimator: CentroidEncoder,
+        held_out: NDArray[np.bool_],
+        params: dict[str, Any],
     ) -> None:
         super().__init__(cells, key, cells.notices)
-        self.obsm_key = _result.embedding_key(key)
         self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
-        self._params = {**cells.params, "test_size": test_size, **_run.as_recorded(random_state)}
-        self._estimator = estimator
-        self.held_out = self._hold_out(cells, test_size, draw_seed(random_state))
-        if estimator.random_state is None:
-            estimator.set_params(random_state=draw_seed(random_state))
-        self.train = (self.codes >= 0) & ~self.held_out
+        self._params, self._estimator = params, estimator
+        self.held_out, self.train = held_out, (cells.codes >= 0) & ~held_out
         self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
+        small = ~np.isin(np.arange(len(cells.classes)), cells.codes[held_out])
+        if params["test_size"] and small.any():
+            by = f" by obs[{params['group_key']!r}]" if "group_key" in params else ""
+            text = f"no cell of {listed(cells.classes[small])} is held out"
+            self.notices.append(f"{text}: too few cells to split{by}")
         logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),
             *(int(mask.sum()) for mask in (self.train, self.held_out, self.codes < 0)),
         )
-
-    def _hold_out(self, cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
-        """(n_obs,) mask of the held-out cells."""
-        labeled = np.flatnonzero(cells.codes >= 0)
-        codes, held_out = cells.codes[labeled], np.zeros(len(cells.codes), dtype=bool)
-        group = f"obs[{cells.params.get('group_key')!r}]"
-        if test_size and cells.groups is not None:
-            held_out[labeled] = grouped_holdout(codes, cells.groups[labeled], test_size, seed)
-        elif test_size:
-            held_out[labeled] = stratified_holdout(codes, test_size, seed)
-        n_test = np.bincount(codes[held_out[labeled]], minlength=len(cells.classes))
-        all_held_out = n_test == np.bincount(codes)
-        if all_held_out.any():
-            raise InputError(
-                f"every choice of held-out groups of {group} takes all cells of a class, here of "
-                f"{listed(cells.classes[all_held_out])}; leave out group_key, or mark that class "
-                "as unlabeled",
-                parameter="group_key",
-            )
-        if test_size and not n_test.all():
-            by = "" if cells.groups is None else f" by {group}"
-            names = listed(cells.classes[n_test == 0])
-            self.notices.append(f"no cell of {names} is held out: too few cells to split{by}")
-        return held_out
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
         cells, codes = self._cells, self._cells.kept_codes
@@ -281,7 +273,9 @@ class Training(_run.Job):
             callback=callback,
         )
         self.notices += [str(text) for text, _ in fit.outcome.notices]
-        held_out = np.flatnonzero(self.held_out[self.kept])
+        held_out, others = (
+            np.flatnonzero(mask) for mask in (self.held_out[self.kept], ~self.held_out[self.kept])
+        )
         found = judged(fit, held_out)
         if len(held_out):
             fit.map.calibration = Calibration.fit(found[1], codes[held_out])
@@ -292,14 +286,10 @@ class Training(_run.Job):
             group, share = crowded
             name = f"{cells.params['group_key']} {str(cells.group_names[group])!r}"
             self.notices.append(crowded_text(name, share))
-        embedding = np.empty((len(codes), fit.map.centers.shape[1]), dtype=np.float32)
-        predicted, confidence = np.empty(len(codes), dtype=np.intp), np.empty(len(codes))
-        others = np.flatnonzero(~self.held_out[self.kept])
-        for index, chunks in ((held_out, iter([found])), (others, fit.judge(others))):
-            decided = fit.map.decide(chunks, len(index))
-            embedding[index], predicted[index], confidence[index] = decided
+        decided = fit.map.decide(chain([found], fit.judge(others)), len(codes))
+        order = np.argsort(np.concatenate([held_out, others]))
+        embedding, predicted, confidence = (values[order] for values in decided)
         split = np.where(self.kept, np.where(self.held_out, 1, np.where(self.train, 0, 2)), -1)
-        splits = pd.Categorical.from_codes(split, _result.SPLITS)
         config, arrays = self._estimator.to_state()
         stored = _result.StoredMap(
             params=self._params,
@@ -309,14 +299,15 @@ class Training(_run.Job):
             quality=self._quality(fit, embedding, predicted, found[1]),
             model={"config": json.dumps(config), "arrays": arrays},
         )
+        columns: dict[_result.Column, Any] = {
+            "split": pd.Categorical.from_codes(split, _result.SPLITS),
+            "label": cells.labels_of(predicted),
+            "confidence": cells.spread(confidence),
+            "novelty": cells.spread(fit.novelty()),
+        }
         return {
-            "obs": {
-                _result.obs_key(self.key, "split"): splits,
-                _result.obs_key(self.key, "label"): cells.labels_of(predicted),
-                _result.obs_key(self.key, "confidence"): cells.spread(confidence),
-                _result.obs_key(self.key, "novelty"): cells.spread(fit.novelty()),
-            },
-            "obsm": {self.obsm_key: cells.spread(embedding)},
+            "obs": {_result.obs_key(self.key, name): column for name, column in columns.items()},
+            "obsm": {_result.embedding_key(self.key): cells.spread(embedding)},
             "uns": {self.key: stored.to_uns()},
         }
 
@@ -334,41 +325,37 @@ class Training(_run.Job):
         quality: dict[str, Any] = {}
         per_class: dict[str, object] = {"class": [str(name) for name in self.classes]}
         for name, mask in ((_result.TRAIN, train), (_result.TEST, held_out)):
-            points = None if name == _result.TRAIN else embedding[mask]
-            errors = Errors.count(
-                codes[mask],
-                knn=knn_predict(embedding[train], codes[train], points),
-                voronoi=nearest[mask],
-                decoder=predicted[mask],
-                largest_class=int(np.bincount(codes[train]).argmax()),
-                n_classes=n_classes,
-            )
-            shares = {rule: x for rule, x in asdict(errors).items() if isinstance(x, float)}
-            quality[name] = {"n": errors.n} | {f"{rule}_error": x for rule, x in shares.items()}
-            per_class[f"n_{name}"] = errors.class_n
+            own, points = codes[mask], None if name == _result.TRAIN else embedding[mask]
+            found = {
+                "knn": knn_predict(embedding[train], codes[train], points),
+                "voronoi": nearest[mask],
+                "decoder": predicted[mask],
+                "chance": np.bincount(codes[train]).argmax(),
+            }
+            wrong = pd.DataFrame({rule: classes != own for rule, classes in found.items()})
+            errors, of_classes = error_rates(wrong, own, n_classes)
+            quality[name] = {"n": len(own)} | errors
+            per_class[f"n_{name}"] = np.bincount(own, minlength=n_classes)
             for rule in _result.RULES[:3]:
-                per_class[f"{name}_{rule}_error"] = getattr(errors, f"class_{rule}")
-        quality[_result.TEST]["at_chance"] = errors.at_chance()
-        quality[_result.TEST] |= _calibration_errors(distances, codes[held_out])
+                per_class[f"{name}_{rule}_error"] = of_classes[rule]
+        # McNemar's test of the held-out cells, one-sided at about 5 %: only cells on which either
+        # k-NN or the largest class is right count.
+        gained, lost = (
+            (wrong["knn"] < wrong["chance"]).sum(),
+            (wrong["knn"] > wrong["chance"]).sum(),
+        )
+        at_chance = bool(len(wrong) and gained - lost <= 1.64 * np.sqrt(gained + lost))
+        # The calibration of the map was fitted to these cells. The error is therefore counted on
+        # each fifth of them with a calibration that is fitted to the other four.
+        parts = np.random.default_rng(0).permutation(len(own)) % N_PARTS
+        probabilities = cross_fitted_probabilities(distances, own, parts)
+        quality[_result.TEST] |= {"at_chance": at_chance} | calibration_errors(
+            probabilities.max(axis=1),
+            UNCALIBRATED.probabilities(distances).max(axis=1),
+            distances.argmin(axis=1) == own,
+        )
         per_class["n_predicted"] = np.bincount(predicted, minlength=n_classes)
         per_class["n_in_cell"] = np.bincount(nearest, minlength=n_classes)
         quality["per_class"] = pd.DataFrame(per_class)
         self.notices += map(str, missing_classes(quality["per_class"], "the map takes"))
         return quality
-
-
-def _calibration_errors(
-    distances: NDArray[np.float32], codes: NDArray[np.intp]
-) -> dict[str, float]:
-    """Expected calibration error of held-out cells, with and without calibration.
-
-    The calibration of the map was fitted to these cells. The error is therefore counted on each
-    fifth of them with a calibration that is fitted to the other four.
-    """
-    if len(codes) < N_PARTS:
-        return dict.fromkeys(_result.CALIBRATION_ERRORS, np.nan)
-    parts = np.random.default_rng(0).permutation(len(codes)) % N_PARTS
-    right = distances.argmin(axis=1) == codes
-    probabilities = cross_fitted_probabilities(distances, codes, parts)
-    before = UNCALIBRATED.probabilities(distances)
-    return calibration_errors(probabilities.max(axis=1), before.max(axis=1), right)

@@ -188,7 +188,6 @@ def cross_validate(
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
     Number(1, integer=True, below=MOST_TRAININGS).check("n_repeats", n_repeats)
     Number(0, integer=True, below=MOST_TRAININGS).check("n_permutations", n_permutations)
-    Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
     Number(-math.inf, integer=True, instead=(None,)).check("n_jobs", n_jobs)
     if n_jobs == 0:
         raise InputError("n_jobs must not be 0; −1 is all cores", parameter="n_jobs")
@@ -199,20 +198,14 @@ def cross_validate(
         # The map may be from another machine, which has other devices.
         model = fitted_model(adata, key, device="cpu").set_params(device="auto")
         logger.info("    with the settings of the map %r", key)
-    estimator = _run.configured(
-        model,
-        n_components=n_components,
-        placement=placement,
-        device=device,
-        max_samples=max_cells,
-    )
-    params = {
-        **cells.params,
-        "n_repeats": int(n_repeats),
-        "n_permutations": int(n_permutations),
+    params = dict(
+        cells.params,
+        n_folds=_possible_folds(cells, n_folds),
+        n_repeats=int(n_repeats),
+        n_permutations=int(n_permutations),
         **_run.as_recorded(random_state),
-        "n_folds": _possible_folds(cells, n_folds),
-    }
+    )
+    estimator = _run.configured(model, n_components, placement, device, max_cells)
     job = CrossValidation(cells, key, estimator, params, n_jobs, draw_seed(random_state))
     job.doubt(doubts(adata, cells, params["n_folds"]))
     if mapped is not None and (differing := differing_settings(mapped, params, job.model)):

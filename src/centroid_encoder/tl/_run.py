@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
+from centroid_encoder.checks import Number
 from centroid_encoder.core.reports import Report
 from centroid_encoder.errors import CentroidEncoderWarning, InputError, InputTypeError, check_name
 from centroid_encoder.estimator import CentroidEncoder
@@ -225,14 +226,22 @@ def write_results(adata: AnnData, results: Results) -> None:
         raise
 
 
-def configured(model: CentroidEncoder | None, **params: Any) -> CentroidEncoder:
+def configured(
+    model: CentroidEncoder | None,
+    n_components: int | None,
+    placement: str | None,
+    device: str | None,
+    max_cells: int | None,
+) -> CentroidEncoder:
     """Return an unfitted copy of the estimator, with the parameters that are not None changed."""
+    Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
     if not isinstance(model, CentroidEncoder | None):
         text = f"model must be a CentroidEncoder; got {type(model).__name__}"
         raise InputTypeError(text, parameter="model")
     estimator: CentroidEncoder = CentroidEncoder() if model is None else clone(model)
-    estimator.set_params(**{name: value for name, value in params.items() if value is not None})
-    return estimator
+    params = {"n_components": n_components, "placement": placement, "device": device}
+    params["max_samples"] = max_cells
+    return estimator.set_params(**{k: value for k, value in params.items() if value is not None})
 
 
 def as_recorded(random_state: int | np.random.Generator) -> dict[str, Any]:
