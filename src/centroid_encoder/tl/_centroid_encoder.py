@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.checks import Number, draw_seed
-from centroid_encoder.core.calibration import (
-    UNCALIBRATED,
-    Calibration,
-    cross_fitted_probabilities,
-)
+from centroid_encoder.core.calibration import UNCALIBRATED, Calibration, cross_fitted_probabilities
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import knn_predict, nearest_center
@@ -191,7 +187,8 @@ def centroid_encoder(
     check_free(adata, key)
     _run.check_not_replaced(label_key, _result.obs_key(key, "label"), _result.obs_key(key, "split"))
     Number(0, below=1).check("test_size", test_size)
-    estimator = _run.configured(model, n_components, placement, device, max_cells)
+    settings = {"n_components": n_components, "placement": placement, "device": device}
+    estimator = _run.configured(model, settings, max_cells)
     several = estimator.placement != "bottleneck" and estimator.n_networks != 1
     if not (test_size or several) and group_key is not None:
         name = "placement" if estimator.placement == "bottleneck" else "n_networks"
@@ -207,10 +204,8 @@ def centroid_encoder(
     if estimator.random_state is None:
         estimator.set_params(random_state=draw_seed(random_state))
     params = {**cells.params, "test_size": float(test_size), **_run.as_recorded(random_state)}
-    job = Training(cells, key, estimator, held_out, params)
-    if test_size or several:
-        job.notices += map(str, mixed_sources(adata, cells))
-    return job
+    notices = [*cells.notices, *(mixed_sources(adata, cells) if test_size or several else ())]
+    return Training(cells, key, notices, estimator, held_out, params)
 
 
 def hold_out(cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
@@ -232,33 +227,30 @@ def hold_out(cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
     return held_out
 
 
+@dataclass(eq=False)
 class Training(_run.Job):
     """A training; `train` and `held_out` are (n_obs,) masks."""
 
     _cells: Cells
+    _estimator: CentroidEncoder
+    held_out: NDArray[np.bool_]
+    _params: dict[str, Any]
 
-    def __init__(
-        self,
-        cells: Cells,
-        key: str,
-        estimator: CentroidEncoder,
-        held_out: NDArray[np.bool_],
-        params: dict[str, Any],
-    ) -> None:
-        super().__init__(cells, key, cells.notices)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        cells, held_out = self._cells, self.held_out
         self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
-        self._params, self._estimator = params, estimator
-        self.held_out, self.train = held_out, (cells.codes >= 0) & ~held_out
+        self.train = (cells.codes >= 0) & ~held_out
         self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
         small = ~np.isin(np.arange(len(cells.classes)), cells.codes[held_out])
-        if params["test_size"] and small.any():
-            by = f" by obs[{params['group_key']!r}]" if "group_key" in params else ""
+        if self._params["test_size"] and small.any():
+            by = "" if cells.groups is None else f" by obs[{self._params['group_key']!r}]"
             text = f"no cell of {listed(cells.classes[small])} is held out"
             self.notices.append(f"{text}: too few cells to split{by}")
         logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),
-            *(int(mask.sum()) for mask in (self.train, self.held_out, self.codes < 0)),
+            *(int(mask.sum()) for mask in (self.train, held_out, self.codes < 0)),
         )
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
@@ -288,7 +280,7 @@ class Training(_run.Job):
             self.notices.append(crowded_text(name, share))
         decided = fit.map.decide(chain([found], fit.judge(others)), len(codes))
         order = np.argsort(np.concatenate([held_out, others]))
-        embedding, predicted, confidence = (values[order] for values in decided)
+        embedding, predicted, confidence = decided[0][order], decided[1][order], decided[2][order]
         split = np.where(self.kept, np.where(self.held_out, 1, np.where(self.train, 0, 2)), -1)
         config, arrays = self._estimator.to_state()
         stored = _result.StoredMap(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import joblib
@@ -15,14 +15,10 @@ import pandas as pd
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.metrics import confusion_matrix
 
 from centroid_encoder.checks import MOST_TRAININGS, Number, draw_seed, resolve_device
-from centroid_encoder.core.calibration import (
-    UNCALIBRATED,
-    Calibration,
-    cross_fitted_probabilities,
-)
-from centroid_encoder.core.fit import Fit
+from centroid_encoder.core.calibration import UNCALIBRATED, Calibration, cross_fitted_probabilities
 from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.quality import knn_predict, nearest_center, permutation_p_value
@@ -53,6 +49,9 @@ N_REFERENCE, N_QUERIES = 10_000, 2_000
 
 Place = tuple[int, int, int]
 """Permutation (0 for the real labels), repeat and fold of a training."""
+Judged = tuple[pd.DataFrame, Floats]
+"""Misses of the cells of a fold by each rule, with the rows of the cells as index; and distances to
+the classes of these cells and then of all without a label, inf for classes not trained on."""
 
 
 @_run.from_job
@@ -205,9 +204,11 @@ def cross_validate(
         n_permutations=int(n_permutations),
         **_run.as_recorded(random_state),
     )
-    estimator = _run.configured(model, n_components, placement, device, max_cells)
-    job = CrossValidation(cells, key, estimator, params, n_jobs, draw_seed(random_state))
-    job.doubt(doubts(adata, cells, params["n_folds"]))
+    settings = {"n_components": n_components, "placement": placement, "device": device}
+    estimator = _run.configured(model, settings, max_cells)
+    found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
+    notices = [*cells.notices, *found]
+    job = CrossValidation(cells, key, notices, estimator, params, n_jobs, seed, found)
     if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
         text = f"the map {key!r} is of other settings (against those here): {differing}"
         job.notices.append(text)
@@ -235,11 +236,10 @@ def train(
     estimator: CentroidEncoder,
     classes: NDArray[Any],
     callback: Callable[[Report | None], bool] | None = None,
-) -> tuple[Place, Any]:
-    """Train on the labeled cells but those that are held out, and judge these.
+) -> tuple[Place, Judged]:
+    """Train on the labeled cells that are not held out, and judge those that are.
 
-    Returns the place, and what `judge_fold` returns or, with shuffled labels, the (n,) misses of
-    the k-NN rule.
+    With shuffled labels, only the k-NN rule judges them.
     """
     trains = (codes >= 0) & ~held_out
     # scikit-learn must not send parts of a training to the backend that runs the training.
@@ -254,73 +254,52 @@ def train(
         if fit.outcome.interrupted:
             raise KeyboardInterrupt
         train, cells = np.flatnonzero(trains), np.flatnonzero(held_out)
-        if place[0]:
-            found = knn_predict(fit.embed(train), codes[train], fit.embed(cells))
-            return place, found != codes[cells]
-        rng = np.random.default_rng(estimator.random_state)
-        return place, judge_fold(fit, codes, train, cells, len(classes), rng)
+        others = np.flatnonzero((codes < 0) & (place[0] == 0))
+        places, of_known = judged(fit, np.concatenate([cells, others]))
+        distances = np.full((len(places), len(classes)), np.inf, dtype=np.float32)
+        distances[:, fit.known] = of_known
+        places, own = places[: len(cells)], codes[cells]
+        neighbors = knn_predict(fit.embed(train), codes[train], places)
+        wrong = pd.DataFrame({"knn": neighbors != own}, index=cells)
+        if place[0] == 0:
+            wrong["voronoi"] = fit.known[nearest_center(places, fit.map.centers)] != own
+            wrong["decoder"] = distances[: len(cells)].argmin(axis=1) != own
+            wrong["chance"] = np.bincount(codes[train]).argmax() != own
+            rng = np.random.default_rng(estimator.random_state)
+            train, cells = (
+                index if len(index) <= size else np.sort(rng.choice(index, size, replace=False))
+                for index, size in ((train, N_REFERENCE), (cells, N_QUERIES))
+            )
+            inputs = fit.standardized(train), codes[train], fit.standardized(cells)
+            wrong.loc[cells, "input_knn"] = (knn_predict(*inputs) != codes[cells]).astype(float)
+        return place, (wrong, distances)
 
 
-def judge_fold(
-    fit: Fit, codes: Codes, train: Codes, cells: Codes, n_classes: int, rng: np.random.Generator
-) -> tuple[pd.DataFrame, Floats]:
-    """Predict the classes of held-out cells.
-
-    Returns the misses of each rule, with the rows of the cells as index, and the distances of these
-    cells and of all cells without a label to the classes; inf for classes that were not trained.
-    """
-    embedding, of_known = judged(fit, np.concatenate([cells, np.flatnonzero(codes < 0)]))
-    distances = np.full((len(embedding), n_classes), np.inf, dtype=np.float32)
-    distances[:, fit.known] = of_known
-    embedding, own = embedding[: len(cells)], codes[cells]
-    reference, queries = (
-        index if len(index) <= size else np.sort(rng.choice(index, size, replace=False))
-        for index, size in ((train, N_REFERENCE), (cells, N_QUERIES))
-    )
-    of_inputs = fit.standardized(reference), codes[reference], fit.standardized(queries)
-    predicted = {
-        "knn": knn_predict(fit.embed(train), codes[train], embedding),
-        "voronoi": fit.known[nearest_center(embedding, fit.map.centers)],
-        "decoder": distances[: len(cells)].argmin(axis=1),
-        "chance": np.bincount(codes[train]).argmax(),
-    }
-    wrong = pd.DataFrame({rule: found != own for rule, found in predicted.items()}, index=cells)
-    misses = (knn_predict(*of_inputs) != codes[queries]).astype(float)
-    return wrong.assign(input_knn=pd.Series(misses, queries)), distances
-
-
+@dataclass(eq=False)
 class CrossValidation(_run.Job):
-    """A cross-validation by the trainings at `places`, `n_jobs` of them at once.
-
-    `doubts` are the notices that are stored with the results.
-    """
+    """A cross-validation by the trainings at `places`, `n_jobs` of them at once."""
 
     _cells: Cells
+    _estimator: CentroidEncoder
+    _params: dict[str, Any]
+    n_jobs: int | None
+    _seed: int
+    doubts: list[str]
+    """Notices that are stored with the results."""
 
-    def __init__(
-        self,
-        cells: Cells,
-        key: str,
-        estimator: CentroidEncoder,
-        params: dict[str, Any],
-        n_jobs: int | None,
-        seed: int,
-    ) -> None:
-        super().__init__(cells, key, cells.notices)
-        self.n_jobs, self._params, self._estimator, self._seed = n_jobs, params, estimator, seed
-        self.model = json.dumps(params_to(estimator.get_params(deep=False)))
-        self.doubts: list[str] = []
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        cells, params, self.n_folds = self._cells, self._params, int(self._params["n_folds"])
+        self.model = json.dumps(params_to(self._estimator.get_params(deep=False)))
         self._codes = codes = cells.kept_codes
         self._groups = None if cells.groups is None else cells.groups[cells.kept]
-        self.n_folds: int = params["n_folds"]
         self.n_counted = min(self.n_folds, -(-N_COUNTED * self.n_folds // int((codes >= 0).sum())))
         repeats, permutations = range(params["n_repeats"]), range(1, params["n_permutations"] + 1)
         self.places = [(0, repeat, fold) for repeat in repeats for fold in range(self.n_folds)]
         self.places += [(i, 0, fold) for i in permutations for fold in range(self.n_counted)]
         for repeat in repeats:
-            folds = self.split(0, repeat)[1]
-            trains = [codes[(folds >= 0) & (folds != i)] for i in range(self.n_folds)]
-            if min(len(np.unique(some)) for some in trains) < 2:
+            n_cells = pd.crosstab(self.split(0, repeat)[1][codes >= 0], codes[codes >= 0])
+            if ((n_cells.sum() > n_cells).sum(axis=1) < 2).any():
                 by = f" by obs[{params['group_key']!r}]" if "group_key" in params else ""
                 raise InputError(
                     f"with {self.n_folds} folds{by}, a training would have cells of one class "
@@ -332,13 +311,10 @@ class CrossValidation(_run.Job):
         return int(np.random.SeedSequence(self._seed, spawn_key=place).generate_state(1)[0])
 
     def split(self, permutation: int, repeat: int) -> tuple[Codes, Codes]:
-        """(n,) class and fold of each cell; −1 for unlabeled cells.
-
-        The classes are shuffled, unless `permutation` is 0.
-        """
-        codes, labeled = self._codes.copy(), self._codes >= 0
-        folds, groups = np.full(len(codes), -1), self._groups
-        groups = None if groups is None else groups[labeled]
+        """(n,) class, shuffled unless `permutation` is 0, and fold of each cell; −1 for none."""
+        labeled = np.flatnonzero(self._codes >= 0)
+        codes, folds = self._codes.copy(), np.full(len(self._codes), -1)
+        groups = None if self._groups is None else self._groups[labeled]
         if permutation:
             seed = self.seed_of(permutation)
             codes[labeled] = shuffled_labels(codes[labeled], seed, groups)
@@ -346,12 +322,6 @@ class CrossValidation(_run.Job):
         seed = self.seed_of(permutation, repeat, self.n_folds)
         folds[labeled] = cross_validation_folds(codes[labeled], self.n_folds, seed, groups)
         return codes, folds
-
-    def doubt(self, notices: Iterable[object]) -> None:
-        """Add notices that are stored with the results."""
-        found = [str(notice) for notice in notices]
-        self.doubts += found
-        self.notices += found
 
     @property
     def suitable_jobs(self) -> int:
@@ -362,20 +332,21 @@ class CrossValidation(_run.Job):
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
         """Run all trainings; if one of them is stopped, the cross-validation ends."""
-        n = len(self.places)
+        n, tasks = len(self.places), self._tasks()
         n_at_once = min(joblib.effective_n_jobs(self.n_jobs), n)
         if n_at_once == 1:
             callbacks = (self._numbered(callback, i) for i in range(n))
-            tasks = zip(self._tasks(), callbacks, strict=True)
-            return self._results_of(dict(train(*task, callback=own) for task, own in tasks))
-        found: dict[Place, Any] = {}
+            return self._results_of(
+                dict(train(*task, own) for task, own in zip(tasks, callbacks, strict=True))
+            )
+        found: dict[Place, Judged] = {}
         _check_stop(callback, _run.Progress(0, n, "training"))
         # Ray returns all results at the end.
         in_turn = get_active_backend()[0].supports_return_generator
-        parallel = joblib.Parallel(
-            n_at_once, return_as="generator_unordered" if in_turn else "list"
+        kind = "generator_unordered" if in_turn else "list"
+        results = joblib.Parallel(n_at_once, return_as=kind)(
+            joblib.delayed(train)(*task) for task in tasks
         )
-        results = parallel(joblib.delayed(train)(*task) for task in self._tasks())
         try:
             for place, one in results:
                 found[place] = one
@@ -397,68 +368,63 @@ class CrossValidation(_run.Job):
 
     def _numbered(self, callback: _run.Callback, i: int) -> Callable[[Report | None], bool]:
         """Return a callback for the training number `i` that counts the epochs of all."""
-        (permutation, repeat, fold), n = self.places[i], len(self.places)
+        (permutation, _, fold), n = self.places[i], len(self.places)
         name = f"fold {fold + 1} of {self.n_folds}"
         if permutation:
             name = f"permutation {permutation} of {self._params['n_permutations']}"
-        elif (n_repeats := self._params["n_repeats"]) > 1:
-            name = f"repeat {repeat + 1} of {n_repeats}, {name}"
 
         def report(epoch: Report | None) -> bool:
-            if epoch is not None and epoch.epoch:
+            if epoch is not None:
                 step, n_steps = i * epoch.n_steps + epoch.step, n * epoch.n_steps
-                _check_stop(callback, replace(epoch, stage=name, step=step, n_steps=n_steps))
-            else:
-                _check_stop(callback, None)
+                numbered = replace(epoch, stage=name, step=step, n_steps=n_steps)
+                epoch = numbered if epoch.epoch else None
+            _check_stop(callback, epoch)
             return False
 
         return report
 
-    def _results_of(self, found: Mapping[Place, Any]) -> _run.Results:
+    def _results_of(self, found: Mapping[Place, Judged]) -> _run.Results:
         cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
-        real = [(place, *found[place]) for place in self.places if not place[0]]
-        errors = pd.DataFrame(
-            [
-                {"repeat": repeat, "fold": fold, "n": len(wrong)}
-                | error_rates(wrong, codes[wrong.index], n_classes)[0]
-                for (_, repeat, fold), wrong, _ in real
-            ]
-        )
+        real = [place for place in self.places if not place[0]]
+        rows = []
+        for place in real:
+            wrong, _ = found[place]
+            rates, _ = error_rates(wrong, codes[wrong.index], n_classes)
+            rows.append({"repeat": place[1], "fold": place[2], "n": len(wrong)} | rates)
+        errors = pd.DataFrame(rows)
+        means = errors.iloc[:, 3:].agg(["mean", "std"])
         probabilities, uncalibrated = pooled(
-            [
-                [found[0, repeat, i] for i in range(self.n_folds)]
-                for repeat in range(self._params["n_repeats"])
-            ],
+            [[found[0, i, fold] for fold in range(self.n_folds)] for i in set(errors["repeat"])],
             codes,
             n_classes,
         )
         predicted, labeled = probabilities.argmax(axis=1), codes >= 0
-        quality: dict[str, Any] = {"n": int(labeled.sum())}
-        for name in errors.columns[3:]:
-            quality |= {name: float(errors[name].mean()), f"{name}_sd": float(errors[name].std())}
-        quality |= calibration_errors(
+        quality: dict[str, Any] = {"n": int(labeled.sum()), **means.loc["mean"]}
+        quality |= means.loc["std"].add_suffix("_sd").to_dict() | calibration_errors(
             probabilities.max(axis=1)[labeled], uncalibrated[labeled], (predicted == codes)[labeled]
         )
-        confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
-        np.add.at(confusion, (codes[labeled], predicted[labeled]), 1)
+        confusion = confusion_matrix(codes[labeled], predicted[labeled], labels=range(n_classes))
         test = None
         if n_permutations := self._params["n_permutations"]:
-            counted = range(self.n_counted)
-            observed = _mean(found[0, 0, i][0]["knn"] for i in counted)
-            shuffled = range(1, n_permutations + 1)
-            null = np.array([_mean(found[number, 0, i] for i in counted) for number in shuffled])
-            test = _result.PermutationTest(observed, null, permutation_p_value(observed, null))
-        wrong = pd.concat([wrong for _, wrong, _ in real])
+            of_folds = (
+                pd.concat([found[i, 0, fold][0]["knn"] for fold in range(self.n_counted)])
+                for i in range(n_permutations + 1)
+            )
+            observed, *null = (float(misses.mean()) for misses in of_folds)
+            p_value = permutation_p_value(observed, np.array(null))
+            test = _result.PermutationTest(observed, np.array(null), p_value)
+        wrong = pd.concat([found[place][0] for place in real])
         _, of_classes = error_rates(wrong, codes[wrong.index], n_classes)
         per_class = pd.DataFrame(
             {
                 "class": [str(name) for name in cells.classes],
-                "n": np.bincount(codes[labeled], minlength=n_classes),
+                "n": np.bincount(codes[labeled]),
                 **{f"{rule}_error": of_classes[rule] for rule in _result.RULES},
                 "n_predicted": confusion.sum(axis=0),
             }
         )
-        self.doubt(missing_classes(per_class, "the networks take"))
+        missing = missing_classes(per_class, "the networks take")
+        self.doubts, self.notices = self.doubts + missing, self.notices + missing
         stored = _result.StoredCrossValidation(
             params=self._params,
             classes=cells.classes,
@@ -483,12 +449,11 @@ class CrossValidation(_run.Job):
 
 
 def pooled(
-    repeats: list[list[tuple[pd.DataFrame, Floats]]], codes: Codes, n_classes: int
+    repeats: list[list[Judged]], codes: Codes, n_classes: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(n_kept, M) out-of-fold probabilities, and (n_kept,) confidences without calibration.
 
-    `repeats` has what `judge_fold` returned for each fold. All networks together judge the
-    unlabeled cells.
+    All networks together judge the unlabeled cells.
     """
     probabilities, uncalibrated = np.zeros((len(codes), n_classes)), np.zeros(len(codes))
     for folds in repeats:
@@ -502,11 +467,6 @@ def pooled(
             of_unlabeled = calibration.probabilities(found[len(wrong) :])
             probabilities[codes < 0] += of_unlabeled / len(folds)
     return probabilities / len(repeats), uncalibrated / len(repeats)
-
-
-def _mean(misses: Iterable[Any]) -> float:
-    """Share of misses among the cells of some folds."""
-    return float(np.concatenate(list(misses)).mean())
 
 
 def _check_stop(callback: _run.Callback, step: Report | _run.Progress | None) -> None:

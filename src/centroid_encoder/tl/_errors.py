@@ -6,10 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from centroid_encoder.core.calibration import (
-    calibration_error_interval,
-    expected_calibration_error,
-)
+from centroid_encoder.core.calibration import calibration_error_interval, expected_calibration_error
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.tl._result import CALIBRATION_ERRORS
 
@@ -42,9 +39,6 @@ def calibration_errors(
     confidence: NDArray[np.floating], before: NDArray[np.floating], right: NDArray[np.bool_]
 ) -> dict[str, float]:
     """Expected calibration error with its interval, and the error before calibration."""
-    errors = (
-        expected_calibration_error(confidence, right),
-        expected_calibration_error(before, right),
-        *calibration_error_interval(confidence, right),
-    )
-    return dict(zip(CALIBRATION_ERRORS, errors, strict=True))
+    error = expected_calibration_error(confidence, right), expected_calibration_error(before, right)
+    interval = calibration_error_interval(confidence, right)
+    return dict(zip(CALIBRATION_ERRORS, error + interval, strict=True))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from centroid_encoder.core.quality import misplacement_depth
@@ -73,6 +74,7 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     result = read_result(adata, key)
     rows, regions_found = np.flatnonzero(result.misplaced(regions)), result.found_in(regions)
     embedding = result.embedding[rows].astype(np.float64)
+    distances: NDArray[np.floating]
     if regions == "voronoi":
         distances = cdist(embedding, result.centers)
     else:

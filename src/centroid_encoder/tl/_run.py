@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
@@ -47,12 +47,11 @@ class Progress:
 Callback = Callable[[Report | Progress | None], bool]
 """Called with a `Report` after each epoch, with `Progress` after other steps and with None in
 between; True stops the job."""
-
-
 Results = Mapping[str, Mapping[str, Any]]
 """Entries to write, by slot: ``obs``, ``obsm`` and ``uns``."""
 
 
+@dataclass(eq=False)
 class Job(ABC):
     """A computation on an AnnData that was read; it may run in a thread.
 
@@ -60,11 +59,12 @@ class Job(ABC):
     ``obs[f"{key}_…"]`` and the like. `notices` are warnings for the user; `run` may add to them.
     """
 
-    def __init__(self, cells: Source, key: str, notices: Iterable[object]) -> None:
-        self._started = time.perf_counter()
-        self._cells = cells
-        self.key, self.obs_names = key, cells.obs_names
-        self.notices = [str(notice) for notice in notices]
+    _cells: Source
+    key: str
+    notices: list[str]
+
+    def __post_init__(self) -> None:
+        self._started, self.obs_names = time.perf_counter(), self._cells.obs_names
         self._results: Results | None = None
 
     def detach(self) -> None:
@@ -86,7 +86,8 @@ class Job(ABC):
         if self._results is None:
             raise RuntimeError("nothing to write: the job has not ended")
         if not adata.obs_names.equals(self.obs_names):
-            raise InputError("the cells of adata have changed: no results are written")
+            text = "the cells of adata have changed since they were read: no results are written"
+            raise InputError(text)
         write_results(adata, self._results)
         logger.info("    finished (%.1f s): added", time.perf_counter() - self._started)
         for slot, entries in self._results.items():
@@ -210,42 +211,32 @@ def write_results(adata: AnnData, results: Results) -> None:
     if not isinstance(adata.obs, pd.DataFrame):
         # Figures cannot read a table that is not in memory.
         adata.obs = adata.obs.to_memory()
-    slots = [(getattr(adata, slot), entries) for slot, entries in results.items()]
-    before = [{name: own[name] for name in entries if name in own} for own, entries in slots]
+    before = adata.obs.copy(deep=False), dict(adata.obsm), dict(adata.uns)
     try:
-        for own, entries in slots:
+        for slot, entries in results.items():
             for name, value in entries.items():
-                own[name] = value
+                getattr(adata, slot)[name] = value
     except BaseException:
-        for (own, entries), kept in zip(slots, before, strict=True):
-            for name in entries:
-                if name in kept:
-                    own[name] = kept[name]
-                elif name in own:
-                    del own[name]
+        adata.obs, adata.obsm, adata.uns = before
         raise
 
 
 def configured(
-    model: CentroidEncoder | None,
-    n_components: int | None,
-    placement: str | None,
-    device: str | None,
-    max_cells: int | None,
+    model: CentroidEncoder | None, settings: Mapping[str, Any], max_cells: int | None
 ) -> CentroidEncoder:
-    """Return an unfitted copy of the estimator, with the parameters that are not None changed."""
+    """Return an unfitted copy of the estimator, with the settings that are not None."""
     Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
     if not isinstance(model, CentroidEncoder | None):
-        text = f"model must be a CentroidEncoder; got {type(model).__name__}"
-        raise InputTypeError(text, parameter="model")
+        raise InputTypeError(
+            f"model must be a CentroidEncoder; got {type(model).__name__}", "model"
+        )
     estimator: CentroidEncoder = CentroidEncoder() if model is None else clone(model)
-    params = {"n_components": n_components, "placement": placement, "device": device}
-    params["max_samples"] = max_cells
-    return estimator.set_params(**{k: value for k, value in params.items() if value is not None})
+    given = {**settings, "max_samples": max_cells}
+    estimator.set_params(**{name: value for name, value in given.items() if value is not None})
+    return estimator
 
 
 def as_recorded(random_state: int | np.random.Generator) -> dict[str, Any]:
     """Return the entry of ``uns[key]["params"]`` for a seed; a generator has none."""
-    if not isinstance(random_state, numbers.Integral):
-        return {}
-    return {"random_state": int(random_state)}
+    is_seed = isinstance(random_state, numbers.Integral)
+    return {"random_state": int(cast(int, random_state))} if is_seed else {}
