@@ -8,13 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from sklearn.metrics import balanced_accuracy_score, zero_one_loss
 
 from centroid_encoder.core import quality
 from centroid_encoder.core.quality import (
     at_chance,
     class_centers,
-    error_rates,
     knn_predict,
     misplacement_depth,
     nearest_center,
@@ -93,28 +91,6 @@ def test_class_centers_are_means_in_float64() -> None:
     expected = [embedding[labels == code].astype(float).mean(axis=0) for code in range(7)]
     np.testing.assert_allclose(centers[:7], expected, rtol=1e-12)
     assert np.isnan(centers[7]).all()
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
-@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(2, 6))
-@settings(max_examples=30, deadline=None)
-def test_errors_are_those_of_scikit_learn(seed: int, n: int, n_classes: int) -> None:
-    rng = np.random.default_rng(seed)
-    labels = rng.choice(n_classes, n, p=rng.dirichlet(np.ones(n_classes)))
-    predicted = np.where(rng.uniform(size=n) < 0.5, rng.integers(0, n_classes, n), labels)
-    error, balanced, per_class = error_rates(labels, predicted, n_classes)
-    assert error == pytest.approx(zero_one_loss(labels, predicted))
-    assert balanced == pytest.approx(1 - balanced_accuracy_score(labels, predicted))
-    inside = [labels == code for code in range(n_classes)]
-    expected = [np.mean(predicted[i] != labels[i]) if i.any() else np.nan for i in inside]
-    np.testing.assert_allclose(per_class, expected)
-
-
-def test_without_samples_errors_are_nan() -> None:
-    none = np.zeros(0, dtype=np.intp)
-    error, balanced, per_class = error_rates(none, none, 3)
-    assert np.isnan([error, balanced, *per_class]).all()
-    assert not at_chance(none, none, 0)
 
 
 @pytest.mark.parametrize("proportions", [[0.5, 0.5], [0.25] * 4, [0.7, 0.2, 0.1]])

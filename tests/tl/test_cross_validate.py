@@ -67,12 +67,12 @@ def test_a_fold_is_judged_by_a_map_of_the_others(cells, squeezed):
     """The reference is a model that is fitted to the cells of the other folds."""
     run = ce.tl.cross_validate.job(cells, "cell_type", model=squeezed, n_folds=3)
     codes = cells.obs["cell_type"].cat.codes.to_numpy().astype(int)
-    _, folds = run.plan.split(codes, None, 0, 0)
+    _, folds = run.split(0, 0)
     run.run()
     run.write(cells)
     for i in range(3):
         rest, asked = folds != i, folds == i
-        model = clone(squeezed).set_params(random_state=run.plan.seed_of(0, 0, i))
+        model = clone(squeezed).set_params(random_state=run.seed_of(0, 0, i))
         model.fit(cells.X[rest], codes[rest])
         assert_array_equal(model.predict(cells.X[asked]), cells.obs["ce_cv_label"].cat.codes[asked])
         row = cells.uns["ce_cv"]["errors"].iloc[i]
@@ -146,15 +146,15 @@ def test_more_repeats_and_permutations_contain_the_same_ones(cells, validate):
 @pytest.mark.parametrize(("n_obs", "n_counted"), [(500, 5), (501, 5), (900, 3), (2600, 1)])
 def test_large_data_count_permutations_on_fewer_folds(make_cells, fast, n_obs, n_counted):
     job = ce.tl.cross_validate.job(make_cells(n_obs=n_obs), "cell_type", model=fast)
-    assert job.plan.n_counted == n_counted
+    assert job.n_counted == n_counted
 
 
 def test_groups_are_held_out_whole(cells, fast, validate, caplog):
     cells.obs["donor"] = np.repeat(["d1", "d2", "d3"], cells.n_obs // 3)
-    plan = ce.tl.cross_validate.job(cells, "cell_type", group_key="donor", model=fast).plan
-    assert plan.n_folds == 3
+    job = ce.tl.cross_validate.job(cells, "cell_type", group_key="donor", model=fast)
+    assert job.n_folds == 3
+    _, folds = job.split(0, 0)
     donors = pd.factorize(cells.obs["donor"])[0]
-    _, folds = plan.split(cells.obs["cell_type"].cat.codes.to_numpy().astype(int), donors, 0, 0)
     assert pd.crosstab(donors, folds).gt(0).sum(axis=1).eq(1).all()
     with pytest.raises(ValueError, match=r"n_folds=4 is too many: obs\['donor'\] has 3 groups"):
         validate(cells, group_key="donor", n_folds=4)
@@ -312,7 +312,7 @@ class TestStopping:
         job.run(lambda step: step is not None and reports.append(step))
         assert [report.step for report in reports] == list(range(1, 76))
         assert {report.n_steps for report in reports} == {75}
-        assert reports[0].stage == "repeat 1 of 2, fold 1 of 5"
+        assert reports[0].stage == "fold 1 of 5"
         assert reports[-1].stage == "permutation 1 of 1"
 
 

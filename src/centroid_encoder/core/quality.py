@@ -31,21 +31,6 @@ def at_chance(labels: Labels, predicted: Labels, largest_class: int) -> bool:
     return len(labels) > 0 and not gained - lost > 1.64 * np.sqrt(gained + lost)
 
 
-def error_rates(
-    labels: Labels, predicted: Labels, n_classes: int
-) -> tuple[float, float, NDArray[np.float64]]:
-    """Share of wrong predictions, its mean over classes, and (M,) that of each class.
-
-    NaN without samples; classes without samples are not in the mean.
-    """
-    n = np.bincount(labels, minlength=n_classes)
-    wrong = np.bincount(labels[predicted != labels], minlength=n_classes)
-    per_class = np.divide(wrong, n, out=np.full(n_classes, np.nan), where=n > 0)
-    if not len(labels):
-        return np.nan, np.nan, per_class
-    return float(wrong.sum() / len(labels)), float(np.nanmean(per_class)), per_class
-
-
 def permutation_p_value(observed: float, null: NDArray[np.floating]) -> float:
     """Probability of an error as small as the observed one if labels and data are unrelated.
 

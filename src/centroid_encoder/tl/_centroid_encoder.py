@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,20 +12,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from centroid_encoder.checks import Number, draw_seed
-from centroid_encoder.core.calibration import (
-    UNCALIBRATED,
-    Calibration,
-    cross_fitted_probabilities,
-)
+from centroid_encoder.core.calibration import UNCALIBRATED, Calibration, cross_fitted_probabilities
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import at_chance, error_rates, knn_predict, nearest_center
+from centroid_encoder.core.quality import at_chance, knn_predict, nearest_center
 from centroid_encoder.core.splits import grouped_holdout, stratified_holdout
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import mixed_sources
-from centroid_encoder.tl._folds import calibration_errors, judged
+from centroid_encoder.tl._errors import calibration_errors, error_rates, judged
 from centroid_encoder.tl._read import Cells, Missing, fill_missing, listed, read_cells
 from centroid_encoder.tl._reference import check_free
 from centroid_encoder.tl._summary import missing_classes
@@ -189,14 +186,8 @@ def centroid_encoder(
     check_free(adata, key)
     _run.check_not_replaced(label_key, _result.obs_key(key, "label"), _result.obs_key(key, "split"))
     Number(0, below=1).check("test_size", test_size)
-    Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
-    estimator = _run.configured(
-        model,
-        n_components=n_components,
-        placement=placement,
-        device=device,
-        max_samples=max_cells,
-    )
+    settings = {"n_components": n_components, "placement": placement, "device": device}
+    estimator = _run.configured(model, settings, max_cells)
     several = estimator.placement != "bottleneck" and estimator.n_networks != 1
     if not (test_size or several) and group_key is not None:
         name = "placement" if estimator.placement == "bottleneck" else "n_networks"
@@ -208,65 +199,58 @@ def centroid_encoder(
         raise InputError(text, parameter="random_state")
     source = use_rep, layer, use_raw, mask_var, unlabeled_category
     cells = read_cells(adata, label_key, *source, missing, group_key, by_parts=True)
-    job = Training(cells, estimator, key, test_size=float(test_size), random_state=random_state)
-    if test_size or several:
-        job.notices += map(str, mixed_sources(adata, cells))
-    return job
+    held_out = hold_out(cells, test_size, draw_seed(random_state))
+    if estimator.random_state is None:
+        estimator.set_params(random_state=draw_seed(random_state))
+    params = {**cells.params, "test_size": float(test_size), **_run.as_recorded(random_state)}
+    notices = [*cells.notices, *(mixed_sources(adata, cells) if test_size or several else ())]
+    return Training(cells, key, notices, estimator, held_out, params)
 
 
+def hold_out(cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
+    """(n_obs,) mask of the held-out cells."""
+    labeled, held_out = cells.codes >= 0, np.zeros(len(cells.codes), dtype=bool)
+    codes = cells.codes[labeled]
+    if test_size and cells.groups is not None:
+        held_out[labeled] = grouped_holdout(codes, cells.groups[labeled], test_size, seed)
+    elif test_size:
+        held_out[labeled] = stratified_holdout(codes, test_size, seed)
+    lost = ~np.isin(np.arange(len(cells.classes)), cells.codes[labeled & ~held_out])
+    if lost.any():
+        raise InputError(
+            f"every choice of held-out groups of obs[{cells.params['group_key']!r}] takes all "
+            f"cells of a class, here of {listed(cells.classes[lost])}; leave out group_key, or "
+            "mark that class as unlabeled",
+            parameter="group_key",
+        )
+    return held_out
+
+
+@dataclass(eq=False)
 class Training(_run.Job):
     """A training; `train` and `held_out` are (n_obs,) masks."""
 
     _cells: Cells
+    _estimator: CentroidEncoder
+    held_out: NDArray[np.bool_]
+    _params: dict[str, Any]
 
-    def __init__(
-        self,
-        cells: Cells,
-        estimator: CentroidEncoder,
-        key: str,
-        *,
-        test_size: float,
-        random_state: int | np.random.Generator,
-    ) -> None:
-        super().__init__(cells, key, cells.notices)
-        self.obsm_key = _result.embedding_key(key)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        cells, held_out = self._cells, self.held_out
         self.classes, self.codes, self.kept = cells.classes, cells.codes, cells.kept
-        self._params = {**cells.params, "test_size": test_size, **_run.as_recorded(random_state)}
-        self._estimator = estimator
-        self.held_out = self._hold_out(cells, test_size, draw_seed(random_state))
-        if estimator.random_state is None:
-            estimator.set_params(random_state=draw_seed(random_state))
-        self.train = (self.codes >= 0) & ~self.held_out
+        self.train = (cells.codes >= 0) & ~held_out
         self._cells = replace(cells, X=fill_missing(cells.X, self.train[self.kept]))
+        small = ~np.isin(np.arange(len(cells.classes)), cells.codes[held_out])
+        if self._params["test_size"] and small.any():
+            by = "" if cells.groups is None else f" by obs[{self._params['group_key']!r}]"
+            text = f"no cell of {listed(cells.classes[small])} is held out"
+            self.notices.append(f"{text}: too few cells to split{by}")
         _run.logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),
-            *(int(mask.sum()) for mask in (self.train, self.held_out, self.codes < 0)),
+            *(int(mask.sum()) for mask in (self.train, held_out, self.codes < 0)),
         )
-
-    def _hold_out(self, cells: Cells, test_size: float, seed: int) -> NDArray[np.bool_]:
-        """(n_obs,) mask of the held-out cells."""
-        labeled = np.flatnonzero(cells.codes >= 0)
-        codes, held_out = cells.codes[labeled], np.zeros(len(cells.codes), dtype=bool)
-        group = f"obs[{cells.params.get('group_key')!r}]"
-        if test_size and cells.groups is not None:
-            held_out[labeled] = grouped_holdout(codes, cells.groups[labeled], test_size, seed)
-        elif test_size:
-            held_out[labeled] = stratified_holdout(codes, test_size, seed)
-        n_test = np.bincount(codes[held_out[labeled]], minlength=len(cells.classes))
-        all_held_out = n_test == np.bincount(codes)
-        if all_held_out.any():
-            raise InputError(
-                f"every choice of held-out groups of {group} takes all cells of a class, here of "
-                f"{listed(cells.classes[all_held_out])}; leave out group_key, or mark that class "
-                "as unlabeled",
-                parameter="group_key",
-            )
-        if test_size and not n_test.all():
-            by = "" if cells.groups is None else f" by {group}"
-            names = listed(cells.classes[n_test == 0])
-            self.notices.append(f"no cell of {names} is held out: too few cells to split{by}")
-        return held_out
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
         cells, codes = self._cells, self._cells.kept_codes
@@ -280,7 +264,9 @@ class Training(_run.Job):
             callback=callback,
         )
         self.notices += [str(text) for text, _ in fit.outcome.notices]
-        held_out = np.flatnonzero(self.held_out[self.kept])
+        held_out, others = (
+            np.flatnonzero(mask) for mask in (self.held_out[self.kept], ~self.held_out[self.kept])
+        )
         found = judged(fit, held_out)
         if len(held_out):
             fit.map.calibration = Calibration.fit(found[1], codes[held_out])
@@ -291,14 +277,10 @@ class Training(_run.Job):
             group, share = crowded
             name = f"{cells.params['group_key']} {str(cells.group_names[group])!r}"
             self.notices.append(crowded_text(name, share))
-        embedding = np.empty((len(codes), fit.map.centers.shape[1]), dtype=np.float32)
-        predicted, confidence = np.empty(len(codes), dtype=np.intp), np.empty(len(codes))
-        others = np.flatnonzero(~self.held_out[self.kept])
-        for index, chunks in ((held_out, iter([found])), (others, fit.judge(others))):
-            decided = fit.map.decide(chunks, len(index))
-            embedding[index], predicted[index], confidence[index] = decided
+        decided = fit.map.decide(chain([found], fit.judge(others)), len(codes))
+        order = np.argsort(np.concatenate([held_out, others]))
+        embedding, predicted, confidence = decided[0][order], decided[1][order], decided[2][order]
         split = np.where(self.kept, np.where(self.held_out, 1, np.where(self.train, 0, 2)), -1)
-        splits = pd.Categorical.from_codes(split, _result.SPLITS)
         config, arrays = self._estimator.to_state()
         stored = _result.StoredMap(
             params=self._params,
@@ -308,14 +290,15 @@ class Training(_run.Job):
             quality=self._quality(fit, embedding, predicted, found[1]),
             model={"config": json.dumps(config), "arrays": arrays},
         )
+        columns: dict[_result.Column, Any] = {
+            "split": pd.Categorical.from_codes(split, _result.SPLITS),
+            "label": cells.labels_of(predicted),
+            "confidence": cells.spread(confidence),
+            "novelty": cells.spread(fit.novelty()),
+        }
         return {
-            "obs": {
-                _result.obs_key(self.key, "split"): splits,
-                _result.obs_key(self.key, "label"): cells.labels_of(predicted),
-                _result.obs_key(self.key, "confidence"): cells.spread(confidence),
-                _result.obs_key(self.key, "novelty"): cells.spread(fit.novelty()),
-            },
-            "obsm": {self.obsm_key: cells.spread(embedding)},
+            "obs": {_result.obs_key(self.key, name): column for name, column in columns.items()},
+            "obsm": {_result.embedding_key(self.key): cells.spread(embedding)},
             "uns": {self.key: stored.to_uns()},
         }
 
@@ -330,43 +313,35 @@ class Training(_run.Job):
         codes, n_classes = self._cells.kept_codes, len(self.classes)
         train, held_out = self.train[self.kept], self.held_out[self.kept]
         nearest = nearest_center(embedding, fit.map.centers)
-        largest = int(np.bincount(codes[train]).argmax())
         quality: dict[str, Any] = {}
         per_class: dict[str, object] = {"class": [str(name) for name in self.classes]}
+        largest = int(np.bincount(codes[train]).argmax())
         for name, mask in ((_result.TRAIN, train), (_result.TEST, held_out)):
             own, points = codes[mask], None if name == _result.TRAIN else embedding[mask]
-            by_knn = knn_predict(embedding[train], codes[train], points)
-            rules = {"knn": by_knn, "voronoi": nearest[mask], "decoder": predicted[mask]}
-            chance_error, _, _ = error_rates(own, np.full_like(own, largest), n_classes)
-            errors: dict[str, Any] = {"n": len(own), "chance_error": chance_error}
+            found: dict[str, Any] = {
+                "knn": knn_predict(embedding[train], codes[train], points),
+                "voronoi": nearest[mask],
+                "decoder": predicted[mask],
+                "chance": largest,
+            }
+            wrong = pd.DataFrame({rule: classes != own for rule, classes in found.items()})
+            errors, of_classes = error_rates(wrong, own, n_classes)
+            quality[name] = {"n": len(own)} | errors
             per_class[f"n_{name}"] = np.bincount(own, minlength=n_classes)
-            for rule, classes in rules.items():
-                error, balanced, of_classes = error_rates(own, classes, n_classes)
-                errors |= {f"{rule}_error": error, f"balanced_{rule}_error": balanced}
-                per_class[f"{name}_{rule}_error"] = of_classes
-            quality[name] = errors
-        # The loop ends with the held-out cells.
-        quality[_result.TEST]["at_chance"] = at_chance(own, by_knn, largest)
-        quality[_result.TEST] |= _calibration_errors(distances, codes[held_out])
+            for rule in _result.RULES[:3]:
+                per_class[f"{name}_{rule}_error"] = of_classes[rule]
+        # The calibration of the map was fitted to these cells. The error is therefore counted on
+        # each fifth of them with a calibration that is fitted to the other four.
+        parts = np.random.default_rng(0).permutation(len(own)) % N_PARTS
+        probabilities = cross_fitted_probabilities(distances, own, parts)
+        quality[_result.TEST]["at_chance"] = at_chance(own, found["knn"], largest)
+        quality[_result.TEST] |= calibration_errors(
+            probabilities.max(axis=1),
+            UNCALIBRATED.probabilities(distances).max(axis=1),
+            distances.argmin(axis=1) == own,
+        )
         per_class["n_predicted"] = np.bincount(predicted, minlength=n_classes)
         per_class["n_in_cell"] = np.bincount(nearest, minlength=n_classes)
         quality["per_class"] = pd.DataFrame(per_class)
         self.notices += map(str, missing_classes(quality["per_class"], "the map takes"))
         return quality
-
-
-def _calibration_errors(
-    distances: NDArray[np.float32], codes: NDArray[np.intp]
-) -> dict[str, float]:
-    """Expected calibration error of held-out cells, with and without calibration.
-
-    The calibration of the map was fitted to these cells. The error is therefore counted on each
-    fifth of them with a calibration that is fitted to the other four.
-    """
-    if len(codes) < N_PARTS:
-        return dict.fromkeys(_result.CALIBRATION_ERRORS, np.nan)
-    parts = np.random.default_rng(0).permutation(len(codes)) % N_PARTS
-    right = distances.argmin(axis=1) == codes
-    probabilities = cross_fitted_probabilities(distances, codes, parts)
-    before = UNCALIBRATED.probabilities(distances)
-    return calibration_errors(probabilities.max(axis=1), before.max(axis=1), right)

@@ -61,23 +61,18 @@ def composition(
     if label_key is None:
         label_key = read_result(adata, key).label_key
     elif not (isinstance(key, str) and key == "ce"):
-        text = f"key={key!r} has no effect with label_key={label_key!r}"
-        raise InputError(text, parameter="key")
+        raise InputError("key has no effect with label_key", parameter="key")
     groups = _categorical(adata, group_key, "group_key")
     labels = _categorical(adata, label_key, "label_key")
     known = (groups.codes >= 0) & (labels.codes >= 0)
     table = np.zeros((len(groups.categories), len(labels.categories)), dtype=np.int64)
     np.add.at(table, (groups.codes[known], labels.codes[known]), 1)
-    return pd.DataFrame(
-        table,
-        index=pd.Index(groups.categories, name=group_key),
-        columns=pd.Index(labels.categories, name=label_key),
-    )
+    names = groups.categories.rename(group_key), labels.categories.rename(label_key)
+    return pd.DataFrame(table, *names)
 
 
 def _categorical(adata: AnnData, name: str, parameter: str) -> pd.Categorical:
     column = obs_column(adata, name, parameter)
     if pd.api.types.is_float_dtype(column.dtype) and (column.dropna() % 1 != 0).any():
-        text = f"{parameter}: obs[{name!r}] holds numbers, not names"
-        raise InputError(text, parameter=parameter)
+        raise InputError(f"{parameter}: obs[{name!r}] holds numbers, not names", parameter)
     return pd.Categorical(column.astype(object), label_categories(column))

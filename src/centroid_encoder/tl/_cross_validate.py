@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
@@ -15,11 +15,13 @@ import pandas as pd
 from joblib.parallel import get_active_backend
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.metrics import confusion_matrix
 
 from centroid_encoder.checks import MOST_TRAININGS, Number, draw_seed, resolve_device
+from centroid_encoder.core.calibration import UNCALIBRATED, Calibration, cross_fitted_probabilities
 from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import permutation_p_value
+from centroid_encoder.core.quality import knn_predict, nearest_center, permutation_p_value
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
@@ -27,8 +29,8 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import doubts
+from centroid_encoder.tl._errors import Codes, Floats, calibration_errors, error_rates, judged
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._folds import Codes, Fold, fold_of, knn_misses, pooled
 from centroid_encoder.tl._read import Cells, Missing, fill_missing, read_cells
 from centroid_encoder.tl._settings import differing_settings, is_of_same_labels
 from centroid_encoder.tl._summary import missing_classes
@@ -41,6 +43,14 @@ N_WORTHWHILE = 5_000
 """Cells of all trainings together for which the start of processes, some seconds, pays."""
 N_COUNTED = 500
 """Held-out cells on which the error of a permutation is counted."""
+N_REFERENCE, N_QUERIES = 10_000, 2_000
+"""Largest numbers of reference and query cells for neighbours in the full input space."""
+
+Place = tuple[int, int, int]
+"""Permutation (0 for the real labels), repeat and fold of a training."""
+Judged = tuple[pd.DataFrame, Floats]
+"""Misses of the cells of a fold by each rule, with the rows of the cells as index; and distances to
+the classes of these cells and then of all without a label, inf for classes not trained on."""
 
 
 @_run.from_job
@@ -176,11 +186,9 @@ def cross_validate(
     Number(2, integer=True, instead=(None,)).check("n_folds", n_folds)
     Number(1, integer=True, below=MOST_TRAININGS).check("n_repeats", n_repeats)
     Number(0, integer=True, below=MOST_TRAININGS).check("n_permutations", n_permutations)
-    Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
     Number(-math.inf, integer=True, instead=(None,)).check("n_jobs", n_jobs)
     if n_jobs == 0:
-        text = "n_jobs=0 is no number of trainings at once; −1 is all cores"
-        raise InputError(text, parameter="n_jobs")
+        raise InputError("n_jobs must not be 0; −1 is all cores", parameter="n_jobs")
     source = use_rep, layer, use_raw, mask_var
     cells = read_cells(adata, label_key, *source, unlabeled_category, missing, group_key)
     mapped = _result.StoredMap.read(adata, key)
@@ -188,31 +196,18 @@ def cross_validate(
         # The map may be from another machine, which has other devices.
         model = fitted_model(adata, key, device="cpu").set_params(device="auto")
         _run.logger.info("    with the settings of the map %r", key)
-    n_folds = _possible_folds(cells, n_folds)
-    plan = Plan(
-        _run.configured(
-            model,
-            n_components=n_components,
-            placement=placement,
-            device=device,
-            max_samples=max_cells,
-        ),
-        cells.class_labels,
-        n_folds,
-        int(n_repeats),
-        int(n_permutations),
-        n_counted=min(n_folds, -(-N_COUNTED * n_folds // int((cells.codes >= 0).sum()))),
-        seed=draw_seed(random_state),
-    )
-    params = {
-        **cells.params,
-        "n_repeats": plan.n_repeats,
-        "n_permutations": plan.n_permutations,
+    params = dict(
+        cells.params,
+        n_folds=_possible_folds(cells, n_folds),
+        n_repeats=int(n_repeats),
+        n_permutations=int(n_permutations),
         **_run.as_recorded(random_state),
-        "n_folds": n_folds,
-    }
-    job = CrossValidation(cells, key, plan, params, n_jobs)
-    job.doubt(doubts(adata, cells, n_folds))
+    )
+    settings = {"n_components": n_components, "placement": placement, "device": device}
+    estimator = _run.configured(model, settings, max_cells)
+    found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
+    notices = [*cells.notices, *found]
+    job = CrossValidation(cells, key, notices, estimator, params, n_jobs, seed, found)
     if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
         text = f"the map {key!r} is of other settings (against those here): {differing}"
         job.notices.append(text)
@@ -231,213 +226,202 @@ def _possible_folds(cells: Cells, n_folds: int | None) -> int:
     return max(2, min(N_FOLDS, most)) if n_folds is None else int(n_folds)
 
 
-class Place(NamedTuple):
-    """A training among those of a cross-validation; its seed depends on nothing else."""
-
-    permutation: int
-    """0 for the real labels."""
-    repeat: int
-    fold: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """All trainings of a cross-validation, without the data."""
-
-    estimator: CentroidEncoder
-    """Not fitted."""
-    classes: NDArray[Any]
-    """(M,) labels."""
-    n_folds: int
-    n_repeats: int
-    n_permutations: int
-    n_counted: int
-    """Folds on which the error of a permutation is counted."""
-    seed: int
-
-    @property
-    def places(self) -> list[Place]:
-        """All trainings in their order."""
-        folds, counted = range(self.n_folds), range(self.n_counted)
-        real = [Place(0, repeat, fold) for repeat in range(self.n_repeats) for fold in folds]
-        permutations = range(1, self.n_permutations + 1)
-        return real + [Place(number, 0, fold) for number in permutations for fold in counted]
-
-    def name(self, place: Place) -> str:
-        """Return the name of a training for the user."""
-        if place.permutation:
-            return f"permutation {place.permutation} of {self.n_permutations}"
-        repeat = f"repeat {place.repeat + 1} of {self.n_repeats}, " if self.n_repeats > 1 else ""
-        return f"{repeat}fold {place.fold + 1} of {self.n_folds}"
-
-    def seed_of(self, *place: int) -> int:
-        """Return the seed of a place."""
-        return int(np.random.SeedSequence(self.seed, spawn_key=place).generate_state(1)[0])
-
-    def split(
-        self, codes: Codes, groups: Codes | None, permutation: int, repeat: int
-    ) -> tuple[Codes, Codes]:
-        """(n,) class and fold of each cell; −1 for unlabeled cells.
-
-        The classes are shuffled, unless `permutation` is 0.
-        """
-        codes, folds, labeled = codes.copy(), np.full(len(codes), -1), codes >= 0
-        of_labeled = None if groups is None else groups[labeled]
-        if permutation:
-            seed = self.seed_of(permutation)
-            codes[labeled] = shuffled_labels(codes[labeled], seed, of_labeled)
-        # No training has this place.
-        seed = self.seed_of(permutation, repeat, self.n_folds)
-        folds[labeled] = cross_validation_folds(codes[labeled], self.n_folds, seed, of_labeled)
-        return codes, folds
-
-
 def train(
+    place: Place,
     X: Matrix,
     codes: Codes,
+    held_out: NDArray[np.bool_],
     groups: Codes | None,
-    plan: Plan,
-    place: Place,
+    estimator: CentroidEncoder,
+    classes: NDArray[Any],
     callback: Callable[[Report | None], bool] | None = None,
-) -> tuple[Place, Fold | NDArray[np.bool_]]:
-    """Train on all folds but one and judge the cells of that fold.
+) -> tuple[Place, Judged]:
+    """Train on the labeled cells that are not held out, and judge those that are.
 
-    With shuffled labels, only the (n,) misses of the k-NN rule are returned.
+    With shuffled labels, only the k-NN rule judges them.
     """
-    codes, folds = plan.split(codes, groups, place.permutation, place.repeat)
-    held_out, trains = folds == place.fold, (codes >= 0) & (folds != place.fold)
-    estimator: CentroidEncoder = clone(plan.estimator).set_params(random_state=plan.seed_of(*place))
+    trains = (codes >= 0) & ~held_out
     # scikit-learn must not send parts of a training to the backend that runs the training.
     with joblib.parallel_config("sequential"):
         fit = estimator.fit_codes(
             fill_missing(X, trains),
             np.where(trains, codes, -1),
-            plan.classes,
+            classes,
             groups=groups,
             callback=callback,
         )
         if fit.outcome.interrupted:
             raise KeyboardInterrupt
-        if place.permutation:
-            return place, knn_misses(fit, codes, held_out)
-        return place, fold_of(fit, codes, held_out, len(plan.classes), plan.seed_of(*place, 1))
+        train, cells = np.flatnonzero(trains), np.flatnonzero(held_out)
+        others = np.flatnonzero((codes < 0) & (place[0] == 0))
+        places, of_known = judged(fit, np.concatenate([cells, others]))
+        distances = np.full((len(places), len(classes)), np.inf, dtype=np.float32)
+        distances[:, fit.known] = of_known
+        places, own = places[: len(cells)], codes[cells]
+        neighbors = knn_predict(fit.embed(train), codes[train], places)
+        wrong = pd.DataFrame({"knn": neighbors != own}, index=cells)
+        if place[0] == 0:
+            wrong["voronoi"] = fit.known[nearest_center(places, fit.map.centers)] != own
+            wrong["decoder"] = distances[: len(cells)].argmin(axis=1) != own
+            wrong["chance"] = np.bincount(codes[train]).argmax() != own
+            rng = np.random.default_rng(estimator.random_state)
+            train, cells = (
+                index if len(index) <= size else np.sort(rng.choice(index, size, replace=False))
+                for index, size in ((train, N_REFERENCE), (cells, N_QUERIES))
+            )
+            inputs = fit.standardized(train), codes[train], fit.standardized(cells)
+            wrong.loc[cells, "input_knn"] = (knn_predict(*inputs) != codes[cells]).astype(float)
+        return place, (wrong, distances)
 
 
+@dataclass(eq=False)
 class CrossValidation(_run.Job):
-    """A cross-validation by the trainings of `plan`, `n_jobs` of them at once.
-
-    `doubts` are the notices that are stored with the results.
-    """
+    """A cross-validation by the trainings at `places`, `n_jobs` of them at once."""
 
     _cells: Cells
+    _estimator: CentroidEncoder
+    _params: dict[str, Any]
+    n_jobs: int | None
+    _seed: int
+    doubts: list[str]
+    """Notices that are stored with the results."""
 
-    def __init__(
-        self, cells: Cells, key: str, plan: Plan, params: dict[str, Any], n_jobs: int | None
-    ) -> None:
-        super().__init__(cells, key, cells.notices)
-        self.plan, self.n_jobs, self._params = plan, n_jobs, params
-        self.model = json.dumps(params_to(plan.estimator.get_params(deep=False)))
-        self.doubts: list[str] = []
-        self._codes = cells.kept_codes
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        cells, params, self.n_folds = self._cells, self._params, int(self._params["n_folds"])
+        self.model = json.dumps(params_to(self._estimator.get_params(deep=False)))
+        self._codes = codes = cells.kept_codes
         self._groups = None if cells.groups is None else cells.groups[cells.kept]
-        for repeat in range(plan.n_repeats):
-            _, folds = plan.split(self._codes, self._groups, 0, repeat)
-            for i in range(plan.n_folds):
-                if len(np.unique(self._codes[(folds >= 0) & (folds != i)])) < 2:
-                    by = f" by obs[{params['group_key']!r}]" if "group_key" in params else ""
-                    raise InputError(
-                        f"with {plan.n_folds} folds{by}, a training would have cells of one class "
-                        "only; too few cells, or groups that are classes"
-                    )
+        self.n_counted = min(self.n_folds, -(-N_COUNTED * self.n_folds // int((codes >= 0).sum())))
+        repeats, permutations = range(params["n_repeats"]), range(1, params["n_permutations"] + 1)
+        self.places = [(0, repeat, fold) for repeat in repeats for fold in range(self.n_folds)]
+        self.places += [(i, 0, fold) for i in permutations for fold in range(self.n_counted)]
+        for repeat in repeats:
+            n_cells = pd.crosstab(self.split(0, repeat)[1][codes >= 0], codes[codes >= 0])
+            if ((n_cells.sum() > n_cells).sum(axis=1) < 2).any():
+                by = f" by obs[{params['group_key']!r}]" if "group_key" in params else ""
+                raise InputError(
+                    f"with {self.n_folds} folds{by}, a training would have cells of one class "
+                    "only; too few cells, or groups that are classes"
+                )
 
-    def doubt(self, notices: Iterable[object]) -> None:
-        """Add notices that are stored with the results."""
-        found = [str(notice) for notice in notices]
-        self.doubts += found
-        self.notices += found
+    def seed_of(self, *place: int) -> int:
+        """Return the seed of a training, which depends on its place alone."""
+        return int(np.random.SeedSequence(self._seed, spawn_key=place).generate_state(1)[0])
+
+    def split(self, permutation: int, repeat: int) -> tuple[Codes, Codes]:
+        """(n,) class, shuffled unless `permutation` is 0, and fold of each cell; −1 for none."""
+        labeled = np.flatnonzero(self._codes >= 0)
+        codes, folds = self._codes.copy(), np.full(len(self._codes), -1)
+        groups = None if self._groups is None else self._groups[labeled]
+        if permutation:
+            seed = self.seed_of(permutation)
+            codes[labeled] = shuffled_labels(codes[labeled], seed, groups)
+        # No training has this place.
+        seed = self.seed_of(permutation, repeat, self.n_folds)
+        folds[labeled] = cross_validation_folds(codes[labeled], self.n_folds, seed, groups)
+        return codes, folds
 
     @property
     def suitable_jobs(self) -> int:
         """How many trainings at once are fastest on this machine."""
-        on_cpu = resolve_device(self.plan.estimator.device).type == "cpu"
-        pays = len(self.plan.places) * len(self._codes) >= N_WORTHWHILE
+        on_cpu = resolve_device(self._estimator.device).type == "cpu"
+        pays = len(self.places) * len(self._codes) >= N_WORTHWHILE
         return int(joblib.cpu_count()) if on_cpu and pays else 1
 
     def _compute(self, callback: _run.Callback) -> _run.Results:
         """Run all trainings; if one of them is stopped, the cross-validation ends."""
-        # `read_cells` has read the matrix into memory.
-        X, places = cast(Matrix, self._cells.X), self.plan.places
-        arguments = [(X, self._codes, self._groups, self.plan, place) for place in places]
-        n_at_once = min(joblib.effective_n_jobs(self.n_jobs), len(places))
+        n = len(self.places)
+        n_at_once = min(joblib.effective_n_jobs(self.n_jobs), n)
         if n_at_once == 1:
-            callbacks = (self._numbered(callback, i) for i in range(len(places)))
-            found = dict(map(train, *zip(*arguments, strict=True), callbacks))
-            return self._results_of(found)
-        found = {}
-        _run.check_stop(callback, _run.Progress(0, len(places), "training"))
+            return self._results_of(dict(train(*task) for task in self._tasks(callback)))
+        found: dict[Place, Judged] = {}
+        _run.check_stop(callback, _run.Progress(0, n, "training"))
         # Ray returns all results at the end.
         in_turn = get_active_backend()[0].supports_return_generator
-        parallel = joblib.Parallel(
-            n_at_once, return_as="generator_unordered" if in_turn else "list"
+        kind = "generator_unordered" if in_turn else "list"
+        results = joblib.Parallel(n_at_once, return_as=kind)(
+            joblib.delayed(train)(*task) for task in self._tasks()
         )
-        results = parallel(joblib.delayed(train)(*given) for given in arguments)
         try:
             for place, one in results:
                 found[place] = one
-                _run.check_stop(callback, _run.Progress(len(found), len(places), "training"))
-        except BaseException:
+                _run.check_stop(callback, _run.Progress(len(found), n, "training"))
+        finally:
             if in_turn:
                 # joblib ends its workers; with `close` it would also issue a warning.
                 with suppress(StoppedTooEarly):
                     results.throw(StoppedTooEarly())
-            raise
         return self._results_of(found)
+
+    def _tasks(self, callback: _run.Callback | None = None) -> Iterator[tuple[Any, ...]]:
+        """Yield the arguments of each training."""
+        X, groups, classes = self._cells.X, self._groups, self._cells.class_labels
+        for i, place in enumerate(self.places):
+            codes, folds = self.split(*place[:2])
+            estimator = clone(self._estimator).set_params(random_state=self.seed_of(*place))
+            numbered = None if callback is None else self._numbered(callback, i)
+            yield place, X, codes, folds == place[2], groups, estimator, classes, numbered
 
     def _numbered(self, callback: _run.Callback, i: int) -> Callable[[Report | None], bool]:
         """Return a callback for the training number `i` that counts the epochs of all."""
-        name, n = self.plan.name(self.plan.places[i]), len(self.plan.places)
+        (permutation, _, fold), n = self.places[i], len(self.places)
+        name = f"fold {fold + 1} of {self.n_folds}"
+        if permutation:
+            name = f"permutation {permutation} of {self._params['n_permutations']}"
 
         def report(epoch: Report | None) -> bool:
-            if epoch is not None and epoch.epoch == 0:
-                epoch = None
             if epoch is not None:
                 step, n_steps = i * epoch.n_steps + epoch.step, n * epoch.n_steps
-                epoch = replace(epoch, stage=name, step=step, n_steps=n_steps)
+                numbered = replace(epoch, stage=name, step=step, n_steps=n_steps)
+                epoch = numbered if epoch.epoch else None
             _run.check_stop(callback, epoch)
             return False
 
         return report
 
-    def _results_of(self, found: Mapping[Place, Any]) -> _run.Results:
-        cells, codes, plan, n_classes = self._cells, self._codes, self.plan, len(self.plan.classes)
-        repeats: list[list[Fold]] = [
-            [found[Place(0, repeat, i)] for i in range(plan.n_folds)]
-            for repeat in range(plan.n_repeats)
-        ]
-        errors, class_errors, probabilities, quality = pooled(repeats, codes, n_classes)
+    def _results_of(self, found: Mapping[Place, Judged]) -> _run.Results:
+        cells, codes, n_classes = self._cells, self._codes, len(self._cells.classes)
+        real = [place for place in self.places if not place[0]]
+        rows = []
+        for place in real:
+            wrong, _ = found[place]
+            rates, _ = error_rates(wrong, codes[wrong.index], n_classes)
+            rows.append({"repeat": place[1], "fold": place[2], "n": len(wrong)} | rates)
+        errors = pd.DataFrame(rows)
+        means = errors.iloc[:, 3:].agg(["mean", "std"])
+        probabilities, uncalibrated = pooled(
+            [[found[0, i, fold] for fold in range(self.n_folds)] for i in set(errors["repeat"])],
+            codes,
+            n_classes,
+        )
         predicted, labeled = probabilities.argmax(axis=1), codes >= 0
-        confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
-        np.add.at(confusion, (codes[labeled], predicted[labeled]), 1)
+        quality: dict[str, Any] = {"n": int(labeled.sum()), **means.loc["mean"]}
+        quality |= means.loc["std"].add_suffix("_sd").to_dict() | calibration_errors(
+            probabilities.max(axis=1)[labeled], uncalibrated[labeled], (predicted == codes)[labeled]
+        )
+        confusion = confusion_matrix(codes[labeled], predicted[labeled], labels=range(n_classes))
         test = None
-        if plan.n_permutations:
-            of_knn = [fold.predicted["knn"] for fold in repeats[0][: plan.n_counted]]
-            observed = _mean([classes != codes[some] for some, classes in of_knn])
-            null = np.array(
-                [
-                    _mean([found[Place(number, 0, i)] for i in range(plan.n_counted)])
-                    for number in range(1, plan.n_permutations + 1)
-                ]
+        if n_permutations := self._params["n_permutations"]:
+            of_folds = (
+                pd.concat([found[i, 0, fold][0]["knn"] for fold in range(self.n_counted)])
+                for i in range(n_permutations + 1)
             )
-            test = _result.PermutationTest(observed, null, permutation_p_value(observed, null))
+            observed, *null = (float(misses.mean()) for misses in of_folds)
+            p_value = permutation_p_value(observed, np.array(null))
+            test = _result.PermutationTest(observed, np.array(null), p_value)
+        wrong = pd.concat([found[place][0] for place in real])
+        _, of_classes = error_rates(wrong, codes[wrong.index], n_classes)
         per_class = pd.DataFrame(
             {
                 "class": [str(name) for name in cells.classes],
-                "n": np.bincount(codes[labeled], minlength=n_classes),
-                **{f"{rule}_error": class_errors[rule] for rule in _result.RULES},
+                "n": np.bincount(codes[labeled]),
+                **{f"{rule}_error": of_classes[rule] for rule in _result.RULES},
                 "n_predicted": confusion.sum(axis=0),
             }
         )
-        self.doubt(missing_classes(per_class, "the networks take"))
+        missing = missing_classes(per_class, "the networks take")
+        self.doubts, self.notices = self.doubts + missing, self.notices + missing
         stored = _result.StoredCrossValidation(
             params=self._params,
             classes=cells.classes,
@@ -461,6 +445,22 @@ class CrossValidation(_run.Job):
         }
 
 
-def _mean(misses: list[NDArray[np.bool_]]) -> float:
-    """Share of misses among the cells of some folds."""
-    return float(np.concatenate(misses).mean())
+def pooled(
+    repeats: list[list[Judged]], codes: Codes, n_classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(n_kept, M) out-of-fold probabilities, and (n_kept,) confidences without calibration.
+
+    All networks together judge the unlabeled cells.
+    """
+    probabilities, uncalibrated = np.zeros((len(codes), n_classes)), np.zeros(len(codes))
+    for folds in repeats:
+        cells = np.concatenate([wrong.index for wrong, _ in folds])
+        distances = np.concatenate([found[: len(wrong)] for wrong, found in folds])
+        parts = np.repeat(np.arange(len(folds)), [len(wrong) for wrong, _ in folds])
+        probabilities[cells] += cross_fitted_probabilities(distances, codes[cells], parts)
+        uncalibrated[cells] += UNCALIBRATED.probabilities(distances).max(axis=1)
+        calibration = Calibration.fit(distances, codes[cells])
+        for wrong, found in folds:
+            of_unlabeled = calibration.probabilities(found[len(wrong) :])
+            probabilities[codes < 0] += of_unlabeled / len(folds)
+    return probabilities / len(repeats), uncalibrated / len(repeats)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from centroid_encoder.tl._read import Cells, listed, obs_column
 
@@ -32,36 +31,30 @@ CLUSTERING = re.compile(
 def doubts(adata: AnnData, cells: Cells, n_folds: int) -> list[str]:
     """Reasons to trust a cross-validation of `cells`, read from `adata`, less than its numbers."""
     labeled, label_key = cells.codes >= 0, cells.params["label_key"]
-    codes = cells.codes[labeled]
-    texts = mixed_sources(adata, cells)
+    codes, texts = cells.codes[labeled], mixed_sources(adata, cells)
     if cells.groups is None:
-        few = np.bincount(codes, minlength=len(cells.classes)) < n_folds
-        if few.any():
-            texts.append(
-                f"fewer cells than folds: {listed(cells.classes[few])}. The results for these "
-                "classes rest on few other cells, or on none"
-            )
+        few = cells.classes[np.bincount(codes) < n_folds]
+        text = f"fewer cells than folds: {listed(few)}. Their results rest on few other cells"
     else:
-        pairs = np.unique(np.stack([codes, cells.groups[labeled]]), axis=1)
-        alone = np.bincount(pairs[0], minlength=len(cells.classes)) == 1
-        if alone.any():
-            texts.append(
-                f"in one group of {cells.params['group_key']!r} only: "
-                f"{listed(cells.classes[alone])}. When it is held out, no training cell has this "
-                "class, and all predictions are wrong"
-            )
-    clusterings = [label_key]
-    if not CLUSTERING.search(label_key):
-        clusterings = [
-            name
-            for name in _columns(adata, CLUSTERING, label_key)
-            if _determines(adata.obs[name][labeled], codes)
-        ]
-    if clusterings:
-        texts.append(
-            f"the labels follow from the clustering {clusterings[0]!r}: if it was computed from "
-            "these data, the errors measure agreement, not validation"
+        few = cells.classes[pd.Series(cells.groups[labeled]).groupby(codes).nunique() == 1]
+        text = (
+            f"in one group of {cells.params['group_key']!r} only: {listed(few)}. When it is held "
+            "out, no training cell has this class, and all predictions are wrong"
         )
+    texts += [text] * bool(len(few))
+    clusterings = [label_key] if CLUSTERING.search(label_key) else _columns(adata, CLUSTERING)
+    for name in clusterings:
+        # All cells of a cluster have one class, and clusters have more than one cell.
+        column = adata.obs[name][labeled]
+        several = column.notna().all() and column.nunique() <= len(codes) / 2
+        if name == label_key or (
+            several and pd.Series(codes).groupby(column.to_numpy()).nunique().max() == 1
+        ):
+            texts.append(
+                f"the labels follow from the clustering {name!r}: if it was computed from these "
+                "data, the errors measure agreement, not validation"
+            )
+            break
     return texts
 
 
@@ -69,13 +62,11 @@ def mixed_sources(adata: AnnData, cells: Cells) -> list[str]:
     """Return a warning of the first column of donors or images, say, that is not the group_key."""
     if cells.groups is not None:
         return []
-    labeled = cells.codes >= 0
-    for name in _columns(adata, SOURCE, cells.params["label_key"]):
-        column = obs_column(adata, name)[labeled]
-        types = pd.api.types
-        measured = types.is_float_dtype(column.dtype) or types.is_bool_dtype(column.dtype)
-        # A column with one value, or with a name for each cell, is no column of groups.
-        if not measured and 2 <= column.nunique() <= len(column) / 2:
+    for name in _columns(adata, SOURCE):
+        column = obs_column(adata, name)[cells.codes >= 0]
+        # A column of measurements, with one value, or with a name for each cell has no groups.
+        is_name = column.dtype.kind not in "fb" and 2 <= column.nunique() <= len(column) / 2
+        if is_name and name != cells.params["label_key"]:
             return [
                 f"cells of the same {name!r} are on both sides of every split; errors for a new "
                 f"one are likely to be larger: pass group_key={name!r}"
@@ -83,21 +74,7 @@ def mixed_sources(adata: AnnData, cells: Cells) -> list[str]:
     return []
 
 
-def _columns(adata: AnnData, pattern: re.Pattern[str], label_key: str) -> list[str]:
-    return [
-        name
-        for name in map(str, adata.obs.columns)
-        # "ImageNb" is read as "Image_Nb".
-        if pattern.search(re.sub("(?<=[a-z])(?=[A-Z])", "_", name))
-        and name != label_key
-        and name in adata.obs
-    ]
-
-
-def _determines(clustering: pd.Series, codes: NDArray[np.intp]) -> bool:
-    """Whether all cells of a cluster have one class, and clusters have more than one cell."""
-    clusters = pd.factorize(clustering)[0]
-    if (clusters < 0).any() or clusters.max() + 1 > len(codes) / 2:
-        return False
-    n_pairs = len(np.unique(np.stack([clusters, codes]), axis=1).T)
-    return bool(n_pairs == clusters.max() + 1)
+def _columns(adata: AnnData, pattern: re.Pattern[str]) -> list[str]:
+    # "ImageNb" is read as "Image_Nb".
+    names = {str(name): re.sub("(?<=[a-z])(?=[A-Z])", "_", str(name)) for name in adata.obs.columns}
+    return [name for name, words in names.items() if pattern.search(words) and name in adata.obs]

@@ -62,24 +62,12 @@ def mislabeled(adata: AnnData, *, key: str = "ce", max_own: float = 0.05) -> pd.
         raise InputError(f"max_own must be in [0, 1]; got {max_own!r}", parameter="max_own")
     validated = StoredCrossValidation.read(adata, key)
     if validated is None:
-        raise MissingKeyError(
-            f"no cross-validation {key!r}; run ce.tl.cross_validate(adata, label_key) first"
-        )
+        text = f"no cross-validation {key!r}; run ce.tl.cross_validate(adata, label_key) first"
+        raise MissingKeyError(text)
     cells = read_held_out(adata, key)
-    confidence, own = (
-        adata.obs[obs_key(cv_key(key), name)].to_numpy()[cells.rows]
-        for name in ("confidence", "own")
-    )
-    suspect = np.flatnonzero((cells.own != cells.predicted) & (own <= max_own))
-    with np.errstate(divide="ignore"):
-        ratio = confidence[suspect] / own[suspect]
-    listed = suspect[np.argsort(-ratio, kind="stable")]
-    return pd.DataFrame(
-        {
-            "label": pd.Categorical.from_codes(cells.own[listed], validated.classes),
-            "predicted": pd.Categorical.from_codes(cells.predicted[listed], validated.classes),
-            "confidence": confidence[listed],
-            "own": own[listed],
-        },
-        index=adata.obs_names[cells.rows[listed]],
-    )
+    columns = [obs_key(cv_key(key), "confidence"), obs_key(cv_key(key), "own")]
+    table = adata.obs[columns].set_axis(["confidence", "own"], axis=1).iloc[cells.rows]
+    for column, codes in (("predicted", cells.predicted), ("label", cells.own)):
+        table.insert(0, column, pd.Categorical.from_codes(codes, validated.classes))
+    table = table[(cells.own != cells.predicted) & (table["own"] <= max_own)]
+    return table.iloc[np.argsort(-table["confidence"] / table["own"], kind="stable")]

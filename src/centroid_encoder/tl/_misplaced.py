@@ -72,7 +72,7 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
     """
     check_trained(adata, key)
     result = read_result(adata, key)
-    rows, found = np.flatnonzero(result.misplaced(regions)), result.found_in(regions)
+    rows, regions_found = np.flatnonzero(result.misplaced(regions)), result.found_in(regions)
     embedding = result.embedding[rows].astype(np.float64)
     distances: NDArray[np.floating]
     if regions == "voronoi":
@@ -82,15 +82,14 @@ def misplaced(adata: AnnData, *, key: str = "ce", regions: Regions = "voronoi") 
         # The columns of the distances of the map are its sorted classes.
         columns = pd.Index(model.classes_.tolist()).get_indexer(result.classes)
         distances = model.fitted_map.distances(embedding)[:, columns]
-    own, found, at = result.codes[rows], found[rows], np.arange(len(rows))
-    depth = misplacement_depth(distances[at, found], distances[at, own])
+    own, found, at = result.codes[rows], regions_found[rows], np.arange(len(rows))
     table = pd.DataFrame(
         {
             "label": pd.Categorical.from_codes(own, result.classes),
             "region": pd.Categorical.from_codes(found, result.classes),
             "split": pd.Categorical(result.split.iloc[rows].astype(str), ["train", "test"]),
-            "depth": depth,
+            "depth": misplacement_depth(distances[at, found], distances[at, own]),
         },
         index=adata.obs_names[rows],
     )
-    return table.iloc[np.argsort(-depth, kind="stable")]
+    return table.sort_values("depth", ascending=False, kind="stable")

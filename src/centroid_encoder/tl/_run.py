@@ -9,7 +9,7 @@ import os
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 import numpy as np
 from sklearn.base import clone
 
+from centroid_encoder.checks import Number
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import CentroidEncoderWarning, InputError, InputTypeError, check_name
 from centroid_encoder.estimator import CentroidEncoder
@@ -29,6 +30,8 @@ with warnings.catch_warnings():
 
 if TYPE_CHECKING:
     from anndata import AnnData
+
+    from centroid_encoder.tl._measure import Measurement
 
 logger = logging.getLogger("centroid_encoder")
 # Without a handler, Python would print each warning a second time.
@@ -59,33 +62,20 @@ Results = Mapping[str, Mapping[str, Any]]
 """Entries to write, by slot: ``obs``, ``obsm`` and ``uns``."""
 
 
-class Runnable(Protocol):
-    """A `Job`, or the measurement of cells, which makes a new AnnData."""
-
-    notices: list[str]
-
-    def detach(self) -> None:
-        """Copy the input, so that it may change during `run`."""
-
-    def run(self, callback: Callback | None = None) -> None:
-        """Compute everything."""
-
-
+@dataclass(eq=False)
 class Job(ABC):
-    """A computation on an AnnData in three steps; the second one may run in a thread.
+    """A computation on an AnnData that was read; it may run in a thread.
 
-    The constructor reads the AnnData and checks the input, `run` computes without the AnnData, and
-    `write` adds the results to it.
-
-    The results are ``uns[key]``, ``obs[f"{key}_…"]`` and the like. `notices` are what the user
-    should know about data and results; `run` may add to them.
+    `run` computes the results and `write` adds them to the AnnData, as ``uns[key]``,
+    ``obs[f"{key}_…"]`` and the like. `notices` are warnings for the user; `run` may add to them.
     """
 
-    def __init__(self, cells: Source, key: str, notices: Iterable[object]) -> None:
-        self._started = time.perf_counter()
-        self._cells = cells
-        self.key, self.obs_names = key, cells.obs_names
-        self.notices = [str(notice) for notice in notices]
+    _cells: Source
+    key: str
+    notices: list[str]
+
+    def __post_init__(self) -> None:
+        self._started, self.obs_names = time.perf_counter(), self._cells.obs_names
         self._results: Results | None = None
 
     def detach(self) -> None:
@@ -100,8 +90,7 @@ class Job(ABC):
         self._results = self._compute(callback or (lambda _: False))
 
     @abstractmethod
-    def _compute(self, callback: Callback) -> Results:
-        """Return the results."""
+    def _compute(self, callback: Callback) -> Results: ...
 
     def write(self, adata: AnnData) -> None:
         """Write all results into `adata`; if that fails, `adata` stays as it was."""
@@ -111,28 +100,22 @@ class Job(ABC):
             text = "the cells of adata have changed since they were read: no results are written"
             raise InputError(text)
         write_results(adata, self._results)
-        results = self._results.items()
-        added = [f"{', '.join(map(repr, entries))} (adata.{slot})" for slot, entries in results]
-        seconds = time.perf_counter() - self._started
-        logger.info("    finished (%.1f s): added\n    %s", seconds, "\n    ".join(added))
+        logger.info("    finished (%.1f s): added", time.perf_counter() - self._started)
+        for slot, entries in self._results.items():
+            logger.info("    %s (adata.%s)", ", ".join(map(repr, entries)), slot)
 
 
 P = ParamSpec("P")
 J = TypeVar("J", bound=Job)
-J_co = TypeVar("J_co", bound=Job, covariant=True)
 
 
-class Tool(Protocol[P, J_co]):
+class Tool(Protocol[P, J]):
     """A function that runs a job and writes its results."""
 
-    __name__: str
+    job: Callable[P, J]
+    """Function with the same parameters that checks all input and returns the job."""
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AnnData | None:
-        """Run the job and write the results."""
-
-    @property
-    def job(self) -> Callable[P, J_co]:
-        """Function with the same parameters that checks all input and returns the job."""
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> AnnData | None: ...
 
 
 def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
@@ -142,10 +125,15 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
     ``copy`` (whether to write into a copy of `adata` and return that).
     """
     signature = inspect.signature(prepare).replace(return_annotation="AnnData | None")
+    names = signature.parameters
 
     @wraps(prepare)
     def tool(*args: P.args, **kwargs: P.kwargs) -> AnnData | None:
-        check_names(prepare.__name__, kwargs, signature)
+        for name in kwargs.keys() - names.keys():
+            hint = near_matches(name, names)
+            if "model" in names and name in CentroidEncoder().get_params():
+                hint = f"; it is one of the network: pass model=ce.CentroidEncoder({name}=…)"
+            raise TypeError(f"{prepare.__name__}() has no parameter {name!r}{hint}")
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
         adata, progress, copy = (given.arguments[name] for name in ("adata", "progress", "copy"))
@@ -157,20 +145,8 @@ def from_job(prepare: Callable[P, J]) -> Tool[P, J]:
         job.write(adata)
         return adata if copy else None
 
-    tool.__annotations__ = {**prepare.__annotations__, "return": "AnnData | None"}
     tool.__dict__.update(job=prepare, __signature__=signature)
     return cast("Tool[P, J]", tool)
-
-
-def check_names(function: str, names: Iterable[str], signature: inspect.Signature) -> None:
-    """Refuse a parameter that a function does not have, with a hint at the right one."""
-    for name in names:
-        if name in signature.parameters:
-            continue
-        hint = near_matches(name, signature.parameters)
-        if "model" in signature.parameters and name in CentroidEncoder().get_params():
-            hint = f"; it is one of the network: pass model=ce.CentroidEncoder({name}=…)"
-        raise TypeError(f"{function}() has no parameter {name!r}{hint}")
 
 
 def warn_user(notice: str) -> None:
@@ -180,7 +156,9 @@ def warn_user(notice: str) -> None:
     warnings.warn(notice, CentroidEncoderWarning, stacklevel=4)
 
 
-def run_job(job: Runnable, *, progress: bool, warn: Callable[[str], None] = warn_user) -> None:
+def run_job(
+    job: Job | Measurement, *, progress: bool, warn: Callable[[str], None] = warn_user
+) -> None:
     """Run a job, with a progress bar if `progress`, and call `warn` with each of its notices."""
     n_known = len(job.notices)
     for notice in job.notices:
@@ -207,21 +185,17 @@ def run_job(job: Runnable, *, progress: bool, warn: Callable[[str], None] = warn
 def result_key(key_added: str | None) -> str:
     """Return the name of the results; refuse names that no file can hold."""
     check_name(key_added, "key_added", "a result", str | None)
-    if key_added is None:
-        return "ce"
-    check_key(key_added, "key_added")
-    return key_added
+    key = "ce" if key_added is None else key_added
+    check_key(key, "key_added")
+    return key
 
 
 def check_not_replaced(label_key: object, *written: str) -> None:
     """Refuse labels in a column of ``obs`` where the results will be written."""
     check_name(label_key, "label_key", "a column of obs")
     if label_key in written:
-        raise InputError(
-            f"obs[{label_key!r}] would be replaced by the results; choose other labels, or another "
-            "name (key_added)",
-            parameter="key_added",
-        )
+        text = f"obs[{label_key!r}] would be replaced by the results; pass another key_added"
+        raise InputError(text, parameter="key_added")
 
 
 def check_writable(adata: AnnData, *, copy: bool) -> None:
@@ -232,11 +206,8 @@ def check_writable(adata: AnnData, *, copy: bool) -> None:
             remedy = "read a file with anndata.read_h5ad (or read_zarr) first"
         raise InputTypeError(f"an AnnData is needed, not {type(adata).__name__}; {remedy}")
     if adata.is_view and adata.isbacked and not copy:
-        raise InputError(
-            "adata is a view of a file on disk, which cannot take results; pass "
-            "adata.to_memory(), or copy=True for a copy in memory",
-            parameter="copy",
-        )
+        text = "a view of a file cannot take results; pass adata.to_memory(), or copy=True"
+        raise InputError(text, parameter="copy")
 
 
 def write_results(adata: AnnData, results: Results) -> None:
@@ -247,36 +218,32 @@ def write_results(adata: AnnData, results: Results) -> None:
         write_results(actual, results)
         adata._init_as_actual(actual)
         return
-    absent = object()
-    written: list[tuple[Any, str, Any]] = []
+    before = adata.obs.copy(deep=False), dict(adata.obsm), dict(adata.uns)
     try:
         for slot, entries in results.items():
-            mapping = getattr(adata, slot)
             for name, value in entries.items():
-                written.append((mapping, name, mapping.get(name, absent)))
-                mapping[name] = value
+                getattr(adata, slot)[name] = value
     except BaseException:
-        for mapping, name, before in reversed(written):
-            if before is not absent:
-                mapping[name] = before
-            elif name in mapping:
-                del mapping[name]
+        adata.obs, adata.obsm, adata.uns = before
         raise
 
 
-def configured(model: CentroidEncoder | None, **params: Any) -> CentroidEncoder:
-    """Return an unfitted copy of the estimator, with the parameters that are not None changed."""
+def configured(
+    model: CentroidEncoder | None, settings: Mapping[str, Any], max_cells: int | None
+) -> CentroidEncoder:
+    """Return an unfitted copy of the estimator, with the settings that are not None."""
+    Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
     if not isinstance(model, CentroidEncoder | None):
         raise InputTypeError(
-            f"model must be a CentroidEncoder; got {type(model).__name__}", parameter="model"
+            f"model must be a CentroidEncoder; got {type(model).__name__}", "model"
         )
     estimator: CentroidEncoder = CentroidEncoder() if model is None else clone(model)
-    estimator.set_params(**{name: value for name, value in params.items() if value is not None})
+    given = {**settings, "max_samples": max_cells}
+    estimator.set_params(**{name: value for name, value in given.items() if value is not None})
     return estimator
 
 
 def as_recorded(random_state: int | np.random.Generator) -> dict[str, Any]:
     """Return the entry of ``uns[key]["params"]`` for a seed; a generator has none."""
-    if not isinstance(random_state, numbers.Integral):
-        return {}
-    return {"random_state": int(random_state)}
+    is_seed = isinstance(random_state, numbers.Integral)
+    return {"random_state": int(cast(int, random_state))} if is_seed else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,38 +31,29 @@ SIGNIFICANT = 0.05
 
 def summary(adata: AnnData, key: str) -> list[str]:
     """Sentences on how far the results under a key can be trusted, the most important first."""
-    return list(_sentences(StoredMap.read(adata, key), StoredCrossValidation.read(adata, key), key))
-
-
-def _sentences(
-    mapped: StoredMap | None, validated: StoredCrossValidation | None, key: str
-) -> Iterator[str]:
-    if mapped is not None and mapped.quality is None:
-        mapped = None
-    if mapped is not None:
-        yield _held_out(mapped.errors("test"))
-    if validated is not None:
-        yield from _cross_validated(validated)
+    mapped, validated = StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
+    sentences, warnings = [], []
     if mapped is not None and mapped.quality is not None:
-        yield from _confidences(mapped.errors("test"), "held-out")
+        held_out = mapped.errors("test")
+        sentences = [_held_out(held_out), *_confidences(held_out, "held-out")]
         missing = missing_classes(mapped.quality["per_class"], "the map takes")
-        yield from (f"Warning: {text}." for text in missing)
+        warnings = [f"Warning: {text}." for text in missing]
     if validated is None:
-        return
-    if mapped is not None:
-        differing = differing_settings(mapped, validated.params, validated.model)
-        classes, others = set(mapped.classes), set(validated.classes)
-        if classes != others:
-            number = f"{len(classes)} classes against {len(others)}"
-            differing = f"{differing}, {number}" if differing else number
-        if differing:
-            yield (
+        return sentences + warnings
+    sentences[1:1] = _cross_validated(validated)
+    if mapped is not None and mapped.quality is not None:
+        differing = [differing_settings(mapped, validated.params, validated.model)]
+        if set(mapped.classes) != set(validated.classes):
+            differing += [f"{len(mapped.classes)} classes against {len(validated.classes)}"]
+        if text := ", ".join(filter(None, differing)):
+            warnings.append(
                 "Warning: the map and the cross-validation are two models with different settings "
-                f"(map against cross-validation): {differing}."
+                f"(map against cross-validation): {text}."
             )
-    yield from (f"Warning: {text}" for text in validated.warnings[:MAX_WARNINGS])
+    warnings += [f"Warning: {text}" for text in validated.warnings[:MAX_WARNINGS]]
     if (more := len(validated.warnings) - MAX_WARNINGS) > 0:
-        yield f"And {more} more in uns[{cv_key(key)!r}]['warnings']."
+        warnings.append(f"And {more} more in uns[{cv_key(key)!r}]['warnings'].")
+    return sentences + warnings
 
 
 def permutation_words(test: PermutationTest) -> str:
@@ -83,18 +74,10 @@ def interval_words(quality: Mapping[str, Any]) -> str:
 
 
 def missing_classes(per_class: pd.DataFrame, takes: str) -> list[str]:
-    """Warnings of classes without cells; `takes` is such as ``"the map takes"``."""
-    missing, texts = per_class["n_predicted"] == 0, []
-    if missing.any():
-        names = listed(pd.Index(per_class["class"][missing]))
-        texts.append(f"{takes} no cell for {names}: too few cells, or too similar to others")
-    if "n_in_cell" in per_class:
-        # Without a decoder both numbers are the same.
-        missing = (per_class["n_in_cell"] == 0) & ~missing
-        if missing.any():
-            names = listed(pd.Index(per_class["class"][missing]))
-            texts.append(f"in the map no cell lies in the Voronoi cell of {names}")
-    return texts
+    """A warning of classes without cells, if any; `takes` is such as ``"the map takes"``."""
+    missing = pd.Index(per_class["class"][per_class["n_predicted"] == 0])
+    text = f"{takes} no cell for {listed(missing)}: too few cells, or too similar to others"
+    return [text] if len(missing) else []
 
 
 def _held_out(quality: Mapping[str, Any]) -> str:
@@ -107,39 +90,41 @@ def _held_out(quality: Mapping[str, Any]) -> str:
     return f"{text}; always naming the largest class: {chance}."
 
 
-def _cross_validated(validated: StoredCrossValidation) -> Iterator[str]:
+def _cross_validated(validated: StoredCrossValidation) -> list[str]:
     quality = validated.quality
     spread, chance = quality["knn_error_sd"], _percent(quality["chance_error"])
     error = f"{100 * quality['knn_error']:.1f}"
     error += f" ± {100 * spread:.1f} %" if np.isfinite(spread) else " %"
-    yield f"Cross-validated 5-NN error {error} ({fold_words(validated)}, n = {quality['n']:,})."
-    yield (
-        f"In the full input space, without a map, it is {_percent(quality['input_knn_error'])}; "
-        f"always naming the largest class gives {chance}."
+    sentences = [
+        f"Cross-validated 5-NN error {error} ({fold_words(validated)}, n = {quality['n']:,}).",
+        "In the full input space, without a map, it is "
+        f"{_percent(quality['input_knn_error'])}; always naming the largest class gives {chance}.",
+        f"With equal weight for every class: {_percent(quality['balanced_knn_error'])}.",
+    ]
+    poor = validated.per_class[validated.per_class["knn_error"] > POOR].sort_values(
+        "knn_error", ascending=False
     )
-    yield f"With equal weight for every class: {_percent(quality['balanced_knn_error'])}."
-    poor = validated.per_class[validated.per_class["knn_error"] > POOR]
     if len(poor):
-        worst = poor.sort_values("knn_error", ascending=False)[:MAX_CLASSES]
         names = ", ".join(
-            f"{name} ({100 * error:.0f} % of {n:,} cells wrong)"
-            for name, n, error in worst[["class", "n", "knn_error"]].itertuples(index=False)
+            f"{row['class']} ({100 * row['knn_error']:.0f} % of {row['n']:,} cells wrong)"
+            for row in poor[:MAX_CLASSES].to_dict("records")
         )
         more = f" and {len(poor) - MAX_CLASSES} more" if len(poor) > MAX_CLASSES else ""
-        yield f"Least reliable: {names}{more}."
+        sentences.append(f"Least reliable: {names}{more}.")
     if validated.permutation is not None:
         words = permutation_words(validated.permutation).replace("\n", ", ")
-        yield f"Against shuffled labels: {words}."
-    yield from _confidences(quality, "out-of-fold")
+        sentences.append(f"Against shuffled labels: {words}.")
+    return sentences + _confidences(quality, "out-of-fold")
 
 
-def _confidences(quality: Mapping[str, Any], cells: str) -> Iterator[str]:
+def _confidences(quality: Mapping[str, Any], cells: str) -> list[str]:
     error, before = (100 * quality[name] for name in CALIBRATION_ERRORS[:2])
-    if np.isfinite(error):
-        text = f"Confidences of {cells} cells are off by {error:.1f} points on average"
-        if interval := interval_words(quality):
-            text += f", 95 % interval {interval}"
-        yield f"{text} ({before:.1f} before calibration)."
+    if not np.isfinite(error):
+        return []
+    interval = interval_words(quality)
+    text = f"Confidences of {cells} cells are off by {error:.1f} points on average"
+    text += f", 95 % interval {interval}" if interval else ""
+    return [f"{text} ({before:.1f} before calibration)."]
 
 
 def _percent(share: float) -> str:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import time
 from threading import Event
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from qtpy.QtCore import QObject, Signal
 from superqt.utils import create_worker
 
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.tl._centroid_encoder import Training
-from centroid_encoder.tl._run import Progress, Runnable
+from centroid_encoder.tl._run import Job, Progress
+
+if TYPE_CHECKING:
+    from centroid_encoder.viewer.data.measuring import Measuring
 
 FRAME_INTERVAL = 0.2
 """Least seconds between two live frames, since drawing slows the GUI down."""
@@ -41,7 +44,7 @@ class Worker(QObject):
     failed = Signal(object)
     """The exception that ended the job; `StoppedTooEarly` if `stop` left nothing to keep."""
 
-    def __init__(self, job: Runnable, parent: QObject | None = None) -> None:
+    def __init__(self, job: Job | Measuring, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self.job = job
         self._stop, self._cancelled, self._drawn = Event(), Event(), Event()
@@ -96,7 +99,7 @@ class Worker(QObject):
 
 
 def _work(
-    job: Runnable, signals: _Signals, stopped: Event, cancelled: Event, drawn: Event
+    job: Job | Measuring, signals: _Signals, stopped: Event, cancelled: Event, drawn: Event
 ) -> tuple[Exception, ...]:
     """Run the job in the thread; return the exception that ended it, if there was one.
 
