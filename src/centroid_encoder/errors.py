@@ -6,16 +6,7 @@ from typing import Any
 
 
 class _NamesParameter(Exception):
-    """Error that may name the parameter at fault.
-
-    Parameters
-    ----------
-    message
-        Text that describes the fault, its place and a remedy. Parameters are written as in
-        Python: ``missing='drop'``.
-    parameter
-        Name of the parameter at fault. The widget marks its field.
-    """
+    """Error with the name of the parameter at fault, whose field the widget marks."""
 
     def __init__(self, message: str, parameter: str | None = None) -> None:
         super().__init__(message)

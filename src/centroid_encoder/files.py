@@ -12,22 +12,7 @@ from pathlib import Path
 
 
 def check_target(path: str | os.PathLike[str], *suffixes: str) -> Path:
-    """Check that a file may be written before any work begins.
-
-    Parameters
-    ----------
-    path
-        File to write; it need not exist, but its folder must.
-    suffixes
-        Endings that its name may have, in lower case.
-
-    Raises
-    ------
-    ValueError
-        If its name has another ending.
-    OSError
-        If its folder is missing, or if a folder or a write-protected file has that name.
-    """
+    """Check the ending, folder and permissions of a file before any work begins."""
     path = Path(path)
     if path.suffix.lower() not in suffixes:
         raise ValueError(f"the name must end in {' or '.join(suffixes)}; got {path.name!r}")
@@ -105,14 +90,8 @@ def replacing_all(
     """Yield names for new files or folders, which are renamed to `paths` at the end.
 
     After an error `paths` are as they were. A new file keeps the permissions of the old one. The
-    target of a link is replaced, not the link.
-
-    Parameters
-    ----------
-    paths
-        Files or folders. The first one is renamed last.
-    within
-        Folder for the new files until they are renamed; by default that of each path.
+    target of a link is replaced, not the link. The first path is renamed last. The new files are in
+    the folder `within` until they are renamed; by default in that of each path.
     """
     pairs: list[tuple[Path, Path]] = []
     try:
