@@ -61,7 +61,7 @@ def composition(
     if label_key is None:
         label_key = read_result(adata, key).label_key
     elif not (isinstance(key, str) and key == "ce"):
-        raise InputError("key has no effect with label_key", parameter="key")
+        raise InputError(f"key={key!r} has no effect with label_key={label_key!r}", parameter="key")
     groups = _categorical(adata, group_key, "group_key")
     labels = _categorical(adata, label_key, "label_key")
     known = (groups.codes >= 0) & (labels.codes >= 0)
