@@ -15,7 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
-from centroid_encoder.core.matrix import looks_like_counts, looks_whole, row_chunks
+from centroid_encoder.core import matrix
+from centroid_encoder.core.matrix import looks_like_counts, looks_whole
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
@@ -283,8 +284,10 @@ class NewCells(Source):
     def placed(self, X: Any, start: int) -> Iterator[Placed]:
         """Place X, the rows of the matrix from `start` on, some at a time."""
         map_ = self.model.fitted_map
-        for part, rows in row_chunks(X):
-            x, unusable = self._prepared(in_memory(rows), start + part.start)
+        # Rows with gaps become dense.
+        n_rows = max(1, min(matrix.CHUNK, matrix.VALUES_AT_ONCE // max(1, X.shape[1])))
+        for part in gen_batches(X.shape[0], n_rows) if X.shape[0] else ():
+            x, unusable = self._prepared(in_memory(X[part]), start + part.start)
             embedding, predicted, confidence = map_.decide(map_.judge(x), x.shape[0])
             quantiles = np.full(len(predicted), np.nan)
             if map_.novelty is not None:

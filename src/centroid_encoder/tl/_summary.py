@@ -74,10 +74,18 @@ def interval_words(quality: Mapping[str, Any]) -> str:
 
 
 def missing_classes(per_class: pd.DataFrame, takes: str) -> list[str]:
-    """A warning of classes without cells, if any; `takes` is such as ``"the map takes"``."""
-    missing = pd.Index(per_class["class"][per_class["n_predicted"] == 0])
-    text = f"{takes} no cell for {listed(missing)}: too few cells, or too similar to others"
-    return [text] if len(missing) else []
+    """Warnings of classes without cells; `takes` is such as ``"the map takes"``."""
+    missing, texts = per_class["n_predicted"] == 0, []
+    if missing.any():
+        names = listed(pd.Index(per_class["class"][missing]))
+        texts.append(f"{takes} no cell for {names}: too few cells, or too similar to others")
+    if "n_in_cell" in per_class:
+        # Without a decoder both numbers are the same.
+        missing = (per_class["n_in_cell"] == 0) & ~missing
+        if missing.any():
+            names = listed(pd.Index(per_class["class"][missing]))
+            texts.append(f"in the map no cell lies in the Voronoi cell of {names}")
+    return texts
 
 
 def _held_out(quality: Mapping[str, Any]) -> str:
