@@ -12,7 +12,7 @@ SAMPLES_SEEN = 300_000
 SAMPLES_SEEN_OF_MANY = 1_200_000
 """Training samples that ``max_epochs="auto"`` wants the network to see, of few and of many."""
 SAMPLES_GLANCED_AT, MOST_GLANCES = 120_000, 8
-"""Those that ``max_epochs="few"`` wants it to see, and its largest number of epochs."""
+"""Samples seen with ``max_epochs="few"``, about, and its largest number of epochs."""
 MANY_SAMPLES = 4_000
 """Training samples from which ``batch_norm="auto"`` normalises: fewer are then fitted too well."""
 DECAYED_SAMPLES = 20_000
@@ -31,8 +31,8 @@ NETWORKS_BY_SAMPLES = 5_000, 50_000
 FEW_FEATURES = 100
 """Networks without a bottleneck need half of the epochs for more features than these."""
 STEPS_PER_EPOCH, STEPS_WITHOUT_SQUEEZE = 32, 16
-"""Optimiser steps that ``batch_size="auto"`` wants to make of one epoch, with a bottleneck and
-without: half as many, a little longer, tell as much in two thirds of the time."""
+"""Optimiser steps of an epoch with ``batch_size="auto"``, with a bottleneck and without: half as
+many steps with larger batches are as accurate there in two thirds of the time."""
 
 
 def resolved(

@@ -312,7 +312,7 @@ class TestStopping:
         job.run(lambda step: step is not None and reports.append(step))
         assert [report.step for report in reports] == list(range(1, 76))
         assert {report.n_steps for report in reports} == {75}
-        assert reports[0].stage == "fold 1 of 5"
+        assert reports[0].stage == "repeat 1 of 2, fold 1 of 5"
         assert reports[-1].stage == "permutation 1 of 1"
 
 

@@ -332,6 +332,9 @@ class Training(_run.Job):
                 per_class[f"{name}_{rule}_error"] = of_classes[rule]
         # The calibration of the map was fitted to these cells. The error is therefore counted on
         # each fifth of them with a calibration that is fitted to the other four.
+        if len(own) < N_PARTS:
+            # NaN is the error of no cells.
+            own, distances = own[:0], distances[:0]
         parts = np.random.default_rng(0).permutation(len(own)) % N_PARTS
         probabilities = cross_fitted_probabilities(distances, own, parts)
         quality[_result.TEST]["at_chance"] = at_chance(own, found["knn"], largest)

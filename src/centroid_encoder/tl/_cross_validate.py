@@ -365,8 +365,10 @@ class CrossValidation(_run.Job):
 
     def _numbered(self, callback: _run.Callback, i: int) -> Callable[[Report | None], bool]:
         """Return a callback for the training number `i` that counts the epochs of all."""
-        (permutation, _, fold), n = self.places[i], len(self.places)
-        name = f"fold {fold + 1} of {self.n_folds}"
+        (permutation, repeat, fold), n = self.places[i], len(self.places)
+        name, n_repeats = f"fold {fold + 1} of {self.n_folds}", self._params["n_repeats"]
+        if n_repeats > 1:
+            name = f"repeat {repeat + 1} of {n_repeats}, {name}"
         if permutation:
             name = f"permutation {permutation} of {self._params['n_permutations']}"
 
