@@ -330,6 +330,7 @@ class Training(_run.Job):
             per_class[f"n_{name}"] = np.bincount(own, minlength=n_classes)
             for rule in _result.RULES[:3]:
                 per_class[f"{name}_{rule}_error"] = of_classes[rule]
+        quality[_result.TEST]["at_chance"] = at_chance(own, found["knn"], largest)
         # The calibration of the map was fitted to these cells. The error is therefore counted on
         # each fifth of them with a calibration that is fitted to the other four.
         if len(own) < N_PARTS:
@@ -337,7 +338,6 @@ class Training(_run.Job):
             own, distances = own[:0], distances[:0]
         parts = np.random.default_rng(0).permutation(len(own)) % N_PARTS
         probabilities = cross_fitted_probabilities(distances, own, parts)
-        quality[_result.TEST]["at_chance"] = at_chance(own, found["knn"], largest)
         quality[_result.TEST] |= calibration_errors(
             probabilities.max(axis=1),
             UNCALIBRATED.probabilities(distances).max(axis=1),
