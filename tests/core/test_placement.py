@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist, pdist
-from scipy.special import softmax
 from sklearn.datasets import load_digits, load_iris
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
@@ -23,9 +22,7 @@ from sklearn.model_selection import train_test_split
 import centroid_encoder as ce
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.placement import (
-    CERTAIN,
-    DOUBTFUL,
-    SURE,
+    PLACED,
     Layout,
     Odds,
     Scatter,
@@ -82,33 +79,61 @@ class TestLayout:
         rng = np.random.default_rng(seed)
         layout = Layout.fit(rng.normal(size=(n_classes, 6)), n_components)
         logits = rng.normal(size=(50, n_classes)) * 10 ** rng.uniform(-3, 3, size=(50, 1))
-        components = rng.normal(size=(50, n_components)) * 10 ** rng.uniform(-2, 2, size=(50, 1))
+        components = rng.normal(size=(50, n_classes, n_components))
+        components *= 10 ** rng.uniform(-2, 2, size=(50, 1, 1))
         places = layout.place(logits, components)
         own = logits.argmax(axis=1)
         assert_array_equal(cdist(places, layout.positions).argmin(axis=1), own)
         assert_array_equal(layout.distances(places).argmin(axis=1), own)
-        assert (gauges(layout, places, own) < max(SURE, DOUBTFUL) + 1e-3).all()
+        assert (gauges(layout, places, own) < PLACED[1] + 1e-3).all()
+
+    def test_without_scatter_is_the_mean_of_the_positions_weighted_by_the_probabilities(
+        self,
+    ) -> None:
+        layout = Layout(np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.8]]))
+        probabilities = np.array([[0.8, 0.15, 0.05], [0.1, 0.7, 0.2], [0.05, 0.05, 0.9]])
+        places = layout.place(np.log(probabilities), np.zeros((3, 3, 2)))
+        assert_allclose(places, probabilities @ layout.positions, atol=1e-5)
+
+    @pytest.mark.parametrize("n_components", [1, 2, 3])
+    def test_changes_little_from_class_to_class(self, n_components: int) -> None:
+        """With even odds, a sample lies near the border on either side of it."""
+        rng = np.random.default_rng(3)
+        layout = Layout.fit(rng.normal(size=(2, 4)), n_components)
+        components = rng.normal(size=(1, 2, n_components))
+        left, right = (layout.place(np.array([[0.0, odds]]), components) for odds in (-1e-3, 1e-3))
+        assert np.linalg.norm(left - right) < 0.05
+        # A third class becomes the second one: nothing jumps.
+        layout = Layout.fit(rng.normal(size=(3, 4)), n_components)
+        components = rng.normal(size=(1, 3, n_components))
+        below, above = (
+            layout.place(np.array([[1.0, 0.0, odds]]), components) for odds in (-1e-4, 1e-4)
+        )
+        assert np.linalg.norm(below - above) < 1e-3
 
     def test_odds_can_be_read_off_the_plane(self) -> None:
+        """They are squared: most samples have scatter, too, which hides how sure they are."""
         layout = Layout.fit(np.array([[0.0, 0.0], [1.0, 0.0]]), 2)
-        odds = np.linspace(0.01, 4, 20)
-        places = layout.place(np.column_stack([odds, np.zeros(20)]), np.zeros((20, 2)))
-        expected = softmax(np.column_stack([odds, np.zeros(20)]), axis=1)
-        squares = np.square(layout.distances(places).astype(float))
-        assert_allclose(softmax(-squares, axis=1), expected, atol=0.01)
-        sure = layout.distances(layout.positions.astype(np.float32))
-        best = np.exp(-DOUBTFUL * layout.steepness) + np.exp(-CERTAIN)
-        assert_allclose(softmax(-np.square(sure.astype(float)), axis=1)[0, 1], best, rtol=0.05)
+        logits = np.column_stack([np.linspace(0.2, 2.5, 20), np.zeros(20)])
+        places = layout.place(logits, np.zeros((20, 2, 2)))
+        assert_allclose(np.square(layout.distances(places))[:, 1], 2 * logits[:, 0], rtol=1e-3)
+
+    def test_a_class_behind_others_is_pulled_in(self) -> None:
+        """A sample that may be of the last class in a row goes to the end of its own cell."""
+        layout = Layout(np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.1]]))
+        place = layout.place(np.array([[0.01, -20.0, 0.0]]), np.zeros((1, 3, 2)))
+        assert_array_equal(cdist(place, layout.positions).argmin(), 0)
+        assert 0.9 < gauges(layout, place, np.array([0]))[0] < 1
 
     def test_components_are_the_inverse_for_sure_samples(self) -> None:
         layout = Layout.fit(np.random.default_rng(4).normal(size=(5, 4)), 2)
-        components = np.random.default_rng(5).uniform(-1.5, 1.5, size=(30, 2))
+        components = np.random.default_rng(5).uniform(-1.5, 1.5, size=(30, 5, 2))
         own = np.arange(30) % 5
         logits = np.full((30, 5), -1e3)
         logits[np.arange(30), own] = 0
         back, codes = layout.components(layout.place(logits, components))
         assert_array_equal(codes, own)
-        assert_allclose(back, components, rtol=1e-3, atol=1e-3)
+        assert_allclose(back, components[np.arange(30), own], rtol=1e-3, atol=1e-3)
 
 
 class TestScatter:
@@ -120,15 +145,44 @@ class TestScatter:
         X[codes == 1] *= [0.2, 0.5, 1, 2, 4]
         centroids = np.stack([X[codes == j].mean(axis=0) for j in range(2)])
         scatter = Scatter.fit(torch.tensor(X - centroids[codes]).float(), codes, centroids, 2)
+        found = scatter.components(scatter.project(torch.tensor(X).float()))
         for j in range(2):
-            own = X[codes == j]
-            found = scatter.components(
-                scatter.project(torch.tensor(own).float()), np.full(len(own), j)
-            )
-            expected = PCA(2).fit_transform(own)
+            own, expected = found[codes == j, j], PCA(2).fit_transform(X[codes == j])
             for axis in range(2):
-                assert abs(np.corrcoef(found[:, axis], expected[:, axis])[0, 1]) > 0.999
-            assert_allclose(found[:, 0].std(), 1, rtol=0.01)
+                assert abs(np.corrcoef(own[:, axis], expected[:, axis])[0, 1]) > 0.999
+            assert_allclose(own[:, 0].std(), 1, rtol=0.02)
+
+    def test_has_one_scale_for_all_classes(self) -> None:
+        rng = np.random.default_rng(0)
+        codes = np.arange(3000) % 3
+        X = rng.normal(size=(3000, 4)) * np.array([1, 2, 3])[codes, None]
+        centroids = np.stack([X[codes == j].mean(axis=0) for j in range(3)])
+        scatter = Scatter.fit(torch.tensor(X - centroids[codes]).float(), codes, centroids, 2)
+        found = scatter.components(scatter.project(torch.tensor(X).float()))
+        deviations = [found[codes == j, j, 0].std() for j in range(3)]
+        assert_allclose(deviations, [0.5, 1, 1.5], rtol=0.1)
+
+    def test_is_turned_to_the_positions_of_the_classes(self) -> None:
+        """What leads to another class in the data leads to it in the plane."""
+        rng = np.random.default_rng(2)
+        codes = np.arange(900) % 3
+        centroids = np.array([[0.0, 0, 0], [6, 0, 0], [0, 6, 0]])
+        X = centroids[codes] + rng.normal(size=(900, 3)) * [2, 1.5, 0.1]
+        scatter = Scatter.fit(torch.tensor(X - centroids[codes]).float(), codes, centroids, 2)
+        angle = rng.uniform(0, 2 * np.pi)
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        for mirror in (1, -1):
+            positions = centroids[:, :2] * [1, mirror] @ turn.T
+            moved = scatter.moved(centroids, positions)
+            found = moved.components(moved.project(torch.tensor(X).float()))
+            for j in range(3):
+                ways = np.delete(positions - positions[j], j, axis=0)
+                toward = np.delete(centroids - centroids[j], j, axis=0)
+                own = codes == j
+                shown = found[own, j] @ ways.T
+                wanted = (X[own] - centroids[j]) @ toward.T
+                for k in range(2):
+                    assert np.corrcoef(shown[:, k], wanted[:, k])[0, 1] > 0.95
 
     def test_inverse_is_exact_if_there_are_no_other_components(self) -> None:
         rng = np.random.default_rng(1)
@@ -136,16 +190,16 @@ class TestScatter:
         centroids = rng.normal(size=(3, 2))
         X = centroids[codes] + rng.normal(size=(60, 2))
         scatter = Scatter.fit(torch.tensor(X - centroids[codes]).float(), codes, centroids, 2)
-        components = scatter.components(scatter.project(torch.tensor(X).float()), codes)
-        assert_allclose(centroids[codes] + scatter.inverse(components, codes), X, atol=1e-4)
+        scatter = scatter.moved(centroids, rng.normal(size=(3, 2)))
+        components = scatter.components(scatter.project(torch.tensor(X).float()))
+        own = components[np.arange(60), codes]
+        assert_allclose(centroids[codes] + scatter.inverse(own, codes), X, atol=1e-4)
 
     def test_is_zero_for_classes_without_scatter(self) -> None:
         codes, centroids = np.arange(20) % 2, np.eye(2)
         scatter = Scatter.fit(torch.zeros((20, 2)), codes, centroids, 2)
-        components = scatter.components(
-            scatter.project(torch.tensor(centroids[codes]).float()), codes
-        )
-        assert_allclose(components, 0, atol=1e-6)
+        components = scatter.components(scatter.project(torch.tensor(centroids).float()))
+        assert_allclose(components[[0, 1], [0, 1]], 0, atol=1e-6)
 
 
 class TestOdds:

@@ -243,7 +243,7 @@ def fit(
     if settings["placement"] != "bottleneck":
         means = torch.from_numpy(centroids).float().to(device)
         scatter = Scatter.fit(z - means[sampled_codes], sampled_codes, centroids, n_components)
-        placer = Placer.fit(settings, scatter, centroids, objective.coordinates)
+        placer = Placer.fit(scatter, centroids, objective.coordinates.cpu().numpy(), n_components)
         own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(division.n_networks)]
         of_networks = [network_axes(z[own_rows[0]], shares[0], N_AXES)]
         first = partial(_first, placer, z, of_networks[0], sampled_codes, sampled, X.shape[0])
@@ -265,7 +265,8 @@ def fit(
             raise ValueError(TOO_LARGE)
         targets, objective = objectives(settings, centroids, device)
         if placer is not None:
-            placer = Placer.fit(settings, placer.scatter, centroids, objective.coordinates)
+            coordinates = objective.coordinates.cpu().numpy()
+            placer = Placer.fit(placer.scatter, centroids, coordinates, n_components)
     squeezed, generator = axes is None, torch.Generator().manual_seed(seed)
     network = Network(
         inputs.shape[-1],

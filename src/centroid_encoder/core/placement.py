@@ -1,16 +1,19 @@
-"""Places in the plane: each sample in the Voronoi cell of its most probable class.
+"""Places in the plane: the expected position of each sample, plus its scatter.
 
 - The positions of the classes keep the order of the distances between centroids as far as possible.
-- A sample lies in the cell of its most probable class. Its place there is given by the two leading
-  components of the scatter within that class.
-- A less certain sample lies nearer to the border. It is moved towards the second most probable
-  class until the odds at its place, see `Layout.distances`, are those of the network.
+- A sample lies at the mean of these positions, weighted by the probabilities of the classes: a sure
+  sample at the position of its class, one with even odds on the border between two.
+- Its scatter is added: its two leading components within each class, weighted by the same
+  probabilities, to one scale for all classes.
+- A sample always lies in the Voronoi cell of its most probable class. What would lie beyond the
+  border is moved back before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -20,7 +23,7 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize
 from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
-from scipy.special import log_softmax, logsumexp
+from scipy.special import log_softmax, softmax
 from scipy.stats import rankdata
 from sklearn.manifold import smacof
 from torch import Tensor
@@ -32,14 +35,13 @@ Placement = Literal["voronoi", "bottleneck"]
 Floats = NDArray[np.floating]
 Codes = NDArray[np.intp]
 
+SIZE = 0.3  # of one unit of the scatter in the plane, where near classes are 1 apart
 # The gauge is 0 at the position of a class and 1 at the border of its cell.
-SURE = 0.5  # largest gauge of a sample that is sure of its class
-DOUBTFUL = 0.75  # gauge of a sample with even odds; no sample lies farther out
-SIZE = 0.35  # gauge of one standard deviation of the scatter within a class, near its position
-STEEPNESS = 6.0  # log odds for one unit of the gauge; with more, most samples lie near the borders
-BORDER = 1e-3  # the same between DOUBTFUL and the border, where no sample lies
-CERTAIN = 5.0  # log odds of the most certain place against all other classes together
-USUAL = 2.5  # largest number of standard deviations that is read from a place
+SCATTERED = 0.3, 0.9  # gauge from which the scatter is squeezed, and its limit
+PLACED = 0.9, 0.99  # the same for places
+LAST = 0.85  # largest gauge of a place from which components are read
+SURE = 0.1  # smallest gauge of a place from which odds are read
+READ = 2.0  # power of the odds that are read; 1 would be right without scatter
 DECIMALS = 5  # of a place; classes are about 1 apart
 N_AXES = 20  # principal components of the scatter, from which those of each class are made
 PRIOR = 10.0  # samples of the common scatter that are added to the scatter of each class
@@ -56,7 +58,8 @@ class Scatter:
     means: NDArray[np.float64]
     """(M, a) coordinates of the centroids along the axes."""
     directions: NDArray[np.float64]
-    """(M, m, a) components of each class, divided by the standard deviation along the first."""
+    """(M, m, a) components of each class, divided by one number: the median over the classes of the
+    standard deviation along the first component."""
 
     @classmethod
     def fit(
@@ -70,45 +73,59 @@ class Scatter:
         along, axes = (residuals @ found.T).cpu().numpy(), found.cpu().numpy()
         common = product(along.T, along) / len(along)
         directions = np.zeros((len(centroids), n_components, len(axes)))
+        deviations = np.zeros(len(centroids))
         n_shown = min(n_components, len(axes))
         for j in range(len(centroids)):
             own = along[codes == j].astype(np.float64)
             values, vectors = np.linalg.eigh(product(own.T, own) + PRIOR * common)
-            deviation = np.sqrt(values[-1] / (len(own) + PRIOR))
-            if deviation > 0:
-                directions[j, :n_shown] = _signed(vectors[:, ::-1][:, :n_shown]).T / deviation
+            deviations[j] = np.sqrt(max(values[-1], 0) / (len(own) + PRIOR))
+            directions[j, :n_shown] = _signed(vectors[:, ::-1][:, :n_shown]).T
         # C order, as in a file: the last digits of a product depend on it.
-        return cls(np.ascontiguousarray(axes, np.float32), product(centroids, axes.T), directions)
+        axes = np.ascontiguousarray(axes, np.float32)
+        return cls(axes, product(centroids, axes.T), directions / (np.median(deviations) or 1))
+
+    def moved(self, centroids: NDArray[np.float64], positions: NDArray[np.float64]) -> Self:
+        """Return the scatter around other centroids, turned to the positions of the classes.
+
+        A gradient that leads to another class in the data shall lead to it in the plane: by an
+        orthogonal Procrustes rotation of the components, the directions to the other centroids
+        become those to the positions, near classes more than far ones.
+        """
+        means, directions = product(centroids, self.axes.T), np.empty_like(self.directions)
+        for j, own in enumerate(self.directions):
+            away = means - means[j]
+            shown = away @ own.T
+            lengths = np.linalg.norm(shown, axis=1) * np.square(away).sum(axis=1)
+            shown /= np.maximum(lengths, 1e-12)[:, None]
+            left, _, right = np.linalg.svd(shown.T @ (positions - positions[j]))
+            directions[j] = (left @ right).T @ own
+        return replace(self, means=means, directions=directions)
 
     def project(self, inputs: Tensor) -> NDArray[np.float32]:
         """(n, a) coordinates of (n, k) inputs along the axes."""
         axes = torch.tensor(self.axes, device=inputs.device)
         return np.asarray((inputs @ axes.T).cpu(), dtype=np.float32)
 
-    def components(self, along: Floats, codes: Codes) -> NDArray[np.float64]:
-        """(n, m) components of samples, in standard deviations of the first one of their class.
-
-        `along` is the result of `project`; `codes` holds the (n,) classes.
-        """
-        residuals = along - self.means[codes]
-        return np.asarray(np.einsum("nma,na->nm", self.directions[codes], residuals))
+    def components(self, along: Floats) -> NDArray[np.float64]:
+        """(n, M, m) components within each class of samples, given by the result of `project`."""
+        found = product(along, self.directions.reshape(-1, along.shape[1]).T)
+        of_means = np.einsum("jma,ja->jm", self.directions, self.means)
+        return np.asarray(found.reshape(len(along), *of_means.shape) - of_means)
 
     def inverse(self, components: Floats, codes: Codes) -> NDArray[np.float64]:
-        """(n, k) differences of inputs from the centroids; the inverse of `components`."""
-        directions = self.directions[codes]
-        squared = np.square(directions).sum(axis=2)
-        weights = components / np.where(squared > 0, squared, 1)
-        return np.asarray(np.einsum("nma,nm->na", directions, weights) @ self.axes)
+        """(n, k) differences of inputs from their centroids, for (n, m) components."""
+        inverse = np.linalg.pinv(self.directions, rcond=1e-6)[codes]
+        return np.asarray(np.einsum("nam,nm->na", inverse, components) @ self.axes)
 
 
 @dataclass(frozen=True)
 class Odds:
     """Logits of the classes from the distances of network outputs to the targets."""
 
-    sharpness: float = 1.0
+    sharpness: float
     """Decrease of the logit per mean squared distance."""
-    offsets: NDArray[np.float64] | None = None
-    """(M,) summands; None for zeros."""
+    offsets: NDArray[np.float64]
+    """(M,) summands."""
 
     @classmethod
     def fit(
@@ -141,8 +158,7 @@ class Odds:
 
     def logits(self, outputs: Floats, targets: Floats) -> NDArray[np.float64]:
         """(n, M) logits for (n, r) outputs."""
-        logits = -self.sharpness * squared_distances(outputs, targets)
-        return logits if self.offsets is None else logits + self.offsets
+        return self.offsets - self.sharpness * squared_distances(outputs, targets)
 
 
 @dataclass(frozen=True)
@@ -155,8 +171,6 @@ class Layout:
 
     positions: NDArray[np.float64]
     """(M, m) positions of the classes; no two are the same."""
-    steepness: float = STEEPNESS
-    """Log odds for one unit of the gauge."""
 
     @classmethod
     def fit(cls, centroids: NDArray[np.float64], n_components: int) -> Self:
@@ -175,45 +189,64 @@ class Layout:
         if n_components == 1:
             # Scaling to a line has many local minima, so only the order of its result is used.
             positions = positions.argsort(axis=0, kind="stable").argsort(axis=0).astype(np.float64)
-        return cls(positions / np.median(_apart(positions)))
+        apart = np.asarray(KDTree(positions).query(positions, k=2)[0])[:, 1]
+        return cls(positions / np.median(apart))
+
+    @cached_property
+    def ways(self) -> NDArray[np.float64]:
+        """(M, M) shares of the ways from each position to the others that a doubtful sample goes.
+
+        The way ends where the own cell ends if the odds are even: a class whose cell does not touch
+        the own one is pulled in.
+        """
+        ways = np.ones((len(self.positions), len(self.positions)))
+        for j, row in enumerate(ways):
+            gauges = _gauge(self.positions - self.positions[j], self._normals(j))
+            np.divide(2, gauges, where=gauges > 2, out=row)
+        return ways
 
     def place(self, logits: Floats, components: Floats) -> NDArray[np.float32]:
         """(n, m) places of samples.
 
-        From (n, M) logits of the classes, and the (n, m) `Scatter.components` within the most
-        probable class.
+        From (n, M) logits of the classes, and (n, M, m) `Scatter.components`.
         """
-        own, rows = logits.argmax(axis=1), np.arange(len(logits))
-        directions, lengths = _polar(components)
-        lengths = SURE * np.tanh(SIZE / SURE * lengths) * self._to_border(own, directions)
-        within = directions * lengths
-        others = np.array(logits, dtype=np.float64)
-        others[rows, own] = -np.inf
-        odds = np.maximum(logits[rows, own] - logsumexp(others, axis=1), 0)
-        wanted = DOUBTFUL - odds / self.steepness
-        towards = self.positions[others.argmax(axis=1)] - self.positions[own]
-        gauges, growth = self._gauges(own, within), self._gauges(own, towards)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            steps = np.where(growth > 1e-12, (wanted[:, None] - gauges) / growth, np.inf)
-        step = np.where(wanted > gauges.max(axis=1), np.clip(steps.min(axis=1), 0, 1), 0)
-        places = self.positions[own] + within + step[:, None] * towards
+        own, probabilities = logits.argmax(axis=1), softmax(logits, axis=1)
+        scatter = SIZE * np.einsum("nj,njm->nm", probabilities, components)
+        places = np.empty_like(scatter)
+        for j in np.unique(own):
+            rows = own == j
+            places[rows] = self._place_in(j, probabilities[rows], scatter[rows])
         # The last digits of outputs depend on the other rows of the batch.
         return np.asarray(places.round(DECIMALS), dtype=np.float32)
+
+    def _place_in(self, j: int, p: Floats, scatter: Floats) -> NDArray[np.float64]:
+        """(n, m) places in the cell of class j, from (n, M) probabilities and (n, m) scatter."""
+        normals, m = self._normals(j), scatter.shape[1]
+        doubt = product(p * self.ways[j], self.positions - self.positions[j])
+        scatter = _squeeze(scatter, normals, *SCATTERED)
+        # The more even the odds of two classes, the less scatter is left on the way between them:
+        # places from both sides of the border meet.
+        units = normals / np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-12)
+        squares = (units[:, :, None] * units[:, None]).reshape(-1, m * m)
+        shrinkage = product(2 * p / np.maximum(p[:, [j]] - p, 1e-9), squares).reshape(-1, m, m)
+        scatter = np.linalg.solve(np.eye(m) + shrinkage, scatter[..., None])[..., 0]
+        placed = self.positions[j] + _squeeze(scatter + doubt, normals, *PLACED)
+        return np.asarray(placed)
 
     def distances(self, places: Floats) -> NDArray[np.float32]:
         """(n, M) distances of places to the classes; their squares are log odds.
 
-        The distance is 0 for the class in whose cell a place lies. The odds of that class against
-        another one are exp(distance²); those of the network are higher where a place lies well
-        within a cell.
+        The distance is 0 for the class in whose cell a place lies. Without scatter, a place of the
+        gauge g towards another class has the odds (2 − g) / g.
         """
         own = cdist(places, self.positions).argmin(axis=1)
-        left = 1 - np.minimum(self._gauges(own, places - self.positions[own]), 1)
-        squared = self.steepness * np.maximum(left - (1 - DOUBTFUL), 0) + BORDER * left
-        least = -CERTAIN - np.log(max(len(self.positions) - 1, 1))
-        squared = np.log1p(np.exp(least)) - np.logaddexp(-squared, least)
+        squared = np.empty((len(places), len(self.positions)))
+        for j in np.unique(own):
+            rows = own == j
+            gauges = product(places[rows] - self.positions[j], self._normals(j).T).clip(SURE, 1)
+            squared[rows] = READ * np.log((2 - gauges) / gauges)
         squared[np.arange(len(own)), own] = 0
-        return np.asarray(np.sqrt(np.maximum(squared, 0)), dtype=np.float32)
+        return np.asarray(np.sqrt(squared), dtype=np.float32)
 
     def components(self, places: Floats) -> tuple[NDArray[np.float64], Codes]:
         """Return (n, m) components of samples within their classes, and the (n,) classes.
@@ -221,28 +254,21 @@ class Layout:
         The inverse of `place` for samples that are sure of their class.
         """
         own = cdist(places, self.positions).argmin(axis=1)
-        directions, lengths = _polar(places - self.positions[own])
-        share = lengths / self._to_border(own, directions) / SURE
-        share = np.minimum(share, np.tanh(SIZE / SURE * USUAL))
-        return np.asarray(directions * np.arctanh(share) * SURE / SIZE), own
+        scatter = np.asarray(places - self.positions[own], dtype=np.float64)
+        start, room = SCATTERED[0], SCATTERED[1] - SCATTERED[0]
+        for j in np.unique(own):
+            rows = own == j
+            squeezed = _gauge(scatter[rows], self._normals(j)).clip(start, LAST)
+            gauges = start - room * np.log1p((start - squeezed) / room)
+            scatter[rows] *= (gauges / squeezed)[:, None]
+        return scatter / SIZE, own
 
-    def _gauges(self, own: Codes, displacements: Floats) -> NDArray[np.float64]:
-        """(n, M) gauges of displacements towards each other class; −inf for the own class."""
-        rows = np.arange(len(own))
-        squared = cdist(self.positions[own], self.positions, "sqeuclidean")
-        squared[rows, own] = 1
-        along = product(displacements, self.positions.T)
-        gauges = 2 * (along - along[rows, own][:, None]) / squared
-        gauges[rows, own] = -np.inf
-        return np.asarray(gauges)
-
-    def _to_border(self, own: Codes, directions: Floats) -> NDArray[np.float64]:
-        """(n, 1) distance from the own position to the border in (n, m) unit directions."""
-        steepest = self._gauges(own, directions).max(axis=1)
-        # Outer cells are unbounded: they end at the distance at which others have their border.
-        apart = _apart(self.positions)
-        open_ = np.maximum(apart, np.median(apart))[own] / 2
-        return np.asarray(1 / np.maximum(steepest, 1 / open_)[:, None])
+    def _normals(self, j: int) -> NDArray[np.float64]:
+        """(M, m) vectors whose products with a displacement from position j are its gauges."""
+        ways = self.positions - self.positions[j]
+        squared = np.square(ways).sum(axis=1, keepdims=True)
+        squared[j] = 1
+        return np.asarray(2 * ways / squared)
 
 
 @dataclass(frozen=True)
@@ -253,40 +279,35 @@ class Placer:
     """(M, r) outputs that the networks were trained to give for each class."""
     scatter: Scatter
     layout: Layout
-    odds: Odds = Odds()
+    odds: Odds
 
     @classmethod
     def fit(
         cls,
-        settings: Mapping[str, Any],
         scatter: Scatter,
         centroids: NDArray[np.float64],
-        targets: Tensor,
+        targets: NDArray[np.float32],
+        n_components: int,
     ) -> Self:
-        """Lay out the classes of (M, k) centroids; `settings` are those of an estimator."""
-        layout = Layout.fit(centroids, int(settings["n_components"]))
-        moved = replace(scatter, means=product(centroids, scatter.axes.T))
-        return cls(targets.cpu().numpy(), moved, layout)
+        """Lay out the classes of (M, k) centroids in `n_components` dimensions."""
+        layout = Layout.fit(centroids, n_components)
+        odds = Odds(1.0, np.zeros(len(targets)))
+        return cls(targets, scatter.moved(centroids, layout.positions), layout, odds)
 
-    def to_arrays(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """Return (config, arrays), from which `from_arrays` rebuilds the object."""
-        scatter, odds = self.scatter, self.odds
-        offsets = np.zeros(len(self.targets)) if odds.offsets is None else odds.offsets
-        config = {"sharpness": odds.sharpness, "steepness": self.layout.steepness}
-        return config, {
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Return arrays from which `from_arrays` rebuilds the object."""
+        return {
             "placement_targets": self.targets,
-            "placement_axes": scatter.axes,
-            "placement_means": scatter.means,
-            "placement_directions": scatter.directions,
-            "placement_offsets": offsets,
+            "placement_axes": self.scatter.axes,
+            "placement_means": self.scatter.means,
+            "placement_directions": self.scatter.directions,
+            "placement_sharpness": np.array([self.odds.sharpness]),
+            "placement_offsets": self.odds.offsets,
         }
 
     @classmethod
     def from_arrays(
-        cls,
-        config: Mapping[str, Any],
-        array: Callable[..., NDArray[Any]],
-        positions: NDArray[np.float64],
+        cls, array: Callable[..., NDArray[Any]], positions: NDArray[np.float64]
     ) -> Self:
         """Rebuild the object; the inverse of `to_arrays`.
 
@@ -295,11 +316,12 @@ class Placer:
         (n_classes, m), axes = positions.shape, array("placement_axes", None, None)
         means = array("placement_means", n_classes, len(axes))
         directions = array("placement_directions", n_classes, m, len(axes))
+        sharpness = float(array("placement_sharpness", 1)[0])
         return cls(
             array("placement_targets", n_classes, None),
             Scatter(axes, means, directions),
-            Layout(positions, float(config["steepness"])),
-            Odds(float(config["sharpness"]), array("placement_offsets", n_classes)),
+            Layout(positions),
+            Odds(sharpness, array("placement_offsets", n_classes)),
         )
 
     def judge(
@@ -312,7 +334,7 @@ class Placer:
         """
         logits = self.odds.logits(outputs, self.targets)
         own, rows = logits.argmax(axis=1), np.arange(len(logits))
-        places = self.layout.place(logits, self.scatter.components(along, own))
+        places = self.layout.place(logits, self.scatter.components(along))
         odds = logits[rows, own][:, None] - logits
         # Rounded as places are, but never to the 0 of the most probable class.
         odds = np.maximum(odds.round(DECIMALS), 10.0**-DECIMALS)
@@ -331,16 +353,18 @@ def squared_distances(points: Floats, others: Floats) -> NDArray[np.float64]:
     return np.asarray(np.maximum(squared, 0) / a.shape[1])
 
 
-def _apart(positions: Floats) -> NDArray[np.float64]:
-    """(M,) distance of each position to the nearest other one."""
-    distances, _ = KDTree(positions).query(positions, k=2)
-    return np.asarray(distances)[:, 1]
+def _gauge(displacements: Floats, normals: Floats) -> NDArray[np.float64]:
+    """(n,) gauges of (n, m) displacements towards the nearest border; 0 in an open direction."""
+    return np.asarray(np.maximum(product(displacements, normals.T).max(axis=1), 0))
 
 
-def _polar(vectors: Floats) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(n, m) unit directions and (n, 1) lengths of vectors."""
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors / np.maximum(lengths, 1e-12), lengths
+def _squeeze(
+    displacements: Floats, normals: Floats, start: float, limit: float
+) -> NDArray[np.float64]:
+    """(n, m) displacements, made shorter from the gauge `start` on: none has the gauge `limit`."""
+    gauges, room = np.maximum(_gauge(displacements, normals), start), limit - start
+    squeezed = start - room * np.expm1((start - gauges) / room)
+    return np.asarray(displacements * (squeezed / gauges)[:, None])
 
 
 def _signed(vectors: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -65,9 +65,7 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     if targets.origin is not None and targets.basis is not None:
         arrays |= {"origin": targets.origin, "basis": targets.basis}
     if fitted.placer is not None and fitted.axes is not None:
-        settings, placed = fitted.placer.to_arrays()
-        config |= settings
-        arrays |= {"axes": fitted.axes.cpu().numpy()} | placed
+        arrays |= {"axes": fitted.axes.cpu().numpy()} | fitted.placer.to_arrays()
     if fitted.novelty is not None:
         arrays |= fitted.novelty.to_arrays()
     for name, value in fitted.network.state_dict().items():
@@ -151,8 +149,7 @@ def _rebuilt(
     centers, placer, axes = array("centers", n_classes, m), None, None
     if placed:
         axes = torch.tensor(array("axes", network.n_networks, network.shape["n_inputs"], k))
-        odds = {name: _positive(config[name]) for name in ("sharpness", "steepness")}
-        placer = Placer.from_arrays(odds, array, centers)
+        placer = Placer.from_arrays(array, centers)
         found = placer.targets.shape[1], placer.scatter.axes.shape[1]
         if found != (network.shape["n_components"], k):
             raise ValueError(f"the placement has {found} outputs and inputs")
