@@ -1,21 +1,28 @@
-"""The bottleneck's places and those in Voronoi cells, on draws that no table of errors tests.
+"""Pictures by four methods, on draws that no table of errors tests, and how natural they are.
 
-    python -m benchmarks.placement                     # two draws of ten data sets
+    python -m benchmarks.placement                     # two draws of thirteen data sets
     python -m benchmarks.placement letter paul15       # of some
+    python -m benchmarks.placement --method voronoi --first 10  # other draws of one method
     python -m benchmarks.placement digits --flipped 0.1  # a tenth of the training labels is wrong
     python -m benchmarks.placement blood --class-weight none  # all samples count alike
 
-Prints for each data set and placement, as means over the draws:
+The methods are both placements of the centroid-encoder, UMAP and supervised UMAP. Prints for each
+data set and method, as means over the draws:
 
-- error of test samples by five neighbours, by Voronoi cells and by the model's own decision, %;
-- balanced: mean of the classes' errors by the latter, %;
+- error of test samples by the model's own decision, by Voronoi cells and by five neighbours, %;
+- balanced: mean of the classes' errors by the decision, %;
 - negative log-likelihood and expected calibration error of the probabilities, of samples that
   neither trained nor calibrated;
-- within: how well neighbours within a class are kept (trustworthiness of the test samples' places,
-  against their standardised features; ten neighbours, classes of 25 samples or more);
-- order: rank correlation of the distances of classes in the plane with those of their centroids;
-- spread: median distance of training samples to the mean of their class, over the median distance
-  of a class to its nearest one;
+- trust and continuity: whether neighbours in the plane are near in the inputs, and the other way
+  round (`trustworthiness` of scikit-learn, 15 neighbours, at most 1,000 test samples; inputs are
+  z-scores, or 50 principal components of them); within classes of 25 samples or more as well;
+- border: distance in the plane of samples of two classes that are neighbours in the inputs (each
+  among the ten nearest of the other), over the median distance of all samples of these classes;
+- order: rank correlation of the distances of class means in the plane and in the inputs;
+- edge: share of training samples whose 30 nearest ones lie on one side;
+- area: share of 30 × 30 squares of the plane that 1,000 training samples touch;
+- sizes: standard deviation over the classes of the logarithm of the class's spread in the plane
+  over that in the inputs; 0 if all classes are drawn to one scale;
 - seeds: Procrustes disparity of the test samples' places of two seeds;
 - with ``--flipped``, the share of the wrong labels whose samples lie in another cell, the share of
   those in another cell whose label is wrong, and ranked: average precision of the samples in order
@@ -28,8 +35,11 @@ Needs the data folder for all but ``digits``.
 from __future__ import annotations
 
 import argparse
+import json
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -39,26 +49,49 @@ from scipy.spatial import procrustes
 from scipy.spatial.distance import cdist, pdist
 from scipy.stats import spearmanr
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 from sklearn.manifold import trustworthiness
 from sklearn.metrics import average_precision_score
+from sklearn.neighbors import NearestNeighbors, kneighbors_graph
+from sklearn.preprocessing import StandardScaler
 
 from benchmarks import datasets
 from benchmarks.few import PAUL, TECH, Data, cells, outside
+from benchmarks.rivals import classical
+from benchmarks.rivals.selection import embed
 from centroid_encoder import CentroidEncoder
 from centroid_encoder.core.calibration import expected_calibration_error
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import class_centers, knn_predict
+from centroid_encoder.core.quality import class_centers, knn_predict, nearest_center
 
+Array = NDArray[np.floating]
+Codes = NDArray[np.intp]
 N_DRAWS = 2
+N_MEASURED = 1000
+RIVALS = classical.UNSUPERVISED | classical.SUPERVISED
+METHODS = (*get_args(Placement), "UMAP", "supervised UMAP")
+
+
+def pbmc68k() -> Data:
+    """Blood cells that scanpy brings along."""
+    import scanpy as sc
+
+    adata = sc.datasets.pbmc68k_reduced()
+    return adata.X, adata.obs["bulk_labels"].astype(str).to_numpy()
+
+
 SETS: dict[str, tuple[Callable[[], Data], int, int]] = {
     "letter": (lambda: outside(datasets.letter()), 1350, 3000),
     "landsat": (lambda: outside(datasets.landsat()), 1350, 3000),
     "phoneme": (lambda: outside(datasets.phoneme()), 1350, 800),
     "usps": (datasets.usps, 700, 3000),
     "digits": (lambda: load_digits(return_X_y=True), 400, 1300),
+    "mnist": (lambda: datasets.mnist()[0], 4000, 3000),
     "sonar": (datasets.sonar, 145, 63),
     "paul15": (lambda: cells(*PAUL, 240, counts=True), 1500, 800),
     "blood": (lambda: cells(*TECH, 1000), 700, 600),
+    "pbmc3k": (lambda: cells("pbmc3k/pbmc3k_annotated.h5ad", "classified", 8, 2000), 1800, 800),
+    "pbmc68k": (pbmc68k, 490, 210),
     "lung": (lambda: cells("vectra_6plex/cells.h5ad", "phenotype", 8, 184), 1500, 3000),
     "tumour": (
         lambda: cells("scimap_example/example_data.h5ad", "phenotype", 12, 33),
@@ -81,91 +114,160 @@ def drawn(data: Data, n_train: int, n_test: int, seed: int) -> tuple[NDArray[Any
 
 
 def evaluate(
-    data: Data, n_train: int, n_test: int, seed: int, flipped: float, **params: Any
+    data: Data,
+    n_train: int,
+    n_test: int,
+    seed: int,
+    method: str,
+    flipped: float = 0.0,
+    class_weight: Any = "sqrt",
 ) -> dict[str, float]:
     """Return the numbers of one draw."""
     X, y, X_test, y_test = drawn(data, n_train, n_test, seed)
     rng, n_classes = np.random.default_rng(seed), int(y.max()) + 1
     wrong = rng.random(len(y)) < flipped
-    y_given = np.where(wrong, (y + rng.integers(1, n_classes, len(y))) % n_classes, y)
+    given = np.where(wrong, (y + rng.integers(1, n_classes, len(y))) % n_classes, y)
+    scaler = StandardScaler().fit(X)
+    z, z_test = scaler.transform(X), scaler.transform(X_test)
+    n_axes = min(50, *z.shape)
+    axes = PCA(n_axes, random_state=0).fit(z)
+    inputs, inputs_test = axes.transform(z), axes.transform(z_test)
+
+    def places(seed: int) -> tuple[Array, Array, CentroidEncoder | None, Any]:
+        if method in RIVALS:
+            return *embed(RIVALS[method](seed), z, given, z_test), None, None
+        model = CentroidEncoder(random_state=seed, device="cpu", class_weight=class_weight)
+        model.set_params(placement=method)
+        fit = model.fit_codes(X, given, np.arange(n_classes))
+        return fit.embed(), model.transform(X_test), model, fit
+
     start = time.process_time()
-    model = CentroidEncoder(random_state=seed, device="cpu", **params)
-    fit = model.fit_codes(X, y_given, np.arange(n_classes))
+    train, test, model, fit = places(seed)
     seconds = time.process_time() - start
-    embedding, placed, known = fit.embed(), model.transform(X), model.transform(X_test)
-    inputs = model.fitted_map.standardizer(X).numpy().astype(np.float64)
-    centroids = np.stack([inputs[y_given == j].mean(axis=0) for j in range(n_classes)])
-    centers = class_centers(placed, y_given, n_classes)
-    probabilities = model.predict_proba(X_test)
-    right = probabilities.argmax(axis=1) == y_test
-    of_classes = [1 - right[y_test == j].mean() for j in np.unique(y_test)]
-    other = CentroidEncoder(random_state=seed + 100, device="cpu", **params).fit(X, y_given)
-    own = np.linalg.norm(placed - centers[y_given], axis=1)
-    apart = cdist(centers, centers) + np.diag(np.full(n_classes, np.inf))
-    found = cdist(embedding, model.centers_).argmin(axis=1) != y_given
-    distances = np.concatenate([distances for _, distances in fit.judge()])
-    of_label = model.calibration_.probabilities(distances)[np.arange(len(y)), y_given]
-    likely = probabilities[np.arange(len(y_test)), y_test]
+    found: dict[str, float] = {}
+    centers = class_centers(train, given, n_classes)
+    if model is not None:
+        centers = model.centers_
+        found = _decisions(model, X_test, y_test)
+    found["cells"] = 100 * (nearest_center(test, centers) != y_test).mean()
+    found["neighbours"] = 100 * (knn_predict(train, given, test) != y_test).mean()
+    found |= picture(inputs, given, train, inputs_test, y_test, test)
+    found["seeds"] = procrustes(test, places(seed + 100)[1])[2]
+    if flipped and model is not None:
+        elsewhere = nearest_center(train, centers) != given
+        distances = np.concatenate([distances for _, distances in fit.judge()])
+        of_label = model.calibration_.probabilities(distances)[np.arange(len(y)), given]
+        found["wrong found"] = (elsewhere & wrong).sum() / max(wrong.sum(), 1)
+        found["found wrong"] = (elsewhere & wrong).sum() / max(elsewhere.sum(), 1)
+        found["ranked"] = average_precision_score(wrong, -of_label)
+    return found | {"seconds": seconds}
+
+
+def _decisions(model: CentroidEncoder, X: Array, y: Codes) -> dict[str, float]:
+    """Return the numbers that need a model which decides."""
+    probabilities = model.predict_proba(X)
+    right = probabilities.argmax(axis=1) == y
+    likely = probabilities[np.arange(len(y)), y]
     return {
-        "neighbours": 100 * (knn_predict(placed, y_given, known) != y_test).mean(),
-        "cells": 100 * (model.predict_voronoi(X_test) != y_test).mean(),
         "decision": 100 * (~right).mean(),
-        "balanced": 100 * np.mean(of_classes),
+        "balanced": 100 * np.mean([1 - right[y == j].mean() for j in np.unique(y)]),
         "likelihood": -np.log(np.maximum(likely, 1e-12)).mean(),
         "calibration": expected_calibration_error(probabilities.max(axis=1), right),
-        "within": _within(model.fitted_map.standardizer(X_test).numpy(), known, y_test),
-        "order": spearmanr(pdist(centers), pdist(centroids))[0] if n_classes > 2 else np.nan,
-        "spread": np.median(own) / np.median(apart.min(axis=1)),
-        "seeds": procrustes(known, other.transform(X_test))[2],
-        "wrong found": (found & wrong).sum() / max(wrong.sum(), 1) if flipped else np.nan,
-        "found wrong": (found & wrong).sum() / max(found.sum(), 1) if flipped else np.nan,
-        "ranked": average_precision_score(wrong, -of_label) if flipped else np.nan,
-        "seconds": seconds,
     }
 
 
-def _within(inputs: NDArray[Any], places: NDArray[Any], codes: NDArray[np.intp]) -> float:
-    kept = n = 0.0
-    for j in np.unique(codes):
-        of_class = np.flatnonzero(codes == j)[:400]
-        if len(of_class) >= 25:
-            kept += len(of_class) * trustworthiness(
-                inputs[of_class], places[of_class], n_neighbors=10
-            )
-            n += len(of_class)
-    return kept / n if n else np.nan
+def picture(
+    inputs: Array, y: Codes, train: Array, inputs_test: Array, y_test: Codes, test: Array
+) -> dict[str, float]:
+    """Return how natural a picture is, from inputs, classes and places."""
+    n_classes = int(y.max()) + 1
+    some = np.random.default_rng(0).permutation(len(y_test))[:N_MEASURED]
+    x, places, codes = inputs_test[some], test[some], y_test[some]
+    found = dict(zip(("trust", "continuity"), _kept(x, places), strict=True))
+    within = [codes == j for j in range(n_classes) if (codes == j).sum() >= 25]
+    if within:
+        kept = np.array([_kept(x[own], places[own]) for own in within])
+        means = np.average(kept, axis=0, weights=[own.sum() for own in within])
+        found |= {"trust within": means[0], "continuity within": means[1]}
+    graph = kneighbors_graph(x, 10).toarray() > 0
+    a, b = np.nonzero(np.triu(graph & graph.T) & (codes[:, None] != codes))
+    distances = cdist(places, places)
+    pairs = zip(codes[a], codes[b], strict=True)
+    usual = [np.median(distances[np.ix_(codes == i, codes == j)]) for i, j in pairs]
+    found["border"] = float(np.mean(distances[a, b] / usual)) if len(a) else np.nan
+    means, means_test = class_centers(inputs, y, n_classes), class_centers(test, y_test, n_classes)
+    there = np.isfinite(means_test).all(axis=1)
+    found["order"] = np.nan
+    if there.sum() > 2:
+        found["order"] = spearmanr(pdist(means_test[there]), pdist(means[there]))[0]
+    near = NearestNeighbors(n_neighbors=30).fit(train).kneighbors(return_distance=False)
+    ways = train[near] - train[:, None]
+    usual_way = np.linalg.norm(ways, axis=2).mean(axis=1)
+    one_sided = np.linalg.norm(ways.mean(axis=1), axis=1) > 0.6 * usual_way
+    found["edge"] = one_sided.mean()
+    low, high = np.quantile(train, [0.005, 0.995], axis=0)
+    chosen = np.random.default_rng(0).permutation(len(train))[:1000]
+    squares = np.floor(30 * (train[chosen] - low) / (high - low))
+    squares = squares[((squares >= 0) & (squares < 30)).all(axis=1)]
+    found["area"] = len(np.unique(squares, axis=0)) / 900
+    spreads = [
+        np.log(_spread(train[y == j]) / _spread(inputs[y == j]))
+        for j in range(n_classes)
+        if (y == j).sum() >= 5
+    ]
+    found["sizes"] = float(np.std(spreads))
+    return found
+
+
+def _kept(inputs: Array, places: Array) -> tuple[float, float]:
+    """Trustworthiness and continuity of places."""
+    n = min(15, len(places) // 2 - 1)
+    return (
+        trustworthiness(inputs, places, n_neighbors=n),
+        trustworthiness(places, inputs, n_neighbors=n),
+    )
+
+
+def _spread(points: Array) -> float:
+    """Root mean square distance to the mean."""
+    return float(np.sqrt(np.square(points - points.mean(axis=0)).sum(axis=1).mean()))
 
 
 def main() -> None:
-    """Print a row for each data set and placement."""
+    """Print a row for each data set and method."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     # An empty list of choices is all of them.
     parser.add_argument("sets", nargs="*", metavar="SET", help=", ".join(SETS))
+    parser.add_argument("--method", action="append", choices=METHODS, help="default: all")
+    parser.add_argument("--first", type=int, default=0, help="number of the first draw")
+    parser.add_argument("--draws", type=int, default=N_DRAWS, help="how many")
     parser.add_argument("--flipped", type=float, default=0.0)
     parser.add_argument("--class-weight", choices=("sqrt", "balanced", "none"), default="sqrt")
+    parser.add_argument("--json", type=Path, help="file for the numbers of each draw")
     arguments = parser.parse_args()
-    params = {"class_weight": None if arguments.class_weight == "none" else arguments.class_weight}
+    weight = None if arguments.class_weight == "none" else arguments.class_weight
     torch.set_num_threads(1)
-    heading = None
+    heading: list[str] = []
+    draws: dict[str, dict[str, float]] = {}
     for name in arguments.sets or SETS:
         load, n_train, n_test = SETS[name]
-        data = load()
-        for placement in get_args(Placement):
-            rows = [
-                evaluate(
-                    data, n_train, n_test, seed, arguments.flipped, placement=placement, **params
-                )
-                for seed in range(N_DRAWS)
-            ]
-            if heading is None:
-                heading = [column for column in rows[0] if not np.isnan(rows[0][column])]
+        run = partial(evaluate, load(), n_train, n_test)
+        for method in arguments.method or METHODS:
+            seeds = range(arguments.first, arguments.first + arguments.draws)
+            rows = [run(seed, method, arguments.flipped, weight) for seed in seeds]
+            if not heading:
+                heading = list(rows[0])
                 print("| |", " | ".join(heading), "|")
                 print("|---" * (len(heading) + 1) + "|")
-            means = [np.mean([row[column] for row in rows]) for column in heading]
+            means = [np.mean([row.get(column, np.nan) for row in rows]) for column in heading]
             numbers = [f"{mean:.1f}" if mean >= 1 else f"{mean:.3f}" for mean in means]
-            print(f"| {name}, {placement} |", " | ".join(numbers), "|", flush=True)
+            numbers = ["" if text == "nan" else text for text in numbers]
+            print(f"| {name}, {method} |", " | ".join(numbers), "|", flush=True)
+            draws |= {f"{name}, {method}, {s}": row for s, row in zip(seeds, rows, strict=True)}
+            if arguments.json:
+                arguments.json.write_text(json.dumps(draws, default=float))
 
 
 if __name__ == "__main__":

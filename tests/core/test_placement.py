@@ -152,10 +152,10 @@ class TestScatter:
                 assert abs(np.corrcoef(own[:, axis], expected[:, axis])[0, 1]) > 0.999
             assert_allclose(own[:, 0].std(), 1, rtol=0.02)
 
-    def test_has_one_scale_for_all_classes(self) -> None:
+    def test_of_a_wide_class_is_larger(self) -> None:
         rng = np.random.default_rng(0)
         codes = np.arange(3000) % 3
-        X = rng.normal(size=(3000, 4)) * np.array([1, 2, 3])[codes, None]
+        X = rng.normal(size=(3000, 4)) * np.array([1, 4, 9])[codes, None]
         centroids = np.stack([X[codes == j].mean(axis=0) for j in range(3)])
         scatter = Scatter.fit(torch.tensor(X - centroids[codes]).float(), codes, centroids, 2)
         found = scatter.components(scatter.project(torch.tensor(X).float()))

@@ -4,7 +4,7 @@
 - A sample lies at the mean of these positions, weighted by the probabilities of the classes: a sure
   sample at the position of its class, one with even odds on the border between two.
 - Its scatter is added: its two leading components within each class, weighted by the same
-  probabilities, to one scale for all classes.
+  probabilities.
 - A sample always lies in the Voronoi cell of its most probable class. What would lie beyond the
   border is moved back before it.
 """
@@ -35,11 +35,11 @@ Placement = Literal["voronoi", "bottleneck"]
 Floats = NDArray[np.floating]
 Codes = NDArray[np.intp]
 
-SIZE = 0.3  # of one unit of the scatter in the plane, where near classes are 1 apart
+SIZE = 0.28  # standard deviation of usual scatter in the plane, where near classes are 1 apart
 # The gauge is 0 at the position of a class and 1 at the border of its cell.
-SCATTERED = 0.3, 0.9  # gauge from which the scatter is squeezed, and its limit
+SCATTERED = 0.2, 0.7  # gauge from which the scatter is squeezed, and its limit
 PLACED = 0.9, 0.99  # the same for places
-LAST = 0.85  # largest gauge of a place from which components are read
+LAST = 0.65  # largest gauge of a place from which components are read
 SURE = 0.1  # smallest gauge of a place from which odds are read
 READ = 2.0  # power of the odds that are read; 1 would be right without scatter
 DECIMALS = 5  # of a place; classes are about 1 apart
@@ -58,8 +58,9 @@ class Scatter:
     means: NDArray[np.float64]
     """(M, a) coordinates of the centroids along the axes."""
     directions: NDArray[np.float64]
-    """(M, m, a) components of each class, divided by one number: the median over the classes of the
-    standard deviation along the first component."""
+    """(M, m, a) components of each class, divided by √(s t), where s is the standard deviation
+    along the first one, and t the median of s over the classes: the wider the class, the larger its
+    cloud."""
 
     @classmethod
     def fit(
@@ -82,7 +83,9 @@ class Scatter:
             directions[j, :n_shown] = _signed(vectors[:, ::-1][:, :n_shown]).T
         # C order, as in a file: the last digits of a product depend on it.
         axes = np.ascontiguousarray(axes, np.float32)
-        return cls(axes, product(centroids, axes.T), directions / (np.median(deviations) or 1))
+        scale = np.sqrt(deviations * np.median(deviations))
+        directions /= np.where(scale > 0, scale, 1)[:, None, None]
+        return cls(axes, product(centroids, axes.T), directions)
 
     def moved(self, centroids: NDArray[np.float64], positions: NDArray[np.float64]) -> Self:
         """Return the scatter around other centroids, turned to the positions of the classes.
