@@ -22,7 +22,7 @@ from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import mixed_sources
 from centroid_encoder.tl._errors import calibration_errors, error_rates, judged
-from centroid_encoder.tl._read import Cells, Missing, fill_missing, listed, read_cells
+from centroid_encoder.tl._read import Cells, Missing, fill_missing, listed, logger, read_cells
 from centroid_encoder.tl._reference import check_free
 from centroid_encoder.tl._summary import missing_classes
 
@@ -246,7 +246,7 @@ class Training(_run.Job):
             by = "" if cells.groups is None else f" by obs[{self._params['group_key']!r}]"
             text = f"no cell of {listed(cells.classes[small])} is held out"
             self.notices.append(f"{text}: too few cells to split{by}")
-        _run.logger.info(
+        logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),
             *(int(mask.sum()) for mask in (self.train, held_out, self.codes < 0)),

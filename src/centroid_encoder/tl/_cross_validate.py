@@ -31,8 +31,7 @@ from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import doubts
 from centroid_encoder.tl._errors import Codes, Floats, calibration_errors, error_rates, judged
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._read import Cells, Missing, fill_missing, read_cells
-from centroid_encoder.tl._settings import differing_settings, is_of_same_labels
+from centroid_encoder.tl._read import Cells, Missing, fill_missing, logger, read_cells
 from centroid_encoder.tl._summary import missing_classes
 
 if TYPE_CHECKING:
@@ -192,10 +191,10 @@ def cross_validate(
     source = use_rep, layer, use_raw, mask_var
     cells = read_cells(adata, label_key, *source, unlabeled_category, missing, group_key)
     mapped = _result.StoredMap.read(adata, key)
-    if model is None and mapped is not None and is_of_same_labels(mapped, label_key):
+    if model is None and mapped is not None and mapped.is_of_same_labels(label_key):
         # The map may be from another machine, which has other devices.
         model = fitted_model(adata, key, device="cpu").set_params(device="auto")
-        _run.logger.info("    with the settings of the map %r", key)
+        logger.info("    with the settings of the map %r", key)
     params = dict(
         cells.params,
         n_folds=_possible_folds(cells, n_folds),
@@ -208,7 +207,7 @@ def cross_validate(
     found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
     notices = [*cells.notices, *found]
     job = CrossValidation(cells, key, notices, estimator, params, n_jobs, seed, found)
-    if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
+    if mapped is not None and (differing := _result.differing_settings(mapped, params, job.model)):
         text = f"the map {key!r} is of other settings (against those here): {differing}"
         job.notices.append(text)
     return job
