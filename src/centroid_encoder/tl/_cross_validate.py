@@ -242,13 +242,8 @@ def train(
     trains = (codes >= 0) & ~held_out
     # scikit-learn must not send parts of a training to the backend that runs the training.
     with joblib.parallel_config("sequential"):
-        fit = estimator.fit_codes(
-            fill_missing(X, trains),
-            np.where(trains, codes, -1),
-            classes,
-            groups=groups,
-            callback=callback,
-        )
+        filled, known = fill_missing(X, trains), np.where(trains, codes, -1)
+        fit = estimator.fit_codes(filled, known, classes, groups=groups, callback=callback)
         if fit.outcome.interrupted:
             raise KeyboardInterrupt
         train, cells = np.flatnonzero(trains), np.flatnonzero(held_out)
@@ -391,11 +386,9 @@ class CrossValidation(_run.Job):
             rows.append({"repeat": place[1], "fold": place[2], "n": len(wrong)} | rates)
         errors = pd.DataFrame(rows)
         means = errors.iloc[:, 3:].agg(["mean", "std"])
-        probabilities, uncalibrated = pooled(
-            [[found[0, i, fold] for fold in range(self.n_folds)] for i in set(errors["repeat"])],
-            codes,
-            n_classes,
-        )
+        repeats, folds = range(self._params["n_repeats"]), range(self.n_folds)
+        judged_in = [[found[0, repeat, fold] for fold in folds] for repeat in repeats]
+        probabilities, uncalibrated = pooled(judged_in, codes, n_classes)
         predicted, labeled = probabilities.argmax(axis=1), codes >= 0
         quality: dict[str, Any] = {"n": int(labeled.sum()), **means.loc["mean"]}
         quality |= means.loc["std"].add_suffix("_sd").to_dict() | calibration_errors(

@@ -338,10 +338,10 @@ class Ingestion(Job):
     def _compute(self, callback: Callback) -> Results:
         """Send the cells through the map, a part at a time."""
         cells, n = self._cells, len(self.obs_names)
-        self._check_counts(cells.X[:1000])
-        parts = cells.placed(cells.X)
-        if isinstance(cells.X, LazyMatrix) and hasattr(cells.X.X, "dask"):
-            parts = _placed_chunks(cells, cells.X.X)
+        is_dask = isinstance(cells.X, LazyMatrix) and hasattr(cells.X.X, "dask")
+        X = cells.X.X if is_dask else cells.X
+        self._check_counts(in_memory(X[:1000]))
+        parts = _placed_chunks(cells, X) if is_dask else cells.placed(X)
         found, n_done = [], 0
         for part in parts:
             found.append(part)
@@ -410,14 +410,13 @@ class Ingestion(Job):
         uns: dict[str, Any] = {key: stored.to_uns()}
         if colors is not None:
             uns[_result.colors_key(_result.obs_key(key, "label"))] = colors
-        columns: dict[_result.Column, Any] = {
-            "label": label,
-            "confidence": confidence,
-            "novelty": novelty,
-            "split": pd.Categorical([_result.QUERY] * len(label)),
-        }
         return {
-            "obs": {_result.obs_key(key, name): values for name, values in columns.items()},
+            "obs": {
+                _result.obs_key(key, "label"): label,
+                _result.obs_key(key, "confidence"): confidence,
+                _result.obs_key(key, "novelty"): novelty,
+                _result.obs_key(key, "split"): pd.Categorical([_result.QUERY] * len(label)),
+            },
             "obsm": {_result.embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
             "uns": uns,
         }

@@ -124,15 +124,14 @@ class LazyMatrix(Lazy):
         found: Matrix = parts[0]
         return found
 
-    def _block(self, i: int) -> Matrix:
+    def _block(self, i: int) -> Any:
         if self._kept[0] != i:
             self._kept = (-1, None)  # Frees the memory before the next block takes it.
             block: Any = in_memory(self.X[self._bounds[i] : self._bounds[i + 1]])
             if self.columns is not None:
                 block = block[:, self.columns]
             self._kept = i, block if self.means is None else fill(block, self.means)
-        kept: Matrix = self._kept[1]
-        return kept
+        return self._kept[1]
 
 
 def _block_bounds(X: Any, n_rows: int) -> NDArray[np.intp]:

@@ -183,9 +183,6 @@ class Measurement:
                 channels[f"{channel}_{i}"] = partial(_read, image, axis=axes[0], index=i)
         return labels, spacing * (ndim // len(spacing)), channels
 
-    def detach(self) -> None:
-        """Nothing of an AnnData is read."""
-
     def run(self, callback: Callback | None = None) -> None:
         """Measure everything; see `Job.run`."""
         step, n_done, n_found = partial(check_stop, callback or (lambda _: False)), 0, 0

@@ -294,8 +294,7 @@ def obs_column(adata: AnnData, key: str, parameter: str | None = None) -> pd.Ser
 
 def _entry(mapping: Any, key: Any, slot: str, parameter: str | None, what: str = "") -> Any:
     if key not in mapping:
-        text = f"{slot} has no {what}{key!r}{near_matches(key, mapping)}"
-        raise MissingKeyError(text, parameter=parameter)
+        raise MissingKeyError(f"{slot} has no {what}{key!r}{near_matches(key, mapping)}", parameter)
     return mapping[key]
 
 
@@ -326,8 +325,7 @@ def listed(classes: pd.Index) -> str:
 def check_key(name: str, parameter: str) -> None:
     """Raise a ValueError for a name that ``.h5ad`` and zarr cannot have as a key."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        text = f"{parameter} must not be {name!r}: files have no such keys"
-        raise InputError(text, parameter=parameter)
+        raise InputError(f"{parameter} must not be {name!r}: files have no such keys", parameter)
 
 
 def _read_mask(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:

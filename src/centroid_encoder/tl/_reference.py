@@ -53,11 +53,8 @@ def read_reference(
     if isinstance(reference, CentroidEncoder):
         return _of_model(reference, "a CentroidEncoder")
     if not isinstance(reference, str | os.PathLike):
-        raise InputTypeError(
-            "reference must be an AnnData with a map, a CentroidEncoder or a path; got "
-            f"{type(reference).__name__}",
-            parameter="reference",
-        )
+        text = "reference must be an AnnData with a map, a CentroidEncoder or a path; got"
+        raise InputTypeError(f"{text} {type(reference).__name__}", parameter="reference")
     path = Path(reference)
     if not path.exists():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
@@ -171,8 +168,5 @@ def check_free(adata: AnnData, key: str) -> None:
         return
     for slot, name in (("uns", key), ("obsm", _result.embedding_key(key))):
         if name in getattr(adata, slot):
-            raise InputError(
-                f"{slot}[{name!r}] exists already and is no result of centroid-encoder; choose "
-                "another key_added, or delete it first",
-                parameter="key_added",
-            )
+            text = f"{slot}[{name!r}] exists already and is no result of centroid-encoder; choose"
+            raise InputError(f"{text} another key_added, or delete it first", "key_added")

@@ -109,10 +109,10 @@ class StoredMap(Stored):
     @classmethod
     def read(cls, adata: AnnData, key: str) -> Self | None:
         """Read the map `key`; None if there is none. A ValueError if it is damaged."""
-        if (stored := _stored(adata, key, key, "centers")) is None:
+        if (parts := _parts(adata, key, key, "centers")) is None:
             return None
+        stored, params, classes = parts
         with _undamaged(key):
-            params, classes = _common_parts(stored)
             centers = np.asarray(stored["centers"])
             if centers.ndim != 2 or len(centers) != len(classes):
                 raise ValueError(f"{len(classes)} classes, centers of shape {centers.shape}")
@@ -175,10 +175,10 @@ class StoredCrossValidation(Stored):
 
         None if there is none. A ValueError if it is damaged.
         """
-        if (stored := _stored(adata, key, cv_key(key), "confusion")) is None:
+        if (parts := _parts(adata, key, cv_key(key), "confusion")) is None:
             return None
+        stored, params, classes = parts
         with _undamaged(cv_key(key)):
-            params, classes = _common_parts(stored)
             confusion = np.asarray(stored["confusion"], dtype=np.int64)
             if confusion.shape != 2 * (len(classes),):
                 raise ValueError(f"{len(classes)} classes, confusion of shape {confusion.shape}")
@@ -442,17 +442,16 @@ def differing_settings(mapped: StoredMap, params: Mapping[str, Any], model: str 
     return ", ".join(f"{name}={a!r} against {b!r}" for name, a, b in values if a != b)
 
 
-def _stored(adata: AnnData, key: str, name: str, part: str) -> Mapping[str, Any] | None:
-    """Return ``uns[name]`` if it is a result, which has this part; otherwise None."""
+def _parts(adata: AnnData, key: str, name: str, part: str) -> tuple[Any, Any, pd.Index] | None:
+    """Return ``uns[name]``, its params and its classes; None if it is no result with this part."""
     check_name(key, "key", "a result")
     stored = adata.uns.get(name)
-    return stored if isinstance(stored, Mapping) and part in stored else None
-
-
-def _common_parts(stored: Mapping[str, Any]) -> tuple[Mapping[str, Any], pd.Index]:
-    """Params and classes; the classes as plain values, whatever file they come from."""
-    stored["params"]["label_key"]
-    return stored["params"], pd.Index(np.asarray(stored["classes"]).tolist())
+    if not isinstance(stored, Mapping) or part not in stored:
+        return None
+    with _undamaged(name):
+        stored["params"]["label_key"]
+        # The classes are plain values, whatever file they come from.
+        return stored, stored["params"], pd.Index(np.asarray(stored["classes"]).tolist())
 
 
 @contextmanager

@@ -229,9 +229,8 @@ def configured(
     """Return an unfitted copy of the estimator, with the settings that are not None."""
     Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
     if not isinstance(model, CentroidEncoder | None):
-        raise InputTypeError(
-            f"model must be a CentroidEncoder; got {type(model).__name__}", "model"
-        )
+        text = f"model must be a CentroidEncoder; got {type(model).__name__}"
+        raise InputTypeError(text, parameter="model")
     estimator: CentroidEncoder = CentroidEncoder() if model is None else clone(model)
     given = {**settings, "max_samples": max_cells}
     estimator.set_params(**{name: value for name, value in given.items() if value is not None})
