@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core import matrix
-from centroid_encoder.core.matrix import looks_like_counts, looks_whole
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
@@ -355,14 +354,14 @@ class Ingestion(Job):
         index, where = self._cells.index, self._cells.where
         x = x if index is None else x[:, index[index >= 0]]
         counts = self._known.model.trained_on_counts_
-        if looks_like_counts(x) and not counts:
+        if matrix.looks_like_counts(x) and not counts:
             raise InputError(
                 f"{where} looks like raw counts, but the map was trained on other values; process "
                 "it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass the "
                 "layer with such values",
                 parameter="layer",
             )
-        if counts and not looks_whole(x):
+        if counts and not matrix.looks_whole(x):
             text = f"the map was trained on whole numbers, like counts; {where} holds others"
             self.notices.append(text)
 

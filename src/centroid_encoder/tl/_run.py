@@ -209,6 +209,7 @@ def check_writable(adata: AnnData, *, copy: bool) -> None:
 
 
 def _write(adata: AnnData, results: Results) -> None:
+    """Write all results, or leave `adata` as it was."""
     # A view becomes a copy only when the copy is complete.
     target = adata.copy() if adata.is_view else adata
     before = target.obs.copy(deep=False), dict(target.obsm), dict(target.uns)
@@ -239,5 +240,4 @@ def configured(
 
 def as_recorded(random_state: int | np.random.Generator) -> dict[str, Any]:
     """Return the entry of ``uns[key]["params"]`` for a seed; a generator has none."""
-    is_seed = isinstance(random_state, numbers.Integral)
-    return {"random_state": int(cast(int, random_state))} if is_seed else {}
+    return {"random_state": int(random_state)} if isinstance(random_state, numbers.Integral) else {}
