@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
+import centroid_encoder as ce
 from centroid_encoder.tl._read import Cells, read_cells
 
 
@@ -80,9 +81,10 @@ def test_arguments_that_are_not_none_are_kept(gaps):
 
 
 def test_the_matrix_is_that_of_the_anndata_until_it_is_detached(cells):
-    found = read(cells)
-    assert np.shares_memory(found.X, cells.X)
-    assert not np.shares_memory(found.detached().X, cells.X)
+    job = ce.tl.centroid_encoder.job(cells, "cell_type")
+    assert np.shares_memory(job._cells.X, cells.X)
+    job.detach()
+    assert not np.shares_memory(job._cells.X, cells.X)
 
 
 def test_raw_counts_give_a_warning(cells):

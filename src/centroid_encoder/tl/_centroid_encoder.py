@@ -21,8 +21,8 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import mixed_sources
-from centroid_encoder.tl._errors import calibration_errors, error_rates, judged
-from centroid_encoder.tl._read import Cells, Missing, fill_missing, listed, read_cells
+from centroid_encoder.tl._errors import Codes, Floats, calibration_errors, error_rates, judged
+from centroid_encoder.tl._read import Cells, Missing, fill_missing, listed, logger, read_cells
 from centroid_encoder.tl._reference import check_free
 from centroid_encoder.tl._summary import missing_classes
 
@@ -192,8 +192,7 @@ def centroid_encoder(
     if not (test_size or several) and group_key is not None:
         name = "placement" if estimator.placement == "bottleneck" else "n_networks"
         others = f"test_size=0 and {name}={getattr(estimator, name)!r}"
-        text = f"group_key={group_key!r} has no effect with {others}"
-        raise InputError(text, parameter="group_key")
+        raise InputError(f"group_key={group_key!r} has no effect with {others}", "group_key")
     if not test_size and estimator.random_state is not None and random_state != 0:
         text = "random_state has no effect with test_size=0 and a model that has its own seed"
         raise InputError(text, parameter="random_state")
@@ -246,7 +245,7 @@ class Training(_run.Job):
             by = "" if cells.groups is None else f" by obs[{self._params['group_key']!r}]"
             text = f"no cell of {listed(cells.classes[small])} is held out"
             self.notices.append(f"{text}: too few cells to split{by}")
-        _run.logger.info(
+        logger.info(
             "    %d classes; %d training, %d held-out, %d unlabeled cells",
             len(self.classes),
             *(int(mask.sum()) for mask in (self.train, held_out, self.codes < 0)),
@@ -264,9 +263,8 @@ class Training(_run.Job):
             callback=callback,
         )
         self.notices += [str(text) for text, _ in fit.outcome.notices]
-        held_out, others = (
-            np.flatnonzero(mask) for mask in (self.held_out[self.kept], ~self.held_out[self.kept])
-        )
+        is_held_out = self.held_out[self.kept]
+        held_out, others = np.flatnonzero(is_held_out), np.flatnonzero(~is_held_out)
         found = judged(fit, held_out)
         if len(held_out):
             fit.map.calibration = Calibration.fit(found[1], codes[held_out])
@@ -290,24 +288,20 @@ class Training(_run.Job):
             quality=self._quality(fit, embedding, predicted, found[1]),
             model={"config": json.dumps(config), "arrays": arrays},
         )
-        columns: dict[_result.Column, Any] = {
-            "split": pd.Categorical.from_codes(split, _result.SPLITS),
-            "label": cells.labels_of(predicted),
-            "confidence": cells.spread(confidence),
-            "novelty": cells.spread(fit.novelty()),
-        }
+        key = self.key
         return {
-            "obs": {_result.obs_key(self.key, name): column for name, column in columns.items()},
-            "obsm": {_result.embedding_key(self.key): cells.spread(embedding)},
-            "uns": {self.key: stored.to_uns()},
+            "obs": {
+                _result.obs_key(key, "split"): pd.Categorical.from_codes(split, _result.SPLITS),
+                _result.obs_key(key, "label"): cells.labels_of(predicted),
+                _result.obs_key(key, "confidence"): cells.spread(confidence),
+                _result.obs_key(key, "novelty"): cells.spread(fit.novelty()),
+            },
+            "obsm": {_result.embedding_key(key): cells.spread(embedding)},
+            "uns": {key: stored.to_uns()},
         }
 
     def _quality(
-        self,
-        fit: Fit,
-        embedding: NDArray[np.float32],
-        predicted: NDArray[np.intp],
-        distances: NDArray[np.float32],
+        self, fit: Fit, embedding: Floats, predicted: Codes, distances: Floats
     ) -> dict[str, Any]:
         """Errors of the (n_kept,) cells; `distances` are those of the held-out cells."""
         codes, n_classes = self._cells.kept_codes, len(self.classes)

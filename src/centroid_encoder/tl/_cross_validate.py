@@ -31,8 +31,7 @@ from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import doubts
 from centroid_encoder.tl._errors import Codes, Floats, calibration_errors, error_rates, judged
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._read import Cells, Missing, fill_missing, read_cells
-from centroid_encoder.tl._settings import differing_settings, is_of_same_labels
+from centroid_encoder.tl._read import Cells, Missing, fill_missing, logger, read_cells
 from centroid_encoder.tl._summary import missing_classes
 
 if TYPE_CHECKING:
@@ -192,10 +191,10 @@ def cross_validate(
     source = use_rep, layer, use_raw, mask_var
     cells = read_cells(adata, label_key, *source, unlabeled_category, missing, group_key)
     mapped = _result.StoredMap.read(adata, key)
-    if model is None and mapped is not None and is_of_same_labels(mapped, label_key):
+    if model is None and mapped is not None and mapped.is_of_same_labels(label_key):
         # The map may be from another machine, which has other devices.
         model = fitted_model(adata, key, device="cpu").set_params(device="auto")
-        _run.logger.info("    with the settings of the map %r", key)
+        logger.info("    with the settings of the map %r", key)
     params = dict(
         cells.params,
         n_folds=_possible_folds(cells, n_folds),
@@ -208,7 +207,7 @@ def cross_validate(
     found, seed = doubts(adata, cells, params["n_folds"]), draw_seed(random_state)
     notices = [*cells.notices, *found]
     job = CrossValidation(cells, key, notices, estimator, params, n_jobs, seed, found)
-    if mapped is not None and (differing := differing_settings(mapped, params, job.model)):
+    if mapped is not None and (differing := _result.differing_settings(mapped, params, job.model)):
         text = f"the map {key!r} is of other settings (against those here): {differing}"
         job.notices.append(text)
     return job
@@ -243,13 +242,8 @@ def train(
     trains = (codes >= 0) & ~held_out
     # scikit-learn must not send parts of a training to the backend that runs the training.
     with joblib.parallel_config("sequential"):
-        fit = estimator.fit_codes(
-            fill_missing(X, trains),
-            np.where(trains, codes, -1),
-            classes,
-            groups=groups,
-            callback=callback,
-        )
+        filled, known = fill_missing(X, trains), np.where(trains, codes, -1)
+        fit = estimator.fit_codes(filled, known, classes, groups=groups, callback=callback)
         if fit.outcome.interrupted:
             raise KeyboardInterrupt
         train, cells = np.flatnonzero(trains), np.flatnonzero(held_out)
@@ -392,11 +386,9 @@ class CrossValidation(_run.Job):
             rows.append({"repeat": place[1], "fold": place[2], "n": len(wrong)} | rates)
         errors = pd.DataFrame(rows)
         means = errors.iloc[:, 3:].agg(["mean", "std"])
-        probabilities, uncalibrated = pooled(
-            [[found[0, i, fold] for fold in range(self.n_folds)] for i in set(errors["repeat"])],
-            codes,
-            n_classes,
-        )
+        repeats, folds = range(self._params["n_repeats"]), range(self.n_folds)
+        judged_in = [[found[0, repeat, fold] for fold in folds] for repeat in repeats]
+        probabilities, uncalibrated = pooled(judged_in, codes, n_classes)
         predicted, labeled = probabilities.argmax(axis=1), codes >= 0
         quality: dict[str, Any] = {"n": int(labeled.sum()), **means.loc["mean"]}
         quality |= means.loc["std"].add_suffix("_sd").to_dict() | calibration_errors(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import logging
 import numbers
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,30 +16,13 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 
 from centroid_encoder.core import matrix
-from centroid_encoder.core.matrix import looks_like_counts, looks_whole
 from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._lazy import LazyMatrix, check_row_chunks, in_memory, is_lazy
-from centroid_encoder.tl._read import (
-    Source,
-    check_choice,
-    check_real,
-    count_gaps,
-    describe_gaps,
-    listed,
-    read_matrix,
-)
+from centroid_encoder.tl import _read, _result
+from centroid_encoder.tl._lazy import LazyMatrix, in_memory
+from centroid_encoder.tl._read import logger
 from centroid_encoder.tl._reference import Reference, check_free, read_reference
-from centroid_encoder.tl._result import (
-    QUERY,
-    UNASSIGNED,
-    Column,
-    StoredMap,
-    colors_key,
-    embedding_key,
-    obs_key,
-)
 from centroid_encoder.tl._run import Callback, Job, Progress, Results, from_job, result_key
 
 if TYPE_CHECKING:
@@ -56,8 +39,6 @@ SHIFTED = 0.5
 LEAST_CELLS = 20
 """Cells from which a quartile is taken, at least."""
 TAKE_MEAN = 'pass missing="mean" to use the mean of the training cells instead'
-
-logger = logging.getLogger("centroid_encoder")
 
 
 @from_job
@@ -189,7 +170,7 @@ def ingest(
     (100, 2)
     """
     del progress, copy  # `from_job` uses them.
-    check_choice("missing", missing, MissingFeatures)
+    _read.check_choice("missing", missing, MissingFeatures)
     if missing == "error" and max_missing != 0.2:
         text = f'max_missing={max_missing!r} has no effect with missing="error"'
         raise InputError(text, parameter="max_missing")
@@ -207,23 +188,18 @@ def ingest(
         raise InputError(f"{text} its fit_novelty", parameter="max_novelty")
     logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
     if use_rep is None and layer is None and not use_raw:
-        use_rep, layer = known.setting("use_rep"), known.setting("layer")
-        use_raw = known.setting("use_raw") is not None
-    X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
-    if is_lazy(X):
-        check_row_chunks(X, where)
-        X = X if hasattr(X, "dask") else LazyMatrix(X)
-    else:
-        X = in_memory(X)
-    check_real(X, where)
+        use_rep, layer = known.source.get("use_rep"), known.source.get("layer")
+        use_raw = "use_raw" in known.source
+    X, where, names = _read.read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
+    X = _read.opened(X, where)
     allowed = float(max_missing) if missing == "mean" else None
     index, notices = _match_features(known.model, X.shape[1], names, where, allowed)
-    own = StoredMap.read(adata, key_added)
+    own = _result.StoredMap.read(adata, key_added)
     if own is not None and own.ingested_from is None:
         text = f"the result {key_added!r}, which was trained on these cells, is replaced"
         notices.append(f"{text}; pass another key_added to keep both")
-    cells = NewCells(where, known.model, index, allowed, X=X, obs_names=adata.obs_names)
-    return Ingestion(cells, known, key_added, notices, float(min_confidence), float(max_novelty))
+    cells = NewCells(X, adata.obs_names, where, known.model, index, allowed)
+    return Ingestion(cells, key_added, notices, known, float(min_confidence), float(max_novelty))
 
 
 def _match_features(
@@ -256,7 +232,7 @@ def _match_features(
     if not len(absent):
         return index, []
     text = f"{where} lacks {len(absent)} of the {used.sum()} features that the map uses"
-    text = f"{text}: {listed(pd.Index(absent))}"
+    text = f"{text}: {_read.listed(pd.Index(absent))}"
     if (index < 0).all():
         text = f"{text}. It has features like {names[0]!r}: are these names of another kind?"
         raise InputError(text)
@@ -270,9 +246,11 @@ def _match_features(
 
 
 @dataclass(frozen=True)
-class NewCells(Source):
+class NewCells:
     """The cells of a query, and the map that places them."""
 
+    X: Any
+    obs_names: pd.Index
     where: str
     """Name of the matrix."""
     model: CentroidEncoder
@@ -281,7 +259,7 @@ class NewCells(Source):
     max_missing: float | None
     """Share of the features that a cell may lack; None if a gap is an error."""
 
-    def placed(self, X: Any, start: int) -> Iterator[Placed]:
+    def placed(self, X: Any, start: int = 0) -> Iterator[Placed]:
         """Place X, the rows of the matrix from `start` on, some at a time."""
         map_ = self.model.fitted_map
         # Rows with gaps become dense.
@@ -289,10 +267,10 @@ class NewCells(Source):
         for part in gen_batches(X.shape[0], n_rows) if X.shape[0] else ():
             x, unusable = self._prepared(in_memory(X[part]), start + part.start)
             embedding, predicted, confidence = map_.decide(map_.judge(x), x.shape[0])
-            quantiles = np.full(len(predicted), np.nan)
+            novelty = np.full(len(predicted), np.nan)
             if map_.novelty is not None:
-                quantiles = map_.novelty.quantiles(x, map_.standardizer)
-            found = np.column_stack([embedding, predicted, confidence, quantiles])
+                novelty = map_.novelty.quantiles(x, map_.standardizer)
+            found = np.column_stack([embedding, predicted, confidence, novelty])
             found[unusable] = np.nan
             yield found.astype(np.float32)
 
@@ -301,12 +279,12 @@ class NewCells(Source):
         absent = np.empty(0, dtype=np.intp)
         if self.index is not None:
             x, absent = x[:, np.maximum(self.index, 0)], np.flatnonzero(self.index < 0)
-        n_gaps = count_gaps(x)
+        n_gaps = _read.count_gaps(x)
         if self.max_missing is None and n_gaps.any():
             stop = start + len(n_gaps)
             names = getattr(self.model, "feature_names_in_", None)
             where = f"{self.where} (cells {start:,} to {stop - 1:,})"
-            text = describe_gaps(x, n_gaps, where, self.obs_names[start:stop], names)
+            text = _read.describe_gaps(x, n_gaps, where, self.obs_names[start:stop], names)
             raise InputError(f"{text}; {TAKE_MEAN}", parameter="missing")
         if not n_gaps.any() and not len(absent):
             return x, np.zeros(x.shape[0], dtype=bool)
@@ -319,107 +297,80 @@ class NewCells(Source):
         return filled, (share > allowed) | gaps.all(axis=1)
 
 
-def _place_block(block: Any, cells: NewCells, n_columns: int, block_info: Any = None) -> Placed:
-    """Place the cells of a chunk of a dask array."""
-    (start, _), _ = block_info[0]["array-location"]
-    none = np.empty((0, n_columns), np.float32)
-    return np.concatenate([none, *cells.placed(in_memory(block), start)])
+def _placed_chunk(chunk: Any, cells: NewCells, start: int) -> Placed:
+    return np.concatenate(list(cells.placed(in_memory(chunk), start)))
 
 
-def _placed_chunks(cells: NewCells, n_columns: int) -> Iterator[Placed]:
+def _placed_chunks(cells: NewCells, X: Any) -> Iterator[Placed]:
     """Place the chunks of a dask array by dask's scheduler, `BLOCKS` at a time."""
-    from dask.delayed import delayed
-
+    dask: Any = import_module("dask")
     # Neither the matrix nor the names of cells go to the workers.
     alone = replace(cells, X=None, obs_names=pd.RangeIndex(len(cells.obs_names)))
-    placed = cells.X.map_blocks(
-        _place_block,
-        delayed(alone, pure=False, traverse=False),
-        n_columns,
-        chunks=(cells.X.chunks[0], (n_columns,)),
-        meta=np.empty((0, 0), np.float32),
-    )
-    for blocks in gen_batches(placed.numblocks[0], BLOCKS):
-        yield placed.blocks[blocks].compute()
+    shared = dask.delayed(alone, pure=False, traverse=False)
+    sizes = np.array(X.chunks[0])
+    tasks = [
+        dask.delayed(_placed_chunk)(chunk, shared, end - size)
+        for chunk, size, end in zip(X.to_delayed().ravel(), sizes, sizes.cumsum(), strict=True)
+        if size
+    ]
+    for some in gen_batches(len(tasks), BLOCKS):
+        yield np.concatenate(dask.compute(*tasks[some]))
 
 
+@dataclass(eq=False)
 class Ingestion(Job):
-    """Sending new cells through the map `known`.
+    """Sending new cells through a map.
 
-    Attributes
-    ----------
-    origin
-        Name of the reference, for ``uns[key]["params"]["ingested_from"]``; may be changed before
-        the job runs.
+    `origin` is the name of the reference, ``uns[key]["params"]["ingested_from"]``; it may be
+    changed before the job runs.
     """
 
     _cells: NewCells
+    _known: Reference
+    _min_confidence: float
+    _max_novelty: float
 
-    def __init__(
-        self,
-        cells: NewCells,
-        known: Reference,
-        key: str,
-        notices: list[str],
-        min_confidence: float,
-        max_novelty: float,
-    ) -> None:
-        super().__init__(cells, key, notices)
-        self.origin, self._known = known.origin, known
-        self._min_confidence, self._max_novelty = min_confidence, max_novelty
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.origin = self._known.origin
 
     def _compute(self, callback: Callback) -> Results:
         """Send the cells through the map, a part at a time."""
-        cells, n, map_ = self._cells, len(self.obs_names), self._known.model.fitted_map
-        self._check_counts(in_memory(cells.X[:1000]))
-        placed = np.empty((n, map_.centers.shape[1] + 3), np.float32)
-        parts = cells.placed(cells.X, 0)
-        if hasattr(cells.X, "dask"):
-            parts = _placed_chunks(cells, placed.shape[1])
-        n_done = 0
+        cells, n = self._cells, len(self.obs_names)
+        is_dask = isinstance(cells.X, LazyMatrix) and hasattr(cells.X.X, "dask")
+        X = cells.X.X if is_dask else cells.X
+        self._check_counts(in_memory(X[:1000]))
+        parts = _placed_chunks(cells, X) if is_dask else cells.placed(X)
+        found, n_done = [], 0
         for part in parts:
-            placed[n_done : n_done + len(part)] = part
+            found.append(part)
             n_done += len(part)
             if callback(Progress(n_done, n)) and n_done < n:
                 raise StoppedTooEarly
-        self._warn(*placed[:, -2:].T)
-        return self._results_of(placed)
+        return self._results_of(np.concatenate(found))
 
     def _check_counts(self, x: Any) -> None:
         """Compare the first cells with the training cells: either may hold raw counts."""
         index, where = self._cells.index, self._cells.where
         x = x if index is None else x[:, index[index >= 0]]
         counts = self._known.model.trained_on_counts_
-        if looks_like_counts(x) and not counts:
+        if matrix.looks_like_counts(x) and not counts:
             raise InputError(
                 f"{where} looks like raw counts, but the map was trained on other values; process "
                 "it like the training data (sc.pp.normalize_total, sc.pp.log1p), or pass the "
                 "layer with such values",
                 parameter="layer",
             )
-        if counts and not looks_whole(x):
+        if counts and not matrix.looks_whole(x):
             text = f"the map was trained on whole numbers, like counts; {where} holds others"
             self.notices.append(text)
-
-    def _warn(self, confidence: NDArray[np.float32], novelty: NDArray[np.float32]) -> None:
-        """Warn of cells that lack too much, and of a query that is novel as a whole."""
-        if n_unusable := int(np.isnan(confidence).sum()):
-            text = f"{n_unusable} cells lack more of the map's features than max_missing="
-            self.notices.append(f"{text}{self._cells.max_missing} allows: they are unassigned")
-        novelty = novelty[np.isfinite(novelty)]
-        if len(novelty) >= LEAST_CELLS and np.quantile(novelty, 0.25) > SHIFTED:
-            self.notices.append(
-                "the query is shifted as a whole: three in four of its cells are more novel than "
-                f"{np.quantile(novelty, 0.25):.0%} of the training cells. The reason may be "
-                "another protocol, depth or normalisation, or cells of kinds that the map lacks: "
-                "labels and novelty are less reliable. Check that the query was normalised like "
-                "the training cells; to remove the difference of batches, integrate both before "
-                "training (Harmony, scVI, scANVI)"
-            )
 
     def _results_of(self, placed: Placed) -> Results:
         known, key, classes = self._known, self.key, self._known.classes
         confidence, novelty = placed[:, -2].copy(), placed[:, -1].copy()
+        if n_unusable := int(np.isnan(confidence).sum()):
+            text = f"{n_unusable} cells lack more of the map's features than max_missing="
+            self.notices.append(f"{text}{self._cells.max_missing} allows: they are unassigned")
         assigned = confidence >= self._min_confidence
         if self._max_novelty < 1:
             assigned &= novelty <= self._max_novelty
@@ -427,39 +378,44 @@ class Ingestion(Job):
         codes = np.where(assigned, placed[:, -3], -1).astype(np.intp)
         label = pd.Categorical.from_codes(codes, classes).set_categories(known.categories)
         index, used = self._cells.index, known.model.feature_weights_ > 0
-        n_missing = 0 if index is None else int(((index < 0) & used).sum())
         params: dict[str, Any] = {
             "ingested_from": self.origin,
-            "label_key": obs_key(key, "label"),
-            "n_missing": n_missing,
+            "label_key": _result.obs_key(key, "label"),
+            "n_missing": 0 if index is None else int(((index < 0) & used).sum()),
             "min_confidence": self._min_confidence,
             "max_novelty": self._max_novelty,
         }
         colors = known.colors
         doubted = self._min_confidence > 0 or self._max_novelty < 1 or not assigned.all()
-        if doubted and isinstance(classes[0], str) and UNASSIGNED not in classes:
-            label = label.add_categories([UNASSIGNED]).fillna(UNASSIGNED)
-            params["unlabeled_category"] = UNASSIGNED
+        if doubted and isinstance(classes[0], str) and _result.UNASSIGNED not in classes:
+            label = label.add_categories([_result.UNASSIGNED]).fillna(_result.UNASSIGNED)
+            params["unlabeled_category"] = _result.UNASSIGNED
             colors = None if colors is None else [*colors, "#bebebe"]
-        if np.isfinite(novelty).any():
-            params["novelty_quartile"] = float(np.nanquantile(novelty, 0.25))
-        for name in ("label_key", "use_rep", "layer", "use_raw"):
-            if (value := known.setting(name)) is not None:
-                params[f"reference_{name}"] = value
+        if len(finite := novelty[np.isfinite(novelty)]):
+            quartile = params["novelty_quartile"] = float(np.quantile(finite, 0.25))
+            if len(finite) >= LEAST_CELLS and quartile > SHIFTED:
+                self.notices.append(
+                    "the query is shifted as a whole: three in four of its cells are more novel "
+                    f"than {quartile:.0%} of the training cells. The reason may be another "
+                    "protocol, depth or normalisation, or cells of kinds that the map lacks: "
+                    "labels and novelty are less reliable. Check that the query was normalised "
+                    "like the training cells; to remove the difference of batches, integrate both "
+                    "before training (Harmony, scVI, scANVI)"
+                )
+        params |= {f"reference_{name}": value for name, value in known.source.items()}
         config, arrays = known.model.to_state()
         model = {"config": json.dumps(config), "arrays": arrays}
-        stored = StoredMap(params, classes, known.model.fitted_map.centers, model=model)
+        stored = _result.StoredMap(params, classes, known.model.fitted_map.centers, model=model)
         uns: dict[str, Any] = {key: stored.to_uns()}
         if colors is not None:
-            uns[colors_key(obs_key(key, "label"))] = colors
-        columns: dict[Column, Any] = {
-            "label": label,
-            "confidence": confidence,
-            "novelty": novelty,
-            "split": pd.Categorical([QUERY] * len(label)),
-        }
+            uns[_result.colors_key(_result.obs_key(key, "label"))] = colors
         return {
-            "obs": {obs_key(key, name): values for name, values in columns.items()},
-            "obsm": {embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
+            "obs": {
+                _result.obs_key(key, "label"): label,
+                _result.obs_key(key, "confidence"): confidence,
+                _result.obs_key(key, "novelty"): novelty,
+                _result.obs_key(key, "split"): pd.Categorical([_result.QUERY] * len(label)),
+            },
+            "obsm": {_result.embedding_key(key): np.ascontiguousarray(placed[:, :-3])},
             "uns": uns,
         }

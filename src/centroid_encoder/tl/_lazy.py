@@ -25,17 +25,13 @@ def is_lazy(X: Any) -> bool:
     return hasattr(X, "chunks") or hasattr(X, "to_memory")
 
 
-def is_half(X: Any) -> bool:
-    """Return whether a matrix is sparse and of half precision, which scipy cannot slice or copy."""
-    return issparse(X) and bool(X.dtype == np.float16)
-
-
 def usable(X: Any) -> Any:
     """Return sparse data in at least single precision, with indices and pointers of one dtype."""
     if not issparse(X) or X.format not in ("csr", "csc"):
         return X
-    # With two dtypes, which files may have, scipy converts all indices for each slice.
-    data = X.data.astype(np.float32) if is_half(X) else X.data
+    # scipy cannot slice or copy half precision. With two dtypes of indices, which files may have,
+    # it converts all indices for each slice.
+    data = X.data.astype(np.float32) if X.dtype == np.float16 else X.data
     return type(X)((data, X.indices, X.indptr), shape=X.shape)
 
 
@@ -46,20 +42,6 @@ def in_memory(X: Any) -> Matrix:
     if isinstance(X, np.ma.MaskedArray):
         return np.ma.filled(X.astype(np.float64), np.nan)
     return usable(X).tocsr() if issparse(X) else np.asarray(X)
-
-
-def check_row_chunks(X: Any, where: str) -> None:
-    """Raise an InputError for data that cannot be read by rows: CSC, or dask chunks of columns."""
-    if hasattr(X, "dask") and X.numblocks[1] > 1:
-        raise InputError(
-            f"{where} is a dask array whose chunks hold some of the columns; chunk it by rows "
-            "first, e.g. adata.X = adata.X.rechunk((4096, -1))"
-        )
-    if hasattr(X, "to_memory") and X.format == "csc":
-        raise InputError(
-            f"{where} is stored by columns (CSC); store it by rows first: read all into memory, "
-            "convert it, e.g. adata.X = adata.X.tocsr(), and write it again"
-        )
 
 
 def stored(x: Any) -> NDArray[Any]:
@@ -81,10 +63,13 @@ def fill(x: Any, values: NDArray[np.floating]) -> Any:
 class LazyMatrix(Lazy):
     """Rows and columns of a matrix that is not in memory, read in blocks of consecutive rows.
 
-    The last block is kept, so that slices in order read each block once.
+    The last block is kept, so that slices in order read each block once. An InputError is raised
+    for data that cannot be read by rows: CSC, or dask chunks of columns.
     """
 
     X: Any
+    where: str = "X"
+    """Name of the matrix."""
     rows: NDArray[np.intp] | None = None
     """(n,) sorted rows to use; None for all."""
     columns: NDArray[np.intp] | None = None
@@ -96,17 +81,27 @@ class LazyMatrix(Lazy):
     _kept: tuple[int, Any] = field(default=(-1, None), init=False, repr=False)
 
     def __post_init__(self) -> None:
-        n, d = self.X.shape
-        meta = getattr(self.X, "_meta", None)
-        self.is_sparse = hasattr(self.X, "to_memory") or issparse(meta)
-        half = self.is_sparse and self.X.dtype == np.float16
-        self.dtype = np.dtype(np.float32 if half else self.X.dtype)
+        X, is_stored = self.X, hasattr(self.X, "to_memory")
+        if hasattr(X, "dask") and X.numblocks[1] > 1:
+            raise InputError(
+                f"{self.where} is a dask array whose chunks hold some of the columns; chunk it by "
+                "rows first, e.g. adata.X = adata.X.rechunk((4096, -1))"
+            )
+        if is_stored and X.format == "csc":
+            raise InputError(
+                f"{self.where} is stored by columns (CSC); store it by rows first: read all into "
+                "memory, convert it, e.g. adata.X = adata.X.tocsr(), and write it again"
+            )
+        n, d = X.shape
+        self.is_sparse = is_stored or issparse(getattr(X, "_meta", None))
+        half = self.is_sparse and X.dtype == np.float16
+        self.dtype = np.dtype(np.float32 if half else X.dtype)
         # A stored value of CSR has an index; a tenth of the values of dask arrays is assumed.
         n_values = d / 5 if self.is_sparse else d
-        if hasattr(self.X, "to_memory"):
-            n_values = 2 * self.X.group["data"].shape[0] / max(n, 1)
+        if is_stored:
+            n_values = 2 * X.group["data"].shape[0] / max(n, 1)
         n_rows = int(BLOCK / max(1, n_values * self.dtype.itemsize))
-        self._bounds = _block_bounds(self.X, max(1, n_rows))
+        self._bounds = _block_bounds(X, max(1, n_rows))
         self.shape = (
             n if self.rows is None else len(self.rows),
             d if self.columns is None else len(self.columns),
@@ -129,15 +124,14 @@ class LazyMatrix(Lazy):
         found: Matrix = parts[0]
         return found
 
-    def _block(self, i: int) -> Matrix:
+    def _block(self, i: int) -> Any:
         if self._kept[0] != i:
             self._kept = (-1, None)  # Frees the memory before the next block takes it.
             block: Any = in_memory(self.X[self._bounds[i] : self._bounds[i + 1]])
             if self.columns is not None:
                 block = block[:, self.columns]
             self._kept = i, block if self.means is None else fill(block, self.means)
-        kept: Matrix = self._kept[1]
-        return kept
+        return self._kept[1]
 
 
 def _block_bounds(X: Any, n_rows: int) -> NDArray[np.intp]:

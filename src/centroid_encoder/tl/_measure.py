@@ -183,9 +183,6 @@ class Measurement:
                 channels[f"{channel}_{i}"] = partial(_read, image, axis=axes[0], index=i)
         return labels, spacing * (ndim // len(spacing)), channels
 
-    def detach(self) -> None:
-        """Nothing of an AnnData is read."""
-
     def run(self, callback: Callback | None = None) -> None:
         """Measure everything; see `Job.run`."""
         step, n_done, n_found = partial(check_stop, callback or (lambda _: False)), 0, 0
@@ -217,7 +214,7 @@ class Measurement:
                 shapes = pd.concat(chunks).sort_values("label").drop(columns="label")
                 obs = pd.DataFrame({"region": name, "label": found, "frame": frame})
                 stem = name if frame is None else f"{name}_t{frame}"
-                obs.index = pd.Index([f"{stem}_{label}" for label in found])
+                obs.index = [f"{stem}_{label}" for label in found]
                 X = np.column_stack([shapes, *columns]).astype(np.float32)
                 self._parts.append((obs, X, np.column_stack(centers) * spacing[::-1]))
             if n_found - n_before < 2:
@@ -228,12 +225,13 @@ class Measurement:
         """Return the cells that `run` measured."""
         from anndata import AnnData
 
-        obs, X, centers = (list(parts) for parts in zip(*self._parts, strict=True))
-        cells, values = pd.concat(obs), np.concatenate(X)
-        regions = list(cells["region"].unique())
-        cells["region"] = pd.Categorical(cells["region"], categories=regions)
+        tables, arrays, centers = (list(parts) for parts in zip(*self._parts, strict=True))
+        obs, X, unit = pd.concat(tables), np.concatenate(arrays), self.unit or "px"
+        regions = list(obs["region"].unique())
+        obs["region"] = pd.Categorical(obs["region"], categories=regions)
+        region = regions if len(regions) > 1 else regions[0]
+        joins = {"region": region, "region_key": "region", "instance_key": "label"}
         spacing = np.array([self._regions[name][1] for name in regions])
-        unit = self.unit or "px"
         units = {"area": f"{unit}{self._ndim}", "eccentricity": "", "extent": "", "solidity": ""}
         statistics = ["mean", "std", *(f"q{100 * share:02g}" for share in self._shares)]
         rows = [("", name, units.get(name, unit)) for name in self._shapes]
@@ -243,18 +241,11 @@ class Measurement:
         var = pd.DataFrame(rows, columns=["channel", "property", "unit"])
         var.index = [f"{a}_{b}" if a else f"{b}_{c}".rstrip("_") for a, b, c in rows]
         return AnnData(
-            np.where(np.isfinite(values), values, np.nan),
-            obs=cells if self.time_series else cells.drop(columns="frame"),
+            np.where(np.isfinite(X), X, np.nan),
+            obs=obs if self.time_series else obs.drop(columns="frame"),
             var=var.replace({"channel": {"": None}}).astype("category"),
             obsm={"spatial": np.concatenate(centers)},
-            uns={
-                "spatialdata_attrs": {
-                    "region": regions if len(regions) > 1 else regions[0],
-                    "region_key": "region",
-                    "instance_key": "label",
-                },
-                "measure": {"unit": unit, "spacing": spacing},
-            },
+            uns={"spatialdata_attrs": joins, "measure": {"unit": unit, "spacing": spacing}},
         )
 
 

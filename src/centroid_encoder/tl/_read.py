@@ -6,7 +6,7 @@ import difflib
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -16,15 +16,7 @@ from sklearn.utils import gen_batches
 
 from centroid_encoder.core.matrix import Lazy, Matrix, looks_like_counts, row_chunks
 from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check_name
-from centroid_encoder.tl._lazy import (
-    LazyMatrix,
-    check_row_chunks,
-    fill,
-    in_memory,
-    is_lazy,
-    stored,
-    usable,
-)
+from centroid_encoder.tl._lazy import LazyMatrix, fill, in_memory, is_lazy, stored, usable
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -33,28 +25,17 @@ Missing = Literal["error", "drop", "mean"]
 MaskVar = NDArray[np.bool_] | str | None
 
 logger = logging.getLogger("centroid_encoder")
+# Without a handler, Python would print each warning a second time.
+logger.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """Cells that a job reads."""
-
-    X: Any
-    """(n, d) matrix; one in memory is the AnnData's own until it is `detached`."""
-    obs_names: pd.Index
-
-    def detached(self) -> Self:
-        """Return the same with a copy of a matrix in memory."""
-        lazy = isinstance(self.X, Lazy) or is_lazy(self.X)
-        return self if lazy else replace(self, X=self.X.copy())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cells(Source):
+class Cells:
     """The cells of an AnnData; rows of `X` are the `kept` cells, other arrays have all cells."""
 
     X: Matrix | Lazy
-    """(n_kept, d) dense, CSR, or not in memory."""
+    """(n_kept, d) dense, CSR, or not in memory; one in memory may be the AnnData's own."""
+    obs_names: pd.Index
     names: NDArray[np.object_] | None
     """(d,) names of the features; None for a representation without names."""
     codes: NDArray[np.intp]
@@ -120,7 +101,25 @@ def read_cells(
     check_choice("missing", missing, Missing)
     if not adata.obs_names.is_unique:
         raise InputError("obs_names are not unique; call adata.obs_names_make_unique() first")
-    X, where, names = _read_features(adata, use_rep, layer, use_raw, mask_var, by_parts=by_parts)
+    X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
+    columns = None
+    if use_rep in (None, "X"):
+        source = adata.raw if use_raw else adata
+        if not source.var_names.is_unique:
+            raise InputError("var_names are not unique; call adata.var_names_make_unique() first")
+        columns = _read_mask(source, mask_var)
+    elif not (mask_var is None or (isinstance(mask_var, str) and mask_var == "auto")):
+        raise InputError("use_rep excludes mask_var", parameter="use_rep")
+    if names is not None and len(set(names)) < len(names):
+        raise InputError(f"the columns of {where} have names that are not unique")
+    if columns is not None and names is not None:
+        names = names[columns]
+    if is_lazy(X):
+        text = "    reading %s a part at a time" if by_parts else "    loading %s into memory"
+        logger.info(text, where)
+    X = opened(X, where, columns, by_parts=by_parts)
+    if not X.shape[1]:
+        raise InputError(f"{where} has no features")
 
     n_gaps = count_gaps(X)
     if missing == "error" and n_gaps.any():
@@ -244,41 +243,17 @@ def _read_groups(
     return codes.astype(np.intp), pd.Index(names)
 
 
-def _read_features(
-    adata: AnnData,
-    use_rep: str | None,
-    layer: str | None,
-    use_raw: bool,
-    mask_var: MaskVar,
-    *,
-    by_parts: bool,
-) -> tuple[Matrix | Lazy, str, NDArray[np.object_] | None]:
-    """Return the matrix restricted to `mask_var`, its name, and the names of its columns."""
-    X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
-    columns = None
-    if use_rep in (None, "X"):
-        source = adata.raw if use_raw else adata
-        if not source.var_names.is_unique:
-            raise InputError("var_names are not unique; call adata.var_names_make_unique() first")
-        columns = _read_mask(source, mask_var)
-    elif not (mask_var is None or (isinstance(mask_var, str) and mask_var == "auto")):
-        raise InputError("use_rep excludes mask_var", parameter="use_rep")
-    if names is not None and len(set(names)) < len(names):
-        raise InputError(f"the columns of {where} have names that are not unique")
-    if columns is not None and names is not None:
-        names = names[columns]
+def opened(
+    X: Any, where: str, columns: NDArray[np.intp] | None = None, *, by_parts: bool = True
+) -> Any:
+    """Return the columns of a matrix, to be read by rows; a TypeError without real numbers."""
     if by_parts and is_lazy(X):
-        logger.info("    reading %s a part at a time", where)
-        check_row_chunks(X, where)
-        X = LazyMatrix(X, columns=columns)
+        X = LazyMatrix(X, where, columns=columns)
     else:
-        if is_lazy(X):
-            logger.info("    loading %s into memory", where)
         X = in_memory(X if columns is None else X[:, columns])
-    if not X.shape[1]:
-        raise InputError(f"{where} has no features")
-    check_real(X, where)
-    return X, where, names
+    if X.dtype.kind not in "biuf":
+        raise InputTypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
+    return X
 
 
 def read_matrix(
@@ -319,8 +294,7 @@ def obs_column(adata: AnnData, key: str, parameter: str | None = None) -> pd.Ser
 
 def _entry(mapping: Any, key: Any, slot: str, parameter: str | None, what: str = "") -> Any:
     if key not in mapping:
-        text = f"{slot} has no {what}{key!r}{near_matches(key, mapping)}"
-        raise MissingKeyError(text, parameter=parameter)
+        raise MissingKeyError(f"{slot} has no {what}{key!r}{near_matches(key, mapping)}", parameter)
     return mapping[key]
 
 
@@ -335,8 +309,7 @@ def near_matches(word: object, names: Iterable[object]) -> str:
     """Return the end of a message about a missing name: similar names, or those there are."""
     # anndata 0.13 counts X among the layers, by the name None.
     others = [str(name) for name in names if name is not None]
-    near = difflib.get_close_matches(str(word), others, n=3, cutoff=0.5)
-    if near:
+    if near := difflib.get_close_matches(str(word), others, n=3, cutoff=0.5):
         return "; did you mean " + " or ".join(map(repr, near)) + "?"
     if not others:
         return "; there are none"
@@ -352,8 +325,7 @@ def listed(classes: pd.Index) -> str:
 def check_key(name: str, parameter: str) -> None:
     """Raise a ValueError for a name that ``.h5ad`` and zarr cannot have as a key."""
     if name in ("", ".", "..") or "/" in name or "\0" in name:
-        text = f"{parameter} must not be {name!r}: files have no such keys"
-        raise InputError(text, parameter=parameter)
+        raise InputError(f"{parameter} must not be {name!r}: files have no such keys", parameter)
 
 
 def _read_mask(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:
@@ -378,12 +350,6 @@ def _read_mask(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:
     return np.flatnonzero(mask)
 
 
-def check_real(X: Matrix | Lazy, where: str) -> None:
-    """Raise a TypeError for a matrix without real numbers."""
-    if X.dtype.kind not in "biuf":
-        raise InputTypeError(f"{where} holds values of dtype {X.dtype}, not real numbers")
-
-
 def _is_gap(x: Any) -> Any:
     """Return a matrix that is True where `x` is NaN or infinite, sparse if `x` is."""
     if isinstance(x, np.ndarray):
@@ -401,11 +367,7 @@ def count_gaps(X: Matrix | Lazy) -> NDArray[np.intp]:
 
 
 def describe_gaps(
-    X: Matrix | Lazy,
-    counts: NDArray[np.intp],
-    where: str,
-    obs_names: pd.Index,
-    names: NDArray[np.object_] | None,
+    X: Matrix | Lazy, counts: NDArray[np.intp], where: str, obs_names: pd.Index, names: Any
 ) -> str:
     """Return a sentence with the number of gaps and the place of the first one."""
     row = int(np.argmax(counts > 0))

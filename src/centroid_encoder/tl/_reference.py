@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
@@ -16,14 +17,8 @@ from centroid_encoder.core.saved import InvalidStateError
 from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check_name
 from centroid_encoder.estimator import CentroidEncoder, load
 from centroid_encoder.stores import check_store
+from centroid_encoder.tl import _result
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._result import (
-    StoredMap,
-    colors_key,
-    embedding_key,
-    label_categories,
-    read_map,
-)
 
 if TYPE_CHECKING:
     import h5py
@@ -41,15 +36,10 @@ class Reference:
     """Sorted classes."""
     categories: pd.Index
     """Classes in the order of the categories of the label column."""
-    params: Mapping[str, Any]
-    """Arguments of `centroid_encoder`; empty for a map alone."""
+    source: Mapping[str, str]
+    """Arguments of the training that name its labels and its matrix; empty for a map alone."""
     colors: list[str] | None = None
     """Colours of `categories`."""
-
-    def setting(self, name: str) -> str | None:
-        """Return an argument of the training, which a query that carries a map has as well."""
-        value = self.params.get(f"reference_{name}", self.params.get(name))
-        return None if value is None else str(value)
 
 
 def read_reference(
@@ -63,11 +53,8 @@ def read_reference(
     if isinstance(reference, CentroidEncoder):
         return _of_model(reference, "a CentroidEncoder")
     if not isinstance(reference, str | os.PathLike):
-        raise InputTypeError(
-            "reference must be an AnnData with a map, a CentroidEncoder or a path; got "
-            f"{type(reference).__name__}",
-            parameter="reference",
-        )
+        text = "reference must be an AnnData with a map, a CentroidEncoder or a path; got"
+        raise InputTypeError(f"{text} {type(reference).__name__}", parameter="reference")
     path = Path(reference)
     if not path.exists():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
@@ -86,19 +73,21 @@ def read_reference(
 
 
 def _of_anndata(adata: AnnData, key: str, device: str | None, origin: str) -> Reference:
-    stored = read_map(adata, key)
-    model = fitted_model(adata, key, device=device or "auto")
-    classes, label_key = stored.classes, stored.label_key
+    stored, model = _result.read_map(adata, key), fitted_model(adata, key, device=device or "auto")
+    classes, label_key, params = stored.classes, stored.label_key, stored.params
     categories, colors = classes, None
     if label_key in adata.obs:
-        found = label_categories(adata.obs[label_key])
+        found = _result.label_categories(adata.obs[label_key])
+        given = adata.uns.get(_result.colors_key(label_key), ())
         if classes.isin(found).all():
             categories = found[found.isin(classes)]
-        if len(adata.uns.get(colors_key(label_key), ())) >= len(found):
-            of_category = dict(zip(found, map(str, adata.uns[colors_key(label_key)]), strict=False))
-            if categories.isin(found).all():
-                colors = [of_category[name] for name in categories]
-    return Reference(model, origin, classes, categories, stored.params, colors)
+            if len(given) >= len(found):
+                colors = [str(given[i]) for i in np.flatnonzero(found.isin(classes))]
+    # A query that carries a map has the arguments of its training as well.
+    names = ("label_key", "use_rep", "layer", "use_raw")
+    values = {name: params.get(f"reference_{name}", params.get(name)) for name in names}
+    source = {name: str(value) for name, value in values.items() if value is not None}
+    return Reference(model, origin, classes, categories, source, colors)
 
 
 def _of_model(model: CentroidEncoder, origin: str) -> Reference:
@@ -129,8 +118,9 @@ def _read_map_only(path: Path, key: str) -> AnnData:
             label_key = str(uns[key]["params"]["label_key"])
             if label_key in file["obs"]:
                 obs = pd.DataFrame({label_key: read_elem(file["obs"][label_key])})
-            if colors_key(label_key) in file["uns"]:
-                uns[colors_key(label_key)] = read_elem(file["uns"][colors_key(label_key)])
+            colors_key = _result.colors_key(label_key)
+            if colors_key in file["uns"]:
+                uns[colors_key] = read_elem(file["uns"][colors_key])
     obs.index = obs.index.astype(str)
     return AnnData(obs=obs, uns=uns)
 
@@ -150,8 +140,7 @@ def check_links(file: h5py.File) -> None:
         return name if part is None or outside else None
 
     # An error that is raised within HDF5's loop would lose its message.
-    found = file.visititems_links(find_link)
-    if found is not None:
+    if (found := file.visititems_links(find_link)) is not None:
         raise InputError(f"/{found} is a link; put a copy of its target in its place")
 
 
@@ -175,12 +164,9 @@ def size_of(adata: AnnData) -> int:
 def check_free(adata: AnnData, key: str) -> None:
     """Raise a ValueError if another tool has written under the names of the result `key`."""
     check_name(key, "key", "a result")
-    if key == "ce" or StoredMap.read(adata, key) is not None:
+    if key == "ce" or _result.StoredMap.read(adata, key) is not None:
         return
-    for slot, name in (("uns", key), ("obsm", embedding_key(key))):
+    for slot, name in (("uns", key), ("obsm", _result.embedding_key(key))):
         if name in getattr(adata, slot):
-            raise InputError(
-                f"{slot}[{name!r}] exists already and is no result of centroid-encoder; choose "
-                "another key_added, or delete it first",
-                parameter="key_added",
-            )
+            text = f"{slot}[{name!r}] exists already and is no result of centroid-encoder; choose"
+            raise InputError(f"{text} another key_added, or delete it first", "key_added")

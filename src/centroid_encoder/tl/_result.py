@@ -11,6 +11,7 @@ order of figures and tables.
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +25,6 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.errors import InputError, MissingKeyError, check_name
-from centroid_encoder.tl._settings import differing_settings
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -44,8 +44,7 @@ CALIBRATION_ERRORS = (
     *("calibration_error", "uncalibrated_error"),
     *("calibration_error_low", "calibration_error_high"),
 )
-"""Names of the error after and before calibration, and of the ends of the 95 % interval of the
-first."""
+"""Errors after and before calibration, and the ends of the 95 % interval of the first."""
 
 
 def embedding_key(key: str) -> str:
@@ -110,12 +109,10 @@ class StoredMap(Stored):
     @classmethod
     def read(cls, adata: AnnData, key: str) -> Self | None:
         """Read the map `key`; None if there is none. A ValueError if it is damaged."""
-        check_name(key, "key", "a result")
-        stored = adata.uns.get(key)
-        if not isinstance(stored, Mapping) or "centers" not in stored:
+        if (parts := _parts(adata, key, key, "centers")) is None:
             return None
+        stored, params, classes = parts
         with _undamaged(key):
-            params, classes = _common_parts(stored)
             centers = np.asarray(stored["centers"])
             if centers.ndim != 2 or len(centers) != len(classes):
                 raise ValueError(f"{len(classes)} classes, centers of shape {centers.shape}")
@@ -126,6 +123,11 @@ class StoredMap(Stored):
     def ingested_from(self) -> str | None:
         """Origin of the map after `tl.ingest`; None for the cells of the training."""
         return self.params.get("ingested_from")
+
+    def is_of_same_labels(self, label_key: str) -> bool:
+        """Whether it is complete, and was trained on these cells with these labels."""
+        of_training = self.ingested_from is None and self.model is not None
+        return of_training and self.label_key == label_key
 
     @property
     def has_decoder(self) -> bool:
@@ -173,12 +175,10 @@ class StoredCrossValidation(Stored):
 
         None if there is none. A ValueError if it is damaged.
         """
-        check_name(key, "key", "a result")
-        stored = adata.uns.get(cv_key(key))
-        if not isinstance(stored, Mapping) or "confusion" not in stored:
+        if (parts := _parts(adata, key, cv_key(key), "confusion")) is None:
             return None
+        stored, params, classes = parts
         with _undamaged(cv_key(key)):
-            params, classes = _common_parts(stored)
             confusion = np.asarray(stored["confusion"], dtype=np.int64)
             if confusion.shape != 2 * (len(classes),):
                 raise ValueError(f"{len(classes)} classes, confusion of shape {confusion.shape}")
@@ -427,10 +427,31 @@ def _check_classes(unknown: pd.Series, label_key: str, function: str) -> None:
         )
 
 
-def _common_parts(stored: Mapping[str, Any]) -> tuple[Mapping[str, Any], pd.Index]:
-    """Params and classes; the classes as plain values, whatever file they come from."""
-    stored["params"]["label_key"]
-    return stored["params"], pd.Index(np.asarray(stored["classes"]).tolist())
+def differing_settings(mapped: StoredMap, params: Mapping[str, Any], model: str | None) -> str:
+    """Settings of a map that differ from those of a cross-validation, as text; empty if none do."""
+    ours, theirs = (dict(given) for given in (mapped.params, params))
+    # Options that were None are not stored, nor is a mask that is an array.
+    names = ["label_key", "use_rep", "layer", "use_raw", "unlabeled_category"]
+    names += sorted({"mask_var", "missing"} & set(ours) & set(theirs))
+    if model is not None and mapped.model is not None:
+        fitted = json.loads(mapped.model["config"])["estimator"]["params"]
+        checked = json.loads(model)
+        names += sorted((set(fitted) & set(checked)) - {"random_state", "device"})
+        ours, theirs = ours | fitted, theirs | checked
+    values = [(name, ours.get(name), theirs.get(name)) for name in names]
+    return ", ".join(f"{name}={a!r} against {b!r}" for name, a, b in values if a != b)
+
+
+def _parts(adata: AnnData, key: str, name: str, part: str) -> tuple[Any, Any, pd.Index] | None:
+    """Return ``uns[name]``, its params and its classes; None if it is no result with this part."""
+    check_name(key, "key", "a result")
+    stored = adata.uns.get(name)
+    if not isinstance(stored, Mapping) or part not in stored:
+        return None
+    with _undamaged(name):
+        stored["params"]["label_key"]
+        # The classes are plain values, whatever file they come from.
+        return stored, stored["params"], pd.Index(np.asarray(stored["classes"]).tolist())
 
 
 @contextmanager
@@ -438,7 +459,6 @@ def _undamaged(key: str) -> Iterator[None]:
     """Raise an InputError that names ``uns[key]`` for a part that is missing or wrong."""
     try:
         yield
-    except KeyError as error:
-        raise InputError(f"uns[{key!r}] is damaged: {error} is missing") from error
-    except (AttributeError, IndexError, TypeError, ValueError) as error:
-        raise InputError(f"uns[{key!r}] is damaged: {error}") from error
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        text = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise InputError(f"uns[{key!r}] is damaged: {text}") from error

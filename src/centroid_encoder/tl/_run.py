@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import logging
 import numbers
 import os
 import time
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
@@ -18,10 +17,11 @@ import numpy as np
 from sklearn.base import clone
 
 from centroid_encoder.checks import Number
+from centroid_encoder.core.matrix import Lazy
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.errors import CentroidEncoderWarning, InputError, InputTypeError, check_name
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._read import Source, check_key, near_matches
+from centroid_encoder.tl._read import check_key, logger, near_matches
 
 with warnings.catch_warnings():
     # Without ipywidgets, a notebook shows the bar as text.
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
     from centroid_encoder.tl._measure import Measurement
-
-logger = logging.getLogger("centroid_encoder")
-# Without a handler, Python would print each warning a second time.
-logger.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
@@ -70,7 +66,8 @@ class Job(ABC):
     ``obs[f"{key}_…"]`` and the like. `notices` are warnings for the user; `run` may add to them.
     """
 
-    _cells: Source
+    _cells: Any
+    """Dataclass with the matrix `X`, which may be the AnnData's own, and `obs_names`."""
     key: str
     notices: list[str]
 
@@ -80,7 +77,8 @@ class Job(ABC):
 
     def detach(self) -> None:
         """Copy the matrix, so that the AnnData may change during `run`."""
-        self._cells = self._cells.detached()
+        if not isinstance(self._cells.X, Lazy):
+            self._cells = replace(self._cells, X=self._cells.X.copy())
 
     def run(self, callback: Callback | None = None) -> None:
         """Compute everything; if `callback` returns True, a training stops with its best state.
@@ -99,7 +97,7 @@ class Job(ABC):
         if not adata.obs_names.equals(self.obs_names):
             text = "the cells of adata have changed since they were read: no results are written"
             raise InputError(text)
-        write_results(adata, self._results)
+        _write(adata, self._results)
         logger.info("    finished (%.1f s): added", time.perf_counter() - self._started)
         for slot, entries in self._results.items():
             logger.info("    %s (adata.%s)", ", ".join(map(repr, entries)), slot)
@@ -210,22 +208,20 @@ def check_writable(adata: AnnData, *, copy: bool) -> None:
         raise InputError(text, parameter="copy")
 
 
-def write_results(adata: AnnData, results: Results) -> None:
+def _write(adata: AnnData, results: Results) -> None:
     """Write all results, or leave `adata` as it was."""
-    if adata.is_view:
-        # The view becomes a copy only when the copy is complete.
-        actual = adata.copy()
-        write_results(actual, results)
-        adata._init_as_actual(actual)
-        return
-    before = adata.obs.copy(deep=False), dict(adata.obsm), dict(adata.uns)
+    # A view becomes a copy only when the copy is complete.
+    target = adata.copy() if adata.is_view else adata
+    before = target.obs.copy(deep=False), dict(target.obsm), dict(target.uns)
     try:
         for slot, entries in results.items():
             for name, value in entries.items():
-                getattr(adata, slot)[name] = value
+                getattr(target, slot)[name] = value
     except BaseException:
-        adata.obs, adata.obsm, adata.uns = before
+        target.obs, target.obsm, target.uns = before
         raise
+    if target is not adata:
+        adata._init_as_actual(target)
 
 
 def configured(
@@ -234,9 +230,8 @@ def configured(
     """Return an unfitted copy of the estimator, with the settings that are not None."""
     Number(2, integer=True, instead=(None,)).check("max_cells", max_cells)
     if not isinstance(model, CentroidEncoder | None):
-        raise InputTypeError(
-            f"model must be a CentroidEncoder; got {type(model).__name__}", "model"
-        )
+        text = f"model must be a CentroidEncoder; got {type(model).__name__}"
+        raise InputTypeError(text, parameter="model")
     estimator: CentroidEncoder = CentroidEncoder() if model is None else clone(model)
     given = {**settings, "max_samples": max_cells}
     estimator.set_params(**{name: value for name, value in given.items() if value is not None})
@@ -245,5 +240,4 @@ def configured(
 
 def as_recorded(random_state: int | np.random.Generator) -> dict[str, Any]:
     """Return the entry of ``uns[key]["params"]`` for a seed; a generator has none."""
-    is_seed = isinstance(random_state, numbers.Integral)
-    return {"random_state": int(cast(int, random_state))} if is_seed else {}
+    return {"random_state": int(random_state)} if isinstance(random_state, numbers.Integral) else {}

@@ -8,16 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from centroid_encoder.tl import _result
 from centroid_encoder.tl._read import listed
-from centroid_encoder.tl._result import (
-    CALIBRATION_ERRORS,
-    PermutationTest,
-    StoredCrossValidation,
-    StoredMap,
-    cv_key,
-    fold_words,
-)
-from centroid_encoder.tl._settings import differing_settings
+from centroid_encoder.tl._result import CALIBRATION_ERRORS, StoredCrossValidation, fold_words
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -31,7 +24,7 @@ SIGNIFICANT = 0.05
 
 def summary(adata: AnnData, key: str) -> list[str]:
     """Sentences on how far the results under a key can be trusted, the most important first."""
-    mapped, validated = StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
+    mapped, validated = _result.StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
     sentences, warnings = [], []
     if mapped is not None and mapped.quality is not None:
         held_out = mapped.errors("test")
@@ -42,7 +35,7 @@ def summary(adata: AnnData, key: str) -> list[str]:
         return sentences + warnings
     sentences[1:1] = _cross_validated(validated)
     if mapped is not None and mapped.quality is not None:
-        differing = [differing_settings(mapped, validated.params, validated.model)]
+        differing = [_result.differing_settings(mapped, validated.params, validated.model)]
         if set(mapped.classes) != set(validated.classes):
             differing += [f"{len(mapped.classes)} classes against {len(validated.classes)}"]
         if text := ", ".join(filter(None, differing)):
@@ -52,11 +45,11 @@ def summary(adata: AnnData, key: str) -> list[str]:
             )
     warnings += [f"Warning: {text}" for text in validated.warnings[:MAX_WARNINGS]]
     if (more := len(validated.warnings) - MAX_WARNINGS) > 0:
-        warnings.append(f"And {more} more in uns[{cv_key(key)!r}]['warnings'].")
+        warnings.append(f"And {more} more in uns[{_result.cv_key(key)!r}]['warnings'].")
     return sentences + warnings
 
 
-def permutation_words(test: PermutationTest) -> str:
+def permutation_words(test: _result.PermutationTest) -> str:
     """The p value and the smallest possible one."""
     n = len(test.errors)
     smallest = bool(np.isclose(test.p_value, 1 / (n + 1)))
