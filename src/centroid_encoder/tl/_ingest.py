@@ -7,7 +7,6 @@ import numbers
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -259,6 +258,11 @@ class NewCells:
     max_missing: float | None
     """Share of the features that a cell may lack; None if a gap is an error."""
 
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of what `placed` yields."""
+        return self.model.fitted_map.n_components + 3
+
     def placed(self, X: Any, start: int = 0) -> Iterator[Placed]:
         """Place X, the rows of the matrix from `start` on, some at a time."""
         map_ = self.model.fitted_map
@@ -297,24 +301,24 @@ class NewCells:
         return filled, (share > allowed) | gaps.all(axis=1)
 
 
-def _placed_chunk(chunk: Any, cells: NewCells, start: int) -> Placed:
-    return np.concatenate(list(cells.placed(in_memory(chunk), start)))
+def _placed_block(block: Any, cells: NewCells, block_info: Any = None) -> Placed:
+    """Place the cells of a chunk of a dask array."""
+    (start, _), _ = block_info[0]["array-location"]
+    none = np.empty((0, cells.n_columns), np.float32)
+    return np.concatenate([none, *cells.placed(in_memory(block), start)])
 
 
 def _placed_chunks(cells: NewCells, X: Any) -> Iterator[Placed]:
     """Place the chunks of a dask array by dask's scheduler, `BLOCKS` at a time."""
-    dask: Any = import_module("dask")
+    from dask.delayed import delayed
+
     # Neither the matrix nor the names of cells go to the workers.
     alone = replace(cells, X=None, obs_names=pd.RangeIndex(len(cells.obs_names)))
-    shared = dask.delayed(alone, pure=False, traverse=False)
-    sizes = np.array(X.chunks[0])
-    tasks = [
-        dask.delayed(_placed_chunk)(chunk, shared, end - size)
-        for chunk, size, end in zip(X.to_delayed().ravel(), sizes, sizes.cumsum(), strict=True)
-        if size
-    ]
-    for some in gen_batches(len(tasks), BLOCKS):
-        yield np.concatenate(dask.compute(*tasks[some]))
+    shared, widths = delayed(alone, pure=False, traverse=False), (cells.n_columns,)
+    meta = np.empty((0, 0), np.float32)
+    placed = X.map_blocks(_placed_block, shared, chunks=(X.chunks[0], widths), meta=meta)
+    for blocks in gen_batches(placed.numblocks[0], BLOCKS):
+        yield placed.blocks[blocks].compute()
 
 
 @dataclass(eq=False)
