@@ -1,8 +1,9 @@
-"""The figures of docs/benchmarks.md.
+"""The figures of docs/benchmarks.md and docs/placement.md.
 
-    python -m benchmarks.figures mnist landsat rivals
+    python -m benchmarks.figures mnist landsat rivals planes
 
-MNIST and Landsat over the Voronoi cells of their classes, and Landsat embedded by the rivals.
+MNIST and Landsat over the Voronoi cells of their classes, Landsat embedded by the rivals, and ten
+data sets in the planes of both placements and of UMAP.
 """
 
 from __future__ import annotations
@@ -20,17 +21,21 @@ from sklearn.preprocessing import StandardScaler
 import centroid_encoder as ce
 from benchmarks import datasets
 from benchmarks.parts import run_named
+from benchmarks.placement import SETS, drawn
 from benchmarks.protocols import EXPERIMENTS
 from benchmarks.rivals import classical
 from benchmarks.rivals.selection import embed
 from centroid_encoder.core.quality import knn_predict
+from centroid_encoder.core.regions import bounding_box, voronoi_cells
 from centroid_encoder.pl._colors import default_palette
+from centroid_encoder.pl._regions import REGION_ALPHA
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "images"
 SOILS = {
     1: "red soil", 2: "cotton crop", 3: "grey soil", 4: "damp grey soil",
     5: "vegetation stubble", 7: "very damp grey soil",
 }  # fmt: skip
+RIVAL_MAKERS = classical.UNSUPERVISED | classical.SUPERVISED
 RIVALS = ("Laplacian eigenmaps", "PCA", "t-SNE", "UMAP", "NCA", "S-Isomap", "PE", "SNeRV")
 
 
@@ -85,12 +90,11 @@ def rivals() -> None:
     shades = np.array(default_palette(len(classes)))[order]
     scaler = StandardScaler().fit(X)
     z, z_test = scaler.transform(X), scaler.transform(X_test)
-    makers = classical.UNSUPERVISED | classical.SUPERVISED
     figure, axes = plt.subplots(3, 3, figsize=(10, 10), layout="constrained")
     model = ce.CentroidEncoder(random_state=0)
     fit = model.fit_codes(X, codes, np.arange(len(classes)))
     found = {"centroid-encoder": (fit.embed(), model.transform(X_test))}
-    found |= {name: embed(makers[name](0), z, codes, z_test) for name in RIVALS}
+    found |= {name: embed(RIVAL_MAKERS[name](0), z, codes, z_test) for name in RIVALS}
     for ax, (name, (train, test)) in zip(axes.flat, found.items(), strict=True):
         error = (knn_predict(train, codes, test) != codes_test).mean()
         ax.scatter(*train.T, c=shades[codes], s=3, linewidth=0, alpha=0.5)
@@ -99,5 +103,43 @@ def rivals() -> None:
     figure.savefig(FOLDER / "rivals.png", dpi=100)
 
 
+PLANES = (
+    *("paul15", "landsat", "pbmc3k", "lung", "blood"),
+    *("mnist", "digits", "phoneme", "usps", "letter"),
+)
+
+
+def planes() -> None:
+    """Draw ten data sets, a draw of `benchmarks.placement` each, as four methods place them."""
+    figure, axes = plt.subplots(len(PLANES), 5, figsize=(12.5, 25), layout="constrained")
+    for row, name in zip(axes, PLANES, strict=True):
+        load, n_train, n_test = SETS[name]
+        X, y, X_test, y_test = drawn(load(), n_train, n_test, 0)
+        shades = np.array(default_palette(int(y.max()) + 1))
+        model = ce.CentroidEncoder(random_state=0)
+        fit = model.fit_codes(X, y, np.arange(len(shades)))
+        squeezed = ce.CentroidEncoder(random_state=0, placement="bottleneck").fit(X, y)
+        z = StandardScaler().fit_transform(X)
+        found: dict[str, tuple[Any, Any, Any]] = {
+            "training": (fit.embed(), y, model.centers_),
+            "held out": (model.transform(X_test), y_test, model.centers_),
+            "bottleneck": (squeezed.transform(X), y, squeezed.centers_),
+        }
+        for rival in ("UMAP", "supervised UMAP"):
+            found[rival] = embed(RIVAL_MAKERS[rival](0), z, y, z[:1])[0], y, None
+        for ax, (title, (points, codes, centers)) in zip(row, found.items(), strict=True):
+            if centers is not None:
+                box = bounding_box(found["training"][0] if title == "held out" else points)
+                for cell, shade in zip(voronoi_cells(centers, box), shades, strict=True):
+                    ax.fill(*cell.T, color=shade, alpha=REGION_ALPHA, linewidth=0)
+                ax.set(xlim=box[::2], ylim=box[1::2])
+            # In random order, so that no class covers the others.
+            order = np.random.default_rng(0).permutation(len(points))
+            ax.scatter(*points[order].T, c=shades[codes[order]], s=3, linewidth=0)
+            ax.set(xticks=[], yticks=[], title=title if name == PLANES[0] else "")
+        row[0].set_ylabel(name)
+    figure.savefig(FOLDER / "planes.png", dpi=70)
+
+
 if __name__ == "__main__":
-    run_named(__doc__, mnist, landsat, rivals)
+    run_named(__doc__, mnist, landsat, rivals, planes)

@@ -68,11 +68,11 @@ class CentroidEncoder(
         network has a bottleneck of `n_components` linear units, whose output is the embedding.
         ``"voronoi"`` trains without the bottleneck, which costs accuracy, and lays out the
         embedding afterwards: classes have positions whose distances follow those of their
-        centroids; a sample lies in the Voronoi cell of its most probable class, arranged there by
-        the leading components of the class's own scatter, and nearer to the border if it is less
-        certain. `predict`, `predict_voronoi` and `decoder_distances` in the plane then agree. With
-        more than a hundred features the networks learn from as many principal axes, with Gaussian
-        noise of the covariance that `dropout` of the features has.
+        centroids; a sample lies at the mean of these positions, weighted by its probabilities, plus
+        its scatter along the leading components of the classes, and always in the Voronoi cell of
+        its most probable class. `predict`, `predict_voronoi` and `decoder_distances` then agree.
+        With more than a hundred features the networks learn from as many principal axes, with
+        Gaussian noise of the covariance that `dropout` of the features has.
     n_networks : int or "auto", default="auto"
         With ``placement="voronoi"``, number of networks. Each is trained on all but one fold of the
         samples, and weights and chooses features by its own samples; a training sample is placed by
@@ -449,9 +449,9 @@ class CentroidEncoder(
         -------
         ndarray of shape (n_samples, n_classes), float32
             Distances of the decoder's output to the centroids, proportional to ‖h(z) − c_j‖ in the
-            standardised input space; with ``placement="voronoi"``, as doubtful as the place: 0 for
-            the class in whose cell it lies. The smallest is the model's decision; over the plane,
-            it draws the decoder regions.
+            standardised input space; with ``placement="voronoi"``, roots of the log odds that the
+            place suggests: 0 for the class in whose cell it lies. The smallest is the model's
+            decision; over the plane, it draws the decoder regions.
         """
         return self.fitted_map.distances(self._points(X))
 

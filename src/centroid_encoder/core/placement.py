@@ -35,11 +35,11 @@ Placement = Literal["voronoi", "bottleneck"]
 Floats = NDArray[np.floating]
 Codes = NDArray[np.intp]
 
-SIZE = 0.28  # standard deviation of usual scatter in the plane, where near classes are 1 apart
+SIZE = 0.25  # standard deviation of usual scatter in the plane, where near classes are 1 apart
 # The gauge is 0 at the position of a class and 1 at the border of its cell.
-SCATTERED = 0.2, 0.7  # gauge from which the scatter is squeezed, and its limit
+SCATTERED = 0.4, 0.9  # gauge from which the scatter is squeezed, and its limit
 PLACED = 0.9, 0.99  # the same for places
-LAST = 0.65  # largest gauge of a place from which components are read
+LAST = 0.85  # largest gauge of a place from which components are read
 SURE = 0.1  # smallest gauge of a place from which odds are read
 READ = 2.0  # power of the odds that are read; 1 would be right without scatter
 DECIMALS = 5  # of a place; classes are about 1 apart

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Shapes: TypeAlias = "Sequence[Polygon] | NDArray[np.intp]"
 """Polygon of each class, or an image of class indices; an empty list for no regions."""
 
-REGION_ALPHA = 0.22
+REGION_ALPHA = 0.16
 
 
 def plane_points(embedding: NDArray[np.floating]) -> NDArray[np.floating]:

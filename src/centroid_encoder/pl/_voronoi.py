@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Split = Literal["train", "test"]
 LegendLoc = Literal["right margin", "on data"]
 
-PANEL = 4.2
+PANEL = 5.0
 """Side of a panel in inches."""
 
 
@@ -62,7 +62,9 @@ def voronoi(
 
     Both panels show the same regions, which come from the training cells alone; how well the
     held-out cells fall into them is what can be believed of the picture. The error in the title is
-    the one that `ce.tl.centroid_encoder` counted, by the rule whose regions are drawn.
+    the one that `ce.tl.centroid_encoder` counted, by the rule whose regions are drawn. A cell lies
+    at the mean of the class positions, weighted by its probabilities, plus its scatter within the
+    classes: a clump towards a border is doubt between two classes, not a subtype.
 
     Parameters
     ----------
@@ -97,7 +99,7 @@ def voronoi(
         ``"right margin"``, ``"on data"`` or None. Classes without a region are named as such in
         the margin.
     size
-        Area of a point in square points. Default: by the number of cells, like scanpy.
+        Area of a point in square points. Default: the smaller, the more cells there are.
     title
         One title for each panel, in place of the default.
     ax
@@ -162,7 +164,7 @@ def voronoi(
     shapes = class_regions(adata, result, regions, limits)
 
     axes = _axes(ax, len(panels), result.embedding.shape[1])
-    area = size or np.clip(12_000 / len(points), 2, 40)
+    area = size or np.clip(400 / np.sqrt(len(points)), 0.5, 24)
     for target, panel, text in zip(axes, panels, titles, strict=True):
         _decorate(target, result, limits, text)
         _fill(target, shapes, limits, [colors[name] for name in result.classes])

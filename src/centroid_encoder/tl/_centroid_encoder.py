@@ -59,10 +59,10 @@ def centroid_encoder(
     """Embed cells so that their classes stay together: the Centroid-Encoder of Ghosh & Kirby.
 
     Networks are trained to map every labeled cell to the mean of its class. Each cell is then
-    placed by the networks that have not seen it: in the Voronoi cell of the class that they
-    predict, and the nearer to its border the less certain they are. A part of the labeled cells is
-    held out and never shapes the map; the errors on these cells show how much of the picture is
-    real.
+    placed by the networks that have not seen it: at the mean of the class positions, weighted by
+    its probabilities, plus its scatter within the classes, and always in the Voronoi cell of its
+    predicted class. A part of the labeled cells is held out and never shapes the map; the errors on
+    these cells show how much of the picture is real.
 
     A file opened with ``backed="r"``, a zarr store or a dask array is read in parts; the inputs of
     the networks are in memory, 100 numbers per cell and network.
@@ -77,7 +77,8 @@ def centroid_encoder(
     n_components
         Dimension of the embedding. Default: 2, or that of the `model`.
     placement
-        How a cell is placed: ``"voronoi"``, in the Voronoi cell of its predicted class; or
+        How a cell is placed: ``"voronoi"``, at the mean of the class positions, weighted by its
+        probabilities, plus its scatter, in the Voronoi cell of its predicted class; or
         ``"bottleneck"``, as in the paper, by the units in the middle of one network. Default:
         ``"voronoi"``, or that of the `model`.
     use_rep

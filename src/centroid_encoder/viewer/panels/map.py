@@ -69,7 +69,9 @@ class MapPanel(QWidget):
             "Regions of the map",
             REGIONS,
             "Voronoi cells: which class's center is nearest. Decoder regions: for which class the "
-            "model itself decides; with Voronoi placement, the same",
+            "model itself decides; with Voronoi placement, the same. A cell lies at the mean of "
+            "the class positions, weighted by its probabilities, plus its scatter: a clump towards "
+            "a border is doubt between two classes",
         )
         self.regions_box.currentIndexChanged.connect(self._on_regions)
         self._empty = QLabel()
