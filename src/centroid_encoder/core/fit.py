@@ -10,6 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.special import log_softmax
+from scipy.stats import entropy
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
@@ -57,6 +59,8 @@ N_SAMPLE = 10_000
 """Training rows from which axes and scatter are computed, at most."""
 N_SHOWN = 2_000
 """Rows from which the odds are computed during the training."""
+SHOWN = 0.75
+"""Share of the information of the first frame from which later frames are shown."""
 RIDGE = 0.1
 """Regularisation of the first frame, relative to the mean variance of the inputs."""
 TOO_LARGE = "X holds values too large to be trained on; rescale it"
@@ -239,14 +243,14 @@ def fit(
     centroids = sums / np.bincount(sampled_codes)[:, None]
     targets, objective = objectives(settings, centroids, device)
     placer: Placer | None = None
-    axes, noise, first = None, None, None
+    axes, noise, first, seen = None, None, None, list[float]()
     if settings["placement"] != "bottleneck":
         means = torch.from_numpy(centroids).float().to(device)
         scatter = Scatter.fit(z - means[sampled_codes], sampled_codes, centroids, n_components)
         placer = Placer.fit(scatter, centroids, objective.coordinates.cpu().numpy(), n_components)
         own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(division.n_networks)]
         of_networks = [network_axes(z[own_rows[0]], shares[0], N_AXES)]
-        first = partial(_first, placer, z, of_networks[0], sampled_codes, sampled, X.shape[0])
+        first = partial(_first, placer, z, of_networks[0], sampled_codes, sampled, X.shape[0], seen)
     if callback is not None:
         n_epochs = int(settings["max_epochs"])
         if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=first or (lambda: None))):
@@ -292,7 +296,7 @@ def fit(
         torch.from_numpy(folds[division.held]).to(device) if division.n_networks > 1 else None,
         noise,
     )
-    frame = partial(_frame, placer, along, codes[division.held], division.held, X.shape[0])
+    frame = partial(_frame, placer, along, codes[division.held], division.held, X.shape[0], seen)
     names = [field.name for field in fields(TrainingConfig)]
     config = TrainingConfig(**{name: settings[name] for name in names})
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
@@ -436,13 +440,23 @@ def _frame(
     codes: Codes,
     rows: Codes,
     n: int,
+    seen: list[float],
     outputs: Tensor,
-) -> Frame:
-    """Embedding of n rows from the networks' outputs for some of them."""
+) -> Frame | None:
+    """Embedding of n rows from the networks' outputs for some of them.
+
+    `seen` receives the information about the classes, in nats. There is no frame as long as it is
+    far below that of the first one: the classes would collapse and unfold again.
+    """
     found, centers = outputs.cpu().numpy(), None
     if placer is not None and along is not None:
         some = at_most(N_SHOWN, np.flatnonzero(codes >= 0))
         told, centers = placer.told(found[some], codes[some], None), placer.layout.positions
+        logits = told.odds.logits(found[some], told.targets)
+        likelihood = log_softmax(logits, axis=1)[np.arange(len(some)), codes[some]].mean()
+        seen.append(max(float(likelihood + entropy(np.bincount(codes[some]))), 0))
+        if seen[-1] < SHOWN * seen[0]:
+            return None
         parts = range(0, len(found), CHUNK)
         found = np.concatenate(
             [told.judge(found[i : i + CHUNK], along[i : i + CHUNK])[0] for i in parts]
@@ -452,16 +466,30 @@ def _frame(
     return embedding, centers
 
 
-def _first(placer: Placer, z: Tensor, axes: Tensor, codes: Codes, rows: Codes, n: int) -> Frame:
-    """Return a frame before the training: ridge regression of the targets on one network's axes."""
+def _first(
+    placer: Placer,
+    z: Tensor,
+    axes: Tensor,
+    codes: Codes,
+    rows: Codes,
+    n: int,
+    seen: list[float],
+) -> Frame | None:
+    """Return a frame before the training: ridge regression of the targets on one network's axes.
+
+    Each row has the output of the regression on the others, in closed form (leave-one-out).
+    """
     x = z @ axes.T
     x = x - x.mean(dim=0)
     targets = torch.from_numpy(placer.targets).to(z.device)[torch.from_numpy(codes).to(z.device)]
     gram = x.T @ x
     gram += RIDGE * gram.diagonal().mean() * torch.eye(len(gram), device=z.device)
-    mean = targets.mean(dim=0)
-    outputs = mean + x @ torch.linalg.solve(gram, x.T @ (targets - mean))
-    return _frame(placer, placer.scatter.project(z), codes, rows, n, outputs)
+    smoother = torch.linalg.solve(gram, x.T)
+    residuals = targets - targets.mean(dim=0)
+    residuals = residuals - x @ (smoother @ residuals)
+    leverage = (x * smoother.T).sum(dim=1, keepdim=True) + 1 / len(x)
+    outputs = targets - residuals / (1 - leverage).clamp_min(1e-3)
+    return _frame(placer, placer.scatter.project(z), codes, rows, n, seen, outputs)
 
 
 @torch.no_grad()

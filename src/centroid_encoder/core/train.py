@@ -82,7 +82,7 @@ def train(
     generator: torch.Generator,
     *,
     callback: Callback | None = None,
-    frame: Callable[[Tensor], Frame] = lambda outputs: (outputs.cpu().numpy(), None),
+    frame: Callable[[Tensor], Frame | None] = lambda outputs: (outputs.cpu().numpy(), None),
 ) -> Outcome:
     """Train `network` in place.
 
@@ -132,7 +132,7 @@ class _Run:
     config: TrainingConfig
     generator: torch.Generator
     callback: Callback
-    frame: Callable[[Tensor], Frame]
+    frame: Callable[[Tensor], Frame | None]
     stopped: bool = False
     interrupted: bool = False
     reports: list[Report] = field(default_factory=list)
@@ -335,8 +335,8 @@ class _Run:
             parts.append(self.network.outputs(inputs, folds))
         return torch.cat(parts)
 
-    def shown(self) -> Frame:
-        """Return the embedding at this moment."""
+    def shown(self) -> Frame | None:
+        """Return the embedding at this moment, if there is one to be shown."""
         return self.frame(self.codes(self.network.n_stages - 1))
 
 
