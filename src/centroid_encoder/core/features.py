@@ -53,7 +53,8 @@ class Standardizer:
         rows: Any = X[:, self.kept] if len(self.kept) < X.shape[1] else X
         rows = rows if isinstance(rows, np.ndarray) else rows.toarray()
         exact = CPU if device.type == "mps" else device
-        z = torch.from_numpy(rows.astype(np.float64)).to(exact)
+        # The last digits of products depend on the order in memory.
+        z = torch.from_numpy(rows.astype(np.float64, order="C")).to(exact)
         mean, scale, weight = (
             torch.from_numpy(values[self.kept]).to(exact)
             for values in (self.mean, self.scale, self.weight)
