@@ -118,7 +118,7 @@ class Scatter:
     def inverse(self, components: Floats, codes: Codes) -> NDArray[np.float64]:
         """(n, k) differences of inputs from their centroids, for (n, m) components."""
         inverse = np.linalg.pinv(self.directions, rcond=1e-6)[codes]
-        return np.asarray(np.einsum("nam,nm->na", inverse, components) @ self.axes)
+        return np.asarray(np.einsum("jac,jc->ja", inverse, components) @ self.axes)
 
 
 @dataclass(frozen=True)
