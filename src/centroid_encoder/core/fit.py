@@ -451,15 +451,15 @@ def _frame(
     found, centers = outputs.cpu().numpy(), None
     if placer is not None and along is not None:
         some = at_most(N_SHOWN, np.flatnonzero(codes >= 0))
-        told, centers = placer.told(found[some], codes[some], None), placer.layout.positions
-        logits = told.odds.logits(found[some], told.targets)
+        current, centers = placer.with_odds(found[some], codes[some], None), placer.layout.positions
+        logits = current.odds.logits(found[some], current.targets)
         likelihood = log_softmax(logits, axis=1)[np.arange(len(some)), codes[some]].mean()
         seen.append(max(float(likelihood + entropy(np.bincount(codes[some]))), 0))
         if seen[-1] < SHOWN * seen[0]:
             return None
         parts = range(0, len(found), CHUNK)
         found = np.concatenate(
-            [told.judge(found[i : i + CHUNK], along[i : i + CHUNK])[0] for i in parts]
+            [current.judge(found[i : i + CHUNK], along[i : i + CHUNK])[0] for i in parts]
         )
     embedding = np.full((n, found.shape[1]), np.nan, dtype=np.float32)
     embedding[rows] = found
@@ -507,7 +507,7 @@ def _complete(done: Fit) -> None:
         part = torch.from_numpy(some).to(fitted.device)
         folds = None if data.folds is None else data.folds[part]
         outputs = fitted.network.outputs(data.inputs[..., part, :], folds).cpu().numpy()
-        fitted.placer = fitted.placer.told(outputs, codes[some], _odds_weights(done, some))
+        fitted.placer = fitted.placer.with_odds(outputs, codes[some], _odds_weights(done, some))
         fitted.centers = fitted.placer.layout.positions
     if len(unseen):
         distances = done.distances(done.division.held[some])

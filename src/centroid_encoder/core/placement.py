@@ -344,7 +344,9 @@ class Placer:
         odds[rows, own] = 0
         return places, np.sqrt(odds).astype(np.float32)
 
-    def told(self, outputs: Floats, codes: Codes, weights: NDArray[np.floating] | None) -> Self:
+    def with_odds(
+        self, outputs: Floats, codes: Codes, weights: NDArray[np.floating] | None
+    ) -> Self:
         """Return a copy with odds fitted to outputs; see `Odds.fit`."""
         return replace(self, odds=Odds.fit(outputs, self.targets, codes, weights))
 
