@@ -35,7 +35,7 @@ Placement = Literal["voronoi", "bottleneck"]
 Floats = NDArray[np.floating]
 Codes = NDArray[np.intp]
 
-SIZE = 0.25  # standard deviation of usual scatter in the plane, where near classes are 1 apart
+SIZE = 0.3  # standard deviation of usual scatter in the plane, where near classes are 1 apart
 # The gauge is 0 at the position of a class and 1 at the border of its cell.
 SCATTERED = 0.4, 0.9  # gauge from which the scatter is squeezed, and its limit
 PLACED = 0.9, 0.99  # the same for places
@@ -45,6 +45,7 @@ READ = 2.0  # power of the odds that are read; 1 would be right without scatter
 DECIMALS = 5  # of a place; classes are about 1 apart
 N_AXES = 20  # principal components of the scatter, from which those of each class are made
 PRIOR = 10.0  # samples of the common scatter that are added to the scatter of each class
+TOWARDS = 0.15  # weight of the directions to near classes beside those of the scatter
 MOST_CLASSES = 2_000  # the layout of more classes would take minutes
 N_FITTED = 20_000  # largest number of samples from which scatter and odds are learned
 
@@ -58,9 +59,9 @@ class Scatter:
     means: NDArray[np.float64]
     """(M, a) coordinates of the centroids along the axes."""
     directions: NDArray[np.float64]
-    """(M, m, a) components of each class, divided by √(s t), where s is the standard deviation
-    along the first one, and t the median of s over the classes: the wider the class, the larger its
-    cloud."""
+    """(M, m, a) components of each class, divided by √(s t), where s is the largest standard
+    deviation along one of them, and t the median of s over the classes: the wider the class, the
+    larger its cloud."""
 
     @classmethod
     def fit(
@@ -68,24 +69,33 @@ class Scatter:
     ) -> Self:
         """Learn from (n, k) differences of standardised inputs from the centroids of their classes.
 
-        `codes` holds the (n,) classes, and `centroids` the (M, k) centroids.
+        `codes` holds the (n,) classes, and `centroids` the (M, k) centroids. The components are
+        chosen by variance, to which the directions to near classes are added: what tells a class
+        from its neighbours shall be seen.
         """
         found, _ = principal_axes(residuals, min(N_AXES, *residuals.shape))
-        along, axes = (residuals @ found.T).cpu().numpy(), found.cpu().numpy()
+        along = (residuals @ found.T).cpu().numpy()
+        # C order, as in a file: the last digits of a product depend on it.
+        axes = np.ascontiguousarray(found.cpu().numpy(), np.float32)
+        means = product(centroids, axes.T)
         common = product(along.T, along) / len(along)
         directions = np.zeros((len(centroids), n_components, len(axes)))
         deviations = np.zeros(len(centroids))
         n_shown = min(n_components, len(axes))
         for j in range(len(centroids)):
             own = along[codes == j].astype(np.float64)
-            values, vectors = np.linalg.eigh(product(own.T, own) + PRIOR * common)
-            deviations[j] = np.sqrt(max(values[-1], 0) / (len(own) + PRIOR))
-            directions[j, :n_shown] = _signed(vectors[:, ::-1][:, :n_shown]).T
-        # C order, as in a file: the last digits of a product depend on it.
-        axes = np.ascontiguousarray(axes, np.float32)
+            within = (product(own.T, own) + PRIOR * common) / (len(own) + PRIOR)
+            to_others = np.delete(means - means[j], j, axis=0)
+            squared = np.maximum(np.square(to_others).sum(axis=1), 1e-12)
+            near = np.square(squared.min() / squared)
+            between = product(to_others.T * (near / squared / near.sum()), to_others)
+            _, vectors = np.linalg.eigh(within + TOWARDS * np.trace(within) * between)
+            shown = _signed(vectors[:, ::-1][:, :n_shown]).T
+            deviations[j] = np.sqrt((shown @ within * shown).sum(axis=1).max(initial=0))
+            directions[j, :n_shown] = shown
         scale = np.sqrt(deviations * np.median(deviations))
         directions /= np.where(scale > 0, scale, 1)[:, None, None]
-        return cls(axes, product(centroids, axes.T), directions)
+        return cls(axes, means, directions)
 
     def moved(self, centroids: NDArray[np.float64], positions: NDArray[np.float64]) -> Self:
         """Return the scatter around other centroids, turned to the positions of the classes.
