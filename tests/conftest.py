@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -80,9 +81,17 @@ def cells(make_cells: MakeCells) -> ad.AnnData:
     return make_cells()
 
 
+@pytest.fixture(scope="session")
+def _embedded() -> dict[bytes, ad.AnnData]:
+    return {}
+
+
 @pytest.fixture
-def embed(make_cells: MakeCells) -> Callable[..., ad.AnnData]:
-    """Factory of cells with an embedding whose classes overlap; takes what either step takes."""
+def embed(make_cells: MakeCells, _embedded: dict[bytes, ad.AnnData]) -> Callable[..., ad.AnnData]:
+    """Factory of cells with an embedding whose classes overlap; takes what either step takes.
+
+    Each training runs once in a session; every call returns a copy.
+    """
 
     def make(
         n_classes: int = 3,
@@ -93,12 +102,17 @@ def embed(make_cells: MakeCells) -> Callable[..., ad.AnnData]:
         distance: float = 1.0,
         **kwargs: Any,
     ) -> ad.AnnData:
-        adata = make_cells(n_classes, n_obs, names=names, distance=distance)
-        adata.obs.iloc[:unlabeled, 0] = np.nan
-        model = ce.CentroidEncoder(hidden=(16,), max_epochs=8, batch_size=32, learning_rate=0.01)
-        kwargs = {"model": model, "progress": False} | kwargs
-        ce.tl.centroid_encoder(adata, "cell_type", **kwargs)
-        return adata
+        call = pickle.dumps((n_classes, n_obs, names, unlabeled, distance, kwargs))
+        if call not in _embedded:
+            adata = make_cells(n_classes, n_obs, names=names, distance=distance)
+            adata.obs.iloc[:unlabeled, 0] = np.nan
+            model = ce.CentroidEncoder(
+                hidden=(16,), max_epochs=8, batch_size=32, learning_rate=0.01
+            )
+            kwargs = {"model": model, "progress": False} | kwargs
+            ce.tl.centroid_encoder(adata, "cell_type", **kwargs)
+            _embedded[call] = adata
+        return _embedded[call].copy()
 
     return make
 
