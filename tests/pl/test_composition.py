@@ -59,15 +59,9 @@ def test_nothing_to_count_is_an_error(images: ad.AnnData) -> None:
         draw(images)
 
 
-def test_figures_of_many_images_are_as_high(images: ad.AnnData, tmp_path: Any) -> None:
+def test_bars_of_many_groups_keep_their_height(images: ad.AnnData) -> None:
     heights = []
-    for n in (2, 40):
+    for n in (4, 40):
         images.obs["image"] = [f"image {i % n}" for i in range(120)]
-        ax = draw(images)
-        heights.append(ax.figure.get_figheight())
-        ax.figure.canvas.draw()
-        inside = ax.get_legend().get_window_extent().x1 <= ax.figure.bbox.x1
-        assert inside
-    assert heights[1] > 5 * heights[0] / 2
-    draw(images, save=tmp_path / "figure.pdf")
-    assert (tmp_path / "figure.pdf").stat().st_size
+        heights.append(draw(images).get_window_extent().height)
+    assert heights[1] == pytest.approx(10 * heights[0])

@@ -51,12 +51,6 @@ class TestLimits:
         assert_allclose(panel_limits(points), [[-0.5, -4.5], [10.5, 6.5]])
         assert_allclose(panel_limits(points, equal=False), [[-0.5, -0.1], [10.5, 2.1]])
 
-    def test_of_three_components_hold_all_of_them(self):
-        points = np.random.default_rng(0).normal(size=(50, 3)) * [1, 2, 3]
-        low, high = panel_limits(points)
-        assert ((low < points) & (points < high)).all()
-        assert_allclose(high - low, (high - low)[0])
-
     def test_of_one_component_are_those_of_its_spread_points(self):
         embedding = np.linspace(0, 100, 30)[:, None]
         points = plane_points(embedding)
@@ -106,11 +100,3 @@ class TestRegions:
             strict=True,
         ):
             assert_array_equal(one, other)
-
-    def test_are_none_if_unasked_or_in_three_dimensions(self, embed):
-        adata = embed()
-        assert class_regions(adata, read_result(adata, "ce"), None, LIMITS) == []
-        adata = embed(n_components=3)
-        result = read_result(adata, "ce")
-        for regions in ("voronoi", "decoder"):
-            assert class_regions(adata, result, regions, panel_limits(result.embedding)) == []

@@ -1,13 +1,13 @@
-"""What all figures share: their axes, their titles, and how they are saved and shown."""
+"""Axes, titles, saving and showing of all figures."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.backend_bases import FigureCanvasBase
 
 from centroid_encoder.errors import InputError
@@ -19,59 +19,48 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Save = str | os.PathLike[str] | bool | None
-Writer = Callable[["Figure"], None]
 
 FORMATS = frozenset(FigureCanvasBase.filetypes)
 """Endings of the files that matplotlib writes, without the dot."""
-VECTOR = {"eps", "pdf", "pgf", "ps", "svg", "svgz"}
-RULES_IN_WORDS: dict[Regions | None, tuple[str, str]] = {
+RULES: dict[Regions | None, tuple[str, str]] = {
     "voronoi": ("voronoi", "Voronoi"),
     "decoder": ("decoder", "decoder"),
     None: ("knn", "5-NN"),
 }
-"""The rule that regions show, as errors are stored and as readers know it."""
-
-DPI = 200
-"""Dots per inch in files, unless ``rcParams["savefig.dpi"]`` says otherwise."""
-VECTOR_DPI = 300
-"""The fewest dots per inch of what is rasterised in vector files: what journals ask for."""
+"""Names of the rule that belongs to each kind of regions: in stored errors, and in titles."""
+DPI = 300
+"""Dots per inch in files, unless ``rcParams["savefig.dpi"]`` sets another number."""
 
 
 def new_axes(width: float, height: float) -> Any:
-    """Return axes in a figure of that size in inches where letters are of ten points.
+    """Return axes of that size in inches for a font of ten points; `finish` fits the figure."""
+    width, height = np.multiply((width, height), plt.rcParams["font.size"] / 10)
+    figure = plt.figure(figsize=(width + 3, height + 3))
+    return figure.add_axes(
+        (1.5 / (width + 3), 1.5 / (height + 3), width / (width + 3), height / (height + 3))
+    )
 
-    With larger letters it is larger: the title is to fit.
-    """
-    letters = plt.rcParams["font.size"] / 10
-    return plt.subplots(figsize=(width * letters, height * letters), layout="constrained")[1]
 
-
-def fit_figure(figure: Any) -> None:
-    """Make a figure as large as its axes with all that is written around them.
-
-    The axes keep their size in inches. Nothing else would: a layout makes them smaller.
-    """
-    # Frozen, since they change with the size of the figure.
+def _fit_figure(figure: Any) -> None:
+    """Make a figure as large as its axes with their texts; the axes keep their size in inches."""
+    # Frozen, because the extents change with the size of the figure.
     inner = [ax.get_window_extent().frozen() for ax in figure.axes]
     outer = figure.get_tightbbox().padded(0.1)
-    dots = figure.dpi
     figure.set_size_inches(outer.width, outer.height)
     for ax, box in zip(figure.axes, inner, strict=True):
-        left, bottom = box.x0 / dots - outer.x0, box.y0 / dots - outer.y0
-        size = box.width / dots / outer.width, box.height / dots / outer.height
+        left, bottom = box.x0 / figure.dpi - outer.x0, box.y0 / figure.dpi - outer.y0
+        size = box.width / figure.dpi / outer.width, box.height / figure.dpi / outer.height
         ax.set_position((left / outer.width, bottom / outer.height, *size))
 
 
 def write_title(ax: Any, title: str | None, default: str) -> None:
-    """Write a title, or our own; a column named "$x$" in it is not taken for a formula."""
-    if title is None:
-        ax.set_title(default, fontsize="medium", parse_math=False)
-    else:
-        ax.set_title(title, fontsize="medium")
+    """Write a title, or the default one, in which a "$" of a column's name is no formula."""
+    text = default if title is None else title
+    ax.set_title(text, fontsize="medium", parse_math=title is not None)
 
 
 def panel_title(result: Result, panel: str, regions: Regions | None) -> str:
-    """What a panel of an embedding shows, and for held-out cells how much of it is right.
+    """Return the title of a panel: the kind and number of its cells, and the held-out error.
 
     The error is that of the rule whose `regions` are drawn; without any, that of five neighbours.
     """
@@ -86,7 +75,7 @@ def panel_title(result: Result, panel: str, regions: Regions | None) -> str:
         return f"training cells ({n})"
     if regions == "decoder" and not result.stored.has_decoder:
         regions = "voronoi"
-    rule, name = RULES_IN_WORDS[regions if result.embedding.shape[1] <= 2 else None]
+    rule, name = RULES[regions if result.embedding.shape[1] <= 2 else None]
     text = f"held-out {name} error {100 * errors[f'{rule}_error']:.1f} % ({n})"
     if errors["at_chance"]:
         text += f"\nno better than chance ({100 * errors['chance_error']:.1f} %)"
@@ -94,29 +83,15 @@ def panel_title(result: Result, panel: str, regions: Regions | None) -> str:
 
 
 def count_words(n: int, n_shown: int) -> str:
-    """How many cells were counted; in a selection of cells there are fewer than that."""
+    """Return the number of cells that were counted, and how many of them a selection shows."""
     return f"n = {n:,}" + (f", {n_shown:,} shown" if n_shown != n else "")
 
 
-def figure_writer(name: str, save: Save, dpi: float | None, *, own: bool) -> Writer | None:
-    """Check where a figure is to be saved, and return what saves it there; None if it is not.
+def check_save(name: str, save: Save, dpi: float | None, *, own: bool) -> Path | None:
+    """Return the file that a figure is saved to, after a check of its place; None for no file.
 
-    Parameters
-    ----------
-    name
-        Name of the plot, with which the file's name begins in scanpy's figure folder.
-    save, dpi
-        As in `voronoi`.
-    own
-        Whether the figure is ours: only such a one is saved where ``scanpy.settings.autosave`` says
-        so.
-
-    Raises
-    ------
-    ValueError
-        If there is no such format, or if `dpi` is no positive number or nothing is saved.
-    OSError
-        If there is no such folder, or if the file may not be replaced.
+    `name` is that of the plot, and of its file in scanpy's figure folder. `own` says that the
+    figure is ours: ``scanpy.settings.autosave`` applies to no others.
     """
     from scanpy import settings
 
@@ -124,79 +99,50 @@ def figure_writer(name: str, save: Save, dpi: float | None, *, own: bool) -> Wri
         raise InputError(f"dpi must be positive; got {dpi!r}", "dpi")
     if save is None:
         save = own and bool(settings.autosave)
-    if not save:
+    if save is False:
         if dpi is not None:
             raise InputError(f"dpi={dpi!r} has no effect without save", "dpi")
         return None
-    ending = f"{settings.plot_suffix}.{settings.file_format_figs}"
-    if save is True or (isinstance(save, str) and _is_suffix(save)):
-        name += "" if save is True else save
-        if Path(name).suffix[1:] not in FORMATS:
-            name += ending
+    if save is True:
         folder = Path(settings.figdir)
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / name
-    else:
-        path = Path(save).expanduser()
-        path = path if path.suffix else path.with_name(f"{path.name}.{settings.file_format_figs}")
-    check_target(path, *(f".{name}" for name in FORMATS))
-
-    def write(figure: Figure) -> None:
-        with replacing(path) as beside:
-            write_figure(figure, beside, kind=path.suffix[1:].lower(), dpi=dpi)
-
-    return write
-
-
-def _is_suffix(save: str) -> bool:
-    """Whether scanpy's habit is meant, an ending of the file's name, rather than a path."""
-    has_folder = any(sign and sign in save for sign in (os.sep, os.altsep))
-    return not has_folder and (save[0] in "._-" or Path(save).suffix[1:].lower() not in FORMATS)
+        save = folder / f"{name}{settings.plot_suffix}.{settings.file_format_figs}"
+    return check_target(Path(save).expanduser(), *(f".{ending}" for ending in FORMATS))
 
 
 def write_figure(figure: Figure, path: Path, *, kind: str, dpi: float | None) -> None:
-    """Write a figure in one of the `FORMATS`, with letters that stay letters.
+    """Write a figure in one of the `FORMATS`, with texts that stay texts.
 
     Journals and drawing programs refuse fonts of Type 3, which are matplotlib's default in PDF.
     """
     if dpi is None:
         chosen = plt.rcParams["savefig.dpi"]
         dpi = DPI if chosen == "figure" else chosen
-        if kind in VECTOR:
-            dpi = max(dpi, VECTOR_DPI)
     with plt.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
         figure.savefig(path, format=kind, dpi=dpi, bbox_inches="tight")
 
 
-def finish(drawn: T, *, show: bool | None, write: Writer | None, own: bool) -> T | None:
-    """Save and show a figure.
+def finish(
+    drawn: T, *, show: bool | None, path: Path | None, dpi: float | None, own: bool
+) -> T | None:
+    """Save and show what was drawn: axes, a list of axes, or a figure. Return None if shown.
 
-    Parameters
-    ----------
-    drawn
-        What the plot returns: axes, a list of axes, or a figure.
-    show
-        None shows where ``scanpy.settings.autoshow`` says so and the figure is our `own`.
-    write
-        From `figure_writer`.
-    own
-        Whether we made the figure; saved, it is then closed.
-
-    Returns
-    -------
-    T | None
-        None if the figure was shown; else `drawn`.
+    A figure of our `own` is shown where ``scanpy.settings.autoshow`` is set, and is closed after it
+    was saved. `path` comes from `check_save`.
     """
     from scanpy import settings
 
     first: Any = drawn[0] if isinstance(drawn, list) else drawn
     # `figure.figure` is the whole figure where the axes are in a subfigure.
     figure = first.figure.figure
-    if write is not None:
-        write(figure)
+    if own and figure.get_layout_engine() is None:
+        _fit_figure(figure)
+    if path is not None:
+        with replacing(path) as beside:
+            write_figure(figure, beside, kind=path.suffix[1:].lower(), dpi=dpi)
     shown = own and bool(settings.autoshow) if show is None else show
     if shown:
         plt.show()
-    if write is not None and own:
+    if path is not None and own:
         plt.close(figure)
     return None if shown else drawn

@@ -13,14 +13,7 @@ from scipy.stats import binomtest
 
 from centroid_encoder.core.calibration import calibration_bins
 from centroid_encoder.errors import InputError
-from centroid_encoder.pl._axes import (
-    Save,
-    count_words,
-    figure_writer,
-    finish,
-    new_axes,
-    write_title,
-)
+from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.tl._result import HeldOut, read_held_out
 from centroid_encoder.tl._summary import interval_words
@@ -31,16 +24,15 @@ if TYPE_CHECKING:
 
 STRIP = 0.2
 """Height of the histogram, as a share of the diagram above it."""
-MOST_BINS = 1000
-"""More points than the page has dots beside each other."""
+MAX_BINS = 1000
 
 
 def calibration(
     adata: AnnData,
     *,
     key: str = "ce",
-    n_bins: int = 10,
     title: str | None = None,
+    n_bins: int = 10,
     ax: Axes | None = None,
     show: bool | None = None,
     save: Save = None,
@@ -48,11 +40,11 @@ def calibration(
 ) -> Axes | None:
     """Plot how often a prediction is right against how confident it is: a reliability diagram.
 
-    Points on the diagonal mean what they say: of the cells with confidence 80 %, 80 % are right.
-    Bars are 95 % intervals (Wilson), the histogram beneath shows where the cells are. From the
-    out-of-fold predictions where there has been a cross-validation, else from the held-out cells.
-    The error in the title, with its 95 % interval, is the one that was stored when the confidences
-    were computed.
+    Confidences are true where the points lie on the diagonal: of the cells with confidence 80 %,
+    80 % are right. Bars are 95 % intervals (Wilson), and the histogram beneath counts the cells.
+    The predictions are the out-of-fold ones where there has been a cross-validation, else those of
+    the held-out cells. The error in the title, with its 95 % interval, is the one that was stored
+    when the confidences were computed.
 
     Parameters
     ----------
@@ -60,18 +52,18 @@ def calibration(
         Annotated data after `ce.tl.cross_validate` or `ce.tl.centroid_encoder`.
     key
         Name of the results, as given to `key_added`.
+    title
+        In place of the default.
     n_bins
         Number of points, from 1 to 1000. Each stands for equally many cells: confidences crowd near
         100 %, and bins of equal width would leave most points to a handful of cells.
-    title
-        In place of the default.
     ax, show, save, dpi
         As in `voronoi`.
 
     Returns
     -------
     Axes | None
-        None if shown; else the axes.
+        None if shown; else the axes of the diagram.
 
     Raises
     ------
@@ -81,10 +73,10 @@ def calibration(
         If there is no cell with a confidence, if the labels are no longer those of the result, or
         if an argument is not valid.
     """
-    if not (isinstance(n_bins, numbers.Integral) and 1 <= n_bins <= MOST_BINS):
-        wanted = f"a whole number from 1 to {MOST_BINS}"
+    if not (isinstance(n_bins, numbers.Integral) and 1 <= n_bins <= MAX_BINS):
+        wanted = f"a whole number from 1 to {MAX_BINS}"
         raise InputError(f"n_bins must be {wanted}; got {n_bins!r}", "n_bins")
-    write = figure_writer("calibration", save, dpi, own=ax is None)
+    path = check_save("calibration", save, dpi, own=ax is None)
     cells = read_held_out(adata, key)
     known = np.isfinite(cells.confidence)
     if not known.any():
@@ -96,88 +88,37 @@ def calibration(
     confidence = 100 * cells.confidence[known].clip(0, 1)
     right = (cells.own == cells.predicted)[known]
     mean, share, count = calibration_bins(confidence, right, n_bins)
-    low, high = 100 * _intervals(share, count)
+    tests = [binomtest(round(part * n), n) for part, n in zip(share, count.tolist(), strict=True)]
+    ends = 100 * np.array([test.proportion_ci(method="wilson") for test in tests])
 
-    target: Any = new_axes(4.2, 4.8) if ax is None else ax
-    start = 10 * np.floor(min(confidence.min(), low.min(), 90) / 10)
-    _page(target, start)
-    _strip(target, confidence, start)
-    target.errorbar(
-        mean,
-        100 * share,
-        yerr=[100 * share - low, high - 100 * share],
-        fmt="o",
-        markersize=5,
-        linewidth=1.2,
-        color="C0",
-        # Draw a point at 100 % whole, beyond the edge of the axes.
-        clip_on=False,
-        zorder=3,
-    )
+    target: Any = new_axes(3.5, 4) if ax is None else ax
+    _draw_page(target, confidence, 10 * np.floor(min(confidence.min(), ends.min(), 90) / 10))
+    gaps = np.abs(ends.T - 100 * share)
+    style: dict[str, Any] = {"fmt": "o", "markersize": 5, "linewidth": 1.2, "color": "C0"}
+    # Without clipping, a point at 100 % is drawn whole.
+    target.errorbar(mean, 100 * share, yerr=gaps, clip_on=False, zorder=3, **style)
     write_title(target, title, _title(cells, int(known.sum())))
-    return finish(target, show=show, write=write, own=ax is None)
+    return finish(target, show=show, path=path, dpi=dpi, own=ax is None)
 
 
-def _intervals(share: NDArray[np.float64], count: NDArray[np.intp]) -> NDArray[np.float64]:
-    """(2, b) ends of the 95 % intervals; at 0 and at 1 they have a length as well."""
-    ends = [
-        binomtest(round(part * n), n).proportion_ci(method="wilson")
-        for part, n in zip(share.tolist(), count.tolist(), strict=True)
-    ]
-    return np.array([[end.low for end in ends], [end.high for end in ends]])
-
-
-def _page(ax: Any, start: float) -> None:
-    """Set up the axes and draw the diagonal."""
-    length = 100 - start
-    ax.set_xlim(start, 100)
-    ax.set_ylim(start - STRIP * length, 100)
+def _draw_page(ax: Any, confidence: NDArray[np.float64], start: float) -> None:
+    """Draw the diagonal, and the histogram of the confidences beneath it."""
+    bottom = start - STRIP * (100 - start)
+    ax.set(xlim=(start, 100), ylim=(bottom, 100))
+    ax.set(xlabel="confidence (%)", ylabel="cells that are right (%)")
     ticks = np.asarray(MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(start, 100))
     ticks = ticks[(ticks >= start) & (ticks <= 100)]
-    ax.set_xticks(ticks)
-    ax.set_yticks(ticks)
-    ax.set_xlabel("confidence (%)")
-    ax.set_ylabel("cells that are right (%)")
-    grey = unlabeled_color(ax)
+    ax.set(xticks=ticks, yticks=ticks, axisbelow=True)
+    ax.grid(color=unlabeled_color(ax), linewidth=0.4, zorder=0)
     ax.plot([start, 100], [start, 100], color="0.5", linewidth=1, linestyle="--", zorder=1)
     ax.axhline(start, color=plt.rcParams["axes.edgecolor"], linewidth=0.8)
-    for x, y, text, side in (
-        (0.03, 0.96, "too modest", "left"),
-        (0.97, 0.05, "too confident", "right"),
-    ):
-        ax.text(
-            start + x * length,
-            start + y * length,
-            text,
-            ha=side,
-            va="top" if side == "left" else "bottom",
-            fontsize="small",
-            color="0.5",
-        )
-    ax.grid(color=grey, linewidth=0.4, zorder=0)
-    ax.set_axisbelow(True)
-
-
-def _strip(ax: Any, confidence: NDArray[np.float64], start: float) -> None:
-    """Histogram of the confidences, beneath the diagram."""
     number, edges = np.histogram(confidence, bins=20, range=(start, 100))
-    bottom, height = start - STRIP * (100 - start), 0.8 * STRIP * (100 - start)
-    ax.bar(
-        edges[:-1],
-        height * number / number.max(),
-        np.diff(edges),
-        bottom,
-        align="edge",
-        color="0.6",
-    )
-    ax.text(
-        start + 0.03 * (100 - start),
-        bottom + height,
-        f"cells (highest bar: {number.max():,})",
-        va="top",
-        fontsize="small",
-        color="0.5",
-    )
+    heights = 0.8 * (start - bottom) * number / number.max()
+    ax.bar(edges[:-1], heights, np.diff(edges), bottom, align="edge", color="0.6")
+    style = {"transform": ax.transAxes, "fontsize": "small", "color": "0.5"}
+    ax.text(0.03, 0.97, "too modest", va="top", **style)
+    ax.text(0.97, 0.21, "too confident", ha="right", **style)
+    ax.text(0.03, 0.13, f"cells (highest bar: {number.max():,})", va="top", **style)
 
 
 def _title(cells: HeldOut, n_shown: int) -> str:

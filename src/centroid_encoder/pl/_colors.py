@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
@@ -43,56 +42,26 @@ DISTINCT = re.findall(
 def label_colors(
     adata: AnnData, label_key: str, palette: Palette | None = None
 ) -> dict[object, str]:
-    """Return a hex colour for every category of a label column, whether there is a result or not.
+    """Return a hex colour for every category of a label column; `adata` stays as it is.
 
-    Parameters
-    ----------
-    adata
-        Annotated data; it stays as it is.
-    label_key
-        Column of ``adata.obs`` with classes: categorical, string, integer or boolean.
-    palette
-        As in `voronoi`. Default: the stored colours, or, where they do not fit,
-        those of `default_palette`.
-
-    Raises
-    ------
-    KeyError
-        If there is no such column.
-    ValueError
-        If the palette has too few colours, or something that is no colour.
+    Without a palette these are the stored colours or, where they do not fit, the default ones.
     """
-    column = obs_column(adata, label_key)
-    # This takes a while for a million cells, and is only needed for a mapping.
-    used = column.dropna().unique() if isinstance(palette, Mapping) else ()
-    return _colors(adata, label_key, label_categories(column), used, palette)
+    categories = label_categories(obs_column(adata, label_key))
+    return _colors(adata, label_key, categories, palette)
 
 
 def class_colors(adata: AnnData, result: Result, palette: Palette | None) -> dict[object, str]:
-    """Return a hex colour for every category and class of a result, like `label_colors`.
-
-    Raises
-    ------
-    ValueError
-        If the palette has too few colours, or something that is no colour.
-    """
-    classes = result.classes
-    colors = _colors(adata, result.label_key, result.categories, classes, palette)
+    """Return a hex colour for every category and class of a result, like `label_colors`."""
+    colors = _colors(adata, result.label_key, result.categories, palette)
     # A class without cells in this selection of cells still has its region.
-    return dict(zip(classes, default_palette(len(classes)), strict=True)) | colors
+    default = default_palette(len(result.classes))
+    return dict(zip(result.classes, default, strict=True)) | colors
 
 
 def set_label_color(adata: AnnData, label_key: str, category: object, color: str) -> None:
-    """Give one category another colour, for scanpy and napari as well.
+    """Store another colour of one category, for scanpy and napari as well.
 
-    A view becomes a copy, as whenever it is written to.
-
-    Raises
-    ------
-    KeyError
-        If there is no such column or category.
-    ValueError
-        If `color` is no colour.
+    A view becomes a copy, as after any other change.
     """
     colors = label_colors(adata, label_key)
     if category not in colors:
@@ -106,65 +75,51 @@ def set_label_color(adata: AnnData, label_key: str, category: object, color: str
 
 
 def store_colors(adata: AnnData, result: Result, colors: Mapping[object, str]) -> None:
-    """Let scanpy and napari share the colours.
-
-    A view stays as it is: it would become a copy.
-    """
+    """Share the colours with scanpy and napari; not in a view, which would become a copy."""
     new = [colors[name] for name in result.categories]
     if not adata.is_view and new != _stored(adata, result.label_key, len(new)):
         adata.uns[colors_key(result.label_key)] = new
 
 
 def unlabeled_color(ax: Axes) -> str:
-    """Grey that stays in the background of a light or a dark page."""
+    """Return a grey that stays in the background of a light or a dark page."""
     return "lightgray" if sum(to_rgb(ax.get_facecolor())) > 1.5 else "dimgray"
 
 
 def _colors(
-    adata: AnnData,
-    label_key: str,
-    categories: pd.Index,
-    used: Iterable[object],
-    palette: Palette | None,
+    adata: AnnData, label_key: str, categories: pd.Index, palette: Palette | None
 ) -> dict[object, str]:
-    """Colours of the categories; those `used` must be in a palette that is a mapping."""
-    colors = None if palette is not None else _stored(adata, label_key, len(categories))
-    return dict(zip(categories, colors or _new(categories, used, palette), strict=True))
-
-
-def _stored(adata: AnnData, label_key: str, n: int) -> list[str] | None:
-    """The n stored colours, or None where they do not fit."""
-    stored = list(adata.uns.get(colors_key(label_key), []))
-    if len(stored) < n or not all(map(is_color_like, stored)):
-        return None
-    return [to_hex(color) for color in stored[:n]]
-
-
-def _new(categories: pd.Index, used: Iterable[object], palette: Palette | None) -> list[str]:
     n = len(categories)
-    colors: list[object]
-    if isinstance(palette, Mapping):
-        absent = [str(name) for name in used if name not in palette]
+    stored = _stored(adata, label_key, n) if palette is None else None
+    if palette is None:
+        colors = stored or default_palette(n)
+    elif isinstance(palette, Mapping):
+        absent = [str(name) for name in categories if name not in palette]
         if absent:
             raise InputError(f"palette has no colour for {', '.join(absent)}", "palette")
-        colors = [palette.get(name, "lightgray") for name in categories]
+        colors = [palette[name] for name in categories]
     elif isinstance(palette, str):
         if palette not in mpl.colormaps:
             raise InputError(f"palette {palette!r} is no matplotlib colour map", "palette")
         colormap = mpl.colormaps[palette]
-        qualitative = colormap.N < 256
-        if qualitative and n > colormap.N:
-            text = f"palette {palette!r} has {colormap.N} colours for {n} classes"
-            raise InputError(text, "palette")
-        colors = [colormap(i if qualitative else i / max(n - 1, 1)) for i in range(n)]
+        # A qualitative map has few colours, of which the first are taken.
+        colormap = colormap if colormap.N < 256 else colormap.resampled(n)
+        colors = [to_hex(colormap(i)) for i in range(colormap.N)]
     else:
-        colors = list(palette) if palette is not None else list(default_palette(n))
-        if len(colors) < n:
-            raise InputError(f"palette has {len(colors)} colours for {n} classes", "palette")
+        colors = list(palette)
+    if len(colors) < n:
+        raise InputError(f"palette has {len(colors)} colours for {n} classes", "palette")
     wrong = [color for color in colors if not is_color_like(color)]
     if wrong:
         raise InputError(f"palette holds {wrong[0]!r}, which is no colour", "palette")
-    return [to_hex(color) for color in colors[:n]]  # type: ignore[arg-type]
+    return {name: to_hex(color) for name, color in zip(categories, colors, strict=False)}
+
+
+def _stored(adata: AnnData, label_key: str, n: int) -> list[str] | None:
+    """Return the n stored colours, or None where they do not fit."""
+    stored = list(adata.uns.get(colors_key(label_key), []))
+    fit = len(stored) >= n and all(map(is_color_like, stored))
+    return [to_hex(color) for color in stored[:n]] if fit else None
 
 
 def default_palette(n: int) -> list[str]:
@@ -174,33 +129,8 @@ def default_palette(n: int) -> list[str]:
     page. Every further one is the colour that lies farthest from all before it, from the greys of
     unlabeled cells and from a light and a dark page, in the eyes of people with normal vision, with
     protanopia and with deuteranopia (Machado et al. 2009), among those that are legible on both
-    pages. What lies nearest together differs by (CIEDE2000)
-
-    =======  ======  ==========  ============  ==========================
-    classes  normal  protanopia  deuteranopia  of others, at worst
-    =======  ======  ==========  ============  ==========================
-    8        21.7    12.2        11.6          1.3 (``tab10``)
-    16       11.7    12.2        11.6
-    20       11.7    9.0         9.0           0.5 (``default_20``)
-    28       8.5     7.6         7.9           0.6 (``default_28``)
-    60       5.8     5.1         4.8
-    100      3.8     3.7         3.8           0.0 (``default_102``)
-    =======  ======  ==========  ============  ==========================
-
-    A cycle of colours of the user's own (``rcParams["axes.prop_cycle"]``) takes their place where
-    it is long enough; that of matplotlib or ``scanpy.set_figure_params`` is none of the user's.
+    pages. `docs/figures.md` has the smallest differences between two of them.
     """
-    cycle = mpl.rcParams["axes.prop_cycle"].by_key().get("color", [])
-    if n <= len(cycle) and not _is_preset(cycle):
-        return [to_hex(color) for color in cycle[:n]]
     if n <= len(DISTINCT):
         return DISTINCT[:n]
-    colormap = mpl.colormaps["hsv"]
-    return [to_hex(colormap(i / n)) for i in range(n)]
-
-
-def _is_preset(cycle: list[str]) -> bool:
-    """Whether colours are the default of matplotlib or of scanpy, if that is imported."""
-    palettes = sys.modules.get("scanpy.plotting.palettes")
-    presets = [mpl.rcParamsDefault["axes.prop_cycle"].by_key()["color"]]
-    return list(cycle) in [*presets, *([palettes.default_20] if palettes else [])]
+    return [to_hex(mpl.colormaps["hsv"](i / n)) for i in range(n)]

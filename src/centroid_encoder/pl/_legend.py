@@ -1,4 +1,4 @@
-"""Names of the classes: beside the panels, or on the cells."""
+"""Names of the classes beside a panel or on it, and the colour bar of numbers."""
 
 from __future__ import annotations
 
@@ -8,86 +8,59 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_rgba
-from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
+from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.pl._regions import REGION_ALPHA
 
 MAX_ENTRIES = 100
-"""Of more classes the colours cannot be told apart, and a legend is of no use."""
+"""Classes in a legend; the colours of more cannot be told apart."""
+MAX_ROWS = 25
+"""Rows of a legend; more entries stand in further columns."""
 
 
 def legend_beside(
     ax: Any,
     title: str,
-    entries: Mapping[str, Any],
+    colors: Mapping[object, str],
+    grey: Sequence[str] = (),
     *,
-    marked: bool,
-    beyond: Any = None,
+    marked: bool = False,
     regions: bool = False,
-) -> Any:
-    """Put a legend to the right of a panel, in as many columns as its height asks for.
+) -> None:
+    """Add a legend to the right of a panel and of all that stands there already.
 
-    Parameters
-    ----------
-    ax
-        The panel.
-    title
-        What the classes are.
-    entries
-        Colour of each name, in order.
-    marked
-        Explain the circle around misplaced cells as well.
-    beyond
-        Legend or axes, beside the panel, to the right of which it is put.
-    regions
-        Show the colours as those of regions rather than of points.
-
-    Returns
-    -------
-    Legend
+    Of more than `MAX_ENTRIES` `colors`, the rest is counted; the `grey` entries are the last.
+    `marked` explains the circles around misplaced cells. With `regions`, the colours are those of
+    regions rather than of points.
     """
-
-    def dot(name: str, color: Any, edge: Any = "none", marker: str = "o") -> Line2D:
-        name = textwrap.fill(name, 50)
-        style = {"marker": marker, "markersize": 6, "markerfacecolor": color, "mec": edge}
-        return Line2D([], [], linestyle="none", color=color, label=name, **style)
-
-    names = list(entries)
     handles = [
-        dot(name, to_rgba(entries[name], REGION_ALPHA), entries[name], "s")
-        if regions
-        else dot(name, entries[name])
-        for name in names[:MAX_ENTRIES]
+        _dot(name, to_rgba(color, REGION_ALPHA), color, "s") if regions else _dot(name, color)
+        for name, color in list(colors.items())[:MAX_ENTRIES]
     ]
-    if len(names) > MAX_ENTRIES:
-        handles.append(dot(f"… and {len(names) - MAX_ENTRIES} more", "none"))
+    if len(colors) > MAX_ENTRIES:
+        handles.append(_dot(f"… and {len(colors) - MAX_ENTRIES} more", "none"))
+    handles += [_dot(name, unlabeled_color(ax)) for name in grey]
     if marked:
-        handles.append(dot("misplaced", "none", plt.rcParams["text.color"]))
-    font = FontProperties(size="small")
-    height = ax.get_window_extent().height / ax.figure.dpi * 72
-    rows = max(1, int(height / (1.5 * font.get_size_in_points())) - 2)
-    left = 1.0
-    if beyond is not None:
-        left = (beyond.get_tightbbox().x1 - ax.bbox.x0) / ax.bbox.width
-        if beyond is ax.get_legend():
-            # A second legend would take its place.
-            ax.add_artist(beyond)
-            beyond.set_clip_on(False)
+        handles.append(_dot("misplaced", "none", plt.rcParams["text.color"]))
+    first = ax.get_legend()
+    there = [*ax.child_axes, *([] if first is None else [first])]
+    right = max([ax.bbox.x1, *(artist.get_tightbbox().x1 for artist in there)])
     legend = ax.legend(
         handles,
         # matplotlib leaves out handles with a label that begins with an underscore.
         [handle.get_label() for handle in handles],
         title=title,
-        prop=font,
-        title_fontproperties=font,
+        fontsize="small",
+        title_fontsize="small",
         loc="center left",
-        bbox_to_anchor=(left, 0.5),
+        bbox_to_anchor=((right - ax.bbox.x0) / ax.bbox.width, 0.5),
         borderaxespad=1,
-        ncols=-(-len(handles) // rows),
+        ncols=-(-len(handles) // MAX_ROWS),
         frameon=False,
         alignment="left",
         handletextpad=0.3,
@@ -95,61 +68,58 @@ def legend_beside(
     )
     for text in (legend.get_title(), *legend.get_texts()):
         text.set_parse_math(False)
-    return legend
+    if first is not None:
+        # The second legend has taken its place.
+        ax.add_artist(first)
+        first.set_clip_on(False)
+
+
+def _dot(name: object, color: Any, edge: Any = "none", marker: str = "o") -> Line2D:
+    style = {"marker": marker, "markersize": 6, "markerfacecolor": color, "mec": edge}
+    label = textwrap.fill(str(name), 50)
+    return Line2D([], [], linestyle="none", color=color, label=label, **style)
+
+
+def color_bar(ax: Any, name: str, mappable: ScalarMappable) -> None:
+    """Add a colour bar to the right of a panel."""
+    bar = ax.figure.colorbar(mappable, cax=ax.inset_axes((1.04, 0.2, 0.035, 0.6)))
+    bar.set_label(name, parse_math=False)
+    bar.ax.tick_params(labelsize="small")
+    bar.outline.set_linewidth(0.5)
 
 
 def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating]) -> None:
-    """Write each name over the center of its class; names that would overlap move apart.
-
-    Parameters
-    ----------
-    ax
-        Two- or three-dimensional axes, with their final limits.
-    names
-        (M,) names.
-    centers
-        (M, 2) or (M, 3) points.
-    """
-    texts = [
-        ax.text(
-            *center,
-            wrapped(name),
-            ha="center",
-            va="center",
-            fontsize="small" if len(names) <= 12 else "x-small",
-            fontweight="bold",
-            path_effects=[withStroke(linewidth=2.5, foreground=ax.get_facecolor())],
-            clip_on=True,
-            in_layout=False,
-            parse_math=False,
-            zorder=4,
-        )
-        for name, center in zip(names, centers, strict=True)
-    ]
-    if centers.shape[1] == 3:
-        return  # The user turns it, and names overlap in other ways.
+    """Write names over the (M, 2) centers of their classes; those that would overlap move apart."""
+    ink = plt.rcParams["text.color"]
+    style: dict[str, Any] = {
+        "ha": "center",
+        "va": "center",
+        "fontsize": "small" if len(names) <= 12 else "x-small",
+        "fontweight": "bold",
+        "path_effects": [withStroke(linewidth=2.5, foreground=ax.get_facecolor())],
+        "clip_on": True,
+        "in_layout": False,
+        "parse_math": False,
+        "zorder": 4,
+    }
     ax.apply_aspect()
+    places = zip(centers, names, strict=True)
+    texts = [ax.text(*center, wrapped(name), **style) for center, name in places]
     extents = np.array([text.get_window_extent().extents for text in texts])
     middles, sizes = (extents[:, 2:] + extents[:, :2]) / 2, extents[:, 2:] - extents[:, :2]
-    moved = ax.transData.inverted().transform(
-        move_apart(middles, sizes, np.reshape(ax.get_window_extent().extents, (2, 2)))
-    )
-    color = plt.rcParams["text.color"]
-    for text, center, position, size in zip(texts, centers, moved, sizes, strict=True):
-        text.set_position(position)
-        gap = ax.transData.transform([center, position])
-        if np.hypot(*(gap[1] - gap[0])) > size[1] / 2:
-            ax.plot(*np.stack([center, position]).T, color=color, linewidth=0.6, zorder=3)
+    moved = move_apart(middles, sizes, np.reshape(ax.get_window_extent().extents, (2, 2)))
+    ends = ax.transData.inverted().transform(moved)
+    has_line = np.hypot(*(moved - middles).T) > sizes[:, 1] / 2
+    for text, center, end, line in zip(texts, centers, ends, has_line, strict=True):
+        text.set_position(end)
+        if line:
+            ax.plot(*np.stack([center, end]).T, color=ink, linewidth=0.6, zorder=3)
 
 
 def wrapped(name: str, widest: int | None = None) -> str:
     """Break a long name into up to four lines of similar length.
 
-    Parameters
-    ----------
-    name
-    widest
-        Letters that a line may have; what does not fit then is left out, which "…" tells.
+    With a width of `widest` letters, "…" stands for the words that do not fit.
     """
     n_lines = min(len(name) // 24 + 1, 4)
     width = len(name) // n_lines + 6

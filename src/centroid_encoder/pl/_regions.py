@@ -45,14 +45,12 @@ def plane_centers(centers: NDArray[np.floating]) -> NDArray[np.floating]:
 
 
 def panel_limits(points: NDArray[np.floating], *, equal: bool = True) -> NDArray[np.floating]:
-    """(2, 2) or (2, 3) limits of all panels.
+    """Return (2, 2) limits of all panels.
 
-    Where all axes are components of the embedding, they are equally long: nearness must look the
-    same in all directions.
+    Both axes are equally long if both are components of the embedding: nearness must look the same
+    in all directions.
     """
     limits = np.reshape(bounding_box(points[:, :2]), (2, 2))
-    if points.shape[1] == 3:
-        limits = np.column_stack([limits, np.reshape(bounding_box(points[:, 1:]), (2, 2))[:, 1]])
     if equal:
         half = (limits[1] - limits[0]).max() / 2
         limits = limits.mean(axis=0) + np.array([[-half], [half]])
@@ -62,19 +60,7 @@ def panel_limits(points: NDArray[np.floating], *, equal: bool = True) -> NDArray
 def class_regions(
     adata: AnnData, result: Result, regions: Regions | None, limits: NDArray[np.floating]
 ) -> Shapes:
-    """Regions of the classes of a result; empty if none are asked for, or in three dimensions.
-
-    Parameters
-    ----------
-    adata
-        AnnData from which the result was read, with the map.
-    result
-        Embedding with its classes.
-    regions
-        Kind of regions; None for none.
-    limits
-        (2, 2) limits of the panels.
-    """
+    """Return the regions of a result within (2, 2) limits; none with more than two components."""
     n_components = result.embedding.shape[1]
     if regions is None or n_components > 2:
         return []
@@ -93,7 +79,7 @@ def center_regions(centers: NDArray[np.floating], limits: NDArray[np.floating]) 
 
 
 def region_paths(shapes: Shapes, n_classes: int) -> list[Path]:
-    """Outline of each class; without vertices where there is none, or where there is an image."""
+    """Return the outline of each class; it is empty without a region, and for an image."""
     if isinstance(shapes, np.ndarray) or not shapes:
         return [Path(np.empty((0, 2)))] * n_classes
     return [Path(np.vstack([ring, ring[:1]]), closed=len(ring) > 0) for ring in shapes]

@@ -1,45 +1,37 @@
-"""The reliability page: the map beside all figures and numbers that judge it."""
+"""The reliability page: the map beside all figures and numbers that evaluate it."""
 
 from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
-from centroid_encoder.errors import MissingKeyError
-from centroid_encoder.pl._axes import Save, figure_writer, finish
+from centroid_encoder.errors import InputError, MissingKeyError
+from centroid_encoder.pl._axes import Save, check_save, finish
 from centroid_encoder.pl._calibration import calibration
 from centroid_encoder.pl._colors import Palette
 from centroid_encoder.pl._confusion import confusion
 from centroid_encoder.pl._permutation_test import permutation_test
 from centroid_encoder.pl._voronoi import voronoi
 from centroid_encoder.tl._result import (
-    HeldOut,
     Regions,
     Result,
     StoredCrossValidation,
     StoredMap,
     check_trained,
-    read_held_out,
     read_result,
 )
 from centroid_encoder.tl._summary import summary
 
 if TYPE_CHECKING:
     from anndata import AnnData
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Plot = Callable[..., "Axes | None"]
-
-SIZE = 15.0, 9.6
-"""Of the page in inches, where letters are of ten points; with them it grows."""
 MAX_ENTRIES = 45
-"""Classes beyond which a legend would leave no room for the map."""
+"""Classes in a legend; with more there is no room for the map."""
 
 
 def reliability(
@@ -52,10 +44,11 @@ def reliability(
     save: Save = None,
     dpi: float | None = None,
 ) -> Figure | None:
-    """Put the map on one page with what says how far it can be believed.
+    """Draw one page with the map and all evidence of how far it can be believed.
 
-    Above `voronoi` and the numbers in words, beneath `confusion`, `calibration` and
-    `permutation_test`. Where something has not been computed stands how to get it.
+    The upper half is `voronoi` and the numbers in words, the lower half is `confusion`,
+    `calibration` and `permutation_test`. A figure that needs another computation is replaced by
+    the call for it.
 
     Parameters
     ----------
@@ -80,7 +73,7 @@ def reliability(
     ValueError
         If the labels are no longer those of the result, or if an argument is not valid.
     """
-    write = figure_writer("reliability", save, dpi, own=True)
+    path = check_save("reliability", save, dpi, own=True)
     check_trained(adata, key)
     mapped, validated = StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
     stored = validated or mapped
@@ -90,28 +83,20 @@ def reliability(
             "ce.tl.cross_validate(adata, label_key, n_permutations=99) first",
             "key",
         )
-    label_key = stored.label_key
     result = read_result(adata, key) if mapped is not None else None
-    judged = validated is not None or (result is not None and (result.split == "test").any())
-    cells = read_held_out(adata, key) if judged else None
-    size = np.multiply(SIZE, plt.rcParams["font.size"] / 10)
+    # In inches, and larger with a larger font.
+    size = np.multiply((15, 9.6), plt.rcParams["font.size"] / 10)
     figure: Any = plt.figure(figsize=tuple(size), layout="constrained")
     try:
         above, beneath = figure.add_gridspec(2, 1, hspace=0.08)
-        if result is None:
+        if result is None or result.embedding.shape[1] > 2:
             maps, words = above.subgridspec(1, 2, width_ratios=(2, 1))
-            call = f"ce.tl.centroid_encoder(adata, {label_key!r})"
-            _say(figure.add_subplot(maps), f"There is no map yet.\nRun {call}.")
-        elif result.embedding.shape[1] > 3:
-            maps, words = above.subgridspec(1, 2, width_ratios=(2, 1))
-            _say(
-                figure.add_subplot(maps),
-                f"A map of {result.embedding.shape[1]} components cannot be drawn.\n"
-                "Train with n_components=2.",
-            )
+            lack = "There is no map" if result is None else "Maps of up to two components are shown"
+            call = f"run ce.tl.centroid_encoder(adata, {stored.label_key!r})"
+            _replace(figure.add_subplot(maps), f"{lack}; {call}")
         else:
             words = _draw_map(figure, above, adata, result, regions=regions, palette=palette)
-        _draw_evidence(figure, beneath, adata, key, label_key, cells)
+        _draw_evidence(figure, beneath, adata, key)
         sentences = summary(adata, key)
         if result is not None and len(result.classes) > MAX_ENTRIES:
             sentences.append(f"ce.pl.voronoi names the {len(result.classes)} classes.")
@@ -119,101 +104,56 @@ def reliability(
     except BaseException:
         plt.close(figure)
         raise
-    return finish(figure, show=show, write=write, own=True)
+    return finish(figure, show=show, path=path, dpi=dpi, own=True)
 
 
-def _draw_map(
-    figure: Any,
-    place: Any,
-    adata: AnnData,
-    result: Result,
-    *,
-    regions: Regions | None,
-    palette: Palette | None,
-) -> Any:
+def _draw_map(figure: Any, place: Any, adata: AnnData, result: Result, **options: Any) -> Any:
     """Draw the panels of `voronoi` and return the place beside them."""
     n_panels = sum((result.split == panel).any() for panel in ("train", "test"))
     places = place.subgridspec(1, n_panels + 1, wspace=0.04)
-    projection = "3d" if result.embedding.shape[1] == 3 else None
-    voronoi(
-        adata,
-        key=result.key,
-        regions=regions,
-        palette=palette,
-        legend_loc="right margin" if len(result.classes) <= MAX_ENTRIES else None,
-        ax=[figure.add_subplot(places[i], projection=projection) for i in range(n_panels)],
-        show=False,
-        save=False,
-    )
+    axes = [figure.add_subplot(places[i]) for i in range(n_panels)]
+    legend_loc = None if len(result.classes) > MAX_ENTRIES else "right margin"
+    options |= {"legend_loc": legend_loc, "ax": axes, "show": False, "save": False}
+    voronoi(adata, key=result.key, **options)
     return places[n_panels]
 
 
-def _draw_evidence(
-    figure: Any, place: Any, adata: AnnData, key: str, label_key: str, cells: HeldOut | None
-) -> None:
-    """Draw the other figures side by side, or say how to get them."""
-    validated = StoredCrossValidation.read(adata, key)
-    tested = validated is not None and validated.permutation is not None
-    confident = cells is not None and bool(np.isfinite(cells.confidence).any())
-    parts: tuple[tuple[Plot, bool, str], ...] = (
-        (confusion, cells is not None, "No cell was held out"),
-        (calibration, confident, "No confidence is known" if cells else "No cell was held out"),
-        (permutation_test, tested, "No permutation test was made"),
-    )
-    call = f"ce.tl.cross_validate(adata, {label_key!r},\nn_permutations=99)"
+def _draw_evidence(figure: Any, place: Any, adata: AnnData, key: str) -> None:
+    """Draw the other figures side by side, or write why one cannot be drawn."""
     # In grids of their own, so that long names of classes take no room from the other figures.
     left, right = place.subgridspec(1, 2, wspace=0.04, width_ratios=(1.3, 2))
-    for part, (plot, there, absent) in zip((left, *right.subgridspec(1, 2)), parts, strict=True):
+    plots = confusion, calibration, permutation_test
+    for part, plot in zip((left, *right.subgridspec(1, 2)), plots, strict=True):
         ax = figure.add_subplot(part)
-        if there:
+        try:
             plot(adata, key=key, ax=ax, show=False, save=False)
-        else:
-            _say(ax, f"{absent}.\nRun {call}.")
+        except (InputError, MissingKeyError) as error:
+            _replace(ax, str(error))
 
 
-def _say(ax: Any, text: str) -> None:
-    """Write in the place of a figure why it is not there."""
+def _replace(ax: Any, text: str) -> None:
+    """Write a text in the place of a figure."""
+    ax.clear()
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set(linestyle=":", color="0.5")
-    ax.text(
-        0.5,
-        0.5,
-        text,
-        ha="center",
-        va="center",
-        transform=ax.transAxes,
-        color="0.5",
-        parse_math=False,
-        linespacing=1.5,
-    )
+    style = {"ha": "center", "va": "center", "color": "0.5", "linespacing": 1.5}
+    ax.text(0.5, 0.5, textwrap.fill(text, 40), transform=ax.transAxes, parse_math=False, **style)
 
 
 def _write(ax: Any, sentences: list[str]) -> None:
     """Write sentences in the place of a figure, in the largest font in which they fit."""
     ax.set_axis_off()
-    figure = ax.figure
-    figure.draw_without_rendering()
-    box = ax.get_window_extent()
-    text = ax.text(
-        0, 0.5, "", va="center", transform=ax.transAxes, linespacing=1.35, parse_math=False
-    )
-    # The text must not move the figures.
-    text.set_in_layout(False)
+    ax.figure.draw_without_rendering()
+    width, height = ax.get_window_extent().size / ax.figure.dpi * 72
     # No line ends within a number and its unit.
     sentences = [
         re.sub(r" (?=%|± )|(?<=±) |(?<=n) (?== )|(?<=n =) ", "\u00a0", s) for s in sentences
     ]
     for font in plt.rcParams["font.size"] * np.linspace(1, 0.5, 6):
-        text.set_fontsize(font)
-        # Begin with as many letters as would fit if all were narrow.
-        for letters in range(int(box.width / figure.dpi * 72 / (0.45 * font)), 10, -1):
-            text.set_text(
-                "\n\n".join(
-                    textwrap.fill(line, letters, break_on_hyphens=False) for line in sentences
-                )
-            )
-            extent = text.get_window_extent()
-            if extent.width <= box.width:
-                break
-        if extent.height <= box.height:
+        # A letter is on average half as wide as high; widest lines have more.
+        letters = int(width / (0.58 * font))
+        text = "\n\n".join(textwrap.fill(s, letters, break_on_hyphens=False) for s in sentences)
+        if 1.35 * font * (text.count("\n") + 1) < height:
             break
+    style = {"fontsize": font, "linespacing": 1.35, "va": "center", "in_layout": False}
+    ax.text(0, 0.5, text, transform=ax.transAxes, parse_math=False, **style)

@@ -1,0 +1,112 @@
+"""Values of the cells by which points are coloured: columns of ``obs``, and variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.colors import Normalize
+from numpy.typing import NDArray
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+from centroid_encoder.errors import InputError, MissingKeyError
+from centroid_encoder.pl._colors import label_colors
+from centroid_encoder.tl._read import near_matches, obs_column
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+MAX_CATEGORIES = 100
+"""Categories that are coloured; the colours of more cannot be told apart."""
+
+
+@dataclass(frozen=True)
+class Values:
+    """Values of a column or variable, and the colours of its categories."""
+
+    name: str
+    values: NDArray[Any]
+    """(n_obs,) numbers, NaN for none; or indices into `colors`, −1 for grey cells."""
+    colors: dict[object, str] | None
+    """Colour of each category in order; None for numbers."""
+    grey: Sequence[str] = ()
+    """What the grey cells are, for a legend."""
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        """(n_obs,) mask of the cells that are not grey."""
+        return np.asarray(np.isfinite(self.values) if self.colors is None else self.values >= 0)
+
+    @property
+    def norm(self) -> Normalize:
+        """Scale from the smallest to the largest number."""
+        known = self.values[self.known]
+        return Normalize(known.min(), known.max()) if len(known) else Normalize(0, 1)
+
+
+def read_values(adata: AnnData, name: str, *, layer: str | None, use_raw: bool | None) -> Values:
+    """Read a column of ``adata.obs`` or a variable, as scanpy's plots do.
+
+    `layer` and `use_raw` are those of `voronoi`. The message of a KeyError names near matches.
+    """
+    if name in adata.obs:
+        column = obs_column(adata, name)
+        if is_numeric_dtype(column) and not is_bool_dtype(column):
+            return Values(name, column.to_numpy(np.float64, na_value=np.nan), None)
+        return _categories(name, column, label_colors(adata, name))
+    source = variable_source(adata, layer=layer, use_raw=use_raw)
+    where = "var_names" if source is adata else "raw.var_names"
+    places = np.flatnonzero(source.var_names == name)
+    if not len(places):
+        known = [*map(str, adata.obs.columns), *map(str, source.var_names)]
+        text = f"neither obs nor {where} has {name!r}{near_matches(name, known)}"
+        raise MissingKeyError(text, "color")
+    if len(places) > 1:
+        text = f"{where} has {name!r} {len(places)} times; call adata.var_names_make_unique() first"
+        raise InputError(text, "color")
+    return Values(name, variable_values(source, int(places[0]), layer=layer), None)
+
+
+def variable_source(
+    adata: AnnData, *, layer: str | None = None, use_raw: bool | None = None
+) -> Any:
+    """Return the object with the variables, by scanpy's rule: ``adata.raw`` if there is one.
+
+    With a `layer` or ``use_raw=False`` it is `adata` itself.
+    """
+    if use_raw and adata.raw is None:
+        raise InputError("use_raw=True needs adata.raw, and there is none", "use_raw")
+    if use_raw and layer is not None:
+        raise InputError("use_raw and layer exclude each other", "use_raw")
+    if layer is not None and layer not in adata.layers:
+        text = f"layers has no {layer!r}{near_matches(layer, adata.layers)}"
+        raise MissingKeyError(text, "layer")
+    takes_raw = layer is None if use_raw is None else use_raw
+    return adata.raw if takes_raw and adata.raw is not None else adata
+
+
+def variable_values(source: Any, i: int, *, layer: str | None = None) -> NDArray[np.float64]:
+    """Return the values of a variable, by its position in a `variable_source`."""
+    matrix = source.X if layer is None else source.layers[layer]
+    # An int reads one column of a matrix on disk without the others.
+    values = matrix[:, i]
+    values = values.toarray() if hasattr(values, "toarray") else values
+    return np.asarray(values, dtype=np.float64).ravel()
+
+
+def _categories(name: str, column: pd.Series, colors: dict[object, str]) -> Values:
+    """Return codes and colours of the categories with the most cells, up to `MAX_CATEGORIES`."""
+    codes = pd.Index(list(colors)).get_indexer(column.astype(object))
+    counts = np.bincount(codes[codes >= 0], minlength=len(colors))
+    colored = np.sort(np.argsort(-counts, kind="stable")[:MAX_CATEGORIES])
+    # The last entry is for code −1.
+    places = np.full(len(colors) + 1, -1)
+    places[colored] = np.arange(len(colored))
+    kept = [list(colors.items())[i] for i in colored]
+    grey = ["none"] if (codes < 0).any() else []
+    if (n_grey := len(colors) - len(colored)) > 0:
+        grey.insert(0, f"… and {n_grey} more")
+    return Values(name, places[codes], dict(kept), grey)
