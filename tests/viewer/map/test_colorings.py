@@ -313,12 +313,24 @@ def test_of_many_categories_the_first_are_explained(make_cells: MakeCells) -> No
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix, sparse.csc_array])
-def test_a_variable_is_colored_as_it_is_in_x(make_cells: MakeCells, make: Any) -> None:
-    adata = make_cells()
-    adata.obs["same"] = adata.X[:, 3]
-    expected = color_column(adata, "same")
+@pytest.mark.parametrize("has_raw", [False, True])
+def test_a_variable_has_the_values_of_pl_voronoi(
+    embed: Callable[..., ad.AnnData], make: Any, has_raw: bool
+) -> None:
+    """The values are those of ``raw`` if there is one."""
+    adata = embed(test_size=0)
     adata.X = make(adata.X)
-    made = color_variable(adata, 3)
+    if has_raw:
+        raw = adata[:, ::-1].copy()
+        raw.X = make(np.square(raw.X.toarray() if sparse.issparse(raw.X) else raw.X))
+        adata.raw = raw
+    position = list((adata.raw if has_raw else adata).var_names).index("gene3")
+    ax = ce.pl.voronoi(adata, color="gene3", show=False)
+    (drawn,) = (one for one in ax.collections if len(one.get_offsets()) == adata.n_obs)
+    place = {tuple(at): i for i, at in enumerate(adata.obsm["X_ce"].astype(float).tolist())}
+    order = [place[tuple(at)] for at in np.asarray(drawn.get_offsets()).tolist()]
+    adata.obs["same"] = np.asarray(drawn.get_array())[np.argsort(order)]
+    made, expected = color_variable(adata, position), color_column(adata, "same")
     np.testing.assert_array_equal(made.codes, expected.codes)
     assert made.meaning == expected.meaning
     with pytest.raises(KeyError):

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from centroid_encoder.pl._colors import class_colors, label_colors
+from centroid_encoder.pl._values import variable_source, variable_values
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import Column, StoredCrossValidation, cv_key, obs_key
 from centroid_encoder.viewer.map.scales import plane_colors, scale_colors
@@ -245,14 +246,14 @@ def color_column(adata: AnnData, column: str) -> Colors:
 
 
 def color_variable(adata: AnnData, i: int) -> Colors:
-    """Colour all cells by the variable at a position of ``var_names``, as it is in ``X``.
+    """Colour all cells by the variable at a position in `variable_source`, as `pl.voronoi` does.
 
     Raises
     ------
     IndexError
         If there are not as many variables.
     """
-    return _numbers(adata[:, [i]].to_df().to_numpy(np.float64)[:, 0])
+    return _numbers(variable_values(variable_source(adata), i))
 
 
 def _categories(adata: AnnData, column: str) -> Colors:

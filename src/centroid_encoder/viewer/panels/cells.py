@@ -11,6 +11,7 @@ from qtpy.QtWidgets import QComboBox, QLabel, QPushButton, QWidget
 from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
 
+from centroid_encoder.pl._values import variable_source
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.drawing import remove
 from centroid_encoder.viewer.map.images import bring_back
@@ -213,7 +214,8 @@ class CellsPanel(QWidget):
     def _offer_values(self) -> None:
         """Offer the columns and variables; keep what is chosen, where it is still there."""
         adata, before = self._session.adata, self.value_box.currentText()
-        values = [] if adata is None else [*adata.obs.columns, *adata.var_names]
+        variables = [] if adata is None else variable_source(adata).var_names
+        values = [] if adata is None else [*adata.obs.columns, *variables]
         if values != self._values:
             self._values = values
             with signals_blocked(self.value_box):
@@ -263,7 +265,8 @@ class CellsPanel(QWidget):
     def _colors_of_values(self, adata: AnnData) -> tuple[str, colorings.Colors | None]:
         """Return what the column or variable that is chosen is called, and its colours."""
         i, n_columns = self.value_box.currentIndex(), len(adata.obs.columns)
-        if not 0 <= i < len(self._values) or len(self._values) != n_columns + adata.n_vars:
+        n_values = n_columns + variable_source(adata).n_vars
+        if not 0 <= i < len(self._values) or len(self._values) != n_values:
             return ANY_VALUES, None
         name = str(self._values[i])
         if (line := self.value_box.lineEdit()) is not None:
