@@ -1,4 +1,4 @@
-"""The observed error among those of shuffled labels, and what that says in words."""
+"""The observed error among those of shuffled labels, and the p value in words."""
 
 from __future__ import annotations
 

@@ -15,21 +15,10 @@ from centroid_encoder.pl._regions import (
     panel_limits,
     plane_centers,
     plane_points,
-    region_paths,
 )
 from centroid_encoder.tl._result import read_result
 
 LIMITS = np.array([[0.0, 0], [10, 10]])
-SQUARE = np.array([[0.0, 0], [4, 0], [4, 4], [0, 4]])
-
-
-def test_paths_are_closed_and_empty_without_a_region():
-    path, nothing = region_paths([SQUARE, np.empty((0, 2))], 2)
-    assert_array_equal(path.vertices[0], path.vertices[4])
-    assert path.codes[4] == path.CLOSEPOLY
-    assert not len(nothing)
-    assert not any(map(len, region_paths([], 3)))
-    assert not any(map(len, region_paths(np.zeros((5, 5), dtype=int), 3)))
 
 
 def test_an_image_has_the_colours_of_the_classes_with_gaps_between():

@@ -102,7 +102,7 @@ def _colors(
         if palette not in mpl.colormaps:
             raise InputError(f"palette {palette!r} is no matplotlib colour map", "palette")
         colormap = mpl.colormaps[palette]
-        # A qualitative map has few colours, of which the first are taken.
+        # A qualitative map has few colours; take the first ones.
         colormap = colormap if colormap.N < 256 else colormap.resampled(n)
         colors = [to_hex(colormap(i)) for i in range(colormap.N)]
     else:

@@ -34,7 +34,7 @@ def legend_beside(
 ) -> None:
     """Add a legend to the right of a panel and of all that stands there already.
 
-    Of more than `MAX_ENTRIES` `colors`, the rest is counted; the `grey` entries are the last.
+    Names beyond the first `MAX_ENTRIES` are counted only; the `grey` entries are the last.
     `marked` explains the circles around misplaced cells. With `regions`, the colours are those of
     regions rather than of points.
     """

@@ -81,9 +81,8 @@ def voronoi(
         Name of the results, as given to `key_added`.
     color
         Column of ``adata.obs``, or variable, by which the points are coloured over the regions of
-        their classes: categories in their own colours, numbers from dark to light. Of more than
-        100 categories those with the most cells are coloured, and the others are grey. Default: by
-        class.
+        their classes: categories in their own colours, numbers from dark to light. Up to 100
+        categories with the most cells are coloured, and the others are grey. Default: by class.
     layer
         Layer to take the variable from. Default: ``adata.raw`` where it exists, else ``adata.X``.
     use_raw
@@ -135,7 +134,7 @@ def voronoi(
         If the embedding has more than two components, if the labels are no longer those it was
         made with, or if an argument is not valid.
     OSError
-        If the file to save to cannot be written, such as for want of its folder.
+        If the file cannot be written, for example because its folder is missing.
     """
     check_name(color, "color", "a column of obs or of a variable (a figure shows one)", str | None)
     check_name(layer, "layer", "an entry of layers", str | None)
