@@ -1,11 +1,11 @@
-"""What is public: a name that goes from here, or comes, is a line of the changelog."""
+"""The public names: a name that is added or removed here is a line of the changelog."""
 
 from __future__ import annotations
 
 import pytest
 
 import centroid_encoder as ce
-from centroid_encoder.cli import COMMANDS
+from centroid_encoder.cli import cli
 
 PUBLIC = {
     "": {"CentroidEncoder", "load", "pl", "tl", "viewer"},
@@ -43,4 +43,4 @@ def test_estimator_offers_these_names():
 
 
 def test_command_line_offers_these_commands():
-    assert set(COMMANDS) == {"cross-validate", "fit", "ingest", "measure", "plot"}
+    assert set(cli.commands) == {"cross-validate", "fit", "ingest", "measure", "plot"}

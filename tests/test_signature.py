@@ -1,4 +1,4 @@
-"""Names, defaults and help of parameters, for the command line and the forms."""
+"""Names, defaults and help of parameters, for the forms."""
 
 from __future__ import annotations
 

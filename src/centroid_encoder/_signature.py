@@ -1,7 +1,7 @@
 """Names, defaults, types and help of the parameters of public functions.
 
-The command line and the widget's forms take their options from here, so that an option is written
-once: in the signature and the docstring of its function.
+The widget's forms take their fields from here, so that an option is written once: in the signature
+and the docstring of its function.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def test_a_link_out_of_a_store_is_refused_and_nothing_is_copied(
     part: str, role: str, folder: Path
 ) -> None:
     if role in ("ingest", "reference"):
-        assert run("fit", "in.h5ad", *LEARN, "-o", "map.zarr").exit_code == 0
+        assert run("fit", "in.zarr", *LEARN, "-o", "map.zarr").exit_code == 0
     shutil.copytree("map.zarr" if role == "reference" else "in.zarr", "linked.zarr")
     # The secret is in the same folder, so that a copy of it beside would be found.
     irises(scale=np.e).write_zarr("secret")
@@ -89,7 +89,7 @@ def test_a_link_out_of_a_store_is_refused_and_nothing_is_copied(
     lines = {
         "fit": ("fit", "linked.zarr", *LEARN),
         "ingest": ("ingest", "linked.zarr", "--reference", "map.zarr", "-q"),
-        "reference": ("ingest", "in.h5ad", "--reference", "linked.zarr", "-q"),
+        "reference": ("ingest", "in.zarr", "--reference", "linked.zarr", "-q"),
     }
     result = run(*lines[role], "-o", "out.zarr")
 
@@ -192,7 +192,7 @@ def test_if_either_renaming_fails_both_outputs_are_as_before(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    line = (command, "in.h5ad", *LEARN, *(VALIDATE if command != "fit" else ()))
+    line = (command, f"in{Path(output).suffix}", *LEARN, *(VALIDATE if command != "fit" else ()))
     assert run(*line, "-o", output, option, other).exit_code == 0
     if exist == "the second":
         shutil.rmtree(output) if output.endswith(".zarr") else os.unlink(output)

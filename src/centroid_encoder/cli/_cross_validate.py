@@ -9,28 +9,35 @@ import click
 
 from centroid_encoder import tl
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._files import Write, read_cells, with_results
-from centroid_encoder.cli._session import Results, Session, reporting
-from centroid_encoder.tl._result import cv_key
-from centroid_encoder.tl._summary import summary
+from centroid_encoder.cli._files import Write, with_results
+from centroid_encoder.cli._report import Results, Session, reporting
 
 
 @click.command()
 @options.input_file
 @options.result
-@options.target(
+@click.option(
     "--mislabeled",
-    suffixes=(".csv",),
+    type=options.Output(".csv"),
     help="Write the cells that look mislabelled as well, worst first, a .csv file.",
 )
-@options.of("tl.mislabeled", "max_own")
-@options.of("tl.cross_validate")
+@click.option("--max-own", default=0.05, help="Their largest probability of the own label.")
 @options.training
+@click.option("--n-folds", type=int, help="Number of folds. Default: 5, or that of the groups.")
+@click.option("--n-repeats", default=1, help="How many times to divide the cells into folds.")
+@click.option("--group-key", help="Column of obs with donors, each within one fold.")
+@click.option(
+    "--n-permutations",
+    default=0,
+    help="How many times to train on shuffled labels: 19 for a smallest p value of 0.05.",
+)
+@click.option("-j", "--jobs", "n_jobs", type=int, help="Trainings at once; -1: one for each core.")
 @reporting
 def cross_validate(
-    work: Session,
+    session: Session,
     input_file: Path,
     output: Path,
+    overwrite: bool,
     mislabeled: Path | None,
     max_own: float,
     **validation: Any,
@@ -40,27 +47,23 @@ def cross_validate(
     The output is IN with the out-of-fold class of every cell in obs["ce_cv_label"], and errors with
     their spread in uns["ce_cv"].
     """
-    adata = read_cells(input_file, matrix=False)
-    validation = options.arguments(adata, **validation)
-    job = tl.cross_validate.job(adata, **validation)
-    work.run(job, adata)
-    key = job.key
+    options.check_outputs([output, mislabeled], [input_file], overwrite=overwrite)
+    adata, key = session.add_results(
+        input_file,
+        lambda adata: tl.cross_validate.job(adata, **options.arguments(adata, **validation)),
+    )
+
+    from centroid_encoder.tl._result import cv_key
+    from centroid_encoder.tl._summary import summary
+
     suspects = tl.mislabeled(adata, key=key, max_own=max_own)
-    files: dict[Path, Write] = {
-        output: with_results(input_file, output, adata, obsm=[], uns=[cv_key(key)])
-    }
+    files: dict[Path, Write] = {output: with_results(input_file, adata, obsm=[], uns=[cv_key(key)])}
     if mislabeled is not None:
         files[mislabeled] = lambda path: suspects.to_csv(path, index_label="cell")
     stored = adata.uns[cv_key(key)]
     sentences = [*summary(adata, key), f"Cells that look mislabelled: {len(suspects):,}."]
     names = ("params", "classes", "quality", "errors", "per_class", "confusion", "permutation")
-    document = {
-        "input": input_file,
-        "output": output,
-        "mislabeled": mislabeled,
-        "n_mislabeled": len(suspects),
-        "key": key,
-        "n_obs": adata.n_obs,
-        **{name: stored.get(name) for name in names},
-    }
+    paths = {"input": input_file, "output": output, "mislabeled": mislabeled}
+    numbers = {"n_mislabeled": len(suspects), "key": key, "n_obs": adata.n_obs}
+    document = {**paths, **numbers, **{name: stored.get(name) for name in names}}
     return Results(files, sentences, document)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,49 +9,51 @@ import click
 
 from centroid_encoder import tl
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._files import Write, read_cells, with_results
-from centroid_encoder.cli._session import Results, Session, reporting
-from centroid_encoder.tl._result import embedding_key
-from centroid_encoder.tl._summary import summary
+from centroid_encoder.cli._files import Write, with_results
+from centroid_encoder.cli._report import Results, Session, reporting
 
 
 @click.command()
 @options.input_file
 @options.result
-@options.target(
+@click.option(
     "--model-out",
-    suffixes=(".safetensors",),
+    type=options.Output(".safetensors"),
     help="Write the map alone as well, a .safetensors file.",
 )
-@options.of("tl.centroid_encoder")
 @options.training
+@click.option("--test-size", default=0.2, help="Share of the labeled cells to hold out, in [0, 1).")
+@click.option("--group-key", help="Column of obs with donors, each held out as a whole or not.")
 @reporting
 def fit(
-    work: Session, input_file: Path, output: Path, model_out: Path | None, **training: Any
+    session: Session,
+    input_file: Path,
+    output: Path,
+    overwrite: bool,
+    model_out: Path | None,
+    **training: Any,
 ) -> Results:
     """Train a map on the labelled cells of IN, and count its errors on held-out ones.
 
     The output is IN with the embedding in obsm["X_ce"], the predicted class of every cell in
     obs["ce_label"], and the map itself in uns["ce"]: it takes new cells with the command ingest.
     """
-    adata = read_cells(input_file, matrix=False)
-    training = options.arguments(adata, **training)
-    with closing(adata.file):
-        job = tl.centroid_encoder.job(adata, **training)
-        work.run(job, adata)
-    key = job.key
+    options.check_outputs([output, model_out], [input_file], overwrite=overwrite)
+    adata, key = session.add_results(
+        input_file,
+        lambda adata: tl.centroid_encoder.job(adata, **options.arguments(adata, **training)),
+    )
+
+    from centroid_encoder.tl._result import embedding_key
+    from centroid_encoder.tl._summary import summary
+
     files: dict[Path, Write] = {
-        output: with_results(input_file, output, adata, obsm=[embedding_key(key)], uns=[key])
+        output: with_results(input_file, adata, obsm=[embedding_key(key)], uns=[key])
     }
     if model_out is not None:
         files[model_out] = lambda path: tl.fitted_model(adata, key, device="cpu").save(path)
     stored = adata.uns[key]
-    document = {
-        "input": input_file,
-        "output": output,
-        "model": model_out,
-        "key": key,
-        "n_obs": adata.n_obs,
-        **{name: stored[name] for name in ("params", "classes", "quality")},
-    }
+    paths = {"input": input_file, "output": output, "model": model_out}
+    parts = {name: stored[name] for name in ("params", "classes", "quality")}
+    document = {**paths, "key": key, "n_obs": adata.n_obs, **parts}
     return Results(files, summary(adata, key), document)

@@ -2,44 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from centroid_encoder.cli import _options as options
-from centroid_encoder.cli._files import whole
-from centroid_encoder.cli._images import read_image
-from centroid_encoder.cli._session import Results, Session, reporting
+from centroid_encoder.cli._report import Results, Session, reporting
 
 if TYPE_CHECKING:
-    from anndata import AnnData
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def _list(context: click.Context, option: click.Parameter, value: str | None) -> list[str]:
+    """Split names at commas."""
+    return [name.strip() for name in value.split(",")] if value else []
+
+
+def _numbers(context: click.Context, option: click.Parameter, value: str | None) -> list[float]:
+    """Split numbers at commas."""
+    try:
+        return [float(number) for number in _list(context, option, value)]
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r} is no number or list of numbers") from error
+
+
+names_option = partial(click.option, metavar="NAME,…", callback=_list)
+numbers_option = partial(click.option, metavar="NUMBER,…", callback=_numbers)
 
 
 @click.command()
 @click.argument("labels", type=options.INPUT)
 @click.argument("images", type=options.INPUT, nargs=-1)
-@options.target(
-    "-o",
-    "--output",
-    suffixes=(".h5ad", ".zarr"),
-    required=True,
-    help="The .h5ad file or .zarr store to write. A file or store of that name is replaced.",
+@options.output(".h5ad", ".zarr")
+@names_option("--channels", help="Names of all channels in order. Default: by names of the files.")
+@numbers_option("--spacing", help="Distance of two pixels, or one for each axis. Default: 1.")
+@click.option("--unit", help="Unit of --spacing, such as um; part of the names. Default: px.")
+@click.option("--channel-axis", type=int, help="Axis of the channels, if there could be two.")
+@click.option("--time-series", is_flag=True, help="The first axis, beside channels, is time.")
+@names_option(
+    "--properties",
+    help="More shapes: equivalent_diameter_area, feret_diameter_max, perimeter, solidity.",
 )
-@click.option(
-    "--channels",
-    metavar="NAME,NAME",
-    help="Names of all channels, in the order of the images. Default: by the names of the files.",
-)
-@options.of("tl.measure")
+@numbers_option("--quantiles", help="Quantiles of the intensities of a cell, in [0, 1].")
 @reporting
 def measure(
-    work: Session,
+    session: Session,
     labels: Path,
     images: tuple[Path, ...],
     output: Path,
-    channels: str | None,
+    channels: list[str],
+    spacing: list[float],
     **settings: Any,
 ) -> Results:
     """Measure the cells of LABELS: a table of their shapes, positions and intensities in IMAGES.
@@ -47,22 +62,29 @@ def measure(
     LABELS is a label image, a number for each cell and 0 for the background, and each of IMAGES has
     the same pixels: .tif or .npy files. An image may have several channels.
     """
-    label_image = read_image(labels)
-    named = {path.stem: read_image(path).pixels for path in images}
+    options.check_outputs([output], [labels, *images])
+    pixels, axes = _read(labels)
+    named = {path.stem: _read(path)[0] for path in images}
     if len(named) < len(images):
         raise ValueError("two images have the same name, which is that of their channels")
+    if "T" in axes and not settings["time_series"]:
+        text = f"the axes of {labels} are {', '.join(axes)}"
+        session.warn(f"{text}; if the first one is time, pass time_series=True")
 
-    # Imported only now: a file that cannot be read is reported without waiting for torch.
+    # A file that cannot be read is reported before torch is imported.
     from centroid_encoder.tl._measure import Measurement
 
-    if "T" in label_image.axes and not settings["time_series"]:
-        axes = ", ".join(label_image.axes)
-        text = f"the axes of {labels} are {axes}; if the first one is time, pass time_series=True"
-        work.warn(text)
-    job = Measurement({labels.stem: label_image.pixels}, named, **settings)
-    if channels is not None:
-        job.channels = _names(channels, job.channels)
-    adata = work.measured(job)
+    job = Measurement({labels.stem: pixels}, named, spacing=spacing or None, **settings)
+    if channels:
+        if len(set(channels)) < len(channels) or len(channels) != len(job.channels):
+            text = f"there are {len(job.channels)} channels, {', '.join(job.channels) or 'none'}"
+            raise ValueError(f"{text}; --channels must have as many different names")
+        job.channels = channels
+    session.run(job)
+    adata = job.table()
+    write = adata.write_zarr if output.suffix.lower() == ".zarr" else adata.write_h5ad
+    frames = f" in {adata.obs['frame'].nunique():,} frames" if "frame" in adata.obs else ""
+    sentence = f"{adata.n_obs:,} cells{frames}, {adata.n_vars} variables"
     document = {
         "labels": labels,
         "images": list(images),
@@ -72,20 +94,23 @@ def measure(
         "unit": adata.uns["measure"]["unit"],
         "spacing": adata.uns["measure"]["spacing"][0],
     }
-    return Results({output: whole(adata, output)}, _sentences(adata), document)
+    return Results({output: write}, [f"{sentence}: {', '.join(adata.var_names)}."], document)
 
 
-def _names(given: str, channels: list[str]) -> list[str]:
-    """Return names between commas, one for each channel."""
-    names = [name.strip() for name in given.split(",")]
-    if len(set(names)) != len(names) or len(names) != len(channels):
-        raise ValueError(
-            f"there are {len(channels)} channels, {', '.join(channels) or 'none'}; --channels must "
-            f"have as many different names, not {', '.join(names)}"
-        )
-    return names
+def _read(path: Path) -> tuple[NDArray[np.generic], str]:
+    """Read an image, and a letter for each of its axes; no letters if the file has none."""
+    ending = path.suffix.lower()
+    try:
+        if ending == ".npy":
+            import numpy as np
 
+            return np.load(path, mmap_mode="r", allow_pickle=False), ""
+        if ending in (".tif", ".tiff"):
+            import tifffile
 
-def _sentences(adata: AnnData) -> Iterator[str]:
-    frames = f" in {adata.obs['frame'].nunique():,} frames" if "frame" in adata.obs else ""
-    yield f"{adata.n_obs:,} cells{frames}, {adata.n_vars} variables: {', '.join(adata.var_names)}."
+            with tifffile.TiffFile(path) as file:
+                return file.series[0].asarray(), file.series[0].axes
+    # Damaged files raise many kinds of errors.
+    except Exception as error:
+        raise OSError(f"{path} cannot be read: {error}") from error
+    raise OSError(f"{path} is no image that can be read: its name must end in .tif or .npy")

@@ -1,0 +1,129 @@
+"""Log, warnings, errors and results of a command."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing, redirect_stdout
+from dataclasses import dataclass, field
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+from tqdm import tqdm
+from tqdm.contrib.logging import logging_redirect_tqdm
+
+from centroid_encoder import __version__
+from centroid_encoder.cli._files import Write, read_cells, write_all
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from centroid_encoder.tl._measure import Measurement
+    from centroid_encoder.tl._run import Job
+
+EXPECTED = (KeyError, TypeError, ValueError, ArithmeticError, OSError, RuntimeError, MemoryError)
+"""Errors about data and files, which are printed in one line; others keep their traceback."""
+
+
+class Results(NamedTuple):
+    """Results of a command."""
+
+    files: Mapping[Path, Write]
+    """Files to write, as for `write_all`."""
+    sentences: Iterable[str]
+    """Text for stdout."""
+    document: dict[str, Any]
+    """Text for stdout with ``--json``."""
+
+
+@dataclass
+class Session:
+    """Progress and warnings of a command."""
+
+    quiet: bool
+    """Whether only warnings and errors are printed on stderr."""
+    warnings: list[str] = field(default_factory=list)
+
+    def warn(self, message: object) -> None:
+        """Write a warning to stderr, above the progress bar, and keep it for the results."""
+        self.warnings.append(str(message))
+        tqdm.write(f"Warning: {message}", file=sys.stderr)
+
+    def run(self, job: Job | Measurement) -> None:
+        """Run a job with a progress bar."""
+        from centroid_encoder.tl._run import run_job
+
+        run_job(job, progress=not self.quiet, warn=self.warn)
+
+    def add_results(self, path: Path, prepare: Callable[[AnnData], Job]) -> tuple[AnnData, str]:
+        """Run the job on the cells of a file; return the cells and the key of the results."""
+        adata = read_cells(path)
+        with closing(adata.file):
+            job = prepare(adata)
+            self.run(job)
+            job.write(adata)
+        return adata, job.key
+
+
+def reporting(command: Callable[..., Results]) -> Callable[..., None]:
+    """Call a command with a `Session`, write the files that it returns, and print its results.
+
+    An error about data becomes one line on stderr, with exit status 1. With ``--json``, stdout has
+    its text and the parameter at fault as well.
+    """
+
+    @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
+    @click.option("-q", "--quiet", is_flag=True, help="Print only warnings and errors on stderr.")
+    @wraps(command)
+    def run(*, as_json: bool, quiet: bool, **options: Any) -> None:
+        session = Session(quiet)
+        # The command path is "centroid-encoder plot voronoi", for example.
+        name = click.get_current_context().command_path.split()[1]
+        head = {"command": name, "version": __version__}
+        logger = logging.getLogger("centroid_encoder")
+        logger.setLevel(logging.WARNING if quiet else logging.INFO)
+        try:
+            # stdout is for results alone.
+            with (
+                logging_redirect_tqdm([logger]),
+                warnings.catch_warnings(),
+                redirect_stdout(sys.stderr),
+            ):
+                warnings.showwarning = lambda message, *_, **__: session.warn(message)
+                files, sentences, document = command(session, **options)
+                write_all(files)
+        except EXPECTED as error:
+            text = " ".join(str(error).split()) or type(error).__name__
+            if as_json:
+                parameter = getattr(error, "parameter", None)
+                found = {"error": text, "parameter": parameter, "warnings": session.warnings}
+                click.echo(as_line(head | found))
+            raise click.ClickException(text) from error
+        if as_json:
+            click.echo(as_line({**head, **document, "warnings": session.warnings}))
+        else:
+            for line in (*sentences, *(f"Wrote {path}" for path in files)):
+                click.echo(line)
+
+    return run
+
+
+def as_line(document: Mapping[str, Any]) -> str:
+    """Return results as one line of JSON.
+
+    Tables become lists of rows; NaN and infinity, which JSON lacks, become null.
+    """
+    text = json.dumps(document, default=_plain)
+    return json.dumps(json.loads(text, parse_constant=lambda _: None))
+
+
+def _plain(value: Any) -> Any:
+    """Convert tables, arrays and paths to types of JSON."""
+    if hasattr(value, "to_dict"):
+        return value.to_dict("records")
+    return value.tolist() if hasattr(value, "tolist") else str(value)
