@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -157,6 +158,18 @@ def train(qtbot: QtBot) -> Callable[[CentroidEncoderWidget], None]:
         widget.trainer.train_button.click()
         assert widget.training is not None, widget.message.text()
         qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+
+    return run
+
+
+@pytest.fixture
+def save(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, Path], None]:
+    """Save the table, and wait until it is written."""
+
+    def run(widget: CentroidEncoderWidget, path: Path) -> None:
+        widget.keep.save_table(path)
+        qtbot.waitUntil(lambda: widget.keep.worker is None, timeout=60_000)
+        assert widget.keep.message.text() == f"Saved {path.name}."
 
     return run
 

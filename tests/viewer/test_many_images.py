@@ -142,7 +142,7 @@ def three(make_cells: Callable[..., AnnData], image_of: Callable[..., Any]) -> t
 
 
 def test_three_images_from_opening_to_saving_and_back(
-    three: Any, study: Study, train: Callable[..., None], tmp_path: Path
+    three: Any, study: Study, train: Callable[..., None], tmp_path: Path, save: Callable[..., None]
 ) -> None:
     masks, cells = three
     viewer, widget = study.viewer, study.widget
@@ -180,7 +180,7 @@ def test_three_images_from_opening_to_saving_and_back(
     study.check("ImageName", "CellNb")
     assert len(widget.catalog.joins) == 3
     assert viewer.layers["B_mask"].colormap is not own["B"]
-    widget.keep.save_table(tmp_path / "done.h5ad")
+    save(widget, tmp_path / "done.h5ad")
     widget.data.open_file(tmp_path / "done.h5ad")
     study.check("ImageName", "CellNb")
     assert widget.result is not None
@@ -321,7 +321,9 @@ def test_images_of_a_folder_are_opened_as_their_cells_are_gone_to(
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_real_field_in_four_images(study: Study, tmp_path: Path) -> None:
+def test_a_real_field_in_four_images(
+    study: Study, tmp_path: Path, save: Callable[..., None]
+) -> None:
     folder = data_folder()
     if folder is None:
         pytest.skip("no folder of data sets: set CE_DATA to where they lie (benchmarks/datasets)")
@@ -385,7 +387,7 @@ def test_a_real_field_in_four_images(study: Study, tmp_path: Path) -> None:
     catalog.refresh()
     widget.select(np.flatnonzero(study.adata.obs["image"] == "B07")[:1])
     study.shot("not_open")
-    widget.keep.save_table(tmp_path / "done.h5ad")
+    save(widget, tmp_path / "done.h5ad")
     done = ad.read_h5ad(tmp_path / "done.h5ad")
     new, old = (done.obs[name].astype(str) for name in ("phenotype_relabeled", "phenotype"))
     assert (new != old).sum() == 1

@@ -39,6 +39,7 @@ def test_from_the_files_to_the_saved_result(
     train: Callable[[CentroidEncoderWidget], None],
     qtbot: QtBot,
     tmp_path: Path,
+    save: Callable[..., None],
 ) -> None:
     image = imread(folder / "labels_nucleus.tif")
     viewer.add_image(imread(folder / "composite_image.jpg"), rgb=True)
@@ -97,7 +98,7 @@ def test_from_the_files_to_the_saved_result(
     widget.cells.color_box.setCurrentText("as it was")
     assert_array_equal(labels.get_color(1), before)
 
-    widget.keep.save_table(tmp_path / "cells.h5ad")
+    save(widget, tmp_path / "cells.h5ad")
     again = ad.read_h5ad(tmp_path / "cells.h5ad")
     assert_array_equal(again.obsm["X_ce"], adata.obsm["X_ce"])
     assert_array_equal(again.X, ad.read_h5ad(folder / "cells.h5ad").X)

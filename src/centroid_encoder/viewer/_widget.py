@@ -1,4 +1,4 @@
-"""The dock widget: its layout, and what its parts have to know of each other."""
+"""The dock widget: its parts and their layout."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
 WIDTH = 460
 """Pixels below which something would be cut off."""
-WORKSHOP = "centroid_encoder.viewer._worker"
-SETTLED = 200
+WORKER = "centroid_encoder.viewer._worker"
+IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
 
 
@@ -59,13 +59,13 @@ class CentroidEncoderWidget(QWidget):
     viewer
         That viewer.
     session, catalog
-        What is chosen and shown, which the parts observe; and what there is to choose from.
+        State that the parts observe; tables and layers to choose from.
     """
 
     def __init__(self, napari_viewer: Viewer) -> None:
         super().__init__()
         self.setAcceptDrops(True)
-        # napari hands plugins a proxy, which is not the viewer where identity matters.
+        # napari gives plugins a proxy of the viewer.
         self.viewer: Viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
         self.session = Session(self.viewer.layers)
         self._connected = False
@@ -77,7 +77,6 @@ class CentroidEncoderWidget(QWidget):
         self.misplaced = MisplacedTable(self.session)
         self.new_data = NewDataPanel(self.session)
         self.keep = SaveRow(self.session)
-        # Last: its form chooses the labels of another table once all have left the one before.
         self.trainer = TrainingPanel(self.session)
         self.form = self.trainer.form
         self.message = self.trainer.message
@@ -89,11 +88,11 @@ class CentroidEncoderWidget(QWidget):
         self._attach()
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        """Take tables, wherever in the widget they are dropped."""
+        """Accept dropped tables."""
         self.data.dragEnterEvent(event)
 
     def dropEvent(self, event: QDropEvent) -> None:
-        """Open them."""
+        """Open dropped tables."""
         self.data.dropEvent(event)
 
     # -- for notebooks ---------------------------------------------------------------------------
@@ -107,7 +106,7 @@ class CentroidEncoderWidget(QWidget):
         label_key: str | None = None,
         instance_key: str | None = None,
     ) -> None:
-        """Choose an AnnData and, if given, what it is joined to; see `viewer.open`."""
+        """Choose an AnnData and, if given, its layer and columns; see `viewer.open`."""
         for key in (label_key, instance_key):
             if key is not None and key not in adata.obs:
                 raise KeyError(f"obs has no column {key!r}")
@@ -131,15 +130,15 @@ class CentroidEncoderWidget(QWidget):
 
     @property
     def training(self) -> Worker | None:
-        """The training that runs, of one map or of all those of a check, or None."""
+        """The running training or cross-validation, or None."""
         return self.trainer.worker
 
     def train(self) -> None:
-        """Train on the table that is chosen; one training at a time."""
+        """Train on the chosen table, unless a training runs."""
         self.trainer.train()
 
     def check(self) -> None:
-        """Cross-validate the labels of the table that is chosen, at a time when nothing trains."""
+        """Cross-validate the labels of the chosen table, unless a training runs."""
         self.trainer.check()
 
     def stop(self) -> None:
@@ -165,7 +164,7 @@ class CentroidEncoderWidget(QWidget):
     # -- coming and going ------------------------------------------------------------------------
 
     def changeEvent(self, event: QEvent) -> None:
-        """Leave the viewer as it was when the dock is closed; come back when it is docked again."""
+        """Detach from the viewer when the dock is closed, attach when it is docked again."""
         super().changeEvent(event)
         if event.type() == QEvent.Type.ParentChange and hasattr(self, "_connected"):
             if self.parent() is None:
@@ -179,9 +178,9 @@ class CentroidEncoderWidget(QWidget):
             self.viewer.events.theme.connect(self._on_theme)
             self._on_theme()
             self.catalog.connect()
-            # PyTorch, before Train is pressed, once the widget is on the screen. Not in a thread:
-            # two threads that import scikit-learn at once find each other's half of it.
-            QTimer.singleShot(SETTLED, partial(import_module, WORKSHOP))
+            # Import PyTorch once the widget is on the screen, before Train is pressed. Imports of
+            # scikit-learn in two threads at once can fail.
+            QTimer.singleShot(IMPORT_DELAY, partial(import_module, WORKER))
             if self.session.table is None:
                 self.session.read()
             elif not self.cells.linked:
@@ -219,7 +218,7 @@ class CentroidEncoderWidget(QWidget):
             message.set_colors(kinds)
 
     def _lay_out(self) -> None:
-        """Controls in tabs above the map, which takes what room there is."""
+        """Lay out the controls in tabs above the map."""
         self.train_page = QWidget()
         page = column(self.train_page, self.data, self.trainer)
         page.setContentsMargins(*PAGE)
@@ -243,14 +242,14 @@ class CentroidEncoderWidget(QWidget):
         splitter.addWidget(shown)
         splitter.setStretchFactor(1, 1)
         splitter.setChildrenCollapsible(False)
-        # A low window shows a part of it, rather than grow beyond the screen and stay so.
+        # A low window scrolls; it would otherwise grow beyond the screen.
         scrolled = QScrollArea()
         scrolled.setWidget(splitter)
         scrolled.setWidgetResizable(True)
         scrolled.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
         scrolled.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        # Always in sight: what is not saved is lost.
+        # Save is always visible.
         column(self, scrolled, self.keep).setContentsMargins(6, 0, 6, 2)
         self.setMinimumWidth(WIDTH)
         WheelGuard(self)

@@ -422,7 +422,7 @@ def test_closing_it_cancels(
 
 
 def test_a_check_that_came_with_the_table_is_offered(
-    open_widget: Open, cells: AnnData, tmp_path: Path, check: Do
+    open_widget: Open, cells: AnnData, tmp_path: Path, check: Do, save: Callable[..., None]
 ):
     cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) % 4, list("abcd"))
     cells.write_h5ad(tmp_path / "cells.h5ad")
@@ -432,8 +432,7 @@ def test_a_check_that_came_with_the_table_is_offered(
     check(widget)
     found, doubted = widget.verdict.found.text(), widget.verdict.doubts.text()
     listed, known = widget.misplaced.model.table, widget.keep.script()
-    widget.keep.save_table(tmp_path / "checked.h5ad")
-    assert widget.keep.message.text() == "Saved checked.h5ad."
+    save(widget, tmp_path / "checked.h5ad")
     again = widget.data.open_file(tmp_path / "checked.h5ad")
     assert again is not None
     assert again.adata is not cells

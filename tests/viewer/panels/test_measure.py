@@ -43,7 +43,7 @@ def measure(widget: CentroidEncoderWidget, qtbot: QtBot) -> None:
 
 
 def test_from_an_image_and_its_labels_to_a_map(
-    viewer: Viewer, open_widget: Open, qtbot: QtBot, tmp_path: Path
+    viewer: Viewer, open_widget: Open, qtbot: QtBot, tmp_path: Path, save: Callable[..., None]
 ) -> None:
     viewer.add_image(IMAGE, name="CD3", scale=(0.5, 0.5), units="um")
     viewer.add_labels(LABELS, name="nuclei", scale=(0.5, 0.5), units="um")
@@ -73,7 +73,7 @@ def test_from_an_image_and_its_labels_to_a_map(
     qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
     assert widget.result is not None
     assert set(widget.result.classes) == {"bright", "dim"}
-    widget.keep.save_table(tmp_path / "cells.h5ad")
+    save(widget, tmp_path / "cells.h5ad")
     assert ad.read_h5ad(tmp_path / "cells.h5ad").obsm["X_ce"].shape == (N, 2)
 
 

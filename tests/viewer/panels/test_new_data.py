@@ -180,7 +180,12 @@ def test_the_widget_goes_to_the_new_cells(
 
 
 def test_mapped_cells_can_be_relabelled_saved_and_opened(
-    widget: CentroidEncoderWidget, send: Do, others: AnnData, tmp_path: Path
+    widget: CentroidEncoderWidget,
+    send: Do,
+    others: AnnData,
+    tmp_path: Path,
+    save: Callable[..., None],
+    qtbot: QtBot,
 ):
     widget.new_data.form.max_novelty.value = 0.5
     send(widget)
@@ -189,12 +194,12 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
     widget.misplaced.label_box.setCurrentText("type 1")
     widget.misplaced.relabel_button.click()
     assert others.obs["ce_label_relabeled"].iloc[:2].tolist() == ["type 1", "type 1"]
-    widget.keep.save_table(tmp_path / "mapped.h5ad")
-    assert widget.keep.message.text() == "Saved mapped.h5ad."
+    save(widget, tmp_path / "mapped.h5ad")
     assert not widget.keep.save_reliability_action.isEnabled()
     widget.keep.save_figure(tmp_path / "mapped.png")
     assert widget.keep.message.text() == "Saved mapped.png."
     widget.keep.save_model(tmp_path / "map.safetensors")
+    qtbot.waitUntil(lambda: widget.keep.worker is None)
     table = widget.data.open_file(tmp_path / "mapped.h5ad")
     assert table is not None
     assert np.array_equal(widget.map.canvas.map.scene.points, others.obsm["X_ce"])
@@ -203,7 +208,7 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
     script = widget.keep.script()
     assert "ce.tl.ingest(" in script
     assert "max_novelty=0.5" in script
-    assert 'that of the table "nuclei: AnnData"' in script
+    assert "that of the table 'nuclei: AnnData'" in script
 
 
 def test_a_file_is_opened_to_be_mapped(
@@ -234,7 +239,14 @@ def test_a_file_is_opened_to_be_mapped(
 
 @pytest.mark.slow
 def test_the_script_sends_the_same_cells_through_the_same_map(
-    open_widget: Open, train: Do, send: Do, cells: AnnData, others: AnnData, tmp_path: Path
+    open_widget: Open,
+    train: Do,
+    send: Do,
+    cells: AnnData,
+    others: AnnData,
+    tmp_path: Path,
+    save: Callable[..., None],
+    qtbot: QtBot,
 ):
     cells.write_h5ad(tmp_path / "known.h5ad")
     others.write_h5ad(tmp_path / "new.h5ad")
@@ -242,7 +254,7 @@ def test_the_script_sends_the_same_cells_through_the_same_map(
     widget.data.open_file(tmp_path / "new.h5ad")
     widget.data.open_file(tmp_path / "known.h5ad")
     train(widget)
-    widget.keep.save_table(tmp_path / "map.h5ad")
+    save(widget, tmp_path / "map.h5ad")
     widget.new_data.form.min_confidence.value = 0.6
     send(widget)
     adata = widget.catalog.table.adata

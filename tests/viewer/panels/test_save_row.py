@@ -1,31 +1,102 @@
-"""What can be saved, and where to, without a napari window."""
+"""What can be saved, and where, without a napari window."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
 from pytestqt.qtbot import QtBot
 
+import centroid_encoder as ce
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.session.session import Session
 
 
+@pytest.fixture
+def row(qtbot: QtBot) -> SaveRow:
+    row = SaveRow(Session())
+    qtbot.addWidget(row)
+    return row
+
+
+def finish(row: SaveRow, qtbot: QtBot) -> None:
+    qtbot.waitUntil(lambda: row.worker is None, timeout=60_000)
+
+
 def test_a_table_of_a_zarr_goes_back_into_it(
-    cells: ad.AnnData, tmp_path: Path, qtbot: QtBot
+    cells: ad.AnnData, tmp_path: Path, qtbot: QtBot, row: SaveRow
 ) -> None:
     cells.write_zarr(tmp_path / "cells.zarr")
-    session = Session()
-    qtbot.addWidget(row := SaveRow(session))
+    catalog = row._session.catalog
     assert not row.update_action.isVisible()
-    table = session.catalog.open(tmp_path / "cells.zarr")
-    session.catalog.choose(table)
-    assert row.update_action.isVisible()
+    table = catalog.open(tmp_path / "cells.zarr")
+    catalog.choose(table)
     assert row.update_action.text() == "Table into cells.zarr"
     table.adata.obs["note"] = "new"
     row.update_action.trigger()
+    # The thread writes the table as it was.
+    table.adata.obs["later"] = "not yet"
+    assert not row.save_button.isEnabled()
+    finish(row, qtbot)
+    assert row.save_button.isEnabled()
     assert row.message.text() == "Saved cells.zarr."
-    assert set(ad.read_zarr(tmp_path / "cells.zarr").obs["note"]) == {"new"}
-    # What was saved as a file goes there from now on.
+    saved = ad.read_zarr(tmp_path / "cells.zarr")
+    assert set(saved.obs["note"]) == {"new"}
+    assert "later" not in saved.obs
     row.save_table(tmp_path / "cells.h5ad")
+    finish(row, qtbot)
     assert not row.update_action.isVisible()
+
+
+def test_the_name_of_the_opened_file_is_not_proposed(
+    cells: ad.AnnData, tmp_path: Path, qtbot: QtBot, row: SaveRow
+) -> None:
+    catalog = row._session.catalog
+    for name in ("cells.h5ad", "cells_ce.h5ad"):
+        cells.write_h5ad(tmp_path / name)
+        catalog.choose(catalog.open(tmp_path / name))
+        assert row.proposal == str(tmp_path / f"{Path(name).stem}_ce.h5ad")
+    row.save_table(tmp_path / "mine.h5ad")
+    finish(row, qtbot)
+    assert row.proposal == str(tmp_path / "mine.h5ad")
+    row.save_table(tmp_path / "mine.csv")
+    finish(row, qtbot)
+    assert row.proposal == str(tmp_path / "mine.h5ad")
+    assert list(pd.read_csv(tmp_path / "mine.csv", index_col=0)) == list(cells.obs)
+
+
+def test_an_error_is_shown_with_the_entry_at_fault(
+    cells: ad.AnnData, tmp_path: Path, qtbot: QtBot, row: SaveRow
+) -> None:
+    catalog = row._session.catalog
+    cells.uns["odd"] = (1, 2)
+    catalog.choose(catalog.add(cells, "cells"))
+    row.save_table(tmp_path / "cells.h5ad")
+    finish(row, qtbot)
+    assert row.message.kind == "error"
+    assert "'odd'" in row.message.text()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_new_class_is_there_when_the_file_is_opened_again(
+    cells: ad.AnnData, fast: ce.CentroidEncoder, tmp_path: Path, qtbot: QtBot, row: SaveRow
+) -> None:
+    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
+    session = row._session
+    session.catalog.choose(session.catalog.add(cells, "cells"))
+    session.choose_labels("cell_type")
+    session.select(np.array([0, 3]))
+    session.relabel("mast cell")
+    color = session.class_colors["mast cell"]
+    row.save_table(tmp_path / "cells_ce.h5ad")
+    finish(row, qtbot)
+    session.catalog.choose(session.catalog.open(tmp_path / "cells_ce.h5ad"))
+    assert session.result is not None
+    assert session.adata is not cells
+    np.testing.assert_array_equal(session.result.embedding, cells.obsm["X_ce"])
+    assert list(session.classes) == ["type 0", "type 1", "type 2", "mast cell"]
+    assert np.flatnonzero(session.codes == 3).tolist() == [0, 3]
+    assert session.class_colors["mast cell"] == color

@@ -87,6 +87,7 @@ class CellsPanel(QWidget):
         session.label_key_changed.connect(self._recolor)
         session.regions_changed.connect(self._recolor)
         session.colors_changed.connect(self._recolor)
+        session.labels_changed.connect(self._recolor)
         session.selection_changed.connect(self._on_selection)
         session.zoom_requested.connect(self.zoom)
 
@@ -229,8 +230,6 @@ class CellsPanel(QWidget):
 
     def _recolor(self) -> None:
         """Give the layers the colours that are chosen; if they cannot be had, their own."""
-        if self._session.reread():
-            return
         colors, mode, subject = None, self.color_box.currentText(), self._subject
         self.value_box.setVisible(mode == ANY_VALUES)
         try:
@@ -283,5 +282,9 @@ class CellsPanel(QWidget):
         if session.adata is None:
             return None
         return colorings.Subject(
-            session.adata, session.label_key, session.result, session.misplaced_by, session.key
+            session.adata,
+            session.corrected(session.label_key),
+            session.result,
+            session.misplaced_by,
+            session.key,
         )

@@ -116,7 +116,7 @@ class ClassTable(QWidget):
         """
         session = self._session
         region_column, label_key = session.catalog.region_column, session.shown_labels
-        if session.adata is None or region_column is None or label_key is None or session.reread():
+        if session.adata is None or region_column is None or label_key is None:
             return
         try:
             check_target(path, ".csv")

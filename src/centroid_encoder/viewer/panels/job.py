@@ -179,7 +179,7 @@ class JobPanel(QWidget):
         job = cast("Job", worker.job)
         self._end()
         try:
-            self.session.write(job, table, made_by, stopped=self._stopped)
+            self.session.write(job, table, made_by)
         except Exception as error:  # as above
             self.session.read()
             self.say_error(error)

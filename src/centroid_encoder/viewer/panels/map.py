@@ -101,6 +101,7 @@ class MapPanel(QWidget):
         self.canvas.cell_hovered.connect(self._on_hovered)
         session.result_changed.connect(self._on_result)
         session.regions_changed.connect(self._redraw)
+        session.labels_changed.connect(self._redraw)
         session.hidden_changed.connect(self._on_hidden)
         session.framed.connect(self.show_frame)
         session.colors_changed.connect(self._on_colors)
@@ -252,12 +253,16 @@ class MapPanel(QWidget):
 
     def _draw(self, adata: AnnData, result: Result) -> None:
         """Draw what is stored in an AnnData."""
-        self.class_names = [str(name) for name in result.classes]
+        codes, n_classes = self._session.codes, len(self._session.classes)
+        self.class_names = [str(name) for name in self._session.classes]
         split = result.split.to_numpy()
         points = self._plane(result.embedding)
         centers = self._plane(result.centers, centers=True)
         behind = self._behind(result)
         limits = _limits(points[result.embedded], behind, centers)
+        # The map has no center of a class that was named by hand since.
+        named = [points[result.embedded & (codes == i)] for i in range(len(centers), n_classes)]
+        centers = np.vstack([centers, *(cells.mean(axis=0) for cells in named)])
         unlabeled = split == "unlabeled"
         self.panels_box.setEnabled(not result.is_query)
         shown = (QUERY,) if result.is_query else self._which(bool((split == "test").any()))
@@ -269,7 +274,6 @@ class MapPanel(QWidget):
             for which in shown
         )
         shapes = class_regions(adata, result, self._session.regions, limits)
-        codes, n_classes = result.codes, len(result.classes)
         names = tuple(self.class_names)
         scene = Scene(points, codes, panels, shapes, limits, n_classes, names, centers, behind)
         self._show(scene, list(self._session.class_colors.values()), detailed=True)

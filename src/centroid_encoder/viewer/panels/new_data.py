@@ -162,7 +162,6 @@ class NewDataPanel(JobPanel):
             "ingest",
             str(reference.adata.uns[key]["params"]["label_key"]),
             self.parameters(),
-            reference=str(reference.path or reference.name),
         )
         self._used = reference
         self.begin(table, made_by, _map_of(reference.adata, key), table.name)
@@ -185,7 +184,8 @@ class NewDataPanel(JobPanel):
                 parameter="key_added",
             )
         job: Any = super().prepare(table, made_by, source)
-        job.origin = table.name if self._used is None else self._used.name
+        used = self._used or table
+        job.origin = used.name if used.path is None else used.path.name
         return cast("Job", job)
 
     def written(self, table: Table, made_by: MadeBy) -> None:

@@ -1,8 +1,9 @@
-"""Save what was made: as files, or as a script."""
+"""Save results as files or as a script."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from napari.utils.notifications import show_error
 from qtpy.QtGui import QGuiApplication
 from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
+from superqt.utils import create_worker
 
 from centroid_encoder import pl
 from centroid_encoder.viewer.panels.fields import menu_button
@@ -21,23 +23,31 @@ if TYPE_CHECKING:
     from centroid_encoder.viewer.session.session import Session
 
 FIGURES = "Figures (*.png *.pdf *.svg)"
+TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Columns and map (*.csv)"
 
 
 class SaveRow(QWidget):
-    """Save menu and "Copy as Python"; what writes files is imported when there is one to write.
+    """Save menu and "Copy as Python". Modules that write files are imported when needed.
 
     Parameters
     ----------
     session
-        What is shown, which is what can be saved.
+        Session with the table that is shown.
+
+    Attributes
+    ----------
+    worker
+        Thread that writes a file, or None.
     """
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
         self.message = Message()
+        self.worker: Any = None
+        self._saved_to: Path | None = None
         menu = QMenu(self)
-        self.save_table_action = menu.addAction("Table as .h5ad …", self._ask_table)
+        self.save_table_action = menu.addAction("Table as .h5ad, .zarr or .csv …", self._ask_table)
         self.update_action = menu.addAction("", self.update_store)
         self.save_model_action = menu.addAction("Model as .safetensors …", self._ask_model)
         self.save_figure_action = menu.addAction("Figure as .png, .pdf or .svg …", self._ask_figure)
@@ -74,13 +84,13 @@ class SaveRow(QWidget):
         self._offer()
 
     def _offer(self) -> None:
-        """Offer what there is to save."""
+        """Enable what can be saved."""
         table, result, checked = self._session.table, self._session.result, self._session.check
-        self.save_button.setEnabled(table is not None)
+        self.save_button.setEnabled(table is not None and self.worker is None)
         for action in (self.save_model_action, self.save_figure_action):
             action.setEnabled(result is not None)
         self.copy_button.setEnabled(result is not None or checked is not None)
-        # Of cells that were sent through a map, nothing tells which labels are right.
+        # The labels of ingested cells are predictions, which cannot be judged.
         trained = result is not None and not result.is_query
         self.save_reliability_action.setEnabled(trained or checked is not None)
         into = ""
@@ -92,34 +102,38 @@ class SaveRow(QWidget):
         self.update_action.setVisible(bool(into))
 
     def save_table(self, path: Path) -> None:
-        """Write the table with its results."""
-        from centroid_encoder.viewer._save import save_h5ad, save_zarr
+        """Write the table with its results, in a thread; a ``.csv`` holds ``obs`` and the map."""
+        from centroid_encoder.viewer._save import save_csv, save_h5ad, save_zarr, snapshot
 
-        def save(table: Table) -> None:
-            (save_zarr if path.suffix.lower() == ".zarr" else save_h5ad)(table.adata, path)
-            # The file that holds all there is now, and from which a script can go on.
-            table.path = path
-            self._offer()
-
-        self._do(save, f"Saved {path.name}.")
+        table, kind = self._session.table, path.suffix.lower()
+        if table is None:
+            return
+        # The user may change the table while it is written.
+        adata, done = snapshot(table.adata), f"Saved {path.name}."
+        if kind == ".csv":
+            self._write(partial(save_csv, adata, self._session.key, path), done)
+        else:
+            save = save_zarr if kind == ".zarr" else save_h5ad
+            self._write(partial(save, adata, path), done, path)
 
     def save_model(self, path: Path) -> None:
-        """Write the map alone."""
+        """Write the map alone, in a thread."""
         from centroid_encoder.viewer._save import save_model
 
-        key = self._session.key
-        self._do(lambda table: save_model(table.adata, key, path), f"Saved {path.name}.")
+        if (table := self._session.table) is not None:
+            write = partial(save_model, table.adata, self._session.key, path)
+            self._write(write, f"Saved {path.name}.")
 
     def save_figure(self, path: Path) -> None:
-        """Draw the figure for a paper: `pl.voronoi`."""
+        """Draw and write `pl.voronoi`."""
         self._draw(pl.voronoi, path)
 
     def save_reliability(self, path: Path) -> None:
-        """Draw the page that says what may be believed: `pl.reliability`."""
+        """Draw and write `pl.reliability`."""
         self._draw(pl.reliability, path)
 
     def _draw(self, plot: Callable[..., Any], path: Path) -> None:
-        """Save what a function of `pl` draws of what is shown."""
+        """Save a figure of `pl`."""
         import matplotlib.pyplot as plt
 
         from centroid_encoder.viewer._save import save_figure
@@ -137,13 +151,13 @@ class SaveRow(QWidget):
         self._do(draw, f"Saved {path.name}.")
 
     def update_store(self) -> None:
-        """Write the table into the zarr store it came from."""
+        """Write the table into the zarr store it came from, in a thread."""
         from centroid_encoder.viewer._save import save_table
 
         table = self._session.table
-        if table is None or table.origin == "spatialdata" or table.path is None:
-            self._do(save_table, f"Updated {'' if table is None else table.name}.")
-        else:
+        if table is not None and table.origin == "spatialdata":
+            self._write(partial(save_table, table), f"Updated {table.name}.")
+        elif table is not None and table.path is not None:
             self.save_table(table.path)
 
     def copy_script(self) -> None:
@@ -154,36 +168,73 @@ class SaveRow(QWidget):
         )
 
     def script(self) -> str:
-        """The script that makes the same map, and checks the same labels; empty without a table."""
-        from centroid_encoder.viewer._script import as_python
+        """Return a script that makes the results again; empty without a table."""
+        from centroid_encoder.viewer.session.provenance import as_python
 
-        session, table = self._session, self._session.table
-        if table is None:
-            return ""
-        made_by = check = None
-        if session.result is not None:
-            made_by = session.provenance.of_map(table, session.key)
-        if session.check is not None:
-            check = session.provenance.of_check(table, session.key)
-        return as_python(table, made_by, check)
+        table = self._session.table
+        return "" if table is None else as_python(table, self._session.key)
 
     def _do(self, function: Callable[[Table], object], done: str) -> None:
-        """Do something with the table, and say that it is done, or why not."""
+        """Do something with the table, and show a text or an error."""
         table = self._session.table
         if table is None:
             return
         try:
             function(table)
-        except Exception as error:  # Whatever it is, it ends as a sentence, not as a traceback.
-            self.message.say(sentence(error), "error")
-            show_error(sentence(error))
+        except Exception as error:  # shown as a sentence, not as a traceback
+            self._show(error)
         else:
             self.message.say(done)
 
-    def _ask_table(self) -> None:
+    def _write(self, write: Callable[[], None], done: str, path: Path | None = None) -> None:
+        """Write a file in a thread, one at a time; `path` is the new file of the table."""
+        if self.worker is not None:
+            return
         table = self._session.table
-        path = None if table is None or table.path is None else table.path.with_suffix(".h5ad")
-        self._ask("Save the table", str(path or "cells.h5ad"), "AnnData (*.h5ad)", self.save_table)
+
+        def work() -> tuple[Exception, ...]:
+            # superqt ignores a RuntimeError that is raised.
+            try:
+                write()
+            except Exception as error:  # as above
+                return (error,)
+            return ()
+
+        self._written = table, done, path
+        self.message.say("Saving …")
+        self.worker = create_worker(work, _start_thread=False)
+        self.worker.returned.connect(self._on_written)
+        self._offer()
+        self.worker.start()
+
+    def _on_written(self, errors: tuple[Exception, ...]) -> None:
+        (table, done, path), self.worker = self._written, None
+        if errors:
+            self._show(errors[0])
+        else:
+            self.message.say(done)
+        if path is not None and table is not None and not errors:
+            # Scripts read the table from this file.
+            table.path = self._saved_to = path
+        self._offer()
+
+    def _show(self, error: Exception) -> None:
+        # anndata names the entry that it cannot write in a note.
+        text = " ".join([sentence(error), *getattr(error, "__notes__", [])])
+        self.message.say(text, "error")
+        show_error(text)
+
+    def _ask_table(self) -> None:
+        self._ask("Save the table", self.proposal, TABLES, self.save_table)
+
+    @property
+    def proposal(self) -> str:
+        """Name proposed for the table: a new one, or that of the file it was last saved to."""
+        path = None if self._session.table is None else self._session.table.path
+        if path is None:
+            return f"cells_{self._session.key}.h5ad"
+        saved = path == self._saved_to
+        return str(path if saved else path.with_name(f"{path.stem}_{self._session.key}.h5ad"))
 
     def _ask_model(self) -> None:
         self._ask("Save the model", "map.safetensors", "Model (*.safetensors)", self.save_model)

@@ -54,7 +54,6 @@ class TrainingPanel(JobPanel):
         self.form.key_added.changed.connect(self._on_key)
         session.said.connect(self._on_said)
         session.failed.connect(self.say_error)
-        session.table_changed.connect(self._on_table)
         session.columns_changed.connect(self._on_columns)
         session.label_key_changed.connect(self._on_labels)
         session.result_changed.connect(self._on_result)
@@ -90,27 +89,21 @@ class TrainingPanel(JobPanel):
     def _begin(self, function: Function, without_table: str) -> None:
         if self.worker is not None:
             return
-        self.session.reread()
         table, label_key = self.session.table, self.form.label_key.value
         if table is None or label_key is None:
             text = without_table if table is None else "Choose the labels first."
             self.message.say(text, "error")
             return
-        relabeling = self.session.relabeling
-        corrected = relabeling is not None and relabeling.column == label_key
-        chosen = self.form.parameters(f"tl.{function}")
-        made_by = MadeBy(function, label_key, chosen, relabeled=corrected)
+        made_by = MadeBy(function, label_key, self.form.parameters(f"tl.{function}"))
         self.begin(table, made_by, label_key, f"{table.name}, {label_key}")
 
     def _on_said(self, text: str | Exception, kind: Kind) -> None:
         self.message.say(text if isinstance(text, str) else sentence(text), kind)
 
-    def _on_table(self) -> None:
-        self.form.set_adata(self.session.adata, self.session.trained_labels)
-
     def _on_columns(self) -> None:
-        """Offer the label columns again, of which there may be new ones."""
-        self.form.set_adata(self.session.adata, self.form.label_key.value)
+        """Offer the label columns; keep the chosen one, or choose that of the stored map."""
+        session = self.session
+        self.form.set_adata(session.adata, session.label_key or session.trained_labels)
 
     def _on_key(self) -> None:
         self.session.choose_key(self.form.key)

@@ -44,13 +44,13 @@ def class_rows(session: Session, image: object = None) -> list[ClassRow]:
     if image is not None and column is not None:
         counted = (adata.obs[column].astype(str) == str(image)).to_numpy()
     if result is None:
-        counts = adata.obs[label_key][counted].value_counts()
+        counts = adata.obs[session.corrected(label_key)][counted].value_counts()
         n_cells = {name: int(counts.get(name, 0)) for name in session.class_colors}
         held_out: dict[object, float] = {}
     else:
-        codes = result.codes[(result.codes >= 0) & counted]
-        in_class = np.bincount(codes, minlength=len(result.classes))
-        n_cells = dict(zip(result.classes, map(int, in_class), strict=True))
+        codes = session.codes[(session.codes >= 0) & counted]
+        in_class = np.bincount(codes, minlength=len(session.classes))
+        n_cells = dict(zip(session.classes, map(int, in_class), strict=True))
         held_out = _held_out_errors(result)
     out_of_fold = _out_of_fold_errors(session.check, session.shown_labels)
     return [

@@ -1,39 +1,35 @@
-"""How results were made: what a script needs to make them again."""
+"""Calls of `tl` that made the results, and a script of them: "Copy as Python"."""
 
 from __future__ import annotations
 
+import inspect
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
-from weakref import WeakKeyDictionary
 
-from centroid_encoder.tl._result import cv_key
+import numpy as np
+
+import centroid_encoder as ce
+from centroid_encoder.tl._result import StoredCrossValidation, StoredMap
+from centroid_encoder.viewer.session.relabeling import SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from anndata import AnnData
-
-    from centroid_encoder.estimator import CentroidEncoder
     from centroid_encoder.viewer.data.tables import Table
 
 Function = Literal["centroid_encoder", "cross_validate", "ingest"]
+WIDTH = 88
+"""Length beyond which a call has a line for each argument."""
 
 
 @dataclass(frozen=True)
 class MadeBy:
-    """A call of a function of `tl` that made a result."""
+    """A call of a function of `tl`."""
 
     function: Function
     label_key: str
     parameters: Mapping[str, Any]
     """Keyword arguments other than its defaults."""
-    relabeled: bool = False
-    """Whether the labels were corrected by hand."""
-    stopped_after: int | None = None
-    """Number of epochs after which the training was stopped by hand, if it was."""
-    reference: str | None = None
-    """Of `ingest`, the file or the name of the table whose map the cells were sent through."""
 
     @property
     def key(self) -> str:
@@ -41,62 +37,86 @@ class MadeBy:
         return self.parameters.get("key_added") or self.parameters.get("key") or "ce"
 
 
-class Provenance:
-    """How the maps and cross-validations of each table were made."""
+def as_python(table: Table, key: str) -> str:
+    """Return a script that makes the results `key` of a table again, from what is stored of them.
 
-    def __init__(self) -> None:
-        self._known: WeakKeyDictionary[Table, dict[tuple[str, bool], MadeBy]] = WeakKeyDictionary()
-
-    def remember(self, table: Table, key: str, made_by: MadeBy) -> None:
-        """Know how the result `key` of a table was made."""
-        is_check = made_by.function == "cross_validate"
-        self._known.setdefault(table, {})[key, is_check] = made_by
-
-    def of_map(self, table: Table, key: str) -> MadeBy:
-        """Return how a map was made: as remembered, else as it says of itself."""
-        known = self._known.get(table, {}).get((key, False))
-        return known or _stored_map(table.adata, key)
-
-    def of_check(self, table: Table, key: str) -> MadeBy:
-        """Return how labels were cross-validated: as remembered, else as the result says."""
-        known = self._known.get(table, {}).get((key, True))
-        return known or _stored_check(table.adata, key)
-
-
-def _stored_map(adata: AnnData, key: str) -> MadeBy:
-    from sklearn.base import clone
-
-    from centroid_encoder import tl
-
-    parameters = dict(adata.uns[key]["params"])
-    label_key, reference = str(parameters.pop("label_key")), parameters.get("ingested_from")
-    if reference is not None:
-        kept = {name: parameters[name] for name in ("min_confidence", "max_novelty")}
-        return MadeBy("ingest", label_key, kept | _named(key), reference=str(reference))
-    model = clone(tl.fitted_model(adata, key, device="cpu"))
-    return MadeBy("centroid_encoder", label_key, _arguments(parameters, model) | _named(key))
+    It reads the file of the table, trains or places the cells, validates, draws and saves.
+    """
+    adata = table.adata
+    imports, lines, stem = _reading(table)
+    mapped, check = StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
+    label_keys = {stored.label_key for stored in (mapped, check) if stored is not None}
+    for column in sorted(name for name in label_keys if name.endswith(SUFFIX)):
+        lines.append(f"# obs[{column!r}] holds labels corrected by hand; save the table first.")
+    if mapped is not None and (origin := mapped.ingested_from) is not None:
+        file = origin if origin.endswith((".h5ad", ".zarr")) else "map.h5ad"
+        lines.append(f"# The map is that of the table {origin!r}: put the name of its file here.")
+        lines.append(_step("ingest", file, mapped.params, None, key))
+    elif mapped is not None and mapped.model is not None:
+        model = json.loads(mapped.model["config"])["estimator"]["params"]
+        lines.append(_step("centroid_encoder", mapped.label_key, mapped.params, model, key))
+    if check is not None:
+        model = json.loads(check.model or "{}")
+        lines.append(_step("cross_validate", check.label_key, check.params, model, key))
+    if mapped is not None and mapped.centers.shape[1] <= 3:
+        lines.append(_call("ce.pl.voronoi", ["adata"], {} if key == "ce" else {"key": key}))
+    lines.append(f"adata.write_h5ad({f'{stem}_{key}.h5ad'!r})")
+    head = f"# Made by centroid-encoder {ce.__version__} in napari."
+    return "\n".join([head, "import anndata as ad", *imports, "", *lines]) + "\n"
 
 
-def _stored_check(adata: AnnData, key: str) -> MadeBy:
-    from centroid_encoder.core.saved import params_from
-    from centroid_encoder.estimator import CentroidEncoder
-
-    stored = adata.uns[cv_key(key)]
-    parameters = dict(stored["params"])
-    label_key = str(parameters.pop("label_key"))
-    known = set(CentroidEncoder().get_params())
-    model = CentroidEncoder(**params_from(json.loads(stored["model"]), known))
-    return MadeBy("cross_validate", label_key, _arguments(parameters, model) | _named(key))
-
-
-def _arguments(parameters: dict[str, Any], model: CentroidEncoder) -> dict[str, Any]:
-    """Return the parameters with the model, if it is not the default."""
-    if model.random_state == parameters.get("random_state"):
-        # The model has it from there.
-        model.set_params(random_state=None)
-    is_default = model.get_params() == type(model)().get_params()
-    return parameters if is_default else parameters | {"model": model}
+def _reading(table: Table) -> tuple[list[str], list[str], str]:
+    """Return imports, lines that read the table, and the first part of a file name."""
+    own, store = "import centroid_encoder as ce", getattr(table.sdata, "path", None)
+    if table.path is not None:
+        read = "read_zarr" if table.path.suffix.lower() == ".zarr" else "read_h5ad"
+        return [own], [f"adata = ad.{read}({str(table.path)!r})"], str(table.path.with_suffix(""))
+    if store is not None:
+        name = str(table.table_name)
+        lines = [f"adata = sd.read_zarr({str(store)!r}).tables[{name!r}]"]
+        return ["import spatialdata as sd", own], lines, name
+    remark = (
+        f"# The table {table.name!r} is in no file: save it, and put the name of the file here."
+    )
+    return [own], [remark, "adata = ad.read_h5ad('table.h5ad')"], "table"
 
 
-def _named(key: str) -> dict[str, Any]:
-    return {} if key == "ce" else {"key_added": key}
+def _step(function: Function, second: str, params: Mapping[str, Any], model: Any, key: str) -> str:
+    """Return the call of a function of `tl` with the arguments that are not its defaults."""
+    known = inspect.signature(getattr(ce.tl, function)).parameters
+    chosen = {name: value for name, value in params.items() if name in known}
+    chosen.pop("label_key", None)
+    chosen = _differing(chosen, {name: known[name].default for name in chosen})
+    if key != "ce":
+        chosen["key_added"] = key
+    if model is not None:
+        differing = _differing(model, ce.CentroidEncoder().get_params())
+        if model.get("random_state") == params.get("random_state"):
+            # Without a seed of its own, the model has that of the call.
+            differing.pop("random_state", None)
+        if isinstance(weights := differing.get("class_weight"), Mapping):
+            differing["class_weight"] = dict(weights["weights"])
+        if differing:
+            chosen["model"] = _Source(_call("ce.CentroidEncoder", [], differing))
+    return _call(f"ce.tl.{function}", ["adata", repr(second)], chosen)
+
+
+class _Source(str):
+    """Text that is Python already."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {k: v.tolist() if isinstance(v, np.generic) else v for k, v in values.items()}
+    return {name: value for name, value in plain.items() if value != defaults.get(name)}
+
+
+def _call(function: str, positional: list[str], named: Mapping[str, Any]) -> str:
+    """Return a call, on one line or with a line for each argument."""
+    arguments = [*positional, *(f"{name}={value!r}" for name, value in named.items())]
+    line = f"{function}({', '.join(arguments)})"
+    if len(line) <= WIDTH:
+        return line
+    return f"{function}(\n" + "".join(f"    {argument},\n" for argument in arguments) + ")"

@@ -1,4 +1,4 @@
-"""Relabel cells by hand, step by step and never over the original."""
+"""Labels that are corrected by hand, in a column of their own, with undo and redo."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.tl._read import obs_column
@@ -16,75 +16,54 @@ from centroid_encoder.tl._result import colors_key
 if TYPE_CHECKING:
     from anndata import AnnData
 
-Label = str | int | bool | None
+    from centroid_encoder.tl._result import Result
 
+SUFFIX = "_relabeled"
+Step = tuple[str, NDArray[np.intp], NDArray[Any], NDArray[Any]]
+"""Description, rows, their labels before and their labels after."""
 NEW_COLOR = "#d3d3d3"
-"""Of a new label, where every other colour is taken."""
+"""Colour of a new label if every other colour is in use."""
 
 
 class Relabeling:
-    """Steps that give cells another label, in a column of their own, each of which can be undone.
+    """Corrections of a label column; the column itself is only read.
 
-    The column begins as a copy of the labels and is there as long as a step is in force; its
-    colours, ``uns[f"{column}_colors"]``, are those of the labels.
+    The corrections begin as a copy of the labels, in ``f"{label_key}_relabeled"``, which exists
+    while it differs from them. A column that a map was trained on stays as it is: further
+    corrections of it have a column of their own.
 
     Parameters
     ----------
     adata
-        Annotated data. A view becomes a copy with the first step, as anndata has it.
+        Annotated data. A view becomes a copy with the first step.
     label_key
-        Column of the labels; it is only read.
-    column
-        Existing column to go on with. Default: a new one, ``f"{label_key}_relabeled"`` if that name
-        is free.
+        Column of ``adata.obs`` with the labels.
 
     Attributes
     ----------
     column
-        Column that the labels are written to. It can change as long as no step is in force.
-
-    Raises
-    ------
-    KeyError
-        If there is no such column.
-    ValueError
-        If `column` is the column of the labels itself.
+        Column that the corrected labels are written to.
     """
 
-    _goes_on: bool
-    _states: list[pd.Series]
-    """The column before the first step and after each one; a byte a cell for most labels."""
-    _texts: list[str]
-    _n_done: int
-    _former_colors: Any
-    """What the key of the column's colours held before the first step."""
-
-    def __init__(self, adata: AnnData, label_key: str, column: str | None = None) -> None:
-        obs_column(adata, label_key)
-        if column is not None:
-            obs_column(adata, column)
-        if column == label_key:
-            raise ValueError(
-                f"obs[{label_key!r}] holds the original labels, which stay as they are"
-            )
+    def __init__(self, adata: AnnData, label_key: str) -> None:
         self.adata = adata
-        self.label_key = label_key
-        self.column = column or self._free_name()
-        self._begin(goes_on=column is not None)
+        self.column = correction_column(adata, label_key)
+        self._done: list[Step] = []
+        self._undone: list[Step] = []
 
     @property
     def labels(self) -> pd.Categorical:
-        """Labels as they are now, in row order."""
-        there = self._there
-        return _categorical(obs_column(self.adata, self.label_key) if there is None else there)
+        """(n_obs,) labels as they are now."""
+        there = self.column in self.adata.obs
+        return self._read(self.column if there else self._original)
 
     @property
     def steps(self) -> tuple[str, str]:
-        """What can be undone and what can be done again, in words; empty for nothing."""
-        done, undone = self._texts[: self._n_done], self._texts[self._n_done :]
-        return (done or [""])[-1], (undone or [""])[0]
+        """Descriptions of the steps that `undo` and `redo` would take; empty for none."""
+        undo, redo = ((steps[-1][0] if steps else "") for steps in (self._done, self._undone))
+        return undo, redo
 
-    def relabel(self, cells: ArrayLike, label: Label) -> bool:
+    def relabel(self, cells: ArrayLike, label: object) -> bool:
         """Give cells another label, as one step; return whether anything changed.
 
         Parameters
@@ -92,165 +71,85 @@ class Relabeling:
         cells
             Rows of the AnnData.
         label
-            An existing label, the name of a new one, or None to take the label away. Text stands
-            for the number where the labels are numbers.
+            A label, the name of a new one, or None to remove the labels of the cells. Text stands
+            for a number if the labels are numbers.
 
         Raises
         ------
-        IndexError
-            If there is no such row.
         KeyError
-            If the column of the labels is gone.
+            If the label column is gone.
         TypeError
-            If the column holds measurements rather than labels.
+            If the column holds measurements.
         ValueError
-            If `label` cannot be one of these labels.
-        RuntimeError
-            If something else has changed the column since the last step: earlier steps can then no
-            longer be undone, but relabelling once more goes on from what the column holds.
+            If `label` is of another kind than the labels.
         """
-        self._check(loses=self._n_done > 0)
         labels = self.labels
-        relabeled = _relabeled(labels, cells, label)
-        n = int((relabeled.codes != labels.codes).sum())
-        if n == 0:
+        name = None if label is None else _as_category(label, labels.categories)
+        rows = np.unique(np.asarray(cells, dtype=np.intp))
+        old = _values(labels[rows])
+        rows, old = rows[old != name], old[old != name]
+        if not len(rows):
             return False
-        if self._n_done == 0:
-            if not self._goes_on:
-                self._states = [self.adata.obs[self.label_key].copy()]
-            self._former_colors = self.adata.uns.get(colors_key(self.column))
-        written = self._write(relabeled)
-        self._n_done += 1
-        # What was undone cannot be done again after another step.
-        self._states[self._n_done :] = [written]
-        whose = f"{n:,} {'cell' if n == 1 else 'cells'}"
-        self._texts[self._n_done - 1 :] = [
-            f"Take the label of {whose} away" if label is None else f"Relabel {whose} as {label}"
-        ]
+        n = f"{len(rows):,} {'cell' if len(rows) == 1 else 'cells'}"
+        text = f"Remove the label of {n}" if label is None else f"Relabel {n} as {label}"
+        new = np.full(len(rows), name, dtype=object)
+        self._replace(rows, old, new)
+        self._done.append((text, rows, old, new))
+        self._undone.clear()
         return True
 
     def undo(self) -> None:
-        """Take the last step back.
-
-        Raises
-        ------
-        RuntimeError
-            As in `relabel`.
-        """
-        self._check(loses=self._n_done > 0)
-        if self._n_done == 0:
-            return
-        if self._n_done > 1:
-            self._write(_categorical(self._states[self._n_done - 1]))
-        elif self._is_trained_on():
-            # From now on, the column is one that was there before the first step.
-            self._states[0] = self._write(_categorical(self._states[0]))
-            self._former_colors = self.adata.uns[colors_key(self.column)]
-            self._goes_on = True
-        else:
-            self._restore()
-        self._n_done -= 1
+        """Undo the last step; a RuntimeError if something else has changed these labels."""
+        if self._done:
+            _, rows, old, new = self._done[-1]
+            self._replace(rows, new, old)
+            self._undone.append(self._done.pop())
 
     def redo(self) -> None:
-        """Do again what was undone last.
-
-        Raises
-        ------
-        RuntimeError
-            As in `relabel`.
-        """
-        self._check(loses=self._n_done < len(self._texts))
-        if self._n_done < len(self._texts):
-            self._write(_categorical(self._states[self._n_done + 1]))
-            self._n_done += 1
+        """Take the step again that was undone last; a RuntimeError as in `undo`."""
+        if self._undone:
+            _, rows, old, new = self._undone[-1]
+            self._replace(rows, old, new)
+            self._done.append(self._undone.pop())
 
     @property
-    def _there(self) -> pd.Series | None:
-        """The column as it was left; None where there should be none."""
-        return self._states[self._n_done] if self._n_done or self._goes_on else None
+    def _original(self) -> str:
+        return self.column.removesuffix(SUFFIX)
 
-    def _check(self, *, loses: bool) -> None:
-        """Begin anew where somebody else has changed something; an error if that loses steps."""
-        problem = self._problem()
-        if problem is None:
-            return
-        goes_on = self._there is not None and self.column in self.adata.obs
-        if not goes_on:
-            self.column = self._free_name()
-        self._begin(goes_on=goes_on)
-        if loses:
+    def _read(self, column: str) -> pd.Categorical:
+        return as_categories(obs_column(self.adata, column))
+
+    def _replace(self, rows: NDArray[np.intp], old: NDArray[Any], new: NDArray[Any]) -> None:
+        """Write new labels in the place of old ones; drop all steps if these are not there."""
+        adata, labels = self.adata, self.labels.copy()
+        if rows[-1] >= len(labels) or not np.array_equal(_values(labels[rows]), old):
+            self._done.clear()
+            self._undone.clear()
             raise RuntimeError(
-                f"{problem}, so that earlier relabelling can no longer be undone or redone. "
-                "Relabel once more to go on from "
-                f"{'what it holds now' if goes_on else 'the original labels'}"
+                f"obs[{self.column!r}] was changed elsewhere; earlier relabelling cannot be undone "
+                "or redone"
             )
-
-    def _problem(self) -> str | None:
-        """What somebody else has done since the last step, to the cells or their names as well."""
-        obs, there = self.adata.obs, self._there
-        if there is None:
-            if self.column in obs:
-                return f"obs[{self.column!r}] has been made by something else"
-            if self._states and not _equal(obs.get(self.label_key), self._states[0]):
-                return f"obs[{self.label_key!r}] has been changed"
-            return None
-        if self.column not in obs:
-            return f"obs[{self.column!r}] has been deleted"
-        if not _equal(obs[self.column], there):
-            return f"obs[{self.column!r}] has been changed by something else"
-        return None
-
-    def _begin(self, *, goes_on: bool) -> None:
-        """Begin from the column as it is now, or without one."""
-        self._goes_on = goes_on
-        self._states = [self.adata.obs[self.column]] if goes_on else []
-        self._texts = []
-        self._n_done = 0
-        self._former_colors = None
-
-    def _free_name(self) -> str:
-        name, n = f"{self.label_key}_relabeled", 2
-        while name in self.adata.obs:
-            name, n = f"{self.label_key}_relabeled_{n}", n + 1
-        return name
-
-    def _write(self, labels: pd.Categorical) -> pd.Series:
-        """Write the column and its colours; return it as it is now."""
-        adata = self.adata
+        original = self._read(self._original)
+        named = pd.Index(new[new != None].tolist()).unique()  # noqa: E711
+        labels = labels.add_categories(named.difference(labels.categories, sort=False))
+        labels[rows] = new
+        used = original.categories.append(labels.remove_unused_categories().categories)
+        labels = labels.set_categories(labels.categories[labels.categories.isin(used)])
         if adata.is_view:
-            if adata.isbacked:
-                raise ValueError(
-                    "the table is a view of a file on disk, which cannot take labels; use "
-                    "adata.to_memory()"
-                )
-            # What anndata would do at the next line, with a warning.
+            # anndata would do this below, with a warning.
             adata._init_as_actual(adata.copy())
-        colors = self._colors(labels.categories)
-        adata.obs[self.column] = labels
-        adata.uns[colors_key(self.column)] = colors
-        return adata.obs[self.column].copy()
-
-    def _is_trained_on(self) -> bool:
-        """Whether a map or a check rests on the column, which has to stay then."""
-        stored = (value for value in self.adata.uns.values() if isinstance(value, Mapping))
-        params = (value.get("params") for value in stored)
-        return any(isinstance(p, Mapping) and p.get("label_key") == self.column for p in params)
-
-    def _restore(self) -> None:
-        """Leave the column and its colours as they were before the first step."""
-        if self._goes_on:
-            self.adata.obs[self.column] = self._states[0]
+        if np.array_equal(_values(labels), _values(original)):
+            del adata.obs[self.column]
+            adata.uns.pop(colors_key(self.column), None)
         else:
-            del self.adata.obs[self.column]
-        if self._former_colors is not None:
-            self.adata.uns[colors_key(self.column)] = self._former_colors
-        else:
-            self.adata.uns.pop(colors_key(self.column), None)
+            colors = self._colors(labels.categories)
+            adata.obs[self.column] = labels
+            adata.uns[colors_key(self.column)] = colors
 
     def _colors(self, categories: pd.Index) -> list[str]:
-        """Colours of the labels, and others for new ones."""
+        """Return the colours of known labels, and colours not in use for the others."""
         known: dict[object, str] = {}
-        for column in (self.column, self.label_key):
+        for column in (self.column, self._original):
             if column in self.adata.obs:
                 known |= label_colors(self.adata, column)
         for name in categories.difference(list(known), sort=False):
@@ -260,31 +159,53 @@ class Relabeling:
         return [known[name] for name in categories]
 
 
-def _relabeled(labels: pd.Categorical, cells: ArrayLike, label: Label) -> pd.Categorical:
-    """Labels of which those of some rows are another one, the last category if it is new."""
-    rows = np.unique(cells)
-    if len(rows) and rows.dtype.kind not in "iu":
-        raise TypeError(f"cells must be rows of the table, not {rows.dtype} values")
-    outside = rows[(rows < 0) | (rows >= len(labels))]
-    if len(outside):
-        raise IndexError(f"the table has {len(labels)} rows; there is no row {outside[0]}")
-    categories, code = labels.categories, -1
-    if label is not None:
-        name = _as_category(label, categories)
-        if name not in categories:
-            categories = categories.append(pd.Index([name], dtype=categories.dtype))
-        code = int(categories.get_loc(name))
-    codes = labels.codes.astype(np.intp)
-    codes[rows.astype(np.intp)] = code
-    return pd.Categorical.from_codes(codes, categories, ordered=labels.ordered)
+def corrected(adata: AnnData, label_key: str) -> str:
+    """Return the column with the corrections of a label column, or the column itself."""
+    while f"{label_key}{SUFFIX}" in adata.obs:
+        label_key += SUFFIX
+    return label_key
 
 
-def _as_category(label: Label, categories: pd.Index) -> object:
-    """Return the category that is meant, or a new one of the same kind."""
+def corrected_classes(adata: AnnData, result: Result) -> tuple[pd.Index, NDArray[np.intp]]:
+    """Return the classes of a map and, after them, those named since, and the cells' codes."""
+    classes, codes, column = result.classes, result.codes, corrected(adata, result.label_key)
+    if column == result.label_key:
+        return classes, codes
+    was, now = (as_categories(adata.obs[name]) for name in (result.label_key, column))
+    moved = np.append(now.categories.get_indexer(was.categories), -1)[was.codes] != now.codes
+    named = now[moved].remove_unused_categories().categories
+    classes = classes.append(named.difference(classes, sort=False))
+    places = np.append(classes.get_indexer(now.categories), -1)
+    return classes, np.where(moved, places[now.codes], codes)
+
+
+def correction_column(adata: AnnData, label_key: str) -> str:
+    """Return the column that further corrections of a label column are written to."""
+    column = corrected(adata, label_key)
+    is_correction = column.endswith(SUFFIX) and column.removesuffix(SUFFIX) in adata.obs
+    results = [value for value in adata.uns.values() if isinstance(value, Mapping)]
+    trained_on = [result["params"].get("label_key") for result in results if "params" in result]
+    return column if is_correction and column not in trained_on else f"{column}{SUFFIX}"
+
+
+def as_categories(column: pd.Series) -> pd.Categorical:
+    """Return labels with the categories that `tl.centroid_encoder` gives them."""
+    if pd.api.types.is_float_dtype(column.dtype):
+        if (column.dropna() % 1 != 0).any():
+            raise TypeError(f"obs[{column.name!r}] holds fractional numbers, not labels")
+        column = column.astype("Int64")
+    return column.astype("category").array
+
+
+def _values(labels: pd.Categorical) -> NDArray[Any]:
+    """Return labels as an array of objects; None for cells without a label."""
+    return np.asarray(np.where(pd.isna(labels), None, labels.astype(object)))
+
+
+def _as_category(label: object, categories: pd.Index) -> object:
+    """Return the category with this text, or a new one of the same kind."""
+    text = str(label).strip()
     by_text = {str(name): name for name in categories}
-    text = str(label)
-    if text not in by_text:
-        text = text.strip()
     if text in by_text:
         return by_text[text]
     if not text:
@@ -297,23 +218,5 @@ def _as_category(label: Label, categories: pd.Index) -> object:
         except ValueError:
             raise ValueError(f"these labels are whole numbers; {text!r} is none") from None
     if not all(isinstance(name, str) for name in categories):
-        raise ValueError(f"{text!r} is none of the labels, which are no text")
+        raise ValueError(f"{text!r} is none of the labels, and these are not text")
     return text
-
-
-def _categorical(column: pd.Series) -> pd.Categorical:
-    """Return the labels with the categories that `tl.centroid_encoder` gives them."""
-    if pd.api.types.is_float_dtype(column.dtype):
-        if (column.dropna() % 1 != 0).any():
-            raise TypeError(f"obs[{column.name!r}] holds fractional numbers, not labels")
-        column = column.astype("Int64")
-    return column.astype("category").array
-
-
-def _equal(a: pd.Series | None, b: pd.Series) -> bool:
-    if a is None or not a.equals(b):
-        return False
-    # Two unordered categoricals are equal to pandas in whatever order their categories are.
-    return not isinstance(b.dtype, pd.CategoricalDtype) or bool(
-        a.cat.categories.equals(b.cat.categories)
-    )

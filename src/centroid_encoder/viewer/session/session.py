@@ -1,12 +1,11 @@
-"""What the widget shows and what is chosen in it: one state without Qt, which panels observe.
+"""State of the widget, without Qt: what is chosen and what is shown.
 
-A panel calls the methods of the session and connects to its events; panels do not know each other.
+Panels call the methods of the session and connect to its events; no panel refers to another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -26,8 +25,12 @@ from centroid_encoder.tl._result import (
 )
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.publish import publish
-from centroid_encoder.viewer.session.provenance import MadeBy, Provenance
-from centroid_encoder.viewer.session.relabeling import Relabeling
+from centroid_encoder.viewer.session.relabeling import (
+    Relabeling,
+    corrected,
+    corrected_classes,
+    correction_column,
+)
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._result import Regions
     from centroid_encoder.viewer.data.join import Join, Link
     from centroid_encoder.viewer.data.tables import Table
+    from centroid_encoder.viewer.session.provenance import MadeBy
 
 SelectionMode = Literal["replace", "add", "remove"]
 Kind = Literal["info", "warning", "error"]
@@ -49,8 +53,8 @@ NO_MAP = "No map yet.\n\nChoose the labels and press Train."
 class Session:
     """State of one widget.
 
-    Every event comes after the state has changed. Those without a value say that panels should
-    look again.
+    Events are emitted after the state has changed; panels may handle an event in any order. Those
+    without a value mean that panels should read the state again.
 
     Parameters
     ----------
@@ -60,35 +64,32 @@ class Session:
     Attributes
     ----------
     catalog
-        Tables and layers: which there are, and which are chosen.
-    table
-        The table that is chosen, or None.
+        Tables and layers: those that exist and those that are chosen.
     key
-        Name of its results: ``uns[key]``, ``obs[f"{key}_…"]``.
+        Name of the results: ``uns[key]``, ``obs[f"{key}_…"]``.
     result, check
-        What is stored under that name: the map, and what a cross-validation found; None for none.
+        The stored map and cross-validation under that name, or None.
     absence
-        Why there is no map, in words for its place.
-    links
-        Which layers show its cells, and which row is what there.
+        Text in the place of the map if there is none.
+    classes, codes
+        Classes of the map and, after them, those named since; (n_obs,) index into them of each
+        cell, −1 for none. None without a map.
     selected
         (n_obs,) mask of the selected cells.
     regions
         Kind of regions that the map shows, or None.
     hidden
         Names of the classes that the map does not show.
-    provenance
-        How each result was made.
     """
 
     said = Signal(object, str)
-    """Something to tell the user, a text or an exception, and its kind."""
+    """A text or an exception to show, and its kind."""
     failed = Signal(object)
-    """An exception that ends what the user wanted."""
+    """An exception that ended an action of the user."""
     table_changed = Signal()
-    """Another table, or the cells of the same one are others."""
+    """Another table is chosen."""
     columns_changed = Signal()
-    """The table may have other columns."""
+    """The columns of the table may have changed; also emitted after `table_changed`."""
     label_key_changed = Signal()
     result_changed = Signal()
     """The map and the cross-validation were read."""
@@ -97,21 +98,21 @@ class Session:
     labels_changed = Signal()
     """Cells were relabelled, or that was undone."""
     values_changed = Signal(object)
-    """Codes and colours by which cells are coloured instead of by their class, or None."""
+    """Codes and colours that colour the cells in place of their classes, or None."""
     colors_changed = Signal()
     """A class has another colour."""
     selection_changed = Signal()
     links_changed = Signal()
     zoom_requested = Signal()
-    """The user wants to see the selected cells in their layers."""
+    """Show the selected cells in their layers."""
     regions_changed = Signal()
     hidden_changed = Signal()
     mapped = Signal()
-    """The cells that are shown now were sent through the map of others."""
+    """The cells shown now were placed in the map of others."""
     framed = Signal(object, object, str)
-    """A training of cells of the table, its `Report` with an embedding, and the label column."""
+    """A training of the table, its `Report` with an embedding, and the label column."""
     drawn = Signal()
-    """All of the map is on the screen."""
+    """The map is on the screen."""
 
     def __init__(self, layers: LayerList | None = None) -> None:
         self.catalog = Catalog(LayerList() if layers is None else layers)
@@ -124,11 +125,9 @@ class Session:
         self.selected = np.zeros(0, dtype=bool)
         self.regions: Regions | None = "voronoi"
         self.hidden: frozenset[str] = frozenset()
-        self.provenance = Provenance()
+        self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
         self._label_key: str | None = None
-        self._relabelings: list[Relabeling] = []
-        # The cells as they were when they were read: anndata tells nobody when they change.
-        self._obs_names = pd.Index([])
+        self._relabeling: Relabeling | None = None
 
     # -- what is chosen --------------------------------------------------------------------------
 
@@ -155,12 +154,12 @@ class Session:
 
     @property
     def shown_labels(self) -> str | None:
-        """Label column of what is shown: that of the map, else the one that is chosen."""
+        """Label column of the map, or the one that is chosen."""
         return self.label_key if self.result is None else self.result.label_key
 
     @property
     def trained_labels(self) -> str | None:
-        """Label column of the result that came with the table, if it is still there."""
+        """Label column of the stored map, if it still exists."""
         stored = None if self.adata is None else self.adata.uns.get(self.key)
         params = stored.get("params") if isinstance(stored, Mapping) else None
         label_key = params.get("label_key") if isinstance(params, Mapping) else None
@@ -168,35 +167,36 @@ class Session:
 
     @property
     def misplaced_by(self) -> Regions:
-        """Kind of regions that tell which cells are misplaced."""
+        """Kind of regions by which cells are misplaced."""
         if self.result is not None and not self.result.stored.has_decoder:
             return "voronoi"
         return self.regions or "decoder"
 
     @property
     def relabeling(self) -> Relabeling | None:
-        """Relabelling of the labels that are chosen, which goes on where it was left."""
-        adata, label_key = self.adata, self.label_key
+        """Relabelling of the labels that are chosen; its steps last until others are chosen."""
+        adata, label_key, known = self.adata, self.label_key, self._relabeling
         if adata is None or label_key is None:
             return None
-        for known in self._relabelings:
-            if known.adata is adata and label_key in (known.column, known.label_key):
-                return known
-        # Or go on with that of an earlier day.
-        column = f"{label_key}_relabeled"
-        begun = Relabeling(adata, label_key, column if column in adata.obs else None)
-        self._relabelings.append(begun)
-        return begun
+        column = correction_column(adata, label_key)
+        if known is None or known.adata is not adata or known.column != column:
+            self._relabeling = Relabeling(adata, label_key)
+        return self._relabeling
+
+    def corrected(self, label_key: str | None) -> str | None:
+        """Return the column with the corrections of labels by hand, if there are any."""
+        adata = self.adata
+        return label_key if adata is None or label_key is None else corrected(adata, label_key)
 
     def _on_table(self) -> None:
         """Read the table that is chosen; its links come afterwards."""
         adata = self.adata
-        self._obs_names = pd.Index([]) if adata is None else adata.obs_names
-        self.selected = np.zeros(len(self._obs_names), dtype=bool)
-        # The map of the table before says nothing of this one.
-        self.result = self.check = None
+        self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
+        self.result = self.check = self._relabeling = self._label_key = None
+        self.hidden = frozenset()
         self.say("")
         self.table_changed.emit()
+        self.columns_changed.emit()
         self.read()
 
     def choose_key(self, key: str) -> None:
@@ -213,8 +213,7 @@ class Session:
     def choose_regions(self, regions: Regions | None) -> None:
         """Choose the kind of regions that the map shows."""
         self.regions = regions
-        if not self.reread():
-            self.regions_changed.emit()
+        self.regions_changed.emit()
 
     def hide_classes(self, names: frozenset[str]) -> None:
         """Choose the classes that the map does not show."""
@@ -222,21 +221,20 @@ class Session:
         self.hidden_changed.emit()
 
     def say(self, text: str | Exception, kind: Kind = "info") -> None:
-        """Tell the user something, or that there is nothing to tell any more."""
+        """Show a text or an exception; an empty text removes the last one."""
         self.said.emit(text, kind)
 
     # -- what is stored --------------------------------------------------------------------------
 
     def read(self) -> None:
-        """Read what is stored under the key; events tell what there is."""
-        if self.reread():
-            return
+        """Read what is stored under the key."""
         self.result, self.absence = self._read_map()
         self.check = self._read_check()
+        self._read_classes()
         self.result_changed.emit()
 
     def show_mapped(self, table: Table, key: str) -> None:
-        """Go to cells that were sent through a map, and choose the name of the result."""
+        """Choose a table whose cells were placed in a map, and the name of the result."""
         if table not in self.catalog.tables:
             return
         self.key = key
@@ -255,59 +253,47 @@ class Session:
         try:
             return read_result(adata, self.key), ""
         except (KeyError, ValueError) as error:
-            # Without a map there is nothing wrong; with a part of one, the user should know.
+            # A missing map is no problem, a damaged one is.
             if self.key in adata.uns or not isinstance(error, KeyError):
                 self.say(error, "warning")
             return None, NO_MAP
 
     @property
     def reference(self) -> Result | None:
-        """The map that the cells were sent through, with its own cells; None if it is not open.
-
-        Tables do not know where they came from, but a map is known by its classes, its centers and
-        its network.
-        """
+        """The map in which the cells were placed, with its own cells; None if it is not open."""
         if self.result is None or not self.result.is_query:
             return None
         own = self.result.stored
-        for table in self.catalog.tables:
-            for key in table.adata.uns:
+        for adata in (table.adata for table in self.catalog.tables):
+            for key in adata.uns:
                 try:
-                    stored = StoredMap.read(table.adata, key)
-                    if stored is None or stored.ingested_from is not None:
-                        continue
-                    same = stored.classes.equals(own.classes)
-                    if same and np.array_equal(stored.centers, own.centers) and _alike(stored, own):
-                        return read_result(table.adata, key)
-                except (KeyError, ValueError):  # damaged, or no result at all
+                    stored = StoredMap.read(adata, key)
+                    if stored is not None and stored.ingested_from is None and _alike(stored, own):
+                        return read_result(adata, key)
+                except (KeyError, ValueError):  # damaged, or another result
                     continue
         return None
+
+    def _read_classes(self) -> None:
+        if self.adata is not None and self.result is not None:
+            self.classes, self.codes = corrected_classes(self.adata, self.result)
+        else:
+            self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
 
     def _read_check(self) -> StoredCrossValidation | None:
         return None if self.adata is None else StoredCrossValidation.read(self.adata, self.key)
 
-    def reread(self) -> bool:
-        """Read the table anew if its cells have changed, which no event tells; return whether."""
-        if self.table is None or self.table.adata.obs_names.equals(self._obs_names):
-            return False
-        self._on_table()
-        self.catalog.choose(self.table)
-        self.say("The cells of the table have changed; this is how they are now.")
-        return True
-
-    def write(self, job: Any, table: Table, made_by: MadeBy, *, stopped: bool = False) -> None:
-        """Write what a job has computed into its table, and show it if that is the one shown.
+    def write(self, job: Any, table: Table, made_by: MadeBy) -> None:
+        """Write the result of a job into its table, and show it if that is the table shown.
 
         Parameters
         ----------
         job
-            A job whose steps are done.
+            A job that has ended.
         table
-            The table whose cells it read.
+            The table that it has read.
         made_by
-            The call that it stands for.
-        stopped
-            Whether the user stopped a training before its end.
+            The call of the same job in Python.
 
         Raises
         ------
@@ -316,17 +302,12 @@ class Session:
         """
         job.write(table.adata)
         publish(table, job.key)
-        if stopped:
-            n_epochs = len(table.adata.uns[job.key]["history"])
-            made_by = replace(made_by, stopped_after=n_epochs)
-        self.provenance.remember(table, job.key, made_by)
         if table is not self.table:
             return
         self.columns_changed.emit()
         if made_by.function != "cross_validate":
             self.read()
-        elif job.key == self.key and not self.reread():
-            # The map stays as it is.
+        elif job.key == self.key:
             self.check = self._read_check()
             self.check_changed.emit()
 
@@ -334,37 +315,35 @@ class Session:
 
     def select(self, rows: NDArray[np.intp], mode: SelectionMode = "replace") -> None:
         """Select cells: rows of the AnnData."""
-        if self.reread():
-            # Those are rows of the cells that were there before.
-            return
         if mode == "replace":
-            self.selected = np.zeros(len(self._obs_names), dtype=bool)
+            self.selected = np.zeros_like(self.selected)
         self.selected[rows] = mode != "remove"
         self.selection_changed.emit()
 
     def go_to(self, rows: NDArray[np.intp]) -> None:
-        """Select cells and look at them in their layers."""
+        """Select cells and show them in their layers."""
         self.select(rows)
         self.zoom_requested.emit()
 
     def describe(self, row: int, *, predictions: bool = True) -> str:
-        """Return what is known of a cell, a line each.
+        """Return a text on a cell.
 
         Parameters
         ----------
         row
             Row of the AnnData.
         predictions
-            Whether the map is that of `result`; while a training runs, there are none yet.
+            Whether the map is that of `result`, and not that of a running training.
         """
-        if self.adata is None or self.reread():
+        if self.adata is None:
             return ""
         result = self.result if predictions else None
         label_key = self.label_key if result is None else result.label_key
         obs = self.adata.obs
         lines = [f"cell {obs.index[row]}"]
         if label_key in obs:
-            lines.append(f"{label_key}: {obs[label_key].iloc[row]}")
+            column = corrected(self.adata, str(label_key))
+            lines.append(f"{column}: {obs[column].iloc[row]}")
         if result is not None:
             code = result.predicted[row]
             lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
@@ -380,12 +359,14 @@ class Session:
     @property
     def class_colors(self) -> dict[object, str]:
         """Colour of each class that is shown; empty without labels."""
-        if self.adata is None:
+        adata, shown = self.adata, self.shown_labels
+        if adata is None or shown is None or shown not in adata.obs:
             return {}
-        if self.result is not None:
-            colors = class_colors(self.adata, self.result, None)
-            return {name: colors[name] for name in self.result.classes}
-        return {} if self.label_key is None else label_colors(self.adata, self.label_key)
+        colors = label_colors(adata, corrected(adata, shown))
+        if self.result is None:
+            return colors
+        colors |= class_colors(adata, self.result, None)
+        return {name: colors[name] for name in self.classes}
 
     def colors_of(self, label_key: str | None) -> dict[object, str]:
         """Colour of each class of a label column; empty if it is gone."""
@@ -393,12 +374,15 @@ class Session:
         return label_colors(self.adata, str(label_key)) if there else {}
 
     def recolor_class(self, code: int, color: str) -> None:
-        """Colour a class everywhere: in the map, in layers, and for scanpy."""
-        label_key = self.shown_labels
-        if self.adata is None or label_key is None or self.reread():
+        """Colour a class in the map, in layers, and for scanpy."""
+        adata, shown = self.adata, self.shown_labels
+        if adata is None or shown is None:
             return
         try:
-            set_label_color(self.adata, label_key, list(self.class_colors)[code], color)
+            name = list(self.class_colors)[code]
+            for column in {shown, corrected(adata, shown)}:
+                if name in label_colors(adata, column):
+                    set_label_color(adata, column, name, color)
         except KeyError as error:
             self.failed.emit(error)
             return
@@ -407,21 +391,19 @@ class Session:
     @property
     def new_labels(self) -> Sequence[str]:
         """Labels that cells can be given: those of the column, and those given before."""
-        adata, relabeling = self.adata, self.relabeling
-        if adata is None or relabeling is None:
+        adata, label_key = self.adata, self.label_key
+        if adata is None or label_key is None:
             return []
-        names = dict.fromkeys(map(str, label_colors(adata, relabeling.label_key)))
-        if relabeling.column in adata.obs:
-            names |= dict.fromkeys(map(str, label_colors(adata, relabeling.column)))
-        return list(names)
+        columns = label_key, corrected(adata, label_key)
+        return list(dict.fromkeys(str(name) for c in columns for name in label_colors(adata, c)))
 
     def relabel(self, label: str) -> None:
-        """Give the selected cells another label; an empty one takes theirs away."""
+        """Give the selected cells another label; an empty one removes theirs."""
         relabeling, rows = self.relabeling, np.flatnonzero(self.selected)
-        if self.reread() or relabeling is None or not len(rows):
+        if relabeling is None or not len(rows):
             return
         label = label.strip()
-        if self._changes_labels("relabel", rows, label or None):
+        if self._change_labels(lambda: relabeling.relabel(rows, label or None)):
             cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
             self.say(
                 f"{cells} now {label or 'unlabeled'}. Written to obs[{relabeling.column!r}]; "
@@ -429,35 +411,34 @@ class Session:
             )
 
     def undo(self) -> None:
-        """Take the last relabelling back."""
-        self._changes_labels("undo")
+        """Undo the last relabelling."""
+        if (relabeling := self.relabeling) is not None:
+            self._change_labels(relabeling.undo)
 
     def redo(self) -> None:
-        """Do again what was undone last."""
-        self._changes_labels("redo")
+        """Relabel again what was undone last."""
+        if (relabeling := self.relabeling) is not None:
+            self._change_labels(relabeling.redo)
 
-    def _changes_labels(self, name: str, *arguments: Any) -> bool:
+    def _change_labels(self, change: Callable[[], object]) -> bool:
         """Relabel, undo or redo; return whether it worked."""
-        relabeling = self.relabeling
-        if relabeling is None:
-            return False
         self.say("")
         try:
-            getattr(relabeling, name)(*arguments)
-        except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
+            change()
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
             self.failed.emit(error)
             return False
         finally:
-            # What failed may have found that something else has changed the column.
+            self._read_classes()
             self.columns_changed.emit()
             self.labels_changed.emit()
         return True
 
 
 def _alike(one: StoredMap, other: StoredMap) -> bool:
-    """Tell whether two maps have the same arrays, as far as both have them.
-
-    Positions of classes follow from the data alone, and two trainings share them.
-    """
-    some, others = ((stored.model or {}).get("arrays", {}) for stored in (one, other))
-    return all(np.array_equal(some[name], others[name]) for name in some if name in others)
+    """Return whether two maps are the same training, as far as their arrays are stored."""
+    mine, theirs = ((stored.model or {}).get("arrays", {}) for stored in (one, other))
+    shared = mine.keys() & theirs.keys()
+    return np.array_equal(one.centers, other.centers) and all(
+        np.array_equal(mine[name], theirs[name]) for name in shared
+    )
