@@ -72,7 +72,7 @@ def trained(widget: CentroidEncoderWidget, train: Train) -> CentroidEncoderWidge
 
 
 def texts(widget: QWidget) -> list[str]:
-    """What is to be read in a widget."""
+    """Texts of the visible labels of a widget."""
     return [label.text() for label in widget.findChildren(QLabel) if label.isVisible()]
 
 
@@ -247,7 +247,7 @@ def test_cancel_leaves_everything_as_it_was(
 
 @pytest.fixture
 def notified() -> Iterator[list[Notification]]:
-    """What napari has notified the user of."""
+    """Notifications of napari."""
     seen: list[Notification] = []
     notification_manager.notification_ready.connect(seen.append)
     yield seen
@@ -673,7 +673,7 @@ def test_a_table_of_spatialdata_gets_the_result_and_its_copies_too(
     assert_equal(cells, expected, exact=True)
     shown = left.metadata["adata"]
     assert np.array_equal(shown.obsm["X_ce"], cells[shown.obs_names].obsm["X_ce"])
-    # What is not in this image is not taken for something in it.
+    # Cells of other images are not marked in this one.
     widget.select(np.array([0, 100]))
     (drawn,) = [layer for layer in viewer.layers if is_drawn(layer)]
     assert set(left.data[np.asarray(drawn.data) > 0]) == {cells.obs["cell_id"].iloc[0]}
