@@ -64,25 +64,20 @@ def test_the_page_has_all_there_is(embed, validate):
 def test_a_map_alone_needs_a_cross_validation(embed, validate, forget):
     figure = draw(forget(validate(embed())))
     assert len(titles(figure)) == 4
-    (text,) = absent(figure)
-    assert "run ce.tl.cross_validate(adata, label_key, n_permutations=99)" in text
+    assert len(absent(figure)) == 1
     assert_legible(figure)
 
 
 def test_a_map_without_held_out_cells_has_no_figures_of_them(embed):
     figure = draw(embed(test_size=0))
     assert titles(figure) == ["training cells (n = 120)"]
-    assert [text[:20] for text in absent(figure)] == [
-        "no cell was held out",
-        "no cell was held out",
-        "no permutation test ",
-    ]
+    assert len(absent(figure)) == 3
     assert_legible(figure)
 
 
 def test_a_cross_validation_alone_needs_a_map(cells, validate):
     figure = draw(validate(cells))
-    assert absent(figure) == ["There is no map; run ce.tl.centroid_encoder(adata, 'cell_type')"]
+    assert absent(figure) == ["There is no map yet."]
     assert len(titles(figure)) == 3
     assert words(figure)[0].startswith("Cross-validated")
     assert_legible(figure)
@@ -93,7 +88,7 @@ def test_a_hundred_classes_are_legible(make_cells, validate, fast):
     ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)
     figure = draw(validate(adata))
     assert all(ax.get_legend() is None for ax in figure.axes[:2])
-    assert words(figure)[-1] == "ce.pl.voronoi names the 100 classes."
+    assert words(figure)[-1] == "The figure of the map names the 100 classes."
     assert_legible(figure)
 
 

@@ -47,8 +47,7 @@ def reliability(
     """Draw one page with the map and all evidence of how far it can be believed.
 
     The upper half is `voronoi` and the numbers in words, the lower half is `confusion`,
-    `calibration` and `permutation_test`. A figure that needs another computation is replaced by
-    the call for it.
+    `calibration` and `permutation_test`. A text takes the place of a figure that cannot be drawn.
 
     Parameters
     ----------
@@ -76,8 +75,7 @@ def reliability(
     path = check_save("reliability", save, dpi, own=True)
     check_trained(adata, key)
     mapped, validated = StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
-    stored = validated or mapped
-    if stored is None:
+    if mapped is None and validated is None:
         raise MissingKeyError(
             f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) and "
             "ce.tl.cross_validate(adata, label_key, n_permutations=99) first",
@@ -91,15 +89,18 @@ def reliability(
         above, beneath = figure.add_gridspec(2, 1, hspace=0.08)
         if result is None or result.embedding.shape[1] > 2:
             maps, words = above.subgridspec(1, 2, width_ratios=(2, 1))
-            lack = "There is no map" if result is None else "Maps of up to two components are shown"
-            call = f"run ce.tl.centroid_encoder(adata, {stored.label_key!r})"
-            _replace(figure.add_subplot(maps), f"{lack}; {call}")
+            lack = (
+                "There is no map yet."
+                if result is None
+                else "Only maps of one or two components are drawn."
+            )
+            _replace(figure.add_subplot(maps), lack)
         else:
             words = _draw_map(figure, above, adata, result, regions=regions, palette=palette)
         _draw_evidence(figure, beneath, adata, key)
         sentences = summary(adata, key)
         if result is not None and len(result.classes) > MAX_ENTRIES:
-            sentences.append(f"ce.pl.voronoi names the {len(result.classes)} classes.")
+            sentences.append(f"The figure of the map names the {len(result.classes)} classes.")
         _write(figure.add_subplot(words), sentences)
     except BaseException:
         plt.close(figure)
@@ -119,16 +120,20 @@ def _draw_map(figure: Any, place: Any, adata: AnnData, result: Result, **options
 
 
 def _draw_evidence(figure: Any, place: Any, adata: AnnData, key: str) -> None:
-    """Draw the other figures side by side, or write why one cannot be drawn."""
+    """Draw the other figures side by side, or a text in the place of a missing one."""
     # In grids of their own, so that long names of classes take no room from the other figures.
     left, right = place.subgridspec(1, 2, wspace=0.04, width_ratios=(1.3, 2))
-    plots = confusion, calibration, permutation_test
-    for part, plot in zip((left, *right.subgridspec(1, 2)), plots, strict=True):
+    plots = {
+        confusion: "No predictions of held-out cells for these labels.",
+        calibration: "No confidences of held-out cells for these labels.",
+        permutation_test: "No permutation test was made.",
+    }
+    for part, (plot, absent) in zip((left, *right.subgridspec(1, 2)), plots.items(), strict=True):
         ax = figure.add_subplot(part)
         try:
             plot(adata, key=key, ax=ax, show=False, save=False)
-        except (InputError, MissingKeyError) as error:
-            _replace(ax, str(error))
+        except (InputError, MissingKeyError):
+            _replace(ax, absent)
 
 
 def _replace(ax: Any, text: str) -> None:
