@@ -20,7 +20,7 @@ from napari.layers import Labels
 from numpy.typing import NDArray
 from pytestqt.qtbot import QtBot
 from qtpy.QtWidgets import QApplication
-from skimage.io import imread, imsave
+from skimage.io import imread
 
 from benchmarks.datasets import data_folder
 from centroid_encoder.viewer import CentroidEncoderWidget
@@ -277,46 +277,6 @@ def test_a_click_finds_the_cell_of_the_image_that_is_seen(three: Any, study: Stu
     assert list(study.marked()) == ["C_mask"]
     widget.cells.clear()
     assert study.marked() == {}
-
-
-def test_images_of_a_folder_are_opened_as_their_cells_are_gone_to(
-    three: Any, study: Study, train: Callable[..., None], tmp_path: Path
-) -> None:
-    masks, cells = three
-    viewer, widget = study.viewer, study.widget
-    (tmp_path / "masks").mkdir()
-    for name, mask in masks.items():
-        imsave(tmp_path / "masks" / f"{name}.tif", mask.astype(np.uint16), check_contrast=False)
-        imsave(tmp_path / f"{name}_DAPI.tif", (mask > 0).astype(np.uint8), check_contrast=False)
-    (tmp_path / "masks" / "notes.txt").write_text("")
-    widget.show_table(cells, label_key="cell_type")
-    assert widget.data.joined_text.text().startswith("240 cells; no layer")
-
-    def lists(folder: Path, said: str) -> None:
-        widget.data.list_folder(folder)
-        assert widget.data.message.text() == f"Looking for masks in {folder.name} …"
-        study.qtbot.waitUntil(lambda: said in widget.data.message.text())
-
-    lists(tmp_path / "nothing", "No mask of an image of the table is in nothing")
-    lists(tmp_path, "Masks of 3 of 3 images found")
-    assert len(viewer.layers) == 0
-    table = widget.data.images_table
-    assert [table.item(i, 2).text() for i in range(3)] == [f"{x}.tif (not open)" for x in "ABC"]
-    (at,) = np.flatnonzero(cells.obs_names == "B5")
-    widget.select([at])
-    assert widget.cells.unseen_text.text() == "In B, which is not open; Zoom to opens B.tif."
-    widget.cells.show_button.click()
-    assert {layer.name for layer in viewer.layers if not is_drawn(layer)} == {"B", "B_DAPI"}
-    (join,) = widget.catalog.joins.values()
-    assert join.rows(cells.obs["CellNb"].iloc[[at]]).tolist() == [at]
-    train(widget)
-    widget.tabs.setCurrentWidget(widget.misplaced)
-    for row in range(widget.misplaced.model.rowCount()):
-        widget.misplaced.view.selectRow(row)
-    assert len(widget.catalog.joins) == 3
-    for link, join in widget.catalog.joins.items():
-        rows = np.flatnonzero(join.joined)
-        assert set(cells.obs["ImageName"].iloc[rows]) == {link.layer.name}
 
 
 @pytest.mark.slow

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from napari.layers import Image, Labels, Layer
 from psygnal import Signal
 
-from centroid_encoder.viewer.data.folder import ImageFiles
 from centroid_encoder.viewer.data.guesses import ONE_IMAGE, Columns, guess, guess_link
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.data.images import TableImage, region_column, table_images, unseen
@@ -109,7 +107,6 @@ class Catalog:
         self._compared: set[Link] = set()
         # The user wants the cells in no layer.
         self._declined = False
-        self._files: WeakKeyDictionary[Table, dict[str, ImageFiles]] = WeakKeyDictionary()
 
     @property
     def join(self) -> Join | None:
@@ -298,7 +295,7 @@ class Catalog:
         if self.problem is not None and self.link is not None:
             wrong[self.link] = str(self.problem)
         wrong |= {link: misfit.text for link, misfit in self.misfits.items()}
-        return table_images(self.table.adata.obs, column, self.joins, wrong, self.files)
+        return table_images(self.table.adata.obs, column, self.joins, wrong)
 
     def choose_region_column(self, column: str) -> None:
         """Choose the column that says which image a cell is in, or `ONE_IMAGE`."""
@@ -413,32 +410,7 @@ class Catalog:
         """Return why none of these cells is in a layer; empty if one is, or if there are none."""
         if self.table is None:
             return ""
-        return unseen(self.table.adata.obs, rows, self.link, self.joins, self.files)
-
-    # -- files -----------------------------------------------------------------------------------
-
-    @property
-    def files(self) -> dict[str, ImageFiles]:
-        """Files of images of the table that are known, by what the table calls them."""
-        return {} if self.table is None else self._files.get(self.table, {})
-
-    def add_files(self, table: Table, found: Mapping[str, ImageFiles]) -> None:
-        """Know files of a table's images, which are opened when a cell of them is gone to."""
-        self._files[table] = {**self._files.get(table, {}), **found}
-        self.link_changed.emit()
-
-    def to_open(self, rows: NDArray[np.intp]) -> tuple[object, ImageFiles] | None:
-        """Return the image of the first of these cells whose file is known, and its files.
-
-        None if one of the cells is in a layer.
-        """
-        column = self.region_column
-        if self.table is None or column is None or not self.files:
-            return None
-        if any(join.joined[rows].any() for join in self.joins.values()):
-            return None
-        values = self.table.adata.obs[column].iloc[rows].dropna().unique()
-        return next(((v, self.files[str(v)]) for v in values if str(v) in self.files), None)
+        return unseen(self.table.adata.obs, rows, self.link, self.joins)
 
     def _link_best(self) -> None:
         table = self.table

@@ -16,7 +16,6 @@ from centroid_encoder.viewer.data.regions import MANY, REGION_KEYS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from centroid_encoder.viewer.data.folder import ImageFiles
     from centroid_encoder.viewer.data.join import Join, Link
 
 
@@ -33,8 +32,6 @@ class TableImage:
     """None also where the link does not say which cell is which."""
     remark: str = ""
     """What is wrong with the link."""
-    file: str = ""
-    """Name of the file with its labels, if it is known and not open."""
 
     @property
     def name(self) -> str:
@@ -67,7 +64,6 @@ def table_images(
     column: str,
     joins: Mapping[Link, Join],
     wrong: Mapping[Link, str],
-    files: Mapping[str, ImageFiles],
 ) -> list[TableImage]:
     """List the images of a table in the order of their categories, or of their names.
 
@@ -79,8 +75,6 @@ def table_images(
         What is joined.
     wrong
         What is wrong with links, which need not be joined.
-    files
-        Those that are known, by image.
     """
     counts = obs[column].value_counts(sort=False)
     values = counts.index[counts > 0] if _is_categorical(obs[column]) else _sorted(obs[column])
@@ -93,8 +87,7 @@ def table_images(
     def image(value: object, n_cells: int) -> TableImage:
         link = by_region.get(None if value is None else str(value))
         if link is None:
-            known = files.get(str(value))
-            return TableImage(value, n_cells, file="" if known is None else known.mask.name)
+            return TableImage(value, n_cells)
         return TableImage(value, n_cells, link, joins.get(link), wrong.get(link, ""))
 
     whole = [image(None, int(counts.sum()))] if None in by_region else []
@@ -106,7 +99,6 @@ def unseen(
     rows: NDArray[np.intp],
     link: Link | None,
     joins: Mapping[Link, Join],
-    files: Mapping[str, ImageFiles],
 ) -> str:
     """Return why none of these cells is in a layer; empty if one is, or if there are none.
 
@@ -114,9 +106,9 @@ def unseen(
     """
     if not len(rows) or any(join.joined[rows].any() for join in joins.values()):
         return ""
-    if link is None and not files:
+    if link is None:
         return "No layer shows the cells of this table."
-    region = None if link is None else link.region
+    region = link.region
     column = region_column(obs) if region is None else region.column
     if column in obs and (region is None or region.value is not None):
         shown = [str(other.region.value) for other in joins if other.region is not None]
@@ -125,10 +117,8 @@ def unseen(
         if elsewhere:
             more = " …" if len(elsewhere) > 3 else ""
             verb = "is" if len(elsewhere) == 1 else "are"
-            text = f"In {', '.join(elsewhere[:3])}{more}, which {verb} not open"
-            known = next((files[value].mask.name for value in elsewhere if value in files), "")
-            return f"{text}; Zoom to opens {known}." if known else f"{text}."
-    return f"Not in the layer {link.layer.name}." if link is not None else "In no layer."
+            return f"In {', '.join(elsewhere[:3])}{more}, which {verb} not open."
+    return f"Not in the layer {link.layer.name}."
 
 
 def _is_categorical(column: pd.Series) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
@@ -15,9 +15,7 @@ from qtpy.QtWidgets import (
     QSizePolicy,
     QWidget,
 )
-from superqt.utils import create_worker
 
-from centroid_encoder.viewer.data.folder import ImageFiles, list_images
 from centroid_encoder.viewer.data.guesses import ONE_IMAGE
 from centroid_encoder.viewer.data.ids import may_be_ids
 from centroid_encoder.viewer.data.images import TableImage, region_column, region_columns
@@ -53,10 +51,6 @@ LABEL_THEM = (
     "Click one in the image and name it under Misplaced cells, or write labels into "
     f"obs[{UNLABELED!r}] in a notebook."
 )
-NO_MASKS = (
-    "No mask of an image of the table is in {}. A mask is called like its image, with a word such "
-    "as mask or labels in its name or in that of its folder: A_mask.tif, masks/A.tif."
-)
 NO_LAYER = "none"
 NO_REGIONS = "one image"
 MEND = "Join the table to the labels where its cells are"
@@ -89,8 +83,6 @@ class DataPanel(QWidget):
         menu = QMenu(self)
         menu.addAction("AnnData file (.h5ad) …", self._ask_file)
         menu.addAction("AnnData folder (.zarr) …", self._ask_folder)
-        menu.addSeparator()
-        self.images_action = menu.addAction("Folder of images and masks …", self._ask_images)
         self.open_button = menu_button("Open …", "Read a .h5ad or a .zarr; or drop it here", menu)
         self.opening = Opening()
         self.opening.opened.connect(self._on_opened)
@@ -102,7 +94,6 @@ class DataPanel(QWidget):
         self.measuring.measured.connect(self._on_measured)
         self.measuring.failed.connect(self._on_failed)
         self._dialog: MeasureDialog | None = None
-        self._listing: tuple[_Listing, Any] | None = None
         self.layer_box = Choice(
             "Layer of the cells", "Layer whose labels, points or shapes are the cells of the table"
         )
@@ -144,7 +135,6 @@ class DataPanel(QWidget):
         self._rejoin.stop()
         self.opening.cancel()
         self.measuring.cancel()
-        self._listing = None
         if self._dialog is not None:
             self._dialog.reject()
 
@@ -178,45 +168,6 @@ class DataPanel(QWidget):
         name = QFileDialog.getExistingDirectory(self, "Open a table: choose its .zarr folder")
         if name:
             self.opening.begin(Path(name))
-
-    def _ask_images(self) -> None:
-        name = QFileDialog.getExistingDirectory(self, "Folder of the table's images and masks")
-        if name:
-            self.list_folder(Path(name))
-
-    def list_folder(self, folder: Path) -> None:
-        """List the images of the table in a folder; each is opened when a cell of it is gone to.
-
-        Folders of another computer answer slowly, so that is done in a thread.
-        """
-        table, names = self.catalog.table, [image.region for image in self.catalog.images()]
-        if table is None:
-            return
-        self.message.say(f"Looking for masks in {folder.name} …")
-        listing = _Listing(table, folder, [name for name in names if name is not None])
-        worker = create_worker(listing.run, _start_thread=False, _ignore_errors=True)
-        worker.returned.connect(self._on_listed)
-        worker.errored.connect(self._on_failed)
-        self._listing = listing, worker
-        worker.start()
-
-    def _on_listed(self, listing: _Listing) -> None:
-        if self._listing is None or listing is not self._listing[0]:
-            return
-        self._listing = None
-        table, folder, found = listing.table, listing.folder, listing.found
-        if table not in self.catalog.tables:
-            return
-        self.catalog.add_files(table, found)
-        if table is not self.catalog.table:
-            return
-        if found:
-            self.message.say(
-                f"Masks of {len(found)} of {len(listing.names)} images found in {folder.name}. "
-                "Each is opened when you go to a cell of it, by Zoom to or under Misplaced cells."
-            )
-        else:
-            self.message.say(NO_MASKS.format(folder.name), "warning")
 
     def _ask_layers(self) -> None:
         dialog = self._dialog = MeasureDialog(*self.catalog.measurable, self)
@@ -359,8 +310,6 @@ class DataPanel(QWidget):
         for widget in (self._cells_in, self.layer_box):
             widget.setVisible(not images)
         self.images_table.setVisible(bool(images))
-        if self.images_action is not None:
-            self.images_action.setEnabled(bool(images))
         if images and images[0].region is not None:
             images = [*images, TableImage(None, sum(image.n_cells for image in images))]
         self.images_table.show_images(images, self.catalog.layers)
@@ -391,19 +340,6 @@ class DataPanel(QWidget):
         is_asked = several or (link is not None and (may_be or self.catalog.problem is not None))
         for widget in (self._in, self.region_box):
             widget.setVisible(is_asked and self.region_box.count() > 1)
-
-
-class _Listing:
-    """A folder in which a thread looks for the images of a table."""
-
-    def __init__(self, table: Table, folder: Path, names: list[object]) -> None:
-        self.table, self.folder, self.names = table, folder, names
-        self.found: dict[str, ImageFiles] = {}
-
-    def run(self) -> _Listing:
-        """Look for them; runs in the thread."""
-        self.found = list_images(self.folder, self.names)
-        return self
 
 
 def summary(images: list[TableImage]) -> str:

@@ -111,9 +111,7 @@ class ImageTable(QTableWidget):
 
 def _items(image: TableImage) -> list[QTableWidgetItem]:
     """Return what the table shows of an image."""
-    where = f"{image.file} (not open)" if image.file else NOT_OPEN
-    if image.link is not None:
-        where = image.link.layer.name
+    where = NOT_OPEN if image.link is None else image.link.layer.name
     missing = "" if image.join is None else f"{image.join.n_rows - image.join.n_joined:,}"
     if image.remark:
         where = f"⚠ {where}"
