@@ -59,10 +59,10 @@ class Study:
             rows = np.flatnonzero(join.joined)
             joined[rows] += 1
             image = obs[column].iloc[rows].astype(str)
-            assert set(image) == {str(link.region.value)}
-            assert link.layer.name.startswith(f"{link.region.value}_")
+            assert set(image) == {str(link.image)}
+            assert link.layer.name.startswith(f"{link.image}_")
             np.testing.assert_array_equal(join.ids[rows], obs[ids].iloc[rows])
-        open_ = {str(link.region.value) for link in joins}
+        open_ = {str(link.image) for link in joins}
         np.testing.assert_array_equal(joined, obs[column].astype(str).isin(open_))
 
     def marked(self) -> dict[str, set[int]]:
@@ -326,17 +326,14 @@ def test_a_real_field_in_four_images(study: Study, tmp_path: Path) -> None:
     study.shot("classes")
     widget.misplaced.label_box.setCurrentText("mast cell")
     widget.misplaced.relabel_button.click()
-    # Of one image the ids of another.
+    # The layer of another image is a misfit.
     catalog = widget.catalog
-    catalog.show_region("B02", viewer.layers["B01_mask"])
+    catalog.show_image("B02", viewer.layers["B01_mask"])
     widget.tabs.setCurrentIndex(0)
     study.shot("wrong")
-    assert catalog.misfit is not None
-    assert catalog.misfit.better is not None
-    assert catalog.misfit.better.region is not None
-    assert catalog.misfit.better.region.value == "B01"
-    widget.data.better_button.click()
-    catalog.show_region("B02", viewer.layers["B02_mask"])
+    assert catalog.misfits
+    catalog.show_image("B01", viewer.layers["B01_mask"])
+    catalog.show_image("B02", viewer.layers["B02_mask"])
     study.check("image", "ObjectNumber")
     assert len(catalog.joins) == 4
     study.shot("again")
@@ -368,5 +365,5 @@ def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) 
     assert "nowhere" in widget.message.text()
     # Whole images are what is held out first.
     assert widget.form.group_key.choices[:2] == ("none", "ImageName")
-    widget.data.region_box.setCurrentText("one image")
+    widget.data.image_box.setCurrentText("one image")
     widget.show_table(cells[:5].copy())

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import random
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from pytestqt.qtbot import QtBot
 
     from centroid_encoder.viewer import CentroidEncoderWidget
-    from centroid_encoder.viewer.data.regions import Region
+    from centroid_encoder.viewer.data.join import Link
     from centroid_encoder.viewer.data.tables import Table
 
 SHORT, STEPS = 40, 250
@@ -252,18 +251,18 @@ class User:
         if images:
             image = self.pick([*images, None])
             layer = self.pick([None, *layers])
-            self.widget.data.images_table.layer_chosen.emit(image and image.region, layer)
+            self.widget.data.images_table.layer_chosen.emit(image and image.value, layer)
 
     def do_choose_regions(self) -> None:
-        box = self.widget.data.region_box
+        box = self.widget.data.image_box
         if box.isVisible() and box.count():
             box.setCurrentIndex(self.pick(range(box.count())))
             self.tell(box.currentText())
 
     def do_keep_or_mend(self) -> None:
         """Press what is offered below the link."""
-        if not self.widget.data.better_button.isHidden():
-            self.widget.data.better_button.click()
+        if not self.widget.data.mend_button.isHidden():
+            self.widget.data.mend_button.click()
 
     def do_measure(self) -> None:
         data, labels = self.widget.data, self.widget.catalog.measurable[0]
@@ -623,7 +622,7 @@ class User:
         for link, join in catalog.joins.items():
             # Nothing is ever attributed to the wrong image.
             rows = np.flatnonzero(join.joined)
-            by_hand = joined_by_hand(link.table.adata, link.layer, link.id_column, link.region)
+            by_hand = joined_by_hand(link.table.adata, link.layer, link.id_column, link)
             assert dict(zip(join.ids[rows].tolist(), rows.tolist(), strict=True)) == by_hand
         layers = [link.layer for link in catalog.joins]
         assert len(set(layers)) == len(layers)
@@ -631,7 +630,7 @@ class User:
             assert catalog.join is None
             return
         expected = joined_by_hand(
-            catalog.table.adata, catalog.link.layer, data.instance_box.value[0], catalog.link.region
+            catalog.table.adata, catalog.link.layer, data.instance_box.value[0], catalog.link
         )
         assert (catalog.join is None) == (expected is None)
         if expected is None:
@@ -746,15 +745,15 @@ class User:
 
 
 def joined_by_hand(
-    adata: AnnData, layer: Layer, key: str | None, region: Region | None
+    adata: AnnData, layer: Layer, key: str | None, link: Link
 ) -> dict[int, int] | None:
     """Row of each id in a layer; None if the ids do not say."""
-    if key is None:
+    if not key:
         return None
     column = adata.obs[key] if key in adata.obs else pd.Series(adata.obs_names)
     rows = range(adata.n_obs)
-    if region is not None and region.value is not None:
-        rows = [i for i in rows if str(adata.obs[region.column].iloc[i]) == str(region.value)]
+    if link.image is not None:
+        rows = [i for i in rows if str(adata.obs[link.image_column].iloc[i]) == str(link.image)]
     if isinstance(layer, ItemLayer):
         if key not in adata.obs:
             there = {name: i for i, name in enumerate(layer.features["cell"])}
@@ -765,11 +764,8 @@ def joined_by_hand(
         pairs = [(there[column.iloc[i]], i) for i in rows if column.iloc[i] in there]
         return dict(pairs)
     texts = [str(column.iloc[i]) for i in rows]
-    # Names of measured cells are that of their image and a number: mask_12.
-    prefixes = {re.sub(r"\d+$", "", text) for text in texts}
     try:
-        prefix = min(prefixes) if len(prefixes) == 1 else ""
-        values = [int(text.removeprefix(prefix)) for text in texts]
+        values = [int(text) for text in texts]
     except ValueError:
         return None
     nonzero = [value for value in values if value != 0]

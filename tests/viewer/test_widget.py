@@ -806,19 +806,3 @@ def test_an_error_goes_when_its_setting_changes(
     assert "1 NaN or infinite values" in widget.message.text()
     widget.form.missing.value = "leave these cells out"
     assert not widget.message.text()
-
-
-def test_a_widget_that_is_closed_leaves_its_tables_for_the_next(
-    viewer: Viewer, open_widget: Open, train: Train, cells: AnnData, tmp_path: Path
-):
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    first = open_widget()
-    first.data.open_file(tmp_path / "cells.h5ad")
-    train(first)
-    (dock,) = viewer.window._wrapped_dock_widgets.values()
-    viewer.window.remove_dock_widget(dock)
-    second = open_widget()
-    assert second is not first
-    assert second.catalog.table.name == "cells.h5ad"
-    assert second.result is not None
-    assert second.map.canvas.map.scene is not None

@@ -134,9 +134,9 @@ class CellsPanel(QWidget):
             self.unlink()
         self._links, kept = [], set()
         for wanted, join in self._session.links.items():
-            image = "" if wanted.region is None else str(wanted.region.value or "")
+            image = "" if wanted.image is None else str(wanted.image)
             link = before.get(wanted.layer)
-            if link is not None and link.image.name == image and link.join.is_like(join):
+            if link is not None and link.image.name == image and link.join is join:
                 kept.add(link)
             else:
                 link = None
