@@ -218,10 +218,11 @@ def test_columns_that_the_user_chooses_serve_all_layers() -> None:
     assert catalog.images() == []
 
 
-def test_an_image_is_shown_by_a_layer_of_the_same_kind_as_the_one_that_is_chosen() -> None:
+def test_an_image_is_shown_by_one_layer_first_by_the_one_that_is_chosen() -> None:
     layers = [*masks("A_cells", "B_nuclei", "C_cells"), labels(range(1, 41), name="B_cells")]
     catalog = catalog_of(study(["A", "B", "C"]), *layers)
-    catalog.choose_layer(layers[0])
+    assert set(shown(catalog)) == {"A_cells", "B_nuclei", "C_cells"}
+    catalog.show_image("B", layers[3])
     assert set(shown(catalog)) == {"A_cells", "B_cells", "C_cells"}
     catalog.choose_layer(None)
     assert (shown(catalog), catalog.absence()) == ({}, "95 cells; shown in no layer.")

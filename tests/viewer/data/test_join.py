@@ -286,25 +286,16 @@ def test_points_that_were_deleted_are_not_joined() -> None:
 
 def test_points_without_ids_are_joined_to_their_own_features_only() -> None:
     layer = points(3, features={"area": [1.0, np.nan, 3.0], "kind": ["a", "b", "a"]})
-    own = features_to_anndata(layer.features, of_labels=False)
-    assert join(own, layer, OBS_NAMES).rows([0, 1, 2]).tolist() == [0, 1, 2]
-    # Rows that were taken from it are still known.
-    assert join(own[[2, 0]].copy(), layer, OBS_NAMES).rows([0, 1, 2]).tolist() == [1, -1, 0]
-
-    other = own.copy()
-    other.X[0] = 5
-    with pytest.raises(ValueError, match="have changed since"):
-        join(other, layer, OBS_NAMES)
-
+    own = Table(features_to_anndata(layer.features, of_labels=False), "own", layer, "features")
+    own.follow(layer.features)
+    assert Link(own, None, layer, OBS_NAMES).make().rows([0, 1, 2]).tolist() == [0, 1, 2]
+    # Rows that were removed from the table have no point, and the others keep theirs.
+    own.adata._inplace_subset_obs([2, 0])
+    assert Link(own, None, layer, OBS_NAMES).make().rows([0, 1, 2]).tolist() == [1, -1, 0]
     layer.selected_data = {0}
     layer.remove_selected()
-    with pytest.raises(ValueError, match="have changed since"):
-        join(own, layer, OBS_NAMES)
-    # As many as before, but not the same ones.
-    layer.add([[0, 0]])
-    assert len(layer.data) == 3
-    with pytest.raises(ValueError, match="have changed since"):
-        join(own, layer, OBS_NAMES)
+    with pytest.raises(ValueError, match="no feature holds ids of the points"):
+        Link(own, None, layer, OBS_NAMES).make()
 
 
 def test_numbered_cells_are_not_taken_for_points() -> None:

@@ -16,7 +16,6 @@ from centroid_encoder.viewer.data.ids import CellLayer, LayerIds, is_slow, read_
 from centroid_encoder.viewer.data.images import (
     ONE_IMAGE,
     TableImage,
-    general_words,
     image_column,
     images_by_name,
     table_images,
@@ -378,13 +377,9 @@ class Catalog:
         main = choice.layer()
         main = main if main in self.layers else None
         shown = self._images_by_name() | dict(choice.images)
-        kind = general_words(main.name) if main is not None else frozenset()
         found: dict[str, Link] = {}
-        # The choices of the user come first, then layers of the same kind, such as masks of nuclei.
-        layers: list[Layer] = sorted(
-            self.layers,
-            key=lambda x: (x is not main, x not in choice.images, general_words(x.name) != kind),
-        )
+        # The choices of the user come first.
+        layers = sorted(self.layers, key=lambda x: (x is not main, x not in choice.images))
         for layer in layers:
             image = shown.get(layer, NOT_SHOWN)
             if image is None:

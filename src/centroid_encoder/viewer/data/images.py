@@ -109,11 +109,6 @@ def specific_words(name: str) -> frozenset[str]:
     return frozenset(_words(name)) - GENERAL_WORDS
 
 
-def general_words(name: str) -> frozenset[str]:
-    """Words of a name such as "nuclei" and "mask", which it shares with layers of other images."""
-    return frozenset(_words(name)) & GENERAL_WORDS
-
-
 def _plain(name: str) -> str:
     words = _words(name)
     return " ".join([word for word in words if word not in GENERAL_WORDS] or words)

@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from centroid_encoder.viewer.data.ids import ItemLayer, LayerIds, read_ids, whole_numbers
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-
     from centroid_encoder.viewer.data.tables import Table
 
 OBS_NAMES = "obs_names"
@@ -212,8 +210,12 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
     if link.id_column == OBS_NAMES and OBS_NAMES not in adata.obs:
         if "cell" in features:
             return features["cell"]
-        _check_unmoved(features, item, adata)
-        return pd.Series(np.arange(len(features)))
+        if link.table.is_made_of(features):
+            return pd.Series(np.arange(len(features)))
+        raise ValueError(
+            f"no feature holds ids of the {item}s, and the features have changed if the table was "
+            "made of them; choose a column of ids, or the table that is made of them now"
+        )
     if link.id_column in features:
         return features[link.id_column]
     if isinstance(indices, Sequence | np.ndarray | pd.Index) and len(indices) == len(layer.data):
@@ -224,22 +226,3 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
         f"the {item}s have no ids to compare {link.ids_name} with; give the layer a feature "
         f"{link.id_column!r}, or choose another column"
     )
-
-
-def _check_unmoved(features: pd.DataFrame, item: str, adata: AnnData) -> None:
-    """Check that cells have the numbers of the items: that their measurements agree."""
-    names = [name for name in features if str(name) in adata.var_names]
-    numeric = all(pd.api.types.is_numeric_dtype(features[name].dtype) for name in names)
-    if not names or not numeric or not adata.var_names.is_unique:
-        raise ValueError(f"no feature holds ids of the {item}s; choose a column of ids")
-    numbers, there = whole_numbers(pd.Series(adata.obs_names), OBS_NAMES)
-    inside = bool((there & (numbers >= 0) & (numbers < len(features))).all())
-    if inside:
-        now = features[names].to_numpy(dtype=np.float64, na_value=np.nan)[numbers]
-        then = adata[:, [str(name) for name in names]].to_df().to_numpy(dtype=np.float64)
-        inside = np.array_equal(now, then, equal_nan=True)
-    if not inside:
-        raise ValueError(
-            f"the {item}s or their features have changed since the table was made of them; choose "
-            "the table that is made of them now"
-        )
