@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QApplication
 
-from centroid_encoder.viewer.data.tables import _ADDED
-
 if TYPE_CHECKING:
     from anndata import AnnData
     from napari import Viewer
@@ -65,8 +63,6 @@ class Window:
             return
         viewer.window.remove_dock_widget("all")
         viewer.layers.clear()
-        # What was opened stays with the viewer, which lives on here.
-        _ADDED.clear()
         napari.settings.get_settings().reset()
         viewer.theme = "dark"
         viewer.dims.ndisplay = 2

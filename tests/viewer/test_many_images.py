@@ -20,7 +20,7 @@ from napari.layers import Labels
 from numpy.typing import NDArray
 from pytestqt.qtbot import QtBot
 from qtpy.QtWidgets import QApplication
-from skimage.io import imread, imsave
+from skimage.io import imread
 
 from benchmarks.datasets import data_folder
 from centroid_encoder.viewer import CentroidEncoderWidget
@@ -59,10 +59,10 @@ class Study:
             rows = np.flatnonzero(join.joined)
             joined[rows] += 1
             image = obs[column].iloc[rows].astype(str)
-            assert set(image) == {str(link.region.value)}
-            assert link.layer.name.startswith(f"{link.region.value}_")
+            assert set(image) == {str(link.image)}
+            assert link.layer.name.startswith(f"{link.image}_")
             np.testing.assert_array_equal(join.ids[rows], obs[ids].iloc[rows])
-        open_ = {str(link.region.value) for link in joins}
+        open_ = {str(link.image) for link in joins}
         np.testing.assert_array_equal(joined, obs[column].astype(str).isin(open_))
 
     def marked(self) -> dict[str, set[int]]:
@@ -279,46 +279,6 @@ def test_a_click_finds_the_cell_of_the_image_that_is_seen(three: Any, study: Stu
     assert study.marked() == {}
 
 
-def test_images_of_a_folder_are_opened_as_their_cells_are_gone_to(
-    three: Any, study: Study, train: Callable[..., None], tmp_path: Path
-) -> None:
-    masks, cells = three
-    viewer, widget = study.viewer, study.widget
-    (tmp_path / "masks").mkdir()
-    for name, mask in masks.items():
-        imsave(tmp_path / "masks" / f"{name}.tif", mask.astype(np.uint16), check_contrast=False)
-        imsave(tmp_path / f"{name}_DAPI.tif", (mask > 0).astype(np.uint8), check_contrast=False)
-    (tmp_path / "masks" / "notes.txt").write_text("")
-    widget.show_table(cells, label_key="cell_type")
-    assert widget.data.joined_text.text().startswith("240 cells; no layer")
-
-    def lists(folder: Path, said: str) -> None:
-        widget.data.list_folder(folder)
-        assert widget.data.message.text() == f"Looking for masks in {folder.name} …"
-        study.qtbot.waitUntil(lambda: said in widget.data.message.text())
-
-    lists(tmp_path / "nothing", "No mask of an image of the table is in nothing")
-    lists(tmp_path, "Masks of 3 of 3 images found")
-    assert len(viewer.layers) == 0
-    table = widget.data.images_table
-    assert [table.item(i, 2).text() for i in range(3)] == [f"{x}.tif (not open)" for x in "ABC"]
-    (at,) = np.flatnonzero(cells.obs_names == "B5")
-    widget.select([at])
-    assert widget.cells.unseen_text.text() == "In B, which is not open; Zoom to opens B.tif."
-    widget.cells.show_button.click()
-    assert {layer.name for layer in viewer.layers if not is_drawn(layer)} == {"B", "B_DAPI"}
-    (join,) = widget.catalog.joins.values()
-    assert join.rows(cells.obs["CellNb"].iloc[[at]]).tolist() == [at]
-    train(widget)
-    widget.tabs.setCurrentWidget(widget.misplaced)
-    for row in range(widget.misplaced.model.rowCount()):
-        widget.misplaced.view.selectRow(row)
-    assert len(widget.catalog.joins) == 3
-    for link, join in widget.catalog.joins.items():
-        rows = np.flatnonzero(join.joined)
-        assert set(cells.obs["ImageName"].iloc[rows]) == {link.layer.name}
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_real_field_in_four_images(
@@ -368,17 +328,14 @@ def test_a_real_field_in_four_images(
     study.shot("classes")
     widget.misplaced.label_box.setCurrentText("mast cell")
     widget.misplaced.relabel_button.click()
-    # Of one image the ids of another.
+    # The layer of another image is a misfit.
     catalog = widget.catalog
-    catalog.show_region("B02", viewer.layers["B01_mask"])
+    catalog.show_image("B02", viewer.layers["B01_mask"])
     widget.tabs.setCurrentIndex(0)
     study.shot("wrong")
-    assert catalog.misfit is not None
-    assert catalog.misfit.better is not None
-    assert catalog.misfit.better.region is not None
-    assert catalog.misfit.better.region.value == "B01"
-    widget.data.better_button.click()
-    catalog.show_region("B02", viewer.layers["B02_mask"])
+    assert catalog.misfits
+    catalog.show_image("B01", viewer.layers["B01_mask"])
+    catalog.show_image("B02", viewer.layers["B02_mask"])
     study.check("image", "ObjectNumber")
     assert len(catalog.joins) == 4
     study.shot("again")
@@ -410,5 +367,5 @@ def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) 
     assert "nowhere" in widget.message.text()
     # Whole images are what is held out first.
     assert widget.form.group_key.choices[:2] == ("none", "ImageName")
-    widget.data.region_box.setCurrentText("one image")
+    widget.data.image_box.setCurrentText("one image")
     widget.show_table(cells[:5].copy())

@@ -679,17 +679,25 @@ def test_a_table_of_spatialdata_gets_the_result_and_its_copies_too(
     assert set(left.data[np.asarray(drawn.data) > 0]) == {cells.obs["cell_id"].iloc[0]}
 
 
-def test_a_widget_that_is_closed_leaves_its_tables_for_the_next(
-    viewer: Viewer, open_widget: Open, train: Train, cells: AnnData, tmp_path: Path
+def test_results_are_merged_into_features(
+    viewer: Viewer, open_widget: Open, train: Train, cells: AnnData, image_of: Callable[..., Any]
 ):
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    first = open_widget()
-    first.data.open_file(tmp_path / "cells.h5ad")
-    train(first)
-    (dock,) = viewer.window._wrapped_dock_widgets.values()
-    viewer.window.remove_dock_widget(dock)
-    second = open_widget()
-    assert second is not first
-    assert second.catalog.table.name == "cells.h5ad"
-    assert second.result is not None
-    assert second.map.canvas.map.scene is not None
+    image = image_of(cells)
+    features = pd.DataFrame(cells.X, columns=cells.var_names).assign(
+        index=cells.obs["cell_id"].to_numpy(), kind=cells.obs["cell_type"].to_numpy(), note="theirs"
+    )
+    layer = viewer.add_labels(image, name="nuclei", features=features)
+    before = layer.features.copy()
+    widget = open_widget()
+    assert widget.data.table_box.currentText() == "nuclei: features"
+    widget.form.label_key.value = "kind"
+    train(widget)
+    adata = widget.catalog.table.adata
+    pd.testing.assert_frame_equal(layer.features[list(before)], before)
+    assert list(layer.features)[len(before.columns) :] == ["ce_split", "ce_label", "CE1", "CE2"]
+    assert np.array_equal(layer.features[["CE1", "CE2"]], adata.obsm["X_ce"])
+    assert layer.features["ce_label"].tolist() == adata.obs["ce_label"].tolist()
+    # The result is still on the screen once napari has told of the new columns.
+    widget.catalog.refresh()
+    assert widget.result is not None
+    assert np.array_equal(widget.map.canvas.map.scene.points, adata.obsm["X_ce"])

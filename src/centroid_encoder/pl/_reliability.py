@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
@@ -123,12 +124,12 @@ def _draw_evidence(figure: Any, place: Any, adata: AnnData, key: str) -> None:
     """Draw the other figures side by side, or a text in the place of a missing one."""
     # In grids of their own, so that long names of classes take no room from the other figures.
     left, right = place.subgridspec(1, 2, wspace=0.04, width_ratios=(1.3, 2))
-    plots = {
-        confusion: "No predictions of held-out cells for these labels.",
-        calibration: "No confidences of held-out cells for these labels.",
-        permutation_test: "No permutation test was made.",
-    }
-    for part, (plot, absent) in zip((left, *right.subgridspec(1, 2)), plots.items(), strict=True):
+    plots: list[tuple[Callable[..., Any], str]] = [
+        (confusion, "No predictions of held-out cells for these labels."),
+        (calibration, "No confidences of held-out cells for these labels."),
+        (permutation_test, "No permutation test was made."),
+    ]
+    for part, (plot, absent) in zip((left, *right.subgridspec(1, 2)), plots, strict=True):
         ax = figure.add_subplot(part)
         try:
             plot(adata, key=key, ax=ax, show=False, save=False)

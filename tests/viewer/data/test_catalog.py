@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import dask.array as da
 import numpy as np
 import pytest
 from anndata import AnnData
@@ -17,7 +17,7 @@ from napari.layers import Image, Labels
 from numpy.typing import NDArray
 
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.regions import Region
+from centroid_encoder.viewer.data.ids import label_ids
 from centroid_encoder.viewer.data.tables import DRAWN
 
 ImageOf = Callable[..., NDArray[np.int32]]
@@ -121,44 +121,6 @@ def test_layers_without_cells_are_not_offered(
     layers.extend([Image(np.zeros((4, 4))), nuclei, marks])
     catalog.refresh()
     assert catalog.layers == [nuclei]
-
-
-def test_what_is_chosen_for_a_layer_is_remembered(
-    layers: LayerList, catalog: Catalog, nuclei: Labels, make_cells: Make
-) -> None:
-    other = Labels(nuclei.data.copy(), name="other")
-    layers.extend([nuclei, other])
-    catalog.refresh()
-    nuclei.metadata["adata"].obs["twice"] = [*range(60), *range(60)]
-    catalog.choose_ids("twice")
-    assert catalog.join is None
-    assert "gives several cells the same label" in str(catalog.problem)
-    assert catalog.joins == {}
-
-    catalog.choose_layer(other)
-    assert catalog.problem is None
-    assert catalog.link is not None
-    assert catalog.link.id_column == "cell_id"
-    catalog.choose_layer(nuclei)
-    assert catalog.link.id_column == "twice"
-    first, second = catalog.table, catalog.add(make_cells(), "second")
-    catalog.choose(second)
-    catalog.choose(first)
-    assert (catalog.link.layer, catalog.link.id_column) == (nuclei, "twice")
-    catalog.choose_layer(None)
-    assert (catalog.link, catalog.join, catalog.problem) == (None, None, None)
-
-
-def test_a_region_is_a_part_of_the_link(
-    layers: LayerList, catalog: Catalog, nuclei: Labels
-) -> None:
-    nuclei.metadata["adata"].obs["fov"] = ["left", "right"] * 60
-    layers.append(nuclei)
-    catalog.refresh()
-    assert catalog.link is not None
-    assert catalog.link.region == Region("fov")
-    catalog.choose_link(replace(catalog.link, region=Region("fov", "left")))
-    assert str(catalog.join).startswith("60 of 120 cells; 0 without a label")
 
 
 def test_the_same_table_with_other_cells_stays_in_its_layer(
@@ -265,3 +227,129 @@ def test_nothing_keeps_a_closed_layer_alive(
     layer = visit()
     gc.collect()
     assert layer() is None
+
+
+def test_choices_last_for_a_table(
+    layers: LayerList, catalog: Catalog, nuclei: Labels, make_cells: Make
+) -> None:
+    layers.extend([nuclei, other := Labels(nuclei.data.copy(), name="other")])
+    catalog.refresh()
+    nuclei.metadata["adata"].obs["twice"] = [*range(60), *range(60)]
+    catalog.choose_layer(other)
+    catalog.choose_ids("twice")
+    assert catalog.joins == {}
+    assert "gives several cells the same label" in str(catalog.problem)
+    first, second = catalog.table, catalog.add(make_cells(), "second")
+    catalog.choose(second)
+    assert catalog.problem is None
+    catalog.choose(first)
+    assert catalog.link is not None
+    assert (catalog.link.layer, catalog.link.id_column) == (other, "twice")
+    catalog.choose_layer(None)
+    assert (catalog.link, catalog.join, catalog.problem) == (None, None, None)
+
+
+def test_a_join_stays_the_same_object_until_something_changes(
+    layers: LayerList, catalog: Catalog, nuclei: Labels
+) -> None:
+    layers.append(nuclei)
+    catalog.refresh()
+    join = catalog.join
+    catalog.join_again()
+    assert catalog.join is join
+    # An event of the pixels, even if no id has changed.
+    nuclei.data = nuclei.data[:, ::-1]
+    catalog.join_again()
+    assert catalog.join is not join
+
+
+def test_label_pixels_are_read_once_until_they_change(
+    layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf
+) -> None:
+    image, reads = image_of(cells), []
+
+    def read(block: NDArray[np.int32]) -> NDArray[np.int32]:
+        reads.append(block.shape)
+        return block
+
+    def lazy() -> da.Array:
+        chunks = da.from_array(image, chunks=-1)
+        return chunks.map_blocks(read, dtype=image.dtype, meta=image[:0, :0])
+
+    layers.append(layer := Labels(lazy(), metadata={"adata": cells}))
+    reads.clear()
+    catalog.refresh()
+    catalog.choose_ids("obs_names")
+    catalog.choose_ids("cell_id")
+    catalog.choose_layer(None)
+    catalog.choose_layer(layer)
+    assert catalog.join is not None
+    assert catalog.join.joined.all()
+    assert len(reads) == 1
+    layer.data = lazy()
+    reads.clear()
+    catalog.join_again()
+    assert len(reads) == 1
+
+
+def test_lazy_labels_are_joined_when_their_ids_come(
+    layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf
+) -> None:
+    begun: list[Any] = []
+    catalog.read_later = lambda layer, reading: begun.append((layer, reading))
+    image = image_of(cells)
+    layers.append(layer := Labels(da.from_array(image), name="slide"))
+    catalog.add(cells, "cells")
+    assert (catalog.link, catalog.joins) == (None, {})
+    assert catalog.absence() == "120 cells; reading the labels of slide …"
+    assert [one for one, _ in begun] == [layer]
+    layer.data = da.from_array(image[::-1])
+    # The ids of pixels that are gone are not taken.
+    catalog.take_ids(*begun[0], label_ids(image))
+    assert catalog.joins == {}
+    catalog.refresh()
+    catalog.take_ids(*begun[1], label_ids(image))
+    assert catalog.join is not None
+    assert catalog.join.joined.all()
+    layer.data = da.from_array(image)
+    catalog.join_again()
+    catalog.take_ids(*begun[2], ValueError("the disk is gone"))
+    assert str(catalog.problem) == "the disk is gone"
+
+
+def test_a_table_that_was_opened_can_be_closed_and_is_freed(
+    layers: LayerList, catalog: Catalog, nuclei: Labels, make_cells: Make
+) -> None:
+    def visit() -> weakref.ref[AnnData]:
+        table = catalog.add(make_cells(), "cells")
+        catalog.choose(table)
+        assert catalog.is_opened(table)
+        catalog.close(table)
+        return weakref.ref(table.adata)
+
+    adata = visit()
+    assert (catalog.tables, catalog.table) == ([], None)
+    gc.collect()
+    assert adata() is None
+    layers.append(nuclei)
+    catalog.refresh()
+    assert catalog.table is not None
+    assert not catalog.is_opened(catalog.table)
+
+
+@pytest.mark.parametrize("columns", [None, ["x", "y"]])
+def test_cells_without_a_layer_are_shown_at_their_positions(
+    layers: LayerList, catalog: Catalog, cells: AnnData, columns: list[str] | None
+) -> None:
+    places = np.random.default_rng(0).uniform(0, 99, (cells.n_obs, 2))
+    if columns is None:
+        cells.obsm["spatial"] = places
+    else:
+        cells.obs[columns] = places
+    catalog.choose(catalog.add(cells, "cells"))
+    assert catalog.has_positions
+    catalog.show_positions()
+    assert np.array_equal(layers["cells"].data, places[:, ::-1])
+    assert not catalog.has_positions
+    assert catalog.join is not None
+    assert np.array_equal(catalog.join.rows(range(120)), np.arange(120))

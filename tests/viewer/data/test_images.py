@@ -28,7 +28,7 @@ def image_of(ids: list[int], turn: int) -> np.ndarray:
 
 
 class Study:
-    """Images and their table, of which it is known whose cells are whose."""
+    """Images, their table, and the true image of each cell."""
 
     def __init__(self, data: st.DataObject) -> None:
         self.data = data
@@ -49,13 +49,13 @@ class Study:
         order = data.draw(st.permutations(range(len(rows))), "order")
         self.truth = [rows[i] for i in order]
         self.name_of = {form.format(name): name for name in names}
-        columns = ["ImageName", "MaskName", "fov", "sample_id", "scan"]
+        columns = ["ImageName", "fov", "sample_id"]
         numbers = [i for _, i in self.truth]
-        column = data.draw(st.sampled_from(columns), "column of regions")
+        column = data.draw(st.sampled_from(columns), "column of images")
         key = data.draw(st.sampled_from(["CellNumber", "ObjectNumber", "cell_id"]), "of ids")
         obs = {
-            column: pd.Categorical([region for region, _ in self.truth]),
-            key: [f"cell_{i}" for i in numbers] if data.draw(st.booleans(), "text") else numbers,
+            column: pd.Categorical([image for image, _ in self.truth]),
+            key: list(map(str, numbers)) if data.draw(st.booleans(), "text") else numbers,
         }
         index = [f"c{i}" for i in range(len(rows))]
         self.adata = AnnData(np.ones((len(rows), 2), np.float32), obs=pd.DataFrame(obs, index))
@@ -77,7 +77,7 @@ class Study:
             self.layers.remove(self.pick())
 
     def rename(self) -> None:
-        """Give a layer a name that tells nothing, or the truth."""
+        """Give a layer the name of its image, or one of no image."""
         if self.layers:
             layer = self.pick()
             called = self.data.draw(st.sampled_from([*LAYERS, "mask", "Labels"]), "name")
@@ -89,13 +89,13 @@ class Study:
             layer = self.pick()
             value = next(v for v, name in self.name_of.items() if name == self.shows[layer])
             if value in list(self.adata.obs.iloc[:, 0]):
-                self.catalog.show_region(value, layer)
+                self.catalog.show_image(value, layer)
 
     def hide(self) -> None:
         """Say that an image is in no layer."""
         image = self.data.draw(st.sampled_from(self.catalog.images() or [None]), "hide")
         if image is not None:
-            self.catalog.show_region(image.region, None)
+            self.catalog.show_image(image.value, None)
 
     def choose(self) -> None:
         """Choose the layer of the table, or none."""
@@ -122,8 +122,8 @@ class Study:
             present = set(np.unique(link.layer.data).tolist()) - {0}
             rows = np.flatnonzero(join.joined)
             for row in rows:
-                region, number = self.truth[row]
-                assert self.name_of[region] == self.shows[link.layer]
+                image, number = self.truth[row]
+                assert self.name_of[image] == self.shows[link.layer]
                 assert join.ids[row] == number
                 assert number in present
                 assert join.rows([number]).tolist() == [row]
@@ -133,8 +133,8 @@ class Study:
             assert not shown & set(rows.tolist())
             shown |= set(rows.tolist())
         for image in self.catalog.images():
-            if image.region is not None:
-                assert image.n_cells == sum(str(image.region) == r for r, _ in self.truth)
+            if image.value is not None:
+                assert image.n_cells == sum(str(image.value) == r for r, _ in self.truth)
 
 
 @settings(deadline=None, max_examples=60)

@@ -13,7 +13,7 @@ from napari.components import LayerList
 from napari.layers import Labels, Points
 
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.positions import axis
+from centroid_encoder.viewer.data.positions import Misfit, axis, coordinates
 
 N = 100
 
@@ -41,37 +41,31 @@ def catalog_of(layer: Labels | Points, adata: AnnData) -> Catalog:
     return catalog
 
 
+def misfit_of(catalog: Catalog) -> Misfit | None:
+    return next(iter(catalog.misfits.values()), None)
+
+
 @pytest.mark.parametrize("shift", [-1, 1])
 def test_ids_that_are_off_by_one_are_told_and_can_be_mended(shift: int) -> None:
     image, adata = tissue()
     adata.obs["cell_id"] += shift
     catalog = catalog_of(Labels(image), adata)
-    assert catalog.misfit is not None
-    assert 'The positions in obsm["spatial"] speak against this: ' in catalog.misfit.text
-    assert f"with obs['cell_id'] {-shift:+} it would be 100 %." in catalog.misfit.text
-    better = catalog.misfit.better
+    misfit = misfit_of(catalog)
+    assert misfit is not None
+    assert 'The positions in obsm["spatial"] speak against this: ' in misfit.text
+    assert f"with obs['cell_id'] {-shift:+} it would be 100 %." in misfit.text
+    better = misfit.better
     assert better is not None
-    catalog.choose_link(better)
-    assert catalog.misfit is None
+    catalog.choose_ids(better.id_column, better.shift)
+    assert misfit_of(catalog) is None
     assert catalog.join is not None
     assert catalog.join.n_joined == N
     assert catalog.join.rows([1, 50, N]).tolist() == [0, 49, N - 1]
 
 
-def test_a_column_that_fits_is_offered() -> None:
-    image, adata = tissue()
-    adata.obs["object_id"] = adata.obs["cell_id"]
-    adata.obs["cell_id"] = np.random.default_rng(1).permutation(adata.obs["cell_id"])
-    layer = Labels(image, metadata={"instance_key": "cell_id"})
-    misfit = catalog_of(layer, adata).misfit
-    assert misfit is not None
-    assert misfit.better is not None
-    assert misfit.better.id_column == "object_id"
-
-
 def test_ids_of_another_image_are_told() -> None:
     image, _ = tissue()
-    misfit = catalog_of(Labels(image), tissue(seed=1)[1]).misfit
+    misfit = misfit_of(catalog_of(Labels(image), tissue(seed=1)[1]))
     assert misfit is not None
     assert misfit.text.endswith("The ids may be those of another image.")
     assert misfit.better is None
@@ -91,82 +85,34 @@ def test_ids_of_another_image_are_told() -> None:
 def test_units_and_origin_do_not_matter(change: Any) -> None:
     image, adata = tissue()
     adata.obsm["spatial"] = change(adata.obsm["spatial"])
-    assert catalog_of(Labels(image), adata).misfit is None
+    assert misfit_of(catalog_of(Labels(image), adata)) is None
     adata.obs["cell_id"] += 1
-    misfit = catalog_of(Labels(image), adata).misfit
+    misfit = misfit_of(catalog_of(Labels(image), adata))
     # With a quarter of the positions wrong, nothing fits well enough to be offered.
     assert misfit is not None
 
 
-@pytest.mark.parametrize("name", ["spatial", "columns"])
 @pytest.mark.parametrize(
-    ("change", "scale", "size"),
+    "names",
     [
-        (lambda xy: xy * 0.325 + 4000, (1, 1), "0.325"),
-        (lambda xy: xy[:, ::-1] * [2, -2], (1, 1), "2"),
-        (lambda xy: xy * 0.325, (0.65, 0.65), "0.325"),
-        # x of the positions first, y of the labels first.
-        (lambda xy: xy * [0.5, 2], (1, 1), "2 x 0.5"),
-        (lambda xy: np.where(np.arange(N)[:, None] % 7 == 0, 0, xy * 3), (1, 1), "3"),
-        (lambda xy: xy * 1.05, (1, 1), None),
-        (lambda xy: xy + 300, (0.5, 0.5), None),
-        (lambda xy: xy * 0.5 + 300, (0.5, 0.5), None),
-        (lambda xy: xy[:, ::-1] * [-0.5, 2], (0.5, 2), None),
-        (lambda xy: xy @ [[0.8, 0.6], [-0.6, 0.8]], (1, 1), None),
+        ("centroid-0", "centroid-1"),
+        ("Centroid Y µm", "Centroid X µm"),
+        ("y", "x"),
+        ("Y_centroid", "X_centroid"),
+        ("Y_position", "X_position"),
+        ("Pos_Y", "Pos_X"),
     ],
-)
-def test_another_scale_is_told(change: Any, scale: Any, size: str | None, name: str) -> None:
-    image, adata = tissue()
-    adata.obsm["spatial"] = change(adata.obsm["spatial"])
-    if name == "columns":
-        adata.obs[["x", "y"]] = adata.obsm.pop("spatial")
-    catalog = catalog_of(Labels(image, scale=scale, name="nuclei"), adata)
-    assert catalog.misfit is None
-    (said,) = catalog.scales.values() or [None]
-    if size is None:
-        assert said is None
-    else:
-        assert said is not None
-        assert f"are on another scale than nuclei: a pixel is {size} of their units, not" in said
-        assert ("nor the layer's scale" in said) == (scale != (1, 1))
-    # As long as the layer is joined.
-    catalog.choose_layer(None)
-    assert not catalog.scales
-
-
-def test_a_layer_that_gets_its_scale_is_compared_anew() -> None:
-    image, adata = tissue()
-    adata.obsm["spatial"] = adata.obsm["spatial"] * 0.325
-    layer = Labels(image)
-    catalog = catalog_of(layer, adata)
-    catalog.connect()
-    catalog.painted.connect(catalog.join_again)
-    assert catalog.scales
-    layer.scale = (0.325, 0.325)
-    assert not catalog.scales
-    layer.scale = (2, 2)
-    assert catalog.scales
-
-
-def test_of_few_or_blurred_cells_no_scale_is_told() -> None:
-    image, adata = tissue()
-    rng = np.random.default_rng(0)
-    adata.obsm["spatial"] = adata.obsm["spatial"] * 1.2 + rng.normal(0, 3, (N, 2))
-    few = adata[40:60].copy()
-    catalog = catalog_of(Labels(image), few)
-    assert catalog.misfit is None
-    assert not catalog.scales
-
-
-@pytest.mark.parametrize(
-    "names", [("centroid-0", "centroid-1"), ("Centroid Y µm", "Centroid X µm"), ("y", "x")]
 )
 def test_columns_of_positions_are_known(names: tuple[str, str]) -> None:
     image, adata = tissue()
-    adata.obs[list(names)] = adata.obsm.pop("spatial")[:, ::-1]
-    assert catalog_of(Labels(image), adata).misfit is None
+    places = adata.obsm.pop("spatial")[:, ::-1]
+    adata.obs[list(names)] = places
+    found = coordinates(adata)
+    assert found is not None
+    assert np.array_equal(found[1], places)
+    assert misfit_of(catalog_of(Labels(image), adata)) is None
     adata.obs["cell_id"] += 1
-    misfit = catalog_of(Labels(image), adata).misfit
+    misfit = misfit_of(catalog_of(Labels(image), adata))
     assert misfit is not None
     assert f"obs[{names[0]!r}] and obs[{names[1]!r}]" in misfit.text
 
@@ -176,18 +122,44 @@ def test_images_of_any_kind() -> None:
     adata.obs["cell_id"] += 1
     large = np.kron(image, np.ones((10, 10), dtype=np.int32))
     for data in (da.from_array(image, chunks=50), [image, image[::2, ::2]], large):
-        misfit = catalog_of(Labels(data), adata).misfit
+        misfit = misfit_of(catalog_of(Labels(data), adata))
         assert misfit is not None
         assert misfit.better is not None
 
 
-def test_without_positions_or_in_points_nothing_is_said() -> None:
+@pytest.mark.parametrize("positions", [None, np.zeros((N, 3)), np.full((N, 2), np.nan)])
+@pytest.mark.parametrize(("shift", "first"), [(1, 0), (-1, 2)])
+def test_without_positions_ids_that_are_all_off_by_one_are_known(
+    shift: int, first: int, positions: Any
+) -> None:
     image, adata = tissue()
-    adata.obs["cell_id"] += 1
-    points = Points(np.zeros((N, 2)), features={"cell_id": adata.obs["cell_id"].to_numpy()})
-    assert catalog_of(points, adata).misfit is None
-    adata.obsm["spatial"] = np.zeros((N, 3))
-    assert catalog_of(Labels(image), adata).misfit is None
+    del adata.obsm["spatial"]
+    if positions is not None:
+        adata.obsm["spatial"] = positions
+    assert catalog_of(Labels(image), adata).misfits == {}
+    adata.obs["cell_id"] -= shift
+    catalog = catalog_of(Labels(image, name="nuclei"), adata)
+    misfit = misfit_of(catalog)
+    assert misfit is not None
+    assert misfit.text == (
+        f"The ids in obs['cell_id'] begin at {first} and the labels of nuclei at 1: with "
+        f"obs['cell_id'] {shift:+} they are all the same."
+    )
+    assert misfit.better is not None
+    catalog.choose_ids(misfit.better.id_column, misfit.better.shift)
+    assert catalog.misfits == {}
+    assert catalog.join is not None
+    assert catalog.join.rows([1, 50, N]).tolist() == [0, 49, N - 1]
+
+
+def test_missing_labels_and_points_are_no_misfit() -> None:
+    image, adata = tissue()
+    del adata.obsm["spatial"]
+    points = Points(np.zeros((N, 2)), features={"cell_id": np.arange(2, N + 2)})
+    assert catalog_of(points, adata).misfits == {}
+    # The last label is not in the image.
+    image[image == N] = 0
+    assert catalog_of(Labels(image), adata).misfits == {}
 
 
 @pytest.mark.parametrize(

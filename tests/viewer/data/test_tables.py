@@ -16,9 +16,9 @@ from napari.components import LayerList
 from napari.layers import Image, Labels, Layer, Points, Shapes
 
 import centroid_encoder as ce
-from centroid_encoder.viewer.data.guesses import guess
+from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.publish import publish
-from centroid_encoder.viewer.data.tables import Table, Tables
+from centroid_encoder.viewer.data.tables import Table
 
 N = 40
 
@@ -91,11 +91,16 @@ def spatial_layer(sdata: Any, element: str, table: str, **options: Any) -> Label
     return Labels(np.arange(n + 1)[None].repeat(2, 0), metadata=metadata, **options)
 
 
+def found(catalog: Catalog) -> list[Table]:
+    catalog.refresh()
+    return catalog.tables
+
+
 # -- finding -------------------------------------------------------------------------------------
 
 
 def test_an_empty_viewer_has_no_tables() -> None:
-    assert Tables(LayerList()).find() == []
+    assert found(Catalog(LayerList())) == []
 
 
 def test_tables_are_listed_by_origin(make_cells: Callable[..., AnnData], tmp_path: Path) -> None:
@@ -112,13 +117,13 @@ def test_tables_are_listed_by_origin(make_cells: Callable[..., AnnData], tmp_pat
             Labels(np.zeros((3, 3), dtype=int), name="empty"),
         ]
     )  # fmt: skip
-    tables = Tables(layers)
-    tables.add(given, "mine")
-    tables.add(opened, "cells.h5ad", path=tmp_path / "cells.h5ad")
+    catalog = Catalog(layers)
+    catalog.add(given, "mine")
+    catalog.add(opened, "cells.h5ad", path=tmp_path / "cells.h5ad")
 
-    found = tables.find()
+    tables = found(catalog)
 
-    assert [(table.name, table.origin, table.layer and table.layer.name) for table in found] == [
+    assert [(table.name, table.origin, table.layer and table.layer.name) for table in tables] == [
         ("table (nuclei)", "spatialdata", "nuclei"),
         ("attached: AnnData", "metadata", "attached"),
         ("read.h5ad", "file", "read"),
@@ -127,11 +132,14 @@ def test_tables_are_listed_by_origin(make_cells: Callable[..., AnnData], tmp_pat
         ("mine", "notebook", None),
     ]
     expected = [sdata.tables["table"], attached, read, opened]
-    assert all(table.adata is adata for table, adata in zip(found, expected, strict=False))
-    assert found[-1].adata is given
-    assert found[0].sdata is sdata
-    assert found[0].table_name == "table"
-    assert [table.path for table in found[2:4]] == [tmp_path / "read.h5ad", tmp_path / "cells.h5ad"]
+    assert all(table.adata is adata for table, adata in zip(tables, expected, strict=False))
+    assert tables[-1].adata is given
+    assert tables[0].sdata is sdata
+    assert tables[0].table_name == "table"
+    assert [table.path for table in tables[2:4]] == [
+        tmp_path / "read.h5ad",
+        tmp_path / "cells.h5ad",
+    ]
 
 
 def test_a_table_stays_the_same_object(cells: AnnData) -> None:
@@ -139,12 +147,12 @@ def test_a_table_stays_the_same_object(cells: AnnData) -> None:
     layers = LayerList(
         [image(features=features()), spatial_layer(sdata, "nuclei", "table", name="nuclei")]
     )
-    tables = Tables(layers)
-    before = tables.find()
+    catalog = Catalog(layers)
+    before = found(catalog)
     layers[0].name = "renamed"
     layers.reverse()
     layers.append(image())
-    after = tables.find()
+    after = found(catalog)
     assert [id(table) for table in after] == [id(table) for table in before]
     assert [table.name for table in after] == ["table (nuclei)", "renamed: features"]
 
@@ -159,17 +167,17 @@ def test_a_table_of_several_layers_is_listed_once_with_the_first_that_has_cells(
             image(name="second", metadata={"adata": cells}),
         ]
     )
-    tables = Tables(layers)
-    (table,) = tables.find()
+    catalog = Catalog(layers)
+    (table,) = found(catalog)
     assert table.layer is layers["first"]
     layers.remove("first")
-    assert tables.find() == [table]
+    assert found(catalog) == [table]
     assert table.layer is layers["second"]
     layers.remove("second")
-    assert tables.find() == [table]
+    assert found(catalog) == [table]
     assert table.layer is layers["photo"]
     layers.clear()
-    assert tables.find() == []
+    assert found(catalog) == []
 
 
 def test_a_spatialdata_table_of_several_layers(cells: AnnData) -> None:
@@ -177,15 +185,14 @@ def test_a_spatialdata_table_of_several_layers(cells: AnnData) -> None:
     layers = LayerList(
         [spatial_layer(sdata, "left", "table"), spatial_layer(sdata, "right", "table")]
     )
-    (table,) = Tables(layers).find()
+    catalog = Catalog(layers)
+    (table,) = found(catalog)
     assert table.adata is cells
     assert table.layer is layers[0]
-    for layer, rows in zip(layers, (range(60), range(60, 120)), strict=True):
-        join = guess(table, layer).make()
-        assert join.rows(range(1, 61)).tolist() == list(rows)
-        assert (
-            str(join) == "60 of 120 cells; 0 without a label in the image; 0 labels without a row"
-        )
+    rows = range(60), range(60, 120)
+    for join, its in zip(catalog.joins.values(), rows, strict=True):
+        assert join.rows(range(1, 61)).tolist() == list(its)
+        assert str(join).startswith("60 of 120 cells; 0 without a label in the image; 0 labels")
 
 
 def test_only_tables_that_describe_the_layer_are_listed(make_cells: Callable[..., AnnData]) -> None:
@@ -199,65 +206,40 @@ def test_only_tables_that_describe_the_layer_are_listed(make_cells: Callable[...
     # Drawn by the user and linked by napari-spatialdata, it is no element yet.
     drawn = image(metadata={"sdata": sdata, "name": None, "adata": None})
     layers = LayerList([spatial_layer(sdata, "nuclei", "own", name="layer"), drawn])
-    assert [table.name for table in Tables(layers).find()] == ["own (layer)", "too (layer)"]
+    assert [table.name for table in found(Catalog(layers))] == ["own (layer)", "too (layer)"]
 
 
 def test_another_anndata_on_a_layer_is_another_table(make_cells: Callable[..., AnnData]) -> None:
     layer = image(metadata={"adata": make_cells()})
-    tables = Tables(LayerList([layer]))
-    (before,) = tables.find()
+    catalog = Catalog(LayerList([layer]))
+    (before,) = found(catalog)
     layer.metadata["adata"] = make_cells()
-    (after,) = tables.find()
+    (after,) = found(catalog)
     assert after is not before
     assert after.adata is layer.metadata["adata"]
 
 
 def test_what_is_added_is_known_already(cells: AnnData, tmp_path: Path) -> None:
     layers = LayerList([image(metadata={"adata": cells})])
-    tables = Tables(layers)
-    (found,) = tables.find()
-    assert tables.add(cells, "mine") is found
-    assert tables.add(cells, "mine", path=tmp_path / "cells.h5ad") is found
-    assert found.path == tmp_path / "cells.h5ad"
+    catalog = Catalog(layers)
+    (table,) = found(catalog)
+    assert catalog.add(cells, "mine") is table
+    assert catalog.add(cells, "mine", path=tmp_path / "cells.h5ad") is table
+    assert table.path == tmp_path / "cells.h5ad"
     layers.clear()
     # Its file is still open.
-    assert tables.find() == [found]
-    assert found.layer is None
-
-
-def test_what_was_opened_stays_with_the_viewer_and_goes_with_it(
-    make_cells: Callable[..., AnnData],
-) -> None:
-    # A function, since whoever looks at a frame's variables keeps them as they were.
-    def visit() -> weakref.ref[AnnData]:
-        layers = LayerList()
-        cells = Tables(layers).add(make_cells(), "mine").adata
-        (found,) = Tables(layers).find()
-        assert found.adata is cells
-        assert Tables(LayerList()).find() == []
-        return weakref.ref(cells)
-
-    cells = visit()
-    gc.collect()
-    assert cells() is None
-
-
-def test_a_new_path_stays(cells: AnnData, tmp_path: Path) -> None:
-    tables = Tables(LayerList())
-    table = tables.add(cells, "cells.h5ad", path=tmp_path / "cells.h5ad")
-    table.path = tmp_path / "saved.h5ad"
-    tables.find()
-    assert table.path == tmp_path / "saved.h5ad"
+    assert found(catalog) == [table]
+    assert table.layer is None
 
 
 def test_tables_of_one_name_are_numbered(
     make_cells: Callable[..., AnnData], tmp_path: Path
 ) -> None:
-    tables = Tables(LayerList())
+    catalog = Catalog(LayerList())
     for folder in "abc":
-        tables.add(make_cells(), "cells.h5ad", path=tmp_path / folder / "cells.h5ad")
+        catalog.add(make_cells(), "cells.h5ad", path=tmp_path / folder / "cells.h5ad")
     for _ in range(2):
-        names = [table.name for table in tables.find()]
+        names = [table.name for table in found(catalog)]
         assert names == ["cells.h5ad", "cells.h5ad [1]", "cells.h5ad [2]"]
 
 
@@ -265,7 +247,7 @@ def test_tables_of_one_name_are_numbered(
     {"adata": None}, {"adata": "cells.h5ad"}, {"sdata": None}, {"sdata": 3}, {"path": 5},
 ])  # fmt: skip
 def test_other_metadata_do_no_harm(metadata: dict[str, Any]) -> None:
-    assert Tables(LayerList([image(metadata=metadata)])).find() == []
+    assert found(Catalog(LayerList([image(metadata=metadata)]))) == []
 
 
 # -- features ------------------------------------------------------------------------------------
@@ -275,51 +257,35 @@ def test_other_metadata_do_no_harm(metadata: dict[str, Any]) -> None:
     "columns", [[], ["index"], ["kind"], ["index", "kind"]], ids=lambda names: "+".join(names)
 )
 def test_features_without_measurements_are_not_listed(columns: list[str]) -> None:
-    tables = Tables(LayerList([image(features=features()[columns]), points(features()[columns])]))
-    assert tables.find() == []
-
-
-def test_features_are_read_when_asked_for() -> None:
-    layer = image(features=features())
-    (table,) = Tables(LayerList([layer])).find()
-    layer.features = features().assign(area=0.0)
-    # As they were when the table was found.
-    assert np.array_equal(table.adata[:, "area"].X[:, 0], features()["area"])
+    catalog = Catalog(LayerList([image(features=features()[columns]), points(features()[columns])]))
+    assert found(catalog) == []
 
 
 def test_replaced_features_are_another_table(train: Callable[..., None]) -> None:
     layer = image(features=features())
-    tables = Tables(LayerList([layer]))
-    (before,) = tables.find()
+    catalog = Catalog(LayerList([layer]))
+    (before,) = found(catalog)
     old = before.adata.copy()
     layer.features = layer.features.assign(added=1.0)
-    (after,) = tables.find()
+    (after,) = found(catalog)
     assert after is not before
     assert "added" in after.adata.var_names
     assert np.array_equal(before.adata.X, old.X)
     assert list(before.adata.obs) == list(old.obs)
     layer.features["in place"] = 2.0
-    (latest,) = tables.find()
+    (latest,) = found(catalog)
     assert "in place" in latest.adata.var_names
-
-
-def test_two_widgets_share_the_table_of_features() -> None:
-    layers = LayerList([image(features=features())])
-    (one,) = (first := Tables(layers)).find()
-    (two,) = Tables(layers).find()
-    assert one is two
-    assert first.find() == [one]
 
 
 def test_nothing_keeps_a_removed_layer_alive() -> None:
     layers = LayerList([image(features=features())])
-    tables = Tables(layers)
-    assert len(tables.find()) == 1
+    catalog = Catalog(layers)
+    assert len(found(catalog)) == 1
     layer = weakref.ref(layers[0])
     # napari itself remembers what was selected.
     layers.selection.clear()
     layers.clear()
-    tables.find()
+    found(catalog)
     gc.collect()
     assert layer() is None
 
@@ -344,8 +310,8 @@ def test_results_go_to_the_features(make: Callable[[], Layer], train: Callable[.
     )
     layer.features = pd.concat([features(), extra], axis=1)
     before = layer.features.copy()
-    tables = Tables(LayerList([layer]))
-    (table,) = tables.find()
+    catalog = Catalog(LayerList([layer]))
+    (table,) = found(catalog)
     heard = []
     layer.events.features.connect(heard.append)
 
@@ -357,123 +323,53 @@ def test_results_go_to_the_features(make: Callable[[], Layer], train: Callable[.
     assert np.array_equal(layer.features[["CE1", "CE2"]], table.adata.obsm["X_ce"])
     assert layer.features["ce_label"].tolist() == table.adata.obs["ce_label"].tolist()
     # It is still the same table, and a second result joins the first.
-    assert tables.find() == [table]
+    assert found(catalog) == [table]
     train(table)
     train(table, key="again")
-    assert tables.find() == [table]
+    assert found(catalog) == [table]
     columns = ["ce_split", "ce_label", "CE1", "CE2"]
     columns += ["again_split", "again_label", "again1", "again2"]
     assert list(layer.features) == [*before, *columns]
     pd.testing.assert_frame_equal(layer.features[list(before)], before)
 
 
-def test_published_results_are_not_learned_from(train: Callable[..., None]) -> None:
-    layer = points(features())
-    tables = Tables(LayerList([layer]))
-    (table,) = tables.find()
-    train(table)
-    layer.features = layer.features.assign(added=1.0)
-    (after,) = tables.find()
-    assert after.adata.var_names.tolist() == ["area", "mean", "added"]
-
-
-def test_results_find_their_rows_in_replaced_features(train: Callable[..., None]) -> None:
-    layer = image(features=features())
-    tables = Tables(LayerList([layer]))
-    (table,) = tables.find()
-    # While it trains, another plugin sorts them and leaves some out.
-    shuffled = features().assign(added=7).sample(frac=0.5, random_state=0)
-    layer.features = shuffled
-    (current,) = tables.find()
-
-    train(table)
-
-    published = layer.features.set_index("index")
-    expected = table.adata.obs.set_index("index").loc[shuffled["index"]]
-    assert published["ce_label"].tolist() == expected["ce_label"].tolist()
-    assert published["added"].tolist() == [7] * (N // 2)
-    # The table of what the other plugin made is still that.
-    assert current is not table
-    assert tables.find() == [current]
-
-
-def test_features_that_were_replaced_unnoticed_are_another_table(
-    train: Callable[..., None],
+@pytest.mark.parametrize("change", ["add", "remove"])
+def test_features_that_were_changed_get_no_result(
+    train: Callable[..., None], change: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    layer = image(features=features())
-    tables = Tables(LayerList([layer]))
-    (before,) = tables.find()
-    layer.features = layer.features.assign(added=1.0)
-    train(before)
-    (after,) = tables.find()
-    assert after is not before
-    assert after.adata.var_names.tolist() == ["area", "mean", "added"]
-
-
-def test_rows_without_id_get_no_result(train: Callable[..., None]) -> None:
-    layer = image(features=features().assign(index=range(N)))
-    (table,) = Tables(LayerList([layer])).find()
-    layer.features = layer.features.assign(index=[np.nan, *range(1, N)])
-    train(table)
-    assert layer.features["ce_label"].isna().tolist() == [True] + [False] * (N - 1)
-
-
-def test_results_of_labels_without_index_keep_napari_rule(train: Callable[..., None]) -> None:
-    layer = image(features=features().drop(columns="index"))
-    (table,) = Tables(LayerList([layer])).find()
-    layer.features = pd.concat([layer.features, features(3)], ignore_index=True).drop(
-        columns="index"
-    )
-    train(table)
-    assert layer.features["ce_label"][:N].tolist() == table.adata.obs["ce_label"].tolist()
-    assert layer.features["ce_label"][N:].isna().all()
-
-
-@pytest.mark.parametrize("make", [points, shapes])
-def test_results_follow_points_and_shapes_that_can_be_told(
-    make: Callable[[pd.DataFrame], Points | Shapes], train: Callable[..., None]
-) -> None:
-    layer = make(features())
-    (table,) = Tables(LayerList([layer])).find()
+    layer = points(features(), name="dots")
+    catalog = Catalog(LayerList([layer]))
+    (table,) = found(catalog)
     table.adata  # noqa: B018 - as the form does
-    layer.selected_data = {0, 7}
-    layer.remove_selected()
-    train(table)
-    left = np.delete(np.arange(N), [0, 7])
-    expected = table.adata.obs["ce_label"].iloc[left]
-    assert layer.features["ce_label"].tolist() == expected.tolist()
-
-
-def test_results_are_not_given_to_the_wrong_points(
-    train: Callable[..., None], caplog: pytest.LogCaptureFixture
-) -> None:
-    layer = points(features().drop(columns="index"), name="dots")
-    (table,) = Tables(LayerList([layer])).find()
-    table.adata  # noqa: B018 - as the form does
-    layer.selected_data = {0}
-    layer.remove_selected()
+    if change == "add":
+        layer.features = layer.features.assign(added=1.0)
+    else:
+        layer.selected_data = {0}
+        layer.remove_selected()
     before = layer.features.copy()
     with caplog.at_level(logging.WARNING, "centroid_encoder"):
         train(table)
     pd.testing.assert_frame_equal(layer.features, before)
-    assert "the features of dots are no longer those that were learned from" in caplog.text
+    assert "the features of dots have changed" in caplog.text
     assert "X_ce" in table.adata.obsm
+    (after,) = found(catalog)
+    assert after is not table
 
 
-def test_results_of_unchanged_points_are_given_to_replaced_features(
-    train: Callable[..., None],
-) -> None:
-    layer = points(features().drop(columns="index"))
-    (table,) = Tables(LayerList([layer])).find()
-    layer.features = layer.features.assign(added=1)
+def test_published_results_are_not_learned_from(train: Callable[..., None]) -> None:
+    layer = points(features())
+    catalog = Catalog(LayerList([layer]))
+    (table,) = found(catalog)
     train(table)
-    assert layer.features["ce_label"].tolist() == table.adata.obs["ce_label"].tolist()
+    layer.features = layer.features.assign(added=1.0)
+    (after,) = found(catalog)
+    assert after.adata.var_names.tolist() == ["area", "mean", "added"]
 
 
 def test_the_next_point_is_what_it_would_have_been(train: Callable[..., None]) -> None:
     layer = points(features())
     layer.feature_defaults = {"index": 0, "area": 9.0, "mean": 8.0, "kind": "b"}
-    (table,) = Tables(LayerList([layer])).find()
+    (table,) = found(Catalog(LayerList([layer])))
     train(table)
     assert layer.feature_defaults.iloc[0][["area", "mean", "kind"]].tolist() == [9.0, 8.0, "b"]
     layer.add([[0, 0]])
@@ -482,8 +378,8 @@ def test_the_next_point_is_what_it_would_have_been(train: Callable[..., None]) -
 
 def test_results_go_to_a_layer_that_was_removed_or_renamed(train: Callable[..., None]) -> None:
     layers = LayerList([image(name="a", features=features()), image(name="b")])
-    tables = Tables(layers)
-    (table,) = tables.find()
+    catalog = Catalog(layers)
+    (table,) = found(catalog)
     layer = layers[0]
     layer.name = "c"
     layers["b"].name = "a"
@@ -494,67 +390,3 @@ def test_results_go_to_a_layer_that_was_removed_or_renamed(train: Callable[..., 
     train(table, key="again")
     assert "again_label" in layer.features
     assert "again" in table.adata.uns
-
-
-def test_copies_of_a_spatialdata_table_are_refreshed(
-    make_cells: Callable[..., AnnData], train: Callable[..., None]
-) -> None:
-    adata = spatial_table(["left", "right"], make_cells())
-    adata.uns["kind_colors"] = ["#ff0000", "#00ff00", "#0000ff"]
-    other = SimpleNamespace(tables={"table": adata.copy()}, path=None)
-    sdata = SimpleNamespace(tables={"table": adata}, path=None)
-    left = spatial_layer(sdata, "left", "table", name="left")
-    right = spatial_layer(sdata, "right", "table", name="right")
-    # napari-spatialdata leaves out rows and follows the order of the element.
-    some = left.metadata["adata"][[5, 3, 50]].copy()
-    some.obs["theirs"] = 1
-    left.metadata["adata"] = some
-    right.metadata["adata"] = right.metadata["adata"][::-1]
-    assert right.metadata["adata"].is_view
-    stranger = spatial_layer(other, "left", "table", name="stranger")
-    layers = LayerList([left, right, stranger])
-    tables = Tables(layers)
-    table = tables.find()[0]
-
-    train(table)
-
-    assert table.adata is adata
-    assert left.metadata["adata"] is some
-    assert "theirs" in some.obs
-    for layer in (left, right):
-        copy = layer.metadata["adata"]
-        expected = adata[copy.obs_names]
-        assert np.array_equal(copy.obsm["X_ce"], expected.obsm["X_ce"])
-        for name in ("ce_split", "ce_label"):
-            assert copy.obs[name].tolist() == expected.obs[name].tolist()
-            assert copy.obs[name].dtype == adata.obs[name].dtype
-        assert copy.uns["kind_colors"] == adata.uns["kind_colors"]
-        assert np.array_equal(copy.uns["ce"]["centers"], adata.uns["ce"]["centers"])
-        assert copy.uns["ce"] is not adata.uns["ce"]
-    assert "X_ce" not in stranger.metadata["adata"].obsm
-    # What they show is what was stored.
-    assert right.metadata["adata"].n_obs == 60
-    assert tables.find()[0] is table
-
-
-def test_copies_of_other_tables_stay_as_they_are(
-    make_cells: Callable[..., AnnData], train: Callable[..., None], unchanged: Any
-) -> None:
-    tables = {name: spatial_table(["nuclei"], make_cells()) for name in ("one", "two")}
-    tables["two"].obs["instance_id"] += 1
-    layer = spatial_layer(SimpleNamespace(tables=tables, path=None), "nuclei", "two")
-    one, _ = Tables(LayerList([layer])).find()
-    with unchanged(layer.metadata["adata"]), unchanged(tables["two"]):
-        train(one)
-
-
-def test_results_of_an_attached_table_need_no_publishing(
-    cells: AnnData, train: Callable[..., None]
-) -> None:
-    layer = image(metadata={"adata": cells}, features=features())
-    before = layer.features
-    table = Tables(LayerList([layer])).find()[0]
-    train(table, label_key="cell_type")
-    assert layer.metadata["adata"] is cells
-    assert "X_ce" in cells.obsm
-    assert layer.features is before

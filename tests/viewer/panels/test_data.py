@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,7 +25,6 @@ from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import QComboBox
 
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.regions import Region
 from centroid_encoder.viewer.panels.data import EMPTY, DataPanel
 
 ImageOf = Callable[..., NDArray[np.int32]]
@@ -107,41 +110,6 @@ def test_a_burst_of_events_is_answered_once(
     assert "2 without a label" in panel.joined_text.text()
 
 
-def test_columns_and_regions_are_chosen(
-    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf
-) -> None:
-    image = image_of(cells)
-    cells.obs["fov"] = pd.Categorical(["left", "right"] * 60)
-    cells.obs["twice"] = [*range(60), *range(60)]
-    cells.obs["share"] = np.linspace(0, 1, 120)
-    layers.append(Labels(image, name="nuclei", metadata={"adata": cells}))
-    panel.catalog.refresh()
-    assert entries(panel.region_box)[:2] == ["one image", "fov"]
-    assert {"cell_id", "twice"} <= set(entries(panel.instance_box))
-    assert "share" not in entries(panel.instance_box)
-    assert panel.joined_text.text().startswith("120 cells; 0 without")
-
-    panel.images_table.layer_chosen.emit("left", layers[0])
-    assert panel.joined_text.text().startswith("1 of 2 images open; 0 of their cells")
-    panel.instance_box.setCurrentText("twice")
-    assert panel.catalog.link is not None
-    assert panel.catalog.link.region == Region("fov", "left")
-    panel.region_box.setCurrentText("one image")
-    # Ids that repeat are none of one image.
-    assert panel.instance_box.currentText() == "cell_id"
-    assert panel.joined_text.text().startswith("120 cells; 0 without")
-    panel.instance_box.setCurrentText("twice")
-    assert panel.message.text().startswith("obs['twice'] gives several cells the same label")
-    assert panel.joined_text.isHidden()
-    assert panel.images_table.isHidden()
-    assert not panel.region_box.isHidden()
-    panel.layer_box.setCurrentText("none")
-    assert panel.joined_text.text() == "120 cells; shown in no layer."
-    assert panel.message.isHidden()
-    for box in (panel.instance_box, panel.region_box):
-        assert box.isHidden()
-
-
 def test_a_table_without_ids_asks_for_them(
     panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf
 ) -> None:
@@ -151,90 +119,10 @@ def test_a_table_without_ids_asks_for_them(
     layers.append(layer)
     panel.catalog.refresh()
     assert panel.instance_box.currentText() == "choose …"
-    assert "no column of the table seems to hold the layer's ids" in panel.message.text().lower()
+    assert "no column of the table has a name of ids" in panel.message.text().lower()
     panel.instance_box.setCurrentText("number")
     assert panel.joined_text.text().startswith("120 cells; 0 without a label")
     assert "choose …" not in entries(panel.instance_box)
-
-
-def test_ids_that_are_off_by_one_are_mended_with_a_button(
-    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf
-) -> None:
-    image = image_of(cells)
-    ids = np.unique(image)[1:]
-    # Ids without gaps, as most programs give them.
-    image = np.searchsorted(ids, image, side="right").astype(np.int32)
-    cells.obs["cell_id"] = np.searchsorted(ids, cells.obs["cell_id"])
-    places = [np.argwhere(image == i + 1).mean(axis=0)[::-1] for i in cells.obs["cell_id"]]
-    cells.obsm["spatial"] = np.array(places)
-    layers.append(Labels(image, name="nuclei", metadata={"adata": cells}))
-    panel.catalog.refresh()
-    assert panel.message.kind == "warning"
-    assert panel.message.text().startswith("The positions in obsm")
-    assert panel.better_button.text() == "Join by obs['cell_id'] +1"
-    panel.better_button.click()
-    assert panel.message.isHidden()
-    assert panel.better_button.isHidden()
-    assert panel.instance_box.currentText() == "cell_id +1"
-    assert panel.joined_text.text() == (
-        "120 cells; 0 without a label in the image; 0 labels without a row"
-    )
-    panel.instance_box.setCurrentText("cell_id")
-    assert not panel.better_button.isHidden()
-
-
-def test_another_scale_is_said_and_is_no_fault(
-    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf
-) -> None:
-    image = image_of(cells)
-    places = [np.argwhere(image == i).mean(axis=0)[::-1] for i in cells.obs["cell_id"]]
-    cells.obsm["spatial"] = 0.25 * np.array(places)
-    layers.append(Labels(image, name="nuclei", metadata={"adata": cells}))
-    panel.catalog.refresh()
-    assert panel.message.kind == "info"
-    assert "another scale than nuclei: a pixel is 0.25 of their units" in panel.message.text()
-    assert panel.better_button.isHidden()
-
-
-def test_a_layer_does_not_take_its_table_away_unsaid(
-    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf
-) -> None:
-    image = image_of(cells)
-    features = pd.DataFrame({"index": cells.obs["cell_id"].to_numpy(), "area": cells.X[:, 0]})
-    labels = Labels(image, name="nuclei", features=features)
-    layers.append(labels)
-    panel.catalog.refresh()
-    table = panel.catalog.table
-    assert table is not None
-    table.adata.obs["mine"] = "work of an hour"
-    layers.remove(labels)
-    panel.catalog.refresh()
-    assert entries(panel.table_box) == []
-    said = "nuclei was removed, and with it the table nuclei: features."
-    assert panel.message.text() == said
-    assert not panel.better_button.isHidden()
-    # If it comes back, there is nothing to say.
-    layers.append(labels)
-    panel.catalog.refresh()
-    assert panel.message.text() != said
-    assert panel.better_button.isHidden()
-    layers.remove(labels)
-    # What is chosen in its place does not hide that.
-    layers.append(Labels(image, name="others", metadata={"adata": cells}))
-    panel.catalog.refresh()
-    assert entries(panel.table_box) == ["others: AnnData"]
-    assert panel.message.text().startswith(said)
-    panel.better_button.click()
-    assert panel.catalog.table is not None
-    assert panel.catalog.table.name == "nuclei: features"
-    assert panel.catalog.table.adata.obs["mine"].tolist() == ["work of an hour"] * cells.n_obs
-    assert said not in panel.message.text()
-    assert entries(panel.table_box) == ["others: AnnData", "nuclei: features"]
-    # A table that is not of the layer stays without a word.
-    layers.remove(layers["others"])
-    panel.catalog.refresh()
-    assert entries(panel.table_box) == ["nuclei: features"]
-    assert "was removed" not in panel.message.text()
 
 
 def test_a_file_that_is_no_table_is_said_there(panel: DataPanel, tmp_path: Path) -> None:
@@ -242,6 +130,107 @@ def test_a_file_that_is_no_table_is_said_there(panel: DataPanel, tmp_path: Path)
     assert panel.open_file(tmp_path / "text.h5ad") is None
     assert panel.message.text().startswith("text.h5ad cannot be read")
     assert panel.message.kind == "error"
+
+
+def test_columns_of_ids_and_images_are_chosen(
+    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf
+) -> None:
+    image = image_of(cells)
+    cells.obs["fov"] = pd.Categorical(["left", "right"] * 60)
+    cells.obs["twice"] = [*range(60), *range(60)]
+    cells.obs["share"] = np.linspace(0, 1, 120)
+    layers.append(Labels(image, name="nuclei", metadata={"adata": cells}))
+    panel.catalog.refresh()
+    assert entries(panel.image_box)[:2] == ["one image", "fov"]
+    assert {"cell_id", "twice"} <= set(entries(panel.instance_box))
+    assert "share" not in entries(panel.instance_box)
+    assert panel.joined_text.text().startswith("120 cells; 0 without")
+    panel.images_table.layer_chosen.emit("left", layers[0])
+    assert panel.joined_text.text().startswith("120 cells in 2 images, 1 of them open; 0 of their")
+    panel.image_box.setCurrentText("one image")
+    assert panel.joined_text.text().startswith("120 cells; 0 without")
+    panel.instance_box.setCurrentText("twice")
+    assert panel.message.text().startswith("obs['twice'] gives several cells the same label")
+    assert panel.joined_text.isHidden()
+    assert panel.images_table.isHidden()
+    panel.layer_box.setCurrentText("none")
+    assert panel.joined_text.text() == "120 cells; shown in no layer."
+    for box in (panel.message, panel.instance_box, panel.image_box):
+        assert box.isHidden()
+
+
+@pytest.mark.parametrize("positions", [True, False])
+def test_ids_that_are_off_by_one_are_mended_with_a_button(
+    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf, positions: bool
+) -> None:
+    image = image_of(cells)
+    ids = np.unique(image)[1:]
+    # Ids without gaps, as most programs give them.
+    image = np.searchsorted(ids, image, side="right").astype(np.int32)
+    cells.obs["cell_id"] = np.searchsorted(ids, cells.obs["cell_id"])
+    if positions:
+        places = [np.argwhere(image == i + 1).mean(axis=0)[::-1] for i in cells.obs["cell_id"]]
+        cells.obsm["spatial"] = np.array(places)
+    layers.append(Labels(image, name="nuclei", metadata={"adata": cells}))
+    panel.catalog.refresh()
+    assert panel.message.kind == "warning"
+    assert panel.mend_button.text() == "Join by obs['cell_id'] +1"
+    panel.mend_button.click()
+    assert panel.message.isHidden()
+    assert panel.mend_button.isHidden()
+    assert panel.instance_box.currentText() == "cell_id +1"
+    assert panel.joined_text.text() == (
+        "120 cells; 0 without a label in the image; 0 labels without a row"
+    )
+    panel.instance_box.setCurrentText("cell_id")
+    assert not panel.mend_button.isHidden()
+
+
+def test_lazy_labels_are_read_in_a_thread(
+    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf, qtbot: QtBot
+) -> None:
+    image, threads = image_of(cells), set()
+
+    def read(block: NDArray[np.int32]) -> NDArray[np.int32]:
+        threads.add(threading.current_thread())
+        return block
+
+    lazy = da.from_array(image).map_blocks(read, dtype=image.dtype, meta=image[:0, :0])
+    layers.append(Labels(lazy, name="slide", metadata={"adata": cells}))
+    threads.clear()
+    panel.catalog.refresh()
+    assert panel.joined_text.text() == "120 cells; reading the labels of slide …"
+    qtbot.waitUntil(lambda: panel.joined_text.text().startswith("120 cells; 0 without a label"))
+    assert threading.main_thread() not in threads
+
+
+def test_a_table_is_closed_with_a_button(panel: DataPanel, cells: AnnData, tmp_path: Path) -> None:
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+
+    def visit() -> weakref.ref[AnnData]:
+        table = panel.open_file(tmp_path / "cells.h5ad")
+        assert table is not None
+        return weakref.ref(table.adata)
+
+    assert not panel.close_button.isEnabled()
+    adata = visit()
+    assert panel.close_button.isEnabled()
+    panel.close_button.click()
+    gc.collect()
+    assert adata() is None
+    assert not panel.close_button.isEnabled()
+    assert panel.message.text() == EMPTY
+
+
+def test_positions_are_shown_where_there_is_no_layer(
+    panel: DataPanel, layers: LayerList, cells: AnnData
+) -> None:
+    cells.obs[["X_centroid", "Y_centroid"]] = np.arange(240.0).reshape(120, 2)
+    panel.catalog.choose(panel.catalog.add(cells, "cells"))
+    panel.positions_button.click()
+    assert layers["cells"].data[5].tolist() == [11, 10]
+    assert panel.positions_button.isHidden()
+    assert panel.joined_text.text().startswith("120 cells; 0 without a point in the layer")
 
 
 def dropped(panel: DataPanel, *paths: Path) -> bool:
@@ -269,16 +258,6 @@ def test_tables_are_dropped(panel: DataPanel, cells: AnnData, tmp_path: Path, qt
     assert panel.table_box.currentText() == "cells.h5ad"
     assert [table.name for table in panel.catalog.tables] == ["cells.zarr", "cells.h5ad"]
     assert panel.catalog.tables[0].path == tmp_path / "cells.zarr"
-
-
-def test_what_is_wrong_with_a_dropped_file_is_said(
-    panel: DataPanel, tmp_path: Path, qtbot: QtBot
-) -> None:
-    (tmp_path / "text.h5ad").write_text("no table")
-    dropped(panel, tmp_path / "text.h5ad")
-    qtbot.waitUntil(lambda: panel.message.kind == "error")
-    assert panel.message.text().startswith("text.h5ad cannot be read")
-    assert panel.opening.isHidden()
 
 
 def test_cells_that_are_given_other_names_are_told(

@@ -7,14 +7,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
-from napari.components import LayerList
 from napari.layers import Labels
 from pytestqt.qtbot import QtBot
 from qtpy.QtWidgets import QLabel
 
 import centroid_encoder as ce
 from centroid_encoder._signature import Parameter, parameters
-from centroid_encoder.viewer.data.tables import Tables
+from centroid_encoder.viewer.data.tables import find_tables
 from centroid_encoder.viewer.panels import fields
 from centroid_encoder.viewer.panels.form import TrainingForm
 
@@ -100,7 +99,7 @@ def test_ids_and_positions_are_no_labels(form: TrainingForm):
         }
     )
     layer = Labels(np.zeros((4, 4), dtype=int), features=measured)
-    (table,) = Tables(LayerList([layer])).find()
+    (table,) = find_tables([layer], [], [])
     form.set_adata(table.adata)
     assert form.label_key.choices[1:] == ("kind",)
     assert list(table.adata.var_names) == ["area"]
@@ -296,7 +295,7 @@ def test_a_new_option_has_a_field_by_itself(qtbot: QtBot, monkeypatch: pytest.Mo
 def test_labels_among_the_features_are_not_learned_from(form: TrainingForm):
     features = pd.DataFrame({"area": np.linspace(1, 2, 12), "cluster": np.arange(12) % 3})
     layer = Labels(np.arange(13)[None], features=features.assign(index=np.arange(1, 13)))
-    (table,) = Tables(LayerList([layer])).find()
+    (table,) = find_tables([layer], [], [])
     form.set_adata(table.adata, "cluster")
     mask = form.parameters()["mask_var"]
     assert table.adata.var_names[mask].tolist() == ["area"]

@@ -94,8 +94,7 @@ def test_several_labels_are_measured_and_joined_at_once(
     assert widget.catalog.table is not None
     assert widget.catalog.table.adata.n_obs == 2 * N
     for link, join in widget.catalog.joins.items():
-        assert link.region is not None
-        assert link.region.value == link.layer.name
+        assert link.image == link.layer.name
         assert join.n_joined == N
 
 

@@ -62,7 +62,7 @@ def test_all_layers_are_coloured_and_stay_so(widget: CentroidEncoderWidget, view
     table = widget.data.images_table
     assert rows(table) == [["A.tiff", "60", "A_mask", "0"], ["B.tiff", "60", "B_mask", "0"], WHOLE]
     assert widget.data.joined_text.text() == (
-        "2 of 2 images open; 0 of their cells not found; 0 labels without a row"
+        "120 cells in 2 images, 2 of them open; 0 of their cells not found; 0 labels without a row"
     )
     assert widget.data.layer_box.isHidden()
     widget.cells.color_box.setCurrentText("label")
@@ -131,7 +131,7 @@ def test_what_shows_an_image_is_mended_in_the_table(
     action(table, 2, "A_mask").trigger()
     assert rows(table)[0] == ["all images", "120", "A_mask", "60"]
     # One image, says the user, and then which column tells them apart.
-    widget.data.region_box.setCurrentText("one image")
+    widget.data.image_box.setCurrentText("one image")
     assert widget.data.images_table.isHidden()
     assert not widget.data.layer_box.isHidden()
 

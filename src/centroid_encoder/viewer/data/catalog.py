@@ -1,28 +1,30 @@
-"""The tables and layers of a viewer, and which table is shown in which layer."""
+"""The tables and layers of a viewer, the table that is chosen, and the layers that show it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary, ref
 
-from napari.layers import Image, Labels, Layer
+from napari.layers import Image, Labels, Layer, Points
 from psygnal import Signal
 
-from centroid_encoder.viewer.data.folder import ImageFiles
-from centroid_encoder.viewer.data.guesses import ONE_IMAGE, Columns, guess, guess_link
-from centroid_encoder.viewer.data.ids import CellLayer
-from centroid_encoder.viewer.data.images import TableImage, region_column, table_images, unseen
+from centroid_encoder.viewer.data.guess import best_layer, id_column, id_columns
+from centroid_encoder.viewer.data.ids import CellLayer, LayerIds, is_slow, read_ids
+from centroid_encoder.viewer.data.images import (
+    ONE_IMAGE,
+    TableImage,
+    image_column,
+    images_by_name,
+    table_images,
+    unseen,
+)
 from centroid_encoder.viewer.data.join import Join, Link
-from centroid_encoder.viewer.data.known import Known
 from centroid_encoder.viewer.data.measuring import measurable
-from centroid_encoder.viewer.data.memory import How
-from centroid_encoder.viewer.data.positions import Misfit, check_positions
-from centroid_encoder.viewer.data.regions import Region, alike
-from centroid_encoder.viewer.data.tables import Table, Tables, layers_of_cells
-from centroid_encoder.viewer.data.watch import LayerWatch
+from centroid_encoder.viewer.data.positions import Misfit, coordinates, find_misfit
+from centroid_encoder.viewer.data.tables import Table, find_tables, layers_of_cells
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,16 +32,35 @@ if TYPE_CHECKING:
     from napari.components import LayerList
     from numpy.typing import NDArray
 
-FEW = 5
-"""Layers of which it is said why they do not show a table."""
+NOT_SHOWN = object()
+"""Stands for the image of a layer that shows none, by the choice of the user."""
+
+
+@dataclass
+class Choice:
+    """Choices of the user for one table; what is None is guessed."""
+
+    ids: tuple[str, int] | None = None
+    """Column of ids, and the number that is added to them."""
+    image_column: str | None = None
+    layer: Callable[[], Layer | None] = lambda: None
+    """Weak reference to the layer that was chosen or found."""
+    images: WeakKeyDictionary[Layer, object] = field(default_factory=WeakKeyDictionary)
+    """The image that a layer shows, None for all of them, or `NOT_SHOWN`."""
+    declined: bool = False
+    """Whether no layer is to show the table."""
+
+
+class Reading:
+    """Stands for the ids of a layer while a thread reads them."""
 
 
 class Catalog:
-    """What can be chosen: tables and layers; and what is: a table, and its link to a layer.
+    """Tables and layers of a viewer; the table that is chosen, and its links to layers.
 
     Layers are followed from `connect` to `disconnect`. Their events come in bursts, and while
-    napari is still busy with the layer: `stirred` and `painted` tell that `refresh` or
-    `join_again` should follow soon, and whoever has an event loop calls it once for all of them.
+    napari is still busy with the layer. Therefore the catalog emits `stirred` and `painted`, and a
+    panel with an event loop calls `refresh` or `join_again` once for all of them.
 
     Parameters
     ----------
@@ -57,33 +78,28 @@ class Catalog:
     table
         The table that is chosen, or None.
     link
-        What joins it to the layer that is chosen, or None if no layer shows it.
+        The first link of the table, that of the layer that is chosen; None if no layer shows it.
     joins
-        The links by which cells are shown, and which row is which label, point or shape there: that
-        one, unless it does not say so, and those to layers that show other regions of the table.
-    problem
-        What is wrong with the link then, or None.
+        The links that are joined. A table of many images has a link for each layer.
     problems
-        What is wrong with links to layers that show other regions.
+        Errors of links that cannot be joined.
     misfits
-        How the positions of the cells speak against links.
-    scales
-        What is to be said of links whose positions are on another scale than their labels.
-    lost
-        The table that was chosen until its layer was removed, and the name of that layer; None once
-        the user has chosen again.
+        Links whose cells do not seem to lie where their labels are.
+    read_later
+        Reads the ids of a large or lazy layer and calls `take_ids` with them. Without it, these
+        are read at once.
     """
 
     listed = Signal()
     """Tables or layers have come, gone or changed their names."""
     table_changed = Signal()
-    """Another table is chosen; its link comes later."""
+    """Another table is chosen; its links come later."""
     link_changed = Signal()
-    """There is another link, or it was made anew."""
+    """There are other links, or they were made anew."""
     stirred = Signal()
     """Layers have come, gone or changed: `refresh` soon."""
     painted = Signal()
-    """The layer of the link may have other ids, or pixels of another size: `join_again` soon."""
+    """A layer of a link may have other ids: `join_again` soon."""
 
     def __init__(self, layers: LayerList) -> None:
         self.tables: list[Table] = []
@@ -92,54 +108,54 @@ class Catalog:
         self.table: Table | None = None
         self.link: Link | None = None
         self.joins: dict[Link, Join] = {}
-        self.problem: ValueError | None = None
         self.problems: dict[Link, ValueError] = {}
         self.misfits: dict[Link, Misfit] = {}
-        self.scales: dict[Link, str] = {}
-        self.lost: tuple[Table, str] | None = None
+        self.read_later: Callable[[Labels, Reading], None] | None = None
         self._all = layers
-        self._tables = Tables(layers)
-        self._watch = LayerWatch(layers)
-        self._watch.stirred.connect(self._on_stirred)
-        self._watch.ids_changed.connect(self._on_ids)
-        self._watch.scaled.connect(self._on_scale)
-        self._known = Known()
-        self._named: list[tuple[int, str]] = []
-        # What was compared with the positions of the cells.
-        self._compared: set[Link] = set()
-        # The user wants the cells in no layer.
-        self._declined = False
-        self._files: WeakKeyDictionary[Table, dict[str, ImageFiles]] = WeakKeyDictionary()
+        self._opened: list[Table] = []
+        self._links: list[Link] = []
+        self._choices: WeakKeyDictionary[Table, Choice] = WeakKeyDictionary()
+        self._ids: WeakKeyDictionary[Layer, LayerIds | ValueError | Reading] = WeakKeyDictionary()
 
     @property
     def join(self) -> Join | None:
-        """Which row is which label or point in the layer that is chosen, if the link says it."""
+        """The join of the layer that is chosen, or None."""
         return None if self.link is None else self.joins.get(self.link)
 
     @property
     def layer(self) -> Layer | None:
-        """The layer that shows the table, or None."""
+        """The layer that is chosen, or None."""
         return None if self.link is None else self.link.layer
 
     @property
-    def misfit(self) -> Misfit | None:
-        """How the positions of the cells speak against one of the links, or None."""
-        return next(iter(self.misfits.values()), None)
+    def problem(self) -> ValueError | None:
+        """The error of the link to the layer that is chosen, or None."""
+        return None if self.link is None else self.problems.get(self.link)
+
+    @property
+    def reading(self) -> list[Layer]:
+        """Layers whose ids a thread is reading."""
+        return [x for x in self.layers if isinstance(self._ids.get(x), Reading)]
+
+    # -- tables ----------------------------------------------------------------------------------
 
     def connect(self) -> None:
         """Follow the layers of the viewer."""
-        self._watch.connect()
+        self._all.events.connect(self._on_event)
         self.refresh()
 
     def disconnect(self) -> None:
-        """Follow them no longer."""
-        self._watch.disconnect()
+        """Follow them no longer; ids that are being read are dropped."""
+        self._all.events.disconnect(self._on_event)
+        self._ids.clear()
+        self._links = []
 
     def add(self, adata: AnnData, name: str, *, path: Path | None = None) -> Table:
         """List an AnnData of a file or a notebook."""
-        table = self._tables.add(adata, name, path=path)
+        place = Table(adata, name, None, "notebook" if path is None else "file", path)
+        self._opened = [*(x for x in self._opened if not x.holds(adata)), place]
         self.refresh()
-        return table
+        return next(table for table in self.tables if table.holds(adata))
 
     def open(self, path: Path) -> Table:
         """Read a ``.h5ad`` or a ``.zarr`` and list it.
@@ -153,6 +169,15 @@ class Catalog:
 
         return self.add(read_adata(path), path.name, path=path)
 
+    def is_opened(self, table: Table) -> bool:
+        """Tell whether a table was opened or handed over, so that it can be closed."""
+        return any(table.holds(place.adata) for place in self._opened)
+
+    def close(self, table: Table) -> None:
+        """List a table that was opened no longer, unless it is also found on a layer."""
+        self._opened = [place for place in self._opened if not table.holds(place.adata)]
+        self.refresh()
+
     def add_in_place_of(self, layer: Labels, name: str, labels: NDArray[np.int32]) -> None:
         """Add a layer of other labels in the pixels of one that is there, which is hidden."""
         same = ("scale", "translate", "rotate", "shear", "units", "axis_labels", "opacity")
@@ -161,52 +186,25 @@ class Catalog:
         self._all.insert(self._all.index(layer) + 1 if layer in self._all else 0, new)
 
     def refresh(self) -> None:
-        """Look for tables and layers again; what is chosen stays, where it still exists."""
-        self._watch.follow(self._all)
-        self.tables, self.layers = self._tables.find(), layers_of_cells(self._all)
-        self.measurable = measurable(self._all)
-        named = [(id(layer), layer.name) for layer in self.layers]
-        others_may_fit, self._named = named != self._named, named
-        if others_may_fit:
-            self._known.forget_guesses()
-        table = self.table
-        if table is not None and table.path is not None and table not in self.tables:
+        """Look for tables and layers again; the choices stay, where they still exist."""
+        self.layers, self.measurable = layers_of_cells(self._all), measurable(self._all)
+        table, known = self.table, self.tables
+        self.tables = find_tables(self._all, self._opened, known)
+        gone = table is not None and table.layer is not None and table not in self.tables
+        if table is not None and gone and table.path is not None:
             # Its layer was closed, not the file.
-            table = self._tables.add(table.adata, table.name, path=table.path)
-            self.tables = self._tables.find()
-        is_back = self._look_for_lost()
+            self._opened.append(Table(table.adata, table.name, None, "file", table.path))
+            self.tables = find_tables(self._all, self._opened, known)
         if table not in self.tables:
-            table = self._successor()
-        if table is not self.table:
-            self._choose(table)
-        elif is_back:
-            self.link_changed.emit()
-        elif self.layer not in self.layers:
-            if not self._declined:
-                self._link_best()
-        elif others_may_fit and self.link is not None and self.link.region is not None:
-            # Its name may tell another region now.
-            self.link = self._known.guess(self.link.table, self.link.layer)
+            self._choose(self._successor())
+        elif self._find_links() != self._links:
             self.join_again()
         self.listed.emit()
 
-    def _look_for_lost(self) -> bool:
-        """Note a table that has gone with its layer; tell whether one that was lost is back."""
-        gone = self.table
-        if gone is not None and gone not in self.tables and gone.layer is not None:
-            if gone.layer not in self._all:
-                # Without the layer, which may be large.
-                self.lost = Table(gone.adata, gone.name), gone.layer.name
-        elif self.lost is not None and any(layer.name == self.lost[1] for layer in self._all):
-            self.lost = None
-            return True
-        return False
-
     def _successor(self) -> Table | None:
-        """Return what is chosen in place of a table that is gone.
+        """Return the table that takes the place of one that is gone: one of the same layer first.
 
-        Where another plugin has replaced a layer's features, that is what they are now; the same
-        goes for what is attached to it.
+        Another plugin may have replaced the features of a layer, or an AnnData that is attached.
         """
         gone = self.table
         if gone is not None and gone.layer is not None:
@@ -216,99 +214,48 @@ class Catalog:
         return next(iter(self.tables), None)
 
     def choose(self, table: Table | None) -> None:
-        """Choose a table, and the layer that fits it best.
-
-        The same table again, if its cells have changed, stays in its layer.
-        """
-        self.lost = None
+        """Choose a table, and find the layers that show it; the same table is joined anew."""
+        # A thread may choose a table before the viewer's events have been processed.
+        self.layers = layers_of_cells(self._all)
         self._choose(table)
 
     def _choose(self, table: Table | None) -> None:
-        # What is gone may not have been heard of yet.
-        self.layers = layers_of_cells(self._all)
-        layer = self.layer if table is self.table else None
         if table is not self.table:
-            self.table, self.link, self.joins = table, None, {}
+            self.table, self.link, self._links = table, None, []
+            self.joins, self.problems, self.misfits = {}, {}, {}
             self.table_changed.emit()
-        if layer in self.layers:
-            self.choose_layer(layer)
-        else:
-            self._link_best()
+        self.join_again()
 
-    def keep_lost(self) -> None:
-        """List and choose the table whose layer was removed; it stays as long as the viewer."""
-        if self.lost is not None:
-            table, _ = self.lost
-            self.choose(self.add(table.adata, table.name))
+    # -- choices of the user ---------------------------------------------------------------------
+
+    @property
+    def _choice(self) -> Choice:
+        return Choice() if self.table is None else self._choices.setdefault(self.table, Choice())
 
     def choose_layer(self, layer: Layer | None) -> None:
         """Choose the layer that shows the table, or that none does."""
-        table = self.table
-        self._declined = layer is None
-        self.link = None
-        if table is not None and layer is not None:
-            self._known.memory(table).allow(layer)
-            self.link = self._known.guess(table, layer)
-        self.join_again()
-
-    def choose_link(self, link: Link) -> None:
-        """Choose what joins the table to a layer, and remember it.
-
-        Other layers are joined in the same way, where it fits them and nothing else was chosen.
-        """
-        self._known.memory(link.table).choose(link.layer, How.of(link))
-        self._declined = False
-        self.link = self._known.guess(link.table, link.layer)
+        choice = self._choice
+        choice.declined = layer is None
+        if layer is not None:
+            choice.layer = ref(layer)
+            if choice.images.get(layer) is NOT_SHOWN:
+                del choice.images[layer]
+            if self.image_column is not None and layer not in self._images_by_name():
+                choice.images.setdefault(layer, None)
         self.join_again()
 
     def choose_ids(self, id_column: str | None, shift: int = 0) -> None:
-        """Choose the column of ids for all layers; the regions stay as they are."""
-        table = self.table
-        if self.link is not None:
-            self.choose_link(replace(self.link, id_column=id_column, shift=shift))
-        elif table is not None:
-            column = self.region_column
-            self._known.memory(table).choose_columns(Columns(id_column, shift, column))
-            self._link_best()
+        """Choose the column of ids for all layers; a guess without one."""
+        self._choice.ids = (id_column, shift) if id_column else None
+        self.join_again()
 
-    # -- images of the table ---------------------------------------------------------------------
+    def choose_image_column(self, column: str) -> None:
+        """Choose the column that holds the image of each cell, or `ONE_IMAGE`."""
+        self._choice.image_column = column
+        self._choice.images.clear()
+        self.join_again()
 
-    @property
-    def region_column(self) -> str | None:
-        """Column that says which image a cell is in; None if all are in one."""
-        if self.table is None:
-            return None
-        adata, known = self.table.adata, self._known.memory(self.table).columns
-        obs, attrs = adata.obs, adata.uns.get("spatialdata_attrs")
-        declared = attrs.get("region_key") if isinstance(attrs, Mapping) else None
-        if known is not None and known.regions is not None:
-            declared = known.regions
-        if declared == ONE_IMAGE:
-            return None
-        if self.link is not None and self.link.region is not None:
-            declared = self.link.region.column
-        return region_column(obs, declared)
-
-    def images(self) -> list[TableImage]:
-        """The images of the table, and what shows each of them; none if there is only one."""
-        column = self.region_column
-        if self.table is None or column is None:
-            return []
-        wrong = {link: str(error) for link, error in self.problems.items()}
-        if self.problem is not None and self.link is not None:
-            wrong[self.link] = str(self.problem)
-        wrong |= {link: misfit.text for link, misfit in self.misfits.items()}
-        return table_images(self.table.adata.obs, column, self.joins, wrong, self.files)
-
-    def choose_region_column(self, column: str) -> None:
-        """Choose the column that says which image a cell is in, or `ONE_IMAGE`."""
-        table, link = self.table, self.link
-        if table is not None:
-            ids, shift = (None, 0) if link is None else (link.id_column, link.shift)
-            self._known.memory(table).choose_columns(Columns(ids, shift, column))
-            self._link_best()
-
-    def show_region(self, value: object, layer: Layer | None) -> None:
+    def show_image(self, value: object, layer: Layer | None) -> None:
         """Choose the layer that shows an image of the table, or that none does.
 
         Parameters
@@ -318,148 +265,188 @@ class Catalog:
         layer
             The layer, which shows nothing else of the table then.
         """
-        table, column = self.table, self.region_column
-        if table is None or column is None:
-            return
-        memory, region = self._known.memory(table), Region(column, value)
-        before = [link for link in (*self.joins, *self.problems, self.link) if link is not None]
-        for link in before:
-            if link.layer is not layer and link.region == region:
-                memory.choose(link.layer, None)
+        choice = self._choice
+        choice.declined = False
+        for link in self._links:
+            if str(link.image) == str(value) or (link.image is None and layer is not None):
+                choice.images[link.layer] = NOT_SHOWN
         if layer is not None:
-            like = memory.columns
-            if like is None and self.link is not None:
-                like = Columns(self.link.id_column, self.link.shift, column)
-            self.choose_link(guess(table, layer, self._known.read, like, region))
-        elif self.link is not None and memory.is_chosen(self.link.layer):
-            self._link_best()
-        else:
-            self.join_again()
+            if value is None:
+                choice.images.clear()
+            choice.images[layer] = value
+        self.join_again()
 
-    # -- what is joined --------------------------------------------------------------------------
+    def show_positions(self) -> None:
+        """Add the cells of the table as points at their positions."""
+        from centroid_encoder.viewer.data.reader import points_layer
 
-    def join_again(self) -> None:
-        """Make the links; `problem` and `problems` say why if that cannot be."""
-        self.joins, self.problem, self.problems = {}, None, {}
-        if self.link is not None:
-            # Who changes an array in place tells nobody.
-            self._known.forget(self.link.layer)
-            try:
-                self.joins[self.link] = self.link.make(self._known.read)
-            except ValueError as error:
-                self.problem = error
-            self._join_other_regions(self.link)
-        self._compare()
-        self.link_changed.emit()
+        if self.table is not None:
+            data, options, _ = points_layer(self.table.adata, self.table.name, self.table.path)
+            layer = Points(data, **options)
+            self._all.append(layer)
+            self.refresh()
+            self.choose_layer(layer)
 
-    def _join_other_regions(self, chosen: Link) -> None:
-        """Join the layers that show other regions of the table, one layer a region."""
-        if chosen.region is None or (chosen.region.value is None and chosen in self.joins):
-            return
-        shown = {chosen.region}
-        layers = alike(chosen.layer.name, self.layers)
-        memory = self._known.memory(chosen.table)
-        # What the user says counts more than names.
-        for layer in sorted(layers, key=lambda layer: not memory.is_chosen(layer)):
-            link = None if layer is chosen.layer else self._known.guess(chosen.table, layer)
-            region = None if link is None else link.region
-            if link is None or region is None or region.value is None or region in shown:
-                continue
-            if region.column != chosen.region.column:
-                continue
-            try:
-                join = link.make(self._known.read)
-            except ValueError as error:
-                self.problems[link] = error
-                continue
-            if join.n_joined:
-                self.joins[link] = join
-                shown.add(region)
+    @property
+    def has_positions(self) -> bool:
+        """Whether no layer shows the table, and its cells have positions."""
+        return (
+            self.table is not None
+            and self.link is None
+            and not self.reading
+            and coordinates(self.table.adata) is not None
+        )
 
-    def _compare(self) -> None:
-        """Compare positions, once for a link: it takes too long for each stroke of a brush."""
-        self._compared &= set(self.joins)
-        known = self._compared
-        self.misfits = {link: found for link, found in self.misfits.items() if link in known}
-        self.scales = {link: said for link, said in self.scales.items() if link in known}
-        for link in self.joins:
-            if link not in self._compared:
-                self._compared.add(link)
-                misfit, scale = check_positions(link, self._known.read)
-                self.misfits |= {} if misfit is None else {link: misfit}
-                self.scales |= {} if scale is None else {link: scale}
+    # -- images of the table ---------------------------------------------------------------------
 
-    def absence(self) -> str:
-        """Return why no layer shows the table, as sentences; empty if one does."""
-        table = self.table
-        if table is None or self.link is not None:
-            return ""
-        cells = f"{table.adata.n_obs:,} cells"
-        if self._declined:
-            return f"{cells}; shown in no layer."
-        reasons = []
-        for layer in self.layers[:FEW] if table.adata.n_obs else ():
-            link = self._known.guess(table, layer)
-            if link is None:
-                continue
-            try:
-                link.make(self._known.read)
-                reasons.append(f"{layer.name}: {link.ids_name} holds none of its ids.")
-            except ValueError as error:
-                reasons.append(f"{layer.name}: {error}.")
-        return "\n".join([f"{cells}; no layer to show them in.", *reasons])
+    @property
+    def image_column(self) -> str | None:
+        """Column that holds the image of each cell; None if all are in one."""
+        if self.table is None or self._choice.image_column == ONE_IMAGE:
+            return None
+        attrs = self.table.adata.uns.get("spatialdata_attrs")
+        declared = attrs.get("region_key") if isinstance(attrs, Mapping) else None
+        return image_column(self.table.adata.obs, self._choice.image_column or declared)
+
+    def images(self) -> list[TableImage]:
+        """The images of the table, and the layers that show them; empty if there is only one."""
+        column = self.image_column
+        if self.table is None or column is None:
+            return []
+        remarks = {link: str(error) for link, error in self.problems.items()}
+        remarks |= {link: misfit.text for link, misfit in self.misfits.items()}
+        return table_images(self.table.adata.obs, column, self.joins, remarks)
 
     def unseen(self, rows: NDArray[np.intp]) -> str:
         """Return why none of these cells is in a layer; empty if one is, or if there are none."""
         if self.table is None:
             return ""
-        return unseen(self.table.adata.obs, rows, self.link, self.joins, self.files)
+        return unseen(self.table.adata.obs, rows, self.image_column, self.joins)
 
-    # -- files -----------------------------------------------------------------------------------
+    def absence(self) -> str:
+        """Return why no layer shows the table, as sentences; empty if one does."""
+        if self.table is None or self.joins or self.problem is not None:
+            return ""
+        cells = f"{self.table.adata.n_obs:,} cells"
+        if self._choice.declined:
+            return f"{cells}; shown in no layer."
+        if self.reading:
+            return f"{cells}; reading the labels of {self.reading[0].name} …"
+        if not self.layers:
+            return f"{cells}; no layer to show them in."
+        return f"{cells}; no layer has most of their ids. Choose the layer, and the column of ids."
 
-    @property
-    def files(self) -> dict[str, ImageFiles]:
-        """Files of images of the table that are known, by what the table calls them."""
-        return {} if self.table is None else self._files.get(self.table, {})
+    # -- links -----------------------------------------------------------------------------------
 
-    def add_files(self, table: Table, found: Mapping[str, ImageFiles]) -> None:
-        """Know files of a table's images, which are opened when a cell of them is gone to."""
-        self._files[table] = {**self._files.get(table, {}), **found}
+    def join_again(self) -> None:
+        """Make the links; a join stays the same object if neither ids nor pixels have changed."""
+        joins, misfits = self.joins, self.misfits
+        self._links = self._find_links()
+        self.link = next(iter(self._links), None)
+        self.joins, self.problems, self.misfits = {}, {}, {}
+        for link in self._links:
+            try:
+                ids = self._read(link.layer)
+                # While a thread reads the layer, its cells stay where they were.
+                join = joins.get(link) if ids is None else link.make(ids)
+            except ValueError as error:
+                self.problems[link] = error
+                continue
+            if join is None:
+                continue
+            before = joins.get(link)
+            is_same = before is not None and before.is_like(join)
+            self.joins[link] = before if before is not None and is_same else join
+            misfit = misfits.get(link) if is_same else find_misfit(link, join)
+            if misfit is not None:
+                self.misfits[link] = misfit
         self.link_changed.emit()
 
-    def to_open(self, rows: NDArray[np.intp]) -> tuple[object, ImageFiles] | None:
-        """Return the image of the first of these cells whose file is known, and its files.
+    def _find_links(self) -> list[Link]:
+        """Return the links by the choices of the user, else by names and ids."""
+        table, choice, column = self.table, self._choice, self.image_column
+        if table is None or choice.declined:
+            return []
 
-        None if one of the cells is in a layer.
-        """
-        column = self.region_column
-        if self.table is None or column is None or not self.files:
-            return None
-        if any(join.joined[rows].any() for join in self.joins.values()):
-            return None
-        values = self.table.adata.obs[column].iloc[rows].dropna().unique()
-        return next(((v, self.files[str(v)]) for v in values if str(v) in self.files), None)
+        columns = id_columns(table, column) if choice.ids is None else []
 
-    def _link_best(self) -> None:
-        table = self.table
-        self.link, self._declined = None, False
-        if table is not None:
-            links = [link for layer in self.layers if (link := self._known.guess(table, layer))]
-            self.link = guess_link(table, links, self._known.read)
-        self.join_again()
+        def link(layer: Layer, image: object = None) -> Link:
+            ids = choice.ids or (id_column(table, layer, columns), 0)
+            return Link(table, image, layer, *ids, column)
 
-    # -- layers that change ----------------------------------------------------------------------
+        main = choice.layer()
+        main = main if main in self.layers else None
+        shown = self._images_by_name() | dict(choice.images)
+        found: dict[str, Link] = {}
+        # The choices of the user come first.
+        layers = sorted(self.layers, key=lambda x: (x is not main, x not in choice.images))
+        for layer in layers:
+            image = shown.get(layer, NOT_SHOWN)
+            if image is None:
+                return [link(layer)]
+            if image is not NOT_SHOWN:
+                found.setdefault(str(image), link(layer, image))
+        if found:
+            return list(found.values())
+        if main is None and any(layer in choice.images for layer in self.layers):
+            return []
+        if main is None:
+            main = self._best_layer(table, link)
+        return [] if main is None else [link(main)]
 
-    def _on_stirred(self) -> None:
-        self.stirred.emit()
+    def _best_layer(self, table: Table, link: Callable[[Layer], Link]) -> Layer | None:
+        """Return the layer that shows the table by its ids, and keep it as if it were chosen."""
 
-    def _on_ids(self, layer: Layer) -> None:
-        self._known.forget(layer)
-        if any(link.layer is layer for link in (*self.joins, self.link) if link):
-            self.painted.emit()
+        def join(layer: Layer) -> Join | None:
+            try:
+                ids = self._read(layer)
+                return None if ids is None else link(layer).make(ids)
+            except ValueError:
+                return None
 
-    def _on_scale(self, layer: Layer) -> None:
-        moved = {link for link in self._compared if link.layer is layer}
-        if moved:
-            self._compared -= moved
-            self.painted.emit()
+        layer = best_layer(table, self.layers, join)
+        if layer is not None and not self.reading:
+            self._choice.layer = ref(layer)
+        return layer
+
+    def _images_by_name(self) -> dict[Layer, object]:
+        column = self.image_column
+        if self.table is None or column is None:
+            return {}
+        values = self.table.adata.obs[column].dropna().unique()
+        return images_by_name(self.layers, values)
+
+    # -- ids of layers ---------------------------------------------------------------------------
+
+    def _read(self, layer: Layer) -> LayerIds | None:
+        """Ids of a layer, read once until it changes; None while a thread reads them."""
+        if layer not in self._ids:
+            if isinstance(layer, Labels) and self.read_later is not None and is_slow(layer):
+                reading = self._ids[layer] = Reading()
+                self.read_later(layer, reading)
+            else:
+                try:
+                    self._ids[layer] = read_ids(layer)
+                except ValueError as error:
+                    self._ids[layer] = error
+        found = self._ids[layer]
+        if isinstance(found, ValueError):
+            raise found
+        return None if isinstance(found, Reading) else found
+
+    def take_ids(self, layer: Layer, reading: Reading, ids: LayerIds | ValueError) -> None:
+        """Take the ids that a thread has read, unless the layer has changed meanwhile."""
+        if self._ids.get(layer) is reading:
+            self._ids[layer] = ids
+            self.join_again()
+
+    def _on_event(self, event: Any) -> None:
+        """Handle an event of the list of layers, or of a layer in it."""
+        layer, kind = event.sources[0], event.type
+        if kind in ("inserted", "removed", "reordered", "name", "features", "metadata"):
+            self.stirred.emit()
+        has_ids = ("data", "labels_update") if isinstance(layer, Labels) else ("data", "features")
+        if isinstance(layer, CellLayer) and kind in has_ids:
+            self._ids.pop(layer, None)
+            if any(link.layer is layer for link in self._links):
+                self.painted.emit()

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from centroid_encoder.tl._result import cv_key, keys_in, obs_key
-from centroid_encoder.viewer.data.ids import INSTANCE_KEYS, are_ids, named
+from centroid_encoder.tl._result import cv_key, embedding_key, keys_in, obs_key
+from centroid_encoder.viewer.data.ids import ID_NAMES, are_ids, named
 from centroid_encoder.viewer.data.positions import axis
 
 if TYPE_CHECKING:
@@ -18,20 +17,20 @@ if TYPE_CHECKING:
 
 
 WITH_POSITIONS = "with positions"
-"""Key in ``obsm`` of all that can be learned from."""
+"""Key in ``obsm`` of all numbers of a layer's features, positions included."""
 
 
 def measured(features: pd.DataFrame) -> list[Any]:
-    """Columns to learn from: numbers that are neither ids nor results of a training.
+    """Columns to learn from: numbers that are no ids, no results and no positions.
 
-    Positions are none either, unless there is nothing else.
+    Without other columns, positions are returned.
     """
     numbers = _numbers(features)
     return [name for name in numbers if axis(name) is None] or numbers
 
 
 def _numbers(features: pd.DataFrame) -> list[Any]:
-    ids = named(features, INSTANCE_KEYS)
+    ids = named(features, ID_NAMES)
     return [
         name
         for name, dtype in features.dtypes.items()
@@ -43,9 +42,9 @@ def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
     """Return a layer's features as cells.
 
     Measurements become ``X``; everything else, and whole numbers too, since they may be classes,
-    becomes ``obs``. Who wants to learn from positions as well finds all numbers in ``obsm``. What
-    has labels but no ids gets a column ``"index"`` by napari's rule: the first row is label 0, the
-    second label 1, and so on.
+    becomes ``obs``. All numbers, positions included, are in ``obsm``. Features of labels without
+    ids get a column ``"index"`` by napari's rule: the first row is label 0, the second label 1, and
+    so on.
     """
     names, numbers = measured(features), _numbers(features)
     obs = {
@@ -73,42 +72,23 @@ def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
     )
 
 
-def with_result(
-    features: pd.DataFrame,
-    adata: AnnData,
-    key: str,
-    embedding: NDArray[np.floating] | None,
-    rows: NDArray[np.intp],
-) -> pd.DataFrame:
-    """Return features with the columns of a result, the others as they were.
+def with_result(features: pd.DataFrame, adata: AnnData, key: str) -> pd.DataFrame:
+    """Return features with the columns of a result; the features themselves do not change.
 
     Parameters
     ----------
     features
-        The layer's features; they stay as they are.
+        The layer's features, a row for each row of `adata`.
     adata, key
-        Where the result is.
-    embedding
-        (n_obs, m), the result's; None where the labels have been checked, but nothing is embedded.
-    rows
-        Row of `adata` of each row of `features`; −1 for none.
+        The table with the result, and its name.
     """
-    columns: dict[Any, Any] = {
-        name: adata.obs[name].array.take(rows, allow_fill=True)
-        for name in (
-            obs_key(key, "split"),
-            obs_key(key, "label"),
-            obs_key(cv_key(key), "label"),
-        )
-        if name in adata.obs
-    }
-    if embedding is None:
-        return features.assign(**columns)
-    missing = np.full((1, embedding.shape[1]), np.nan, dtype=embedding.dtype)
-    for i, values in enumerate(np.concatenate([embedding, missing])[rows].T, start=1):
-        name = f"{_axis(key)}{i}"
-        # Who measured something under this name keeps it.
-        if name not in adata.var_names:
+    names = obs_key(key, "split"), obs_key(key, "label"), obs_key(cv_key(key), "label")
+    columns = {name: adata.obs[name].array for name in names if name in adata.obs}
+    # After a cross-validation alone there is no embedding.
+    embedding = adata.obsm.get(embedding_key(key), np.empty((len(features), 0)))
+    for i, values in enumerate(embedding.T, start=1):
+        # A measurement of the same name is not replaced.
+        if (name := f"{_axis(key)}{i}") not in adata.var_names:
             columns[name] = values
     return features.assign(**columns)
 

@@ -1,18 +1,17 @@
-"""Ids of cells, as columns of tables and pixels of images hold them."""
+"""Ids of cells: values of a column, labels of an image, indices of points and shapes."""
 
 from __future__ import annotations
 
 import math
-import numbers
 import re
-import zlib
-from collections.abc import Iterator, Sequence
-from itertools import pairwise, product
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import dask.array as da
 import numpy as np
 import pandas as pd
-from napari.layers import Labels, Points, Shapes
+from napari.layers import Labels, Layer, Points, Shapes
 from numpy.typing import NDArray
 
 ItemLayer: TypeAlias = Points | Shapes
@@ -20,29 +19,33 @@ ItemLayer: TypeAlias = Points | Shapes
 CellLayer: TypeAlias = Labels | Points | Shapes
 """Layers whose labels, points or shapes may be cells."""
 
-NUMBERED = ("id", "number", "nb", "nr", "no", "num", "index", "idx", "label")
-"""How columns of ids end."""
-# As people and programs write them, without case and punctuation; the likelier first.
-INSTANCE_KEYS = tuple(
-    dict.fromkeys(
-        [
-            "instanceid", "cellid", "label", "labelid", "objectid", "objectnumber", "segmentid",
-            "nucleusid", "id", "cell", "index", "object",
-        ]
-        + [
-            f"{thing}{ending}"
-            for thing in ("instance", "cell", "object", "obj", "label", "segment", "segmentation",
-                          "nucleus", "nuclei", "mask")
-            for ending in NUMBERED
-        ]
-    )
+ID_NAMES = (
+    "instanceid", "cellid", "label", "index", "objectnumber", "labelid", "objectid", "cellnumber",
+    "cellnb", "nucleusid", "segmentid", "object", "cell", "id",
 )  # fmt: skip
-BLOCK = 2**24
-"""Pixels of an image that are looked at together."""
+"""Names of columns of ids, without case and punctuation; the likeliest first."""
+MAX_PIXELS_AT_ONCE = 2**24
+"""Labels in memory with more pixels are read in a thread, like all lazy ones."""
+PIXELS_OF_CENTERS = 2**21
+"""Centers of labels are computed from about so many pixels."""
+
+
+@dataclass(frozen=True, eq=False)
+class LayerIds:
+    """The ids of a layer, read once for all links to it."""
+
+    item: str
+    """What the layer holds: ``"label"``, ``"point"`` or ``"shape"``."""
+    ids: NDArray[np.int64]
+    """Sorted: the labels, or the indices of the points or shapes."""
+    centers: NDArray[np.floating] | None = None
+    """(n_ids, ndim) centers of labels in pixels, NaN for labels between the sampled pixels."""
+    step: int = 1
+    """Distance of the pixels that were sampled for the centers."""
 
 
 def named(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
-    """Columns with one of these names, in their order."""
+    """Columns with one of these names, in the order of the names."""
     plain = {column: re.sub(r"[\W_]", "", str(column)).lower() for column in table}
     return sorted(
         (key for key in plain if plain[key] in names), key=lambda k: names.index(plain[k])
@@ -50,12 +53,12 @@ def named(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
 
 
 def are_ids(table: pd.DataFrame) -> list[str]:
-    """Columns that are called like ids and are different for all rows: no classes."""
-    return [name for name in named(table, INSTANCE_KEYS) if table[name].dropna().is_unique]
+    """Columns that have a name of ids and different values in all rows: no classes."""
+    return [name for name in named(table, ID_NAMES) if table[name].dropna().is_unique]
 
 
 def may_be_ids(column: pd.Series) -> bool:
-    """Tell whether a column may hold ids: whole numbers or text, and not the same all over."""
+    """Tell whether a column may hold ids: whole numbers or text, most of them different."""
     values = column.dropna()
     if not len(values) or values.duplicated().mean() > 0.9:
         return False
@@ -64,118 +67,86 @@ def may_be_ids(column: pd.Series) -> bool:
     return not pd.api.types.is_bool_dtype(column.dtype)
 
 
-def label_ids(layer: Labels) -> NDArray[np.int64]:
-    """Values in an image of labels at full resolution, sorted, without the background."""
-    image = layer.data[0] if layer.multiscale else layer.data
-    found = [np.empty(0, dtype=np.int64)]
-    for block in _blocks(image):
-        values = np.asarray(image[block]).ravel()
-        if not len(values):
-            continue
-        # Labels come in runs, and to find their ends is much faster than to sort all pixels.
-        ends = np.flatnonzero(values[1:] != values[:-1])
-        values = pd.unique(np.append(values[ends], values[-1]))
-        if values.dtype == np.uint64 and values.max() > np.iinfo(np.int64).max:
-            raise ValueError(f"the label {values.max()} is too large; labels must be below 2**63")
-        found.append(values.astype(np.int64))
-    ids = np.unique(np.concatenate(found))
-    labels: NDArray[np.int64] = ids[ids != 0]
-    return labels
-
-
-def digest(image: Any) -> int:
-    """Return a number that another image hardly has."""
-    found = 0
-    for block in _blocks(image):
-        found = zlib.crc32(np.ascontiguousarray(image[block]).tobytes(), found)
-    return found
-
-
-def _blocks(image: Any) -> Iterator[tuple[slice, ...]]:
-    """Parts of an image that fit into memory: the chunks of dask, else slabs."""
-    chunks = getattr(image, "chunks", None)
-    if not (chunks and isinstance(chunks[0], tuple)):
-        height = max(1, BLOCK // max(1, math.prod(image.shape[1:])))
-        starts = range(0, image.shape[0], height)
-        yield from ((slice(start, start + height),) for start in starts)
-        return
-    edges = [np.cumsum([0, *sizes]).tolist() for sizes in chunks]
-    yield from product(*([slice(*ends) for ends in pairwise(axis)] for axis in edges))
-
-
-def whole_numbers(
-    column: pd.Series, name: str, *, prefixed: bool = False
-) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Values as integers, 0 where there is none, and where there is one.
-
-    Parameters
-    ----------
-    column
-        The values.
-    name
-        What the error calls them.
-    prefixed
-        Whether to take ``"cell_12"`` for 12, if all values begin with the same ``"cell_"``.
+def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Values as integers, 0 where there is none, and a mask of the rows that have one.
 
     Raises
     ------
     ValueError
-        If something is no whole number.
+        If a value is no whole number; the message calls the column `name`.
     """
-    if column.dtype.kind not in "iuf":
-        codes, uniques = pd.factorize(column)
-        if prefixed:
-            uniques = _without_prefix(list(uniques))
-        parsed = np.fromiter((_whole_number(value, name) for value in uniques), dtype=np.int64)
-        return np.append(parsed, 0)[codes], codes >= 0
     there = column.notna().to_numpy(dtype=bool)
-    values = column[there].to_numpy(dtype=getattr(column.dtype, "numpy_dtype", column.dtype))
-    whole = np.ones(len(values), dtype=bool)
-    if values.dtype.kind == "f":
-        whole = np.isfinite(values) & (values == np.rint(values)) & (abs(values) < 2.0**63)
-    elif values.dtype == np.uint64:
-        whole = values <= np.iinfo(np.int64).max
+    values = column[there]
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    numbers = pd.to_numeric(values, errors="coerce")
+    # Neither truths nor dates.
+    whole = np.full(len(values), values.dtype.kind not in "bmM")
+    if numbers.dtype.kind == "f":
+        # Larger floats are not exact.
+        whole &= ((numbers % 1 == 0) & (numbers.abs() < 2.0**53)).to_numpy(dtype=bool)
+    elif numbers.dtype.kind == "u":
+        whole &= (numbers <= np.iinfo(np.int64).max).to_numpy(dtype=bool)
     if not whole.all():
-        raise ValueError(_no_id(values[~whole][0], name))
-    whole_numbers = np.zeros(len(column), dtype=np.int64)
-    whole_numbers[there] = values.astype(np.int64)
-    return whole_numbers, there
+        wrong = values[~whole].iloc[0]
+        shown = wrong.item() if isinstance(wrong, np.generic) else wrong
+        raise ValueError(f"{name} holds {shown!r}, which is no label: labels are whole numbers")
+    found = np.zeros(len(column), dtype=np.int64)
+    found[there] = numbers.to_numpy(dtype=np.int64)
+    return found, there
 
 
-def _without_prefix(values: list[object]) -> list[object]:
-    """Numbers of values that are a number after the same text; other values as they are."""
-    found = [re.fullmatch(r"(.*?\D)(\d+(?:\.0*)?)", str(value), re.ASCII) for value in values]
-    # A letter or "_" tells a prefix from the digits before the point of a fraction.
-    prefixes = {match[1] if match and re.search(r"[^\W\d]", match[1]) else "" for match in found}
-    if len(prefixes) != 1 or "" in prefixes:
-        return values
-    return [match[2] for match in found if match]
+def pixels(layer: Labels) -> Any:
+    """Label image at full resolution, as an array of NumPy, dask, zarr or another library."""
+    return layer.data[0] if layer.multiscale else layer.data
 
 
-def _whole_number(value: object, name: str) -> int:
-    # There may be a million of them; with so few digits, they are in range.
-    if isinstance(value, str) and len(value) < 19 and value.isascii() and value.isdecimal():
-        return int(value)
-    number = value
-    if isinstance(value, str):
-        # What int() takes would make the number 12 of a "1_2".
-        match = re.fullmatch(r"\s*([+-]?\d+)(\.0*)?\s*", value, re.ASCII)
-        number = int(match[1]) if match else None
-    elif isinstance(value, float | np.floating) and float(value).is_integer():
-        number = int(value)
-    if not isinstance(number, numbers.Integral) or isinstance(number, bool):
-        raise ValueError(_no_id(value, name))
-    if not -(2**63) <= int(number) < 2**63:
-        raise ValueError(_no_id(value, name))
-    return int(number)
+def is_slow(layer: Layer) -> bool:
+    """Tell whether the pixels are large or lazy, so that reading them would block the window."""
+    if not isinstance(layer, Labels):
+        return False
+    image = pixels(layer)
+    return type(image) is not np.ndarray or image.size > MAX_PIXELS_AT_ONCE
 
 
-def _no_id(value: object, name: str) -> str:
-    # Numpy's scalars would show their type.
-    shown = value.item() if isinstance(value, np.generic) else value
-    return f"{name} holds {shown!r}, which is no label: labels are whole numbers below 2**63"
+def read_ids(layer: Layer) -> LayerIds:
+    """Read the ids of a layer; a ValueError says that it has none."""
+    if isinstance(layer, Labels):
+        return label_ids(pixels(layer))
+    if isinstance(layer, ItemLayer):
+        item = "point" if isinstance(layer, Points) else "shape"
+        return LayerIds(item, np.arange(len(layer.data)))
+    raise ValueError(
+        f"{layer.name} holds neither labels nor points nor shapes; choose another layer"
+    )
 
 
-def texts(column: pd.Series) -> tuple[NDArray[np.object_], NDArray[np.bool_]]:
-    """Values as text, and where there is one."""
-    return column.astype(str).to_numpy(dtype=object), column.notna().to_numpy(dtype=bool)
+def label_ids(image: Any) -> LayerIds:
+    """Read the values in a label image, without the background, and their centers."""
+    step = max(1, math.ceil((math.prod(image.shape) / PIXELS_OF_CENTERS) ** 0.5))
+    if isinstance(image, np.ndarray):
+        part = image[..., ::step, ::step]
+        # Labels come in runs: their ends are found faster than the different values of all pixels.
+        flat = image.ravel()
+        ends = np.flatnonzero(flat[1:] != flat[:-1])
+        values = np.unique(np.append(flat[ends], flat[-1:]))
+    else:
+        lazy = da.asarray(image)
+        values, part = da.compute(da.unique(lazy), lazy[..., ::step, ::step])
+    if values.dtype == np.uint64 and len(values) and values[-1] > np.iinfo(np.int64).max:
+        raise ValueError(f"the label {values[-1]} is too large; labels must be below 2**63")
+    ids = values[values != 0].astype(np.int64)
+    return LayerIds("label", ids, _centers(part, step, ids), step)
+
+
+def _centers(part: NDArray[Any], step: int, ids: NDArray[np.int64]) -> NDArray[np.floating]:
+    """Centers of labels, from every `step`-th pixel along the last two axes."""
+    codes, values = pd.factorize(part.ravel())
+    n, seen = np.bincount(codes), values != 0
+    at = np.searchsorted(ids, values[seen].astype(np.int64))
+    centers = np.full((len(ids), part.ndim), np.nan)
+    grid = np.meshgrid(*map(np.arange, part.shape), indexing="ij", sparse=True)
+    for axis, places in enumerate(grid):
+        sums = np.bincount(codes, weights=np.broadcast_to(places, part.shape).ravel())
+        centers[at, axis] = (sums / n)[seen] * (step if axis >= part.ndim - 2 else 1)
+    return centers

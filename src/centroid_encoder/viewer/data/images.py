@@ -1,4 +1,4 @@
-"""The images of a table, and what shows each of them."""
+"""The images of a table, and the layer that shows each of them."""
 
 from __future__ import annotations
 
@@ -7,146 +7,174 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
+from napari.layers import Layer
 
 from centroid_encoder.viewer.data.ids import named
-from centroid_encoder.viewer.data.regions import MANY, REGION_KEYS
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
-    from centroid_encoder.viewer.data.folder import ImageFiles
     from centroid_encoder.viewer.data.join import Join, Link
+
+IMAGE_NAMES = (
+    "region", "libraryid", "fov", "fovname", "image", "imageid", "imagename", "imagenumber",
+    "imagefilename", "slide", "slideid", "sample", "sampleid", "roi",
+)  # fmt: skip
+"""Names of columns of images, without case and punctuation; the likeliest first."""
+ONE_IMAGE = ""
+"""Column of images of a table whose cells are all in one image."""
+MAX_IMAGES = 1000
+"""A column with more values is no column of images."""
+ENDINGS = re.compile(
+    r"\.(ome|tiff?|png|jpe?g|bmp|zarr|h5|hdf5|npy|qptiff|svs|czi|nd2|lif|ndpi|scn|mrxs|mcd)"
+    r"(?![^\W_])"
+)
+"""Endings of the names of image files, in lower case."""
+GENERAL_WORDS = {
+    "mask", "masks", "label", "labels", "seg", "segmentation", "segmentations", "segmented",
+    "cellpose", "stardist", "mesmer", "cell", "cells", "nuclei", "nucleus", "nuclear", "image",
+    "images", "img",
+}  # fmt: skip
+"""Words in names of layers that are the same for all images."""
 
 
 @dataclass(frozen=True)
 class TableImage:
     """One image of a table, or all of them, if one layer shows all of them."""
 
-    region: object
-    """Value in the column of regions; None for all."""
+    value: object
+    """Value in the column of images; None for all."""
     n_cells: int
     link: Link | None = None
-    """To the layer that shows it, if one does."""
+    """Link to the layer that shows it, if one does."""
     join: Join | None = None
-    """None also where the link does not say which cell is which."""
+    """None also if the link cannot be joined."""
     remark: str = ""
-    """What is wrong with the link."""
-    file: str = ""
-    """Name of the file with its labels, if it is known and not open."""
+    """A sentence on a fault of the link; empty if there is none."""
 
     @property
     def name(self) -> str:
-        """What the image is called in the table."""
-        return "all images" if self.region is None else str(self.region)
+        """Name of the image in the table."""
+        return "all images" if self.value is None else str(self.value)
 
 
-def region_columns(obs: pd.DataFrame) -> list[str]:
-    """Columns that may say which image a cell is in, those that are called so first."""
-    likely = named(obs, REGION_KEYS)
-    others = [name for name in obs if name not in likely and _may_be_names(obs[name])]
-    return [str(name) for name in [*likely, *others] if 1 < obs[name].nunique() < MANY]
+def image_columns(obs: pd.DataFrame) -> list[str]:
+    """Columns that may be the column of images, those with a usual name first."""
+    likely = named(obs, IMAGE_NAMES)
+    floats, truths = pd.api.types.is_float_dtype, pd.api.types.is_bool_dtype
+    others = [x for x in obs if x not in likely and not floats(obs[x].dtype) and not truths(obs[x])]
+    return [str(name) for name in [*likely, *others] if 1 < obs[name].nunique() <= MAX_IMAGES]
 
 
-def region_column(obs: pd.DataFrame, declared: str | None = None) -> str | None:
-    """Column that says which image a cell is in, by its name; None if all are in one image.
+def image_column(obs: pd.DataFrame, declared: str | None = None) -> str | None:
+    """Return the column of images; None if all cells are in one image.
 
     Parameters
     ----------
     obs
+        Columns of the table.
     declared
-        The column, if it is known.
+        The column, if the table or the user names one. Otherwise it has a usual name.
     """
-    names = [declared] if declared in obs else [str(name) for name in named(obs, REGION_KEYS)]
-    return next((name for name in names if 1 < obs[name].nunique() < MANY), None)
+    names = [declared] if declared in obs else [str(name) for name in named(obs, IMAGE_NAMES)]
+    return next((name for name in names if 1 < obs[name].nunique() <= MAX_IMAGES), None)
+
+
+def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[Layer, object]:
+    """Return the image that each layer shows, by its name.
+
+    Names agree if they are equal, or equal without endings of files and words such as "mask":
+    ``A_mask`` shows ``A.tiff``. A name that agrees with several images shows none of them.
+    """
+    exact = {str(value): value for value in values}
+    similar: dict[str, list[object]] = {}
+    for name, value in exact.items():
+        similar.setdefault(_plain(name), []).append(value)
+    found: dict[Layer, object] = {}
+    for layer in layers:
+        # napari-spatialdata keeps the name of the element.
+        for name in (str(name) for name in (layer.name, layer.metadata.get("name")) if name):
+            alike = similar.get(_plain(name), [])
+            if name in exact:
+                found[layer] = exact[name]
+            elif len(alike) == 1:
+                found.setdefault(layer, alike[0])
+    return found
+
+
+def specific_words(name: str) -> frozenset[str]:
+    """Words of a name that distinguish images or channels: none in ``nuclei_mask``."""
+    return frozenset(_words(name)) - GENERAL_WORDS
+
+
+def _plain(name: str) -> str:
+    words = _words(name)
+    return " ".join([word for word in words if word not in GENERAL_WORDS] or words)
+
+
+def _words(name: str) -> list[str]:
+    """Words and numbers of the name of an image or a layer, in lower case; 7 for 007."""
+    # napari numbers layers of the same name.
+    name = re.sub(r" \[\d+\]$", "", re.split(r"[/\\]", name)[-1]).lower()
+    words = re.findall(r"\d+|[^\W\d_]+", ENDINGS.sub("", name))
+    return [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
 
 
 def table_images(
-    obs: pd.DataFrame,
-    column: str,
-    joins: Mapping[Link, Join],
-    wrong: Mapping[Link, str],
-    files: Mapping[str, ImageFiles],
+    obs: pd.DataFrame, column: str, joins: Mapping[Link, Join], remarks: Mapping[Link, str]
 ) -> list[TableImage]:
     """List the images of a table in the order of their categories, or of their names.
 
     Parameters
     ----------
     obs, column
-        Where they are.
+        Columns of the table, and the name of the column of images.
     joins
-        What is joined.
-    wrong
-        What is wrong with links, which need not be joined.
-    files
-        Those that are known, by image.
+        Joins of the links that could be joined.
+    remarks
+        Sentences on links with a fault, joined or not.
     """
     counts = obs[column].value_counts(sort=False)
-    values = counts.index[counts > 0] if _is_categorical(obs[column]) else _sorted(obs[column])
-    by_region: dict[str | None, Link] = {}
-    for link in [*wrong, *joins]:
-        if link.region is not None and link.region.column == column:
-            value = link.region.value
-            by_region[None if value is None else str(value)] = link
+    values = counts.index[counts > 0]
+    if not isinstance(obs[column].dtype, pd.CategoricalDtype):
+        # 2 before 10, also in names.
+        values = sorted(values, key=_natural)
+    links = {str(link.image): link for link in [*remarks, *joins]}
 
     def image(value: object, n_cells: int) -> TableImage:
-        link = by_region.get(None if value is None else str(value))
+        link = links.get(str(value))
         if link is None:
-            known = files.get(str(value))
-            return TableImage(value, n_cells, file="" if known is None else known.mask.name)
-        return TableImage(value, n_cells, link, joins.get(link), wrong.get(link, ""))
+            return TableImage(value, n_cells)
+        return TableImage(value, n_cells, link, joins.get(link), remarks.get(link, ""))
 
-    whole = [image(None, int(counts.sum()))] if None in by_region else []
+    whole = [image(None, int(counts.sum()))] if str(None) in links else []
     return [*whole, *(image(value, int(counts[value])) for value in values)]
 
 
 def unseen(
-    obs: pd.DataFrame,
-    rows: NDArray[np.intp],
-    link: Link | None,
-    joins: Mapping[Link, Join],
-    files: Mapping[str, ImageFiles],
+    obs: pd.DataFrame, rows: NDArray[np.intp], column: str | None, joins: Mapping[Link, Join]
 ) -> str:
     """Return why none of these cells is in a layer; empty if one is, or if there are none.
 
-    Cells of another image can be selected in the map, while no layer of it is open.
+    The map shows cells of all images, so that cells of an image without a layer can be selected.
     """
     if not len(rows) or any(join.joined[rows].any() for join in joins.values()):
         return ""
-    if link is None and not files:
+    if not joins:
         return "No layer shows the cells of this table."
-    region = None if link is None else link.region
-    column = region_column(obs) if region is None else region.column
-    if column in obs and (region is None or region.value is not None):
-        shown = [str(other.region.value) for other in joins if other.region is not None]
+    shown = {str(link.image) for link in joins}
+    if column is not None and str(None) not in shown:
         values = [str(value) for value in obs[column].iloc[rows].dropna().unique()]
-        elsewhere = [value for value in values if value not in shown]
-        if elsewhere:
-            more = " …" if len(elsewhere) > 3 else ""
-            verb = "is" if len(elsewhere) == 1 else "are"
-            text = f"In {', '.join(elsewhere[:3])}{more}, which {verb} not open"
-            known = next((files[value].mask.name for value in elsewhere if value in files), "")
-            return f"{text}; Zoom to opens {known}." if known else f"{text}."
-    return f"Not in the layer {link.layer.name}." if link is not None else "In no layer."
+        closed = [value for value in values if value not in shown]
+        if closed:
+            more = " …" if len(closed) > 3 else ""
+            verb = "is" if len(closed) == 1 else "are"
+            return f"In {', '.join(closed[:3])}{more}, which {verb} not open."
+    return f"Not in the layer {next(iter(joins)).layer.name}."
 
 
-def _is_categorical(column: pd.Series) -> bool:
-    return isinstance(column.dtype, pd.CategoricalDtype)
-
-
-def _may_be_names(column: pd.Series) -> bool:
-    floats, truths = pd.api.types.is_float_dtype(column.dtype), pd.api.types.is_bool_dtype(column)
-    return not floats and not truths
-
-
-def _sorted(column: pd.Series) -> Iterable[object]:
-    """Values, 2 before 10 also in names."""
-
-    def parts(value: object) -> list[tuple[bool, int, str]]:
-        found = re.findall(r"\d+|\D+", str(value))
-        return [
-            (not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in found
-        ]
-
-    return sorted(pd.unique(column.dropna()), key=parts)
+def _natural(value: object) -> list[object]:
+    """Key to sort names by their numbers."""
+    return [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", str(value))]

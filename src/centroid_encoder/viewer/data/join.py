@@ -1,22 +1,19 @@
-"""Rows of a table and ids of a layer, brought together by keys and never by position."""
+"""Rows of a table and ids of a layer, joined by ids and never by position."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from napari.layers import Labels, Layer, Points
+from napari.layers import Layer
 from numpy.typing import ArrayLike, NDArray
 
-from centroid_encoder.viewer.data.ids import ItemLayer, digest, label_ids, texts, whole_numbers
-from centroid_encoder.viewer.data.regions import Region
+from centroid_encoder.viewer.data.ids import ItemLayer, LayerIds, read_ids, whole_numbers
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-
     from centroid_encoder.viewer.data.tables import Table
 
 OBS_NAMES = "obs_names"
@@ -25,74 +22,85 @@ OBS_NAMES = "obs_names"
 
 @dataclass(frozen=True)
 class Link:
-    """What joins a table to one of the layers that show its cells.
+    """A table, one of the layers that show its cells, and the columns that join them.
 
     A table of many images has a link for each of them.
     """
 
     table: Table
-    region: Region | None
-    """The cells that the layer shows; None for all, in a table without a column of regions."""
+    image: object
+    """Value of the image that the layer shows; None for all cells."""
     layer: Layer
     id_column: str | None
     """Column of ``obs`` with the cell's id in the layer, or `OBS_NAMES`; None if it is unknown."""
     shift: int = 0
-    """What is added to the ids of the column: 1 if they count from 0 and labels from 1."""
-    undecided: tuple[str | None, ...] = field(default=(), compare=False)
-    """Columns of ids that all fit, but differently, while none is chosen."""
-    unclear: bool = field(default=False, compare=False)
-    """Whether the layer could show one of several regions, while none is chosen."""
+    """Number that is added to the ids of the column: 1 if they count from 0 and labels from 1."""
+    image_column: str | None = None
+    """Column of ``obs`` with the image of a cell; None if all are in one."""
 
     @property
     def ids_name(self) -> str:
-        """What the ids are called in messages."""
+        """Name of the ids in messages."""
         name = OBS_NAMES if self.id_column == OBS_NAMES else f"obs[{self.id_column!r}]"
         return f"{name} {self.shift:+}" if self.shift else name
 
+    def rows(self) -> NDArray[np.intp]:
+        """Rows of the table that are cells of the image."""
+        obs = self.table.adata.obs
+        if self.image is None:
+            return np.arange(len(obs))
+        if self.image_column not in obs:
+            raise ValueError(f"obs has no column {self.image_column!r}; choose another one")
+        codes, values = pd.factorize(obs[self.image_column])
+        wanted = [str(value) == str(self.image) for value in values]
+        return np.flatnonzero(np.append(wanted, False).astype(bool)[codes])
+
     def ids(self) -> pd.Series:
-        """Ids of all rows, as the table has them; a ValueError says what is wrong with them."""
+        """Ids of all rows, as the table has them; a ValueError says why there are none."""
         adata, name = self.table.adata, self.id_column
-        if self.unclear and self.region is not None and self.region.value is None:
-            raise ValueError(
-                f"{self.layer.name} could show one of the images in obs[{self.region.column!r}] "
-                "or all of them; choose what it shows"
-            )
-        if name is None and self.undecided:
-            names = " and ".join(f"obs[{name!r}]" for name in self.undecided)
-            raise ValueError(
-                f"{names} could all hold the layer's ids, but join it to different cells; choose "
-                "one of them"
-            )
         if name is None:
-            raise ValueError(
-                "no column of the table seems to hold the layer's ids; choose one, or another layer"
-            )
+            raise ValueError("no column of the table has a name of ids; choose the column")
         if name in adata.obs:
             return adata.obs[name]
         if name == OBS_NAMES:
             return pd.Series(adata.obs_names, index=adata.obs_names)
         raise ValueError(f"obs has no column {name!r}; choose another one")
 
-    def make(self, read: Callable[[Layer], LayerIds] | None = None) -> Join:
+    def labels(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """Return the label of each of the rows, and a mask of those that have one."""
+        values, there = whole_numbers(self.ids().iloc[rows], self.ids_name)
+        return values + self.shift, there
+
+    def make(self, of: LayerIds | None = None) -> Join:
         """Find out which row is which label, point or shape.
 
         The ids of a Labels layer are the values in its image but 0, the background. Those of a
         Points or Shapes layer are a column of its features, of the same name as the id column or
-        ``"index"``, or what napari-spatialdata keeps for it in ``metadata["indices"]``; the names
-        of cells are compared with its feature ``"cell"``.
+        ``"index"``, or the ``metadata["indices"]`` of napari-spatialdata; the names of cells are
+        compared with its feature ``"cell"``.
 
         Parameters
         ----------
-        read
-            What gives the ids of a layer, if they are known already.
+        of
+            The ids of the layer, if they were read before.
 
         Raises
         ------
         ValueError
-            If the link does not say which row is which: no column, one that is gone, that holds no
-            ids, or the same id twice.
+            If the ids are ambiguous: no column, one that is gone, that holds no ids, or the same id
+            twice.
         """
-        return _join(self, (read or LayerIds.of)(self.layer))
+        of = read_ids(self.layer) if of is None else of
+        n_obs, rows = self.table.adata.n_obs, self.rows()
+        found = _find(self, of, rows)
+        joined = np.zeros(n_obs, dtype=bool)
+        joined[rows] = found >= 0
+        found = found[found >= 0]
+        ids = np.zeros(n_obs, dtype=np.int64)
+        ids[joined] = of.ids[found]
+        row = np.full(len(of.ids), -1, dtype=np.intp)
+        row[found] = np.flatnonzero(joined)
+        return Join(ids, joined, len(rows), of, row)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,143 +113,95 @@ class Join:
     joined: NDArray[np.bool_]
     """(n_obs,) rows that are in the layer."""
     n_rows: int
-    """Rows of the layer's region, in the layer or not."""
-    n_unmatched_ids: int
-    """Ids in the layer that no row has."""
-    item: str
-    """What the layer holds: ``"label"``, ``"point"`` or ``"shape"``."""
-    known: NDArray[np.int64] = field(repr=False)
-    """Ids of the layer, of cells or not."""
+    """Rows of the layer's image, in the layer or not."""
+    of: LayerIds = field(repr=False)
+    """All ids of the layer, of cells or not."""
     _row: NDArray[np.intp] = field(repr=False)
-    pixels: int = 0
-    """What tells an image of labels from others with the same ids."""
 
     @property
     def n_joined(self) -> int:
         """Rows that are in the layer."""
         return int(self.joined.sum())
 
+    @property
+    def n_unmatched_ids(self) -> int:
+        """Ids in the layer that no row has."""
+        return int((self._row < 0).sum())
+
+    @property
+    def known(self) -> NDArray[np.int64]:
+        """Ids of the layer, of cells or not."""
+        return self.of.ids
+
+    @property
+    def item(self) -> str:
+        """What the layer holds: ``"label"``, ``"point"`` or ``"shape"``."""
+        return self.of.item
+
     def is_like(self, other: Join) -> bool:
-        """Tell whether another join says the same of the same pixels."""
+        """Tell whether another join has the same pairs, and the pixels are the same."""
         return (
-            self.pixels == other.pixels
-            and np.array_equal(self.known, other.known)
+            self.of is other.of
             and np.array_equal(self.joined, other.joined)
             and np.array_equal(self.ids, other.ids)
         )
 
     def rows(self, ids: ArrayLike) -> NDArray[np.intp]:
         """Row of each id; −1 where there is none, as for the background."""
-        wanted = np.asarray(ids, dtype=np.int64)
-        if not len(self.known):
+        wanted, known = np.asarray(ids, dtype=np.int64), self.of.ids
+        if not len(known):
             return np.full(wanted.shape, -1, dtype=np.intp)
-        at = np.searchsorted(self.known, wanted).clip(max=len(self.known) - 1)
-        return np.where(self.known[at] == wanted, self._row[at], -1)
+        at = np.searchsorted(known, wanted).clip(max=len(known) - 1)
+        return np.where(known[at] == wanted, self._row[at], -1)
 
     def __str__(self) -> str:
-        n_obs = len(self.joined)
+        n_obs, n = len(self.joined), self.n_unmatched_ids
         part = f" of {n_obs:,}" if self.n_rows < n_obs else ""
         where = "the image" if self.item == "label" else "the layer"
         return (
             f"{self.n_rows:,}{part} cell{'s' * (n_obs != 1)}; "
             f"{self.n_rows - self.n_joined:,} without a {self.item} in {where}; "
-            f"{self.n_unmatched_ids:,} {self.item}{'s' * (self.n_unmatched_ids != 1)} "
-            "without a row"
+            f"{n:,} {self.item}{'s' * (n != 1)} without a row"
         )
 
 
-@dataclass(frozen=True)
-class LayerIds:
-    """The ids of a layer, read once for all columns that are tried on them."""
-
-    item: str
-    ids: NDArray[np.int64]
-    """Sorted: the labels, or the indices of the points or shapes."""
-    pixels: int = 0
-    """What tells an image of labels from others with the same ids."""
-
-    @classmethod
-    def of(cls, layer: Layer) -> LayerIds:
-        """Read them; a ValueError says that the layer has none."""
-        if isinstance(layer, Labels):
-            image = layer.data[0] if layer.multiscale else layer.data
-            return cls("label", label_ids(layer), digest(image))
-        if isinstance(layer, ItemLayer):
-            item = "point" if isinstance(layer, Points) else "shape"
-            return cls(item, np.arange(len(layer.data)))
-        raise ValueError(
-            f"{layer.name} holds neither labels nor points nor shapes; choose another layer"
-        )
-
-    def find(self, link: Link, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Index into `ids` of each of the rows; −1 for rows that are not in the layer."""
-        column, name = link.ids().iloc[rows], link.ids_name
-        known: NDArray[Any]
-        values: NDArray[Any]
-        if isinstance(link.layer, ItemLayer):
-            items = _item_ids(link.layer, self.item, link)
-            try:
-                values, there = whole_numbers(column, name)
-                known, has_id = whole_numbers(items, "features")
-            except ValueError:
-                (values, there), (known, has_id) = texts(column), texts(items)
-        else:
-            values, there = whole_numbers(column, name, prefixed=True)
-            # Not in place: pandas 3 lends its arrays for reading only.
-            values = values + link.shift
-            there = there & (values != 0)
-            known, has_id = self.ids, np.ones(len(self.ids), dtype=bool)
-        index = pd.Index(known[has_id])
-        if not index.is_unique:
-            several = index[index.duplicated()][0]
-            raise ValueError(
-                f"several {self.item}s have the id {several}; give every {self.item} its own"
-            )
-        ids = pd.Series(values[there])
-        repeated = ids[ids.duplicated()].unique()
-        if len(repeated):
-            raise ValueError(_repeated(repeated, link, self.item))
-        found = np.full(len(rows), -1, dtype=np.intp)
-        # −1, not found, is the last one here.
-        found[there] = np.append(np.flatnonzero(has_id), -1)[index.get_indexer(ids)]
-        return found
-
-
-def _join(link: Link, layer: LayerIds) -> Join:
-    n_obs, rows = link.table.adata.n_obs, _rows_of_region(link)
-    found = layer.find(link, rows)
-    joined = np.zeros(n_obs, dtype=bool)
-    joined[rows] = found >= 0
-    found = found[found >= 0]
-    ids = np.zeros(n_obs, dtype=np.int64)
-    ids[joined] = layer.ids[found]
-    row = np.full(len(layer.ids), -1, dtype=np.intp)
-    row[found] = np.flatnonzero(joined)
-    n_unmatched_ids = int((row < 0).sum())
-    return Join(ids, joined, len(rows), n_unmatched_ids, layer.item, layer.ids, row, layer.pixels)
-
-
-def _rows_of_region(link: Link) -> NDArray[np.intp]:
-    obs, region = link.table.adata.obs, link.region
-    if region is None or region.value is None:
-        return np.arange(len(obs))
-    if region.column not in obs:
-        raise ValueError(f"obs has no column {region.column!r}; choose another one")
-    codes, values = pd.factorize(obs[region.column])
-    wanted = [str(value) == str(region.value) for value in values]
-    return np.flatnonzero(np.append(wanted, False).astype(bool)[codes])
+def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Index into the ids of a layer of each of the rows; −1 for rows that are not in it."""
+    values: NDArray[Any]
+    known: NDArray[Any]
+    if isinstance(link.layer, ItemLayer):
+        column, items = link.ids().iloc[rows], _item_ids(link.layer, of.item, link)
+        try:
+            values, there = whole_numbers(column, link.ids_name)
+            known, has_id = whole_numbers(items, "features")
+        except ValueError:
+            values, there = column.astype(str).to_numpy(dtype=object), column.notna().to_numpy()
+            known, has_id = items.astype(str).to_numpy(dtype=object), items.notna().to_numpy()
+    else:
+        values, there = link.labels(rows)
+        there = there & (values != 0)
+        known, has_id = of.ids, np.ones(len(of.ids), dtype=bool)
+    index = pd.Index(known[has_id])
+    if not index.is_unique:
+        several = index[index.duplicated()][0]
+        raise ValueError(f"several {of.item}s have the id {several}; give every {of.item} its own")
+    ids = pd.Series(values[there])
+    repeated = ids[ids.duplicated()].unique()
+    if len(repeated):
+        raise ValueError(_repeated(repeated, link, of.item))
+    found = np.full(len(rows), -1, dtype=np.intp)
+    # get_indexer returns −1 for ids that are not there: the last element here.
+    found[there] = np.append(np.flatnonzero(has_id), -1)[index.get_indexer(ids)]
+    return found
 
 
 def _repeated(values: NDArray[Any], link: Link, item: str) -> str:
     names = ", ".join(str(value) for value in values[:3])
     more = f" and {len(values) - 3:,} more" if len(values) > 3 else ""
-    cure = "another column"
-    if link.region is not None and link.region.value is None:
-        cure += ", or the region that the layer shows"
+    cure = "another column of ids"
+    if link.image is None:
+        cure += ", or the column of images" if link.image_column is None else ", or one image"
     return f"{link.ids_name} gives several cells the same {item}: {names}{more}; choose {cure}"
-
-
-# -- points and shapes ---------------------------------------------------------------------------
 
 
 def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
@@ -250,8 +210,12 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
     if link.id_column == OBS_NAMES and OBS_NAMES not in adata.obs:
         if "cell" in features:
             return features["cell"]
-        _check_unmoved(features, item, adata)
-        return pd.Series(np.arange(len(features)))
+        if link.table.is_made_of(features):
+            return pd.Series(np.arange(len(features)))
+        raise ValueError(
+            f"no feature holds ids of the {item}s, and the features have changed if the table was "
+            "made of them; choose a column of ids, or the table that is made of them now"
+        )
     if link.id_column in features:
         return features[link.id_column]
     if isinstance(indices, Sequence | np.ndarray | pd.Index) and len(indices) == len(layer.data):
@@ -262,22 +226,3 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
         f"the {item}s have no ids to compare {link.ids_name} with; give the layer a feature "
         f"{link.id_column!r}, or choose another column"
     )
-
-
-def _check_unmoved(features: pd.DataFrame, item: str, adata: AnnData) -> None:
-    """Check that the cells are numbered as the items are: that their measurements agree."""
-    names = [name for name in features if str(name) in adata.var_names]
-    numeric = all(pd.api.types.is_numeric_dtype(features[name].dtype) for name in names)
-    if not names or not numeric or not adata.var_names.is_unique:
-        raise ValueError(f"the {item}s do not say which cell is which; choose a column of ids")
-    numbers, there = whole_numbers(pd.Series(adata.obs_names), OBS_NAMES)
-    inside = bool((there & (numbers >= 0) & (numbers < len(features))).all())
-    if inside:
-        now = features[names].to_numpy(dtype=np.float64, na_value=np.nan)[numbers]
-        then = adata[:, [str(name) for name in names]].to_df().to_numpy(dtype=np.float64)
-        inside = np.array_equal(now, then, equal_nan=True)
-    if not inside:
-        raise ValueError(
-            f"the {item}s or their features have changed since the table was made of them; choose "
-            "the table that is made of them now"
-        )

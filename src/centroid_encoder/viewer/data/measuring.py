@@ -12,7 +12,7 @@ import pandas as pd
 from napari.layers import Image, Labels, Layer
 from numpy.typing import NDArray
 
-from centroid_encoder.viewer.data.regions import ENDINGS, specific_words
+from centroid_encoder.viewer.data.images import ENDINGS, specific_words
 from centroid_encoder.viewer.data.tables import is_drawn
 
 if TYPE_CHECKING:

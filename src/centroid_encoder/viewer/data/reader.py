@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 
 from centroid_encoder.stores import check_store
 from centroid_encoder.tl._reference import check_links, unreadable
-from centroid_encoder.viewer.data.positions import numbers
+from centroid_encoder.viewer.data.positions import coordinates, numbers
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -192,9 +192,9 @@ class _Watched(io.FileIO):
 
 def _coordinates(adata: AnnData) -> NDArray[np.floating] | None:
     """(n_obs, 2 or 3) in napari's order, the last axis first; None if there are none."""
-    spatial = numbers(adata.obsm.get("spatial"))
-    if spatial is not None and spatial.shape[1] in (2, 3):
-        return spatial[:, ::-1]
+    place = coordinates(adata)
+    if place is not None:
+        return place[1]
     for key in adata.obsm:
         embedding = numbers(adata.obsm[key])
         if embedding is not None and embedding.shape[1] == 2:

@@ -1,4 +1,4 @@
-"""Which tables of cells there are in a viewer, and where they live."""
+"""Tables of cells in a viewer, and the places where they live."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
-from weakref import ReferenceType, WeakKeyDictionary, WeakValueDictionary, ref
 
 import pandas as pd
 from napari.layers import Labels, Layer
@@ -18,16 +17,9 @@ from centroid_encoder.viewer.data.ids import CellLayer
 
 if TYPE_CHECKING:
     from anndata import AnnData
-    from napari.components import LayerList
 
 Origin = Literal["spatialdata", "metadata", "file", "features", "notebook"]
-"""Where a table is found, in the order of listing."""
-
-_OF_FEATURES: WeakKeyDictionary[Layer, ReferenceType[Table]] = WeakKeyDictionary()
-"""The table of each layer's features: what one widget has learned, the other one knows."""
-
-_ADDED: WeakKeyDictionary[LayerList, dict[int, Table]] = WeakKeyDictionary()
-"""What was opened in each viewer: a widget that is closed takes no results with it."""
+"""Place where a table is found, in the order of listing."""
 
 DRAWN = "centroid_encoder_drawn"
 """Key in the metadata of a layer that is drawn on top of another one, and has no cells itself."""
@@ -36,28 +28,23 @@ DRAWN = "centroid_encoder_drawn"
 class Table:
     """A table of cells and the place where it was found.
 
-    Tables are told apart by identity: results go to the table they were trained on, whatever is
+    Tables are compared by identity: results go to the table they were trained on, whatever is
     chosen meanwhile.
 
     Parameters
     ----------
     adata
-        The AnnData, or what makes it when it is asked for.
+        The AnnData, or a function that makes it when it is first used.
     name
-        What the user knows it by.
+        Name in the list of tables.
     layer
         Layer it was found on, or None.
     origin
-        What it is a part of.
+        Kind of place.
     path
-        The ``.h5ad`` file it came from.
+        The file it came from, or was last saved to.
     sdata, table_name
         The SpatialData object it is a table of, and its name there.
-
-    Attributes
-    ----------
-    others
-        All layers of the viewer, on some of which copies of the table may be.
     """
 
     def __init__(
@@ -77,7 +64,6 @@ class Table:
         self.path = path
         self.sdata = sdata
         self.table_name = table_name
-        self.others: Iterable[Layer] = ()
         self._features: pd.DataFrame | None = None
         self._columns: tuple[Any, ...] = ()
 
@@ -86,7 +72,7 @@ class Table:
 
     @property
     def adata(self) -> AnnData:
-        """The authoritative AnnData: what is written elsewhere would be lost."""
+        """The AnnData itself, not a copy: results are written into it."""
         if callable(self._adata):
             self._adata = self._adata()
         return self._adata
@@ -100,60 +86,47 @@ class Table:
         """Take these features for the table's own from now on."""
         self._features, self._columns = features, tuple(features.columns)
 
+    def holds(self, adata: AnnData) -> bool:
+        """Tell whether this is the table of an AnnData."""
+        return self._adata is adata
 
-class Tables:
-    """The tables of one viewer.
+
+def find_tables(
+    layers: Iterable[Layer], opened: Iterable[Table], known: Iterable[Table]
+) -> list[Table]:
+    """Find all tables, those of SpatialData first.
 
     Parameters
     ----------
     layers
-        The viewer's layers.
+        Layers of the viewer.
+    opened
+        AnnData of files and notebooks.
+    known
+        Tables that were found before; a table stays the same object.
+
+    Returns
+    -------
+    list
+        An AnnData in several places is listed once, with the first layer that can show its cells.
     """
-
-    def __init__(self, layers: LayerList) -> None:
-        self._layers = layers
-        self._added = _ADDED.setdefault(layers, {})
-        # A table keeps its AnnData alive, whose id is thus nobody else's while the table lives.
-        self._known: WeakValueDictionary[int, Table] = WeakValueDictionary()
-        self._found: list[Table] = []
-
-    def add(self, adata: AnnData, name: str, *, path: Path | None = None) -> Table:
-        """Add an AnnData of a file, if it has a path, or of a notebook, while the viewer lives."""
-        origin: Origin = "notebook" if path is None else "file"
-        self._added[id(adata)] = Table(adata, name, None, origin, path)
-        self.find()
-        return self._known[id(adata)]
-
-    def find(self) -> list[Table]:
-        """Find all tables, those of SpatialData first; a table stays the same object.
-
-        An AnnData that is found several times is listed once, with the first layer that can show
-        its cells.
-        """
-        # Images carry AnnData too, but no cells.
-        layers = sorted(self._layers, key=lambda layer: not isinstance(layer, CellLayer))
-        places: dict[int, Table] = {}
-        for place in [*_of_spatialdata(layers), *_attached(layers), *self._added.values()]:
-            places.setdefault(id(place.adata), place)
-        tables = [self._table(place) for place in places.values()]
-        tables += [table for layer in layers if (table := _of_features(layer)) is not None]
-        self._found = sorted(tables, key=lambda table: get_args(Origin).index(table.origin))
-        _tell_apart(self._found)
-        return list(self._found)
-
-    def _table(self, place: Table) -> Table:
-        """Return the known table of the same AnnData, which is now in this place."""
-        adata, added = place.adata, self._added.get(id(place.adata))
-        # What was added belongs to the viewer: a widget has a table of its own.
-        table = self._known.get(id(adata))
-        if table is None:
-            table = self._known[id(adata)] = Table(adata, place.name)
-        table.name, table.layer, table.origin = place.name, place.layer, place.origin
-        table.sdata, table.table_name = place.sdata, place.table_name
-        table.others = self._layers
-        # Where it was last saved to counts more than where it came from.
-        table.path = table.path or place.path or (None if added is None else added.path)
-        return table
+    known = list(known)
+    # Images carry AnnData too, but no cells.
+    layers = sorted(layers, key=lambda layer: not isinstance(layer, CellLayer))
+    found: list[Table] = []
+    for place in [*_of_spatialdata(layers), *_attached(layers), *opened]:
+        table = next((t for t in [*found, *known] if t.holds(place.adata)), None)
+        table = table or Table(place.adata, place.name)
+        if table not in found:
+            table.name, table.layer, table.origin = place.name, place.layer, place.origin
+            table.sdata, table.table_name = place.sdata, place.table_name
+            found.append(table)
+        # The file it was last saved to counts more than the one it came from.
+        table.path = table.path or place.path
+    found += [t for layer in layers if (t := _of_features(layer, known)) is not None]
+    found.sort(key=lambda table: get_args(Origin).index(table.origin))
+    _number_names(found)
+    return found
 
 
 def is_drawn(layer: Layer) -> bool:
@@ -166,14 +139,8 @@ def layers_of_cells(layers: Iterable[Layer]) -> list[CellLayer]:
     return [layer for layer in layers if isinstance(layer, CellLayer) and not is_drawn(layer)]
 
 
-def table_of_features(layer: Layer) -> Table | None:
-    """Return the table that was made last of the layer's features, if anybody still has it."""
-    known = _OF_FEATURES.get(layer)
-    return None if known is None else known()
-
-
-def is_anndata(value: object) -> TypeGuard[AnnData]:
-    """Tell whether something is an AnnData, without importing what would make one."""
+def _is_anndata(value: object) -> TypeGuard[AnnData]:
+    # Without importing anndata, which takes long: nothing is an AnnData before that.
     anndata = sys.modules.get("anndata")
     return anndata is not None and isinstance(value, anndata.AnnData)
 
@@ -188,9 +155,8 @@ def _of_spatialdata(layers: list[Layer]) -> Iterator[Table]:
 def _attached(layers: list[Layer]) -> Iterator[Table]:
     for layer in layers:
         adata, path = layer.metadata.get("adata"), layer.metadata.get("path")
-        # What napari-spatialdata attaches is a copy, and another one as soon as the user chooses
-        # another table there.
-        if not is_anndata(adata) or _annotating(layer):
+        # napari-spatialdata attaches a copy, and another one for each table chosen there.
+        if not _is_anndata(adata) or _annotating(layer):
             continue
         if isinstance(path, str | Path):
             yield Table(adata, Path(path).name, layer, "file", Path(path))
@@ -199,7 +165,7 @@ def _attached(layers: list[Layer]) -> Iterator[Table]:
 
 
 def _annotating(layer: Layer) -> dict[str, AnnData]:
-    """Tables of the layer's SpatialData object that describe what the layer shows."""
+    """Tables of the layer's SpatialData object that describe the layer."""
     tables = getattr(layer.metadata.get("sdata"), "tables", None)
     element = layer.metadata.get("name") or layer.name
     found = {}
@@ -211,24 +177,23 @@ def _annotating(layer: Layer) -> dict[str, AnnData]:
     return found
 
 
-def _of_features(layer: Layer) -> Table | None:
-    """Table of the layer's features, one for all widgets; None if they measure nothing."""
+def _of_features(layer: Layer, known: list[Table]) -> Table | None:
+    """Table of the layer's features; None if they measure nothing."""
     if not isinstance(layer, CellLayer):
         return None
     features = layer.features
-    table = table_of_features(layer)
-    if table is None or not table.is_made_of(features):
+    table = next((t for t in known if t.layer is layer and t.is_made_of(features)), None)
+    if table is None:
         if not measured(features):
             return None
         make = partial(features_to_anndata, features, of_labels=isinstance(layer, Labels))
         table = Table(make, "", layer, "features")
         table.follow(features)
-        _OF_FEATURES[layer] = ref(table)
     table.name = f"{layer.name}: features"
     return table
 
 
-def _tell_apart(tables: list[Table]) -> None:
+def _number_names(tables: list[Table]) -> None:
     """Number tables of the same name, as napari does with layers."""
     seen: Counter[str] = Counter()
     for table in tables:

@@ -8,7 +8,7 @@ from weakref import WeakSet
 import numpy as np
 from napari.layers import Image, Labels, Layer, Shapes
 
-from centroid_encoder.viewer.data.regions import is_of_image
+from centroid_encoder.viewer.data.images import specific_words
 from centroid_encoder.viewer.data.tables import is_drawn
 
 if TYPE_CHECKING:
@@ -40,8 +40,13 @@ class ImageLayers:
     def stains(self) -> list[Layer]:
         """The Image layers."""
         names = (self.name, self.layer.name) if self.name else ()
+        words = [w for w in map(specific_words, names) if w]
         layers = self.viewer.layers
-        return [x for x in layers if isinstance(x, Image) and is_of_image(x.name, *names)]
+        return [
+            x
+            for x in layers
+            if isinstance(x, Image) and any(map(specific_words(x.name).issuperset, words))
+        ]
 
     def is_elsewhere(self, event: Any) -> bool:
         """Tell whether the mouse is in a part of napari's grid that does not show the layer."""

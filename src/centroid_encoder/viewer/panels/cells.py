@@ -111,12 +111,8 @@ class CellsPanel(QWidget):
             link.close()
 
     def zoom(self) -> None:
-        """Go to the selected cells, in the layer that is chosen if they are there.
-
-        An image that is not open is opened, if its file is known.
-        """
+        """Go to the selected cells, in the layer that is chosen if they are there."""
         rows = np.flatnonzero(self._session.selected)
-        self._open_image_of(rows)
         for link in self._showing(rows)[:1]:
             self._reveal(link)
             link.show(rows)
@@ -129,24 +125,6 @@ class CellsPanel(QWidget):
     def _reveal(self, link: LayerLink) -> None:
         link.image.reveal([other.image for other in self._links if other is not link])
 
-    def _open_image_of(self, rows: NDArray[np.intp]) -> None:
-        """Open the image of these cells, unless one of them is in a layer already."""
-        catalog = self._session.catalog
-        found = catalog.to_open(rows)
-        if found is None:
-            return
-        region, files = found
-        try:
-            for stain in files.stains:
-                self._viewer.open(str(stain), layer_type="image")
-            (labels, *_) = self._viewer.open(str(files.mask), layer_type="labels")
-        except Exception as error:  # Whatever a reader stumbles over, the user should know.
-            self._session.failed.emit(error)
-            return
-        catalog.refresh()
-        if all(link.layer is not labels for link in catalog.joins):
-            catalog.show_region(region, labels)
-
     def clear(self) -> None:
         """Select no cells."""
         self._session.select(np.empty(0, dtype=np.intp))
@@ -158,9 +136,9 @@ class CellsPanel(QWidget):
             self.unlink()
         self._links, kept = [], set()
         for wanted, join in self._session.links.items():
-            image = "" if wanted.region is None else str(wanted.region.value or "")
+            image = "" if wanted.image is None else str(wanted.image)
             link = before.get(wanted.layer)
-            if link is not None and link.image.name == image and link.join.is_like(join):
+            if link is not None and link.image.name == image and link.join is join:
                 kept.add(link)
             else:
                 link = None
@@ -186,11 +164,10 @@ class CellsPanel(QWidget):
             f"{len(chosen):,} {unit} selected" if some else "No cell selected"
         )
         self.clear_button.setEnabled(some)
-        catalog = self._session.catalog
-        unseen = catalog.unseen(chosen)
+        unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.setText(unseen)
         self.unseen_text.setVisible(bool(unseen))
-        self.show_button.setEnabled(some and (not unseen or catalog.to_open(chosen) is not None))
+        self.show_button.setEnabled(some and not unseen)
         if len(chosen) == 1:
             # Of several images in the same place, one is seen.
             for link in self._showing(chosen)[:1]:

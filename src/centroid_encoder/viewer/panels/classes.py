@@ -95,10 +95,10 @@ class ClassTable(QWidget):
 
     def _on_images(self) -> None:
         """Offer the images that there are now."""
-        images = [image for image in self._session.catalog.images() if image.region is not None]
+        images = [image for image in self._session.catalog.images() if image.value is not None]
         before = self.image_box.value
-        values = [image.region for image in images]
-        offered = [(ALL, None), *((image.name, image.region) for image in images)]
+        values = [image.value for image in images]
+        offered = [(ALL, None), *((image.name, image.value) for image in images)]
         self.image_box.offer(offered, before if before in values else None)
         self._of_images.setVisible(bool(images))
         if before is not None and before not in values:
@@ -115,12 +115,12 @@ class ClassTable(QWidget):
         What goes wrong is said by the session.
         """
         session = self._session
-        region_column, label_key = session.catalog.region_column, session.shown_labels
-        if session.adata is None or region_column is None or label_key is None:
+        image_column, label_key = session.catalog.image_column, session.shown_labels
+        if session.adata is None or image_column is None or label_key is None:
             return
         try:
             check_target(path, ".csv")
-            table = composition(session.adata, region_column, label_key=label_key)
+            table = composition(session.adata, image_column, label_key=label_key)
             with replacing(path) as beside:
                 table.to_csv(beside)
         except (OSError, KeyError, ValueError) as error:

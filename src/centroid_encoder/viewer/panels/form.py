@@ -13,8 +13,8 @@ from qtpy.QtWidgets import QGridLayout, QLabel, QWidget
 
 from centroid_encoder.viewer.data.features import WITH_POSITIONS
 from centroid_encoder.viewer.data.ids import are_ids, named
+from centroid_encoder.viewer.data.images import IMAGE_NAMES
 from centroid_encoder.viewer.data.positions import axis
-from centroid_encoder.viewer.data.regions import REGION_KEYS
 from centroid_encoder.viewer.panels.fields import (
     NONE,
     PAGE,
@@ -143,7 +143,7 @@ class TrainingForm(Form):
                 labels.append(str(label_key))
             features, masks = _representations(adata), _masks(adata)
             # Whole images are what one would hold out first.
-            images = named(adata.obs, REGION_KEYS)
+            images = named(adata.obs, IMAGE_NAMES)
             columns = list(dict.fromkeys(map(str, [*images, *adata.obs.columns])))
         self._filling = True
         try:

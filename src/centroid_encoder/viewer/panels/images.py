@@ -6,121 +6,70 @@ from collections.abc import Sequence
 
 from napari.layers import Layer
 from qtpy.QtCore import Qt, Signal
-from qtpy.QtGui import QAction
-from qtpy.QtWidgets import (
-    QAbstractItemView,
-    QHeaderView,
-    QMenu,
-    QTableWidget,
-    QTableWidgetItem,
-    QWidget,
-)
+from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableWidget, QTableWidgetItem
 
 from centroid_encoder.viewer.data.images import TableImage
 from centroid_encoder.viewer.panels.fields import ROW, plain_table
 
-IMAGE, CELLS, LAYER, MISSING = range(4)
-COLUMNS = {
-    "image": "What the table calls the image",
-    "cells": "Cells of the image in the table",
-    "in layer": "Layer that shows them; a click changes it",
-    "missing": "Cells that have no label or point there",
-}
-ROWS = 4
-"""Images that are seen without scrolling."""
-NOT_OPEN = "–"
+COLUMNS = ("image", "cells", "in layer", "missing")
+LAYER = 2
+VISIBLE_ROWS = 4
 
 
 class ImageTable(QTableWidget):
-    """A row for each image; a click, or Enter, on its layer offers others.
-
-    Attributes
-    ----------
-    images
-        What the rows are.
-    """
+    """A row for each image; a click, or Enter, on its layer offers others."""
 
     layer_chosen = Signal(object, object)
-    """The value of an image, None for all, and the layer that is to show it, None for none."""
+    """The value of an image, None for all, and the layer that is to show it, or None."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(0, len(COLUMNS), parent)
+    def __init__(self) -> None:
+        super().__init__(0, len(COLUMNS))
         self.images: list[TableImage] = []
         self._layers: list[Layer] = []
-        for section, (name, tip) in enumerate(COLUMNS.items()):
-            head = QTableWidgetItem(name)
-            head.setToolTip(tip)
-            self.setHorizontalHeaderItem(section, head)
+        self.setHorizontalHeaderLabels(COLUMNS)
         plain_table(self)
         self.setAccessibleName("Images of the table")
         self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
-        # The key Tab goes on to the next control.
+        # The Tab key moves on to the next control.
         self.setTabKeyNavigation(False)
         modes = QHeaderView.ResizeMode
-        for section in (IMAGE, LAYER):
-            self.horizontalHeader().setSectionResizeMode(section, modes.Stretch)
-        for section in (CELLS, MISSING):
-            self.horizontalHeader().setSectionResizeMode(section, modes.ResizeToContents)
+        for i in range(len(COLUMNS)):
+            mode = modes.Stretch if i in (0, LAYER) else modes.ResizeToContents
+            self.horizontalHeader().setSectionResizeMode(i, mode)
         self.cellClicked.connect(self._on_clicked)
         self.cellActivated.connect(self._on_clicked)
 
     def show_images(self, images: Sequence[TableImage], layers: Sequence[Layer]) -> None:
         """Show other images, and offer these layers for them."""
         self.images, self._layers = list(images), list(layers)
-        at = self.currentRow()
-        self.setRowCount(len(self.images))
-        for row, image in enumerate(self.images):
-            for section, item in enumerate(_items(image)):
-                self.setItem(row, section, item)
-        if 0 <= at < len(self.images):
-            self.setCurrentCell(at, LAYER)
+        self.setRowCount(len(images))
+        for row, image in enumerate(images):
+            where = "–" if image.link is None else image.link.layer.name
+            missing = "" if image.join is None else f"{image.join.n_rows - image.join.n_joined:,}"
+            mark = "⚠ " if image.remark else ""
+            for i, text in enumerate((image.name, f"{image.n_cells:,}", mark + where, missing)):
+                item = QTableWidgetItem(text)
+                item.setToolTip(image.remark or str(image.join or text))
+                self.setItem(row, i, item)
         header = self.horizontalHeader().sizeHint().height()
-        self.setFixedHeight(header + min(max(len(images), 2), ROWS) * ROW + 2)
+        self.setFixedHeight(header + min(max(len(images), 2), VISIBLE_ROWS) * ROW + 2)
 
     def menu(self, row: int) -> QMenu:
         """Return the layers that are offered for an image."""
-        image = self.images[row]
+        image, menu = self.images[row], QMenu(self)
         shown = None if image.link is None else image.link.layer
-        menu = QMenu(self)
         for name, layer in [("in no layer", None), *((x.name, x) for x in self._layers)]:
-            action = QAction(name, menu)
+            action = menu.addAction(name)
             action.setCheckable(True)
             action.setChecked(layer is shown)
-            action.setData((image.region, layer))
-            menu.addAction(action)
-        menu.triggered.connect(self._on_chosen)
+            action.setData((image.value, layer))
+        menu.triggered.connect(lambda action: self.layer_chosen.emit(*action.data()))
         return menu
 
     def _on_clicked(self, row: int, section: int) -> None:
-        if section != LAYER or not 0 <= row < len(self.images):
-            return
-        menu = self.menu(row)
-        # Not for ever: each click makes one.
-        menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        below = self.visualRect(self.model().index(row, section)).bottomLeft()
-        menu.popup(self.viewport().mapToGlobal(below))
-
-    def _on_chosen(self, action: QAction) -> None:
-        region, layer = action.data()
-        self.layer_chosen.emit(region, layer)
-
-
-def _items(image: TableImage) -> list[QTableWidgetItem]:
-    """Return what the table shows of an image."""
-    where = f"{image.file} (not open)" if image.file else NOT_OPEN
-    if image.link is not None:
-        where = image.link.layer.name
-    missing = "" if image.join is None else f"{image.join.n_rows - image.join.n_joined:,}"
-    if image.remark:
-        where = f"⚠ {where}"
-    items = [QTableWidgetItem(text) for text in (image.name, f"{image.n_cells:,}", where, missing)]
-    for section in (CELLS, MISSING):
-        items[section].setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-    tip = image.remark or ("" if image.join is None else str(image.join))
-    for item in items:
-        item.setToolTip(tip or item.text())
-    return items
+        if section == LAYER:
+            menu = self.menu(row)
+            menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            below = self.visualRect(self.model().index(row, section)).bottomLeft()
+            menu.popup(self.viewport().mapToGlobal(below))

@@ -39,7 +39,7 @@ def class_rows(session: Session, image: object = None) -> list[ClassRow]:
     adata, label_key = session.adata, session.label_key
     if adata is None or label_key is None:
         return []
-    result, column = session.result, session.catalog.region_column
+    result, column = session.result, session.catalog.image_column
     counted = np.ones(adata.n_obs, dtype=bool)
     if image is not None and column is not None:
         counted = (adata.obs[column].astype(str) == str(image)).to_numpy()
