@@ -189,7 +189,7 @@ class User:
         self.done.append(f"{len(self.done)} {name.removeprefix('do_')}")
         before = self.widget.training
         trained = self.widget.trainer.table
-        sent, mapped = self.widget.new_data.worker, self.widget.new_data.table
+        sent, mapped = self.widget.new_data.task, self.widget.new_data.table
         checks = {}
         with ExitStack() as stack:
             for table, adata in self.adatas.items():
@@ -199,7 +199,7 @@ class User:
             self.settle()
             if before is not None and self.widget.training is not before and trained is not None:
                 changed = [*changed, trained.adata]
-            if self.widget.new_data.worker is not sent or self.sent is not None:
+            if self.widget.new_data.task is not sent or self.sent is not None:
                 changed = [*changed, *(t.adata for t in (mapped, self.sent) if t is not None)]
                 self.sent = None
             for table, adata in self.adatas.items():
@@ -268,24 +268,21 @@ class User:
     def do_measure(self) -> None:
         data, labels = self.widget.data, self.widget.catalog.measurable[0]
         tables = self.widget.catalog.tables
-        if not labels or len(tables) > 12 or data.measuring.worker is not None:
+        if not labels or len(tables) > 12 or data.measuring.task is not None:
             return
         chosen = labels if self.pick([True, False]) else [self.pick(labels)]
-        data.measuring.begin(plan(chosen, [], time_series=False))
+        data.measuring.measure(plan(chosen, [], time_series=False))
         if self.pick([True, True, False]):
-            self.qtbot.waitUntil(lambda: data.measuring.worker is None, timeout=60_000)
+            self.qtbot.waitUntil(lambda: data.measuring.task is None, timeout=60_000)
 
     def do_cancel_measuring(self) -> None:
         self.widget.data.measuring.cancel()
-        assert self.widget.data.measuring.worker is None
+        assert self.widget.data.measuring.task is None
 
     def do_choose_labels(self) -> None:
         choices = [name for name in self.widget.form.label_key.choices if name is not None]
         if choices:
             self.widget.form.label_key.value = self.pick(choices)
-
-    def do_choose_key(self) -> None:
-        self.widget.form.key_added.value = self.pick(["ce", "mine"])
 
     def do_choose_features(self) -> None:
         choices = self.widget.form.features.choices
@@ -329,14 +326,14 @@ class User:
         panel.map_button.click()
         self.sent = panel.table
         if self.pick([True, False]):
-            self.qtbot.waitUntil(lambda: panel.worker is None, timeout=60_000)
+            self.qtbot.waitUntil(lambda: panel.task is None, timeout=60_000)
 
     def do_forget_new_data(self) -> None:
         with ExitStack() as stack:
             for adata in self.adatas.values():
                 stack.enter_context(self.unchanged(adata))
             self.widget.new_data.progress._cancel.click()
-        assert self.widget.new_data.worker is None
+        assert self.widget.new_data.task is None
 
     def do_stop(self) -> None:
         if self.widget.trainer.progress._stop.isEnabled():
@@ -351,7 +348,7 @@ class User:
             self.widget.trainer.progress._cancel.click()
         assert self.widget.training is None
         if training is not None:
-            self.qtbot.waitUntil(lambda: not training._worker.is_running, timeout=20_000)
+            self.qtbot.waitUntil(lambda: not training.is_running, timeout=20_000)
 
     def do_wait(self) -> None:
         self.qtbot.wait(self.pick([1, 30, 250]))
@@ -569,18 +566,18 @@ class User:
     def leave(self) -> None:
         """Close the dock; everything is as it was before it was opened."""
         training, widget = self.widget.training, self.widget
-        sent = widget.new_data.worker
+        sent = widget.new_data.task
         with ExitStack() as stack:
             for adata in self.adatas.values():
                 stack.enter_context(self.unchanged(adata))
             self.viewer.window.remove_dock_widget(self._dock())
             if training is not None:
-                self.qtbot.waitUntil(lambda: not training._worker.is_running, timeout=20_000)
+                self.qtbot.waitUntil(lambda: not training.is_running, timeout=20_000)
             if sent is not None:
-                self.qtbot.waitUntil(lambda: not sent._worker.is_running, timeout=20_000)
+                self.qtbot.waitUntil(lambda: not sent.is_running, timeout=20_000)
             QApplication.processEvents()
         assert widget.training is None
-        assert widget.new_data.worker is None
+        assert widget.new_data.task is None
         assert set(self.viewer.layers) == set(self.layers)
         for layer in [*self.layers, *self.aside]:
             assert self._has_own_colors(layer), layer.name
@@ -712,7 +709,7 @@ class User:
             assert drawn == (legend if list(legend) == list(drawn) else dict.fromkeys(drawn, True))
 
     def check_suspects(self) -> None:
-        widget, key = self.widget, self.widget.form.key
+        widget, key = self.widget, self.widget.session.key
         checked = self.adata is not None and f"{key}_cv" in self.adata.uns
         assert widget.verdict.isHidden() != checked
         if widget.misplaced.source is OUT_OF_FOLD and checked:

@@ -23,8 +23,8 @@ from centroid_encoder.viewer.data.ids import may_be_ids
 from centroid_encoder.viewer.data.images import TableImage, region_column, region_columns
 from centroid_encoder.viewer.data.join import OBS_NAMES
 from centroid_encoder.viewer.data.measuring import UNLABELED
-from centroid_encoder.viewer.panels.choice import Choice
 from centroid_encoder.viewer.panels.fields import (
+    Choice,
     column,
     form_label,
     form_layout,
@@ -34,7 +34,7 @@ from centroid_encoder.viewer.panels.fields import (
 from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog, MeasureRow
 from centroid_encoder.viewer.panels.message import Kind, Lines, Message, sentence
-from centroid_encoder.viewer.panels.opening import Opening
+from centroid_encoder.viewer.panels.opening import TABLES, Opening
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -87,11 +87,13 @@ class DataPanel(QWidget):
         self.table_box = Choice("Table", "Tables of cells that were found in napari")
         self.table_box.currentIndexChanged.connect(self._on_table)
         menu = QMenu(self)
-        menu.addAction("AnnData file (.h5ad) …", self._ask_file)
+        menu.addAction("File (.h5ad, .csv) …", self._ask_file)
         menu.addAction("AnnData folder (.zarr) …", self._ask_folder)
         menu.addSeparator()
         self.images_action = menu.addAction("Folder of images and masks …", self._ask_images)
-        self.open_button = menu_button("Open …", "Read a .h5ad or a .zarr; or drop it here", menu)
+        self.open_button = menu_button(
+            "Open …", "Read a .h5ad, .zarr or .csv; or drop it here", menu
+        )
         self.opening = Opening()
         self.opening.opened.connect(self._on_opened)
         self.opening.failed.connect(self._on_failed)
@@ -165,19 +167,19 @@ class DataPanel(QWidget):
 
     def dropEvent(self, event: QDropEvent) -> None:
         """Open them."""
-        self.opening.begin(*_dropped(event))
+        self.opening.read(*_dropped(event))
 
     # -- what the user chooses -------------------------------------------------------------------
 
     def _ask_file(self) -> None:
-        name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", "AnnData (*.h5ad)")
+        name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", TABLES)
         if name:
-            self.opening.begin(Path(name))
+            self.opening.read(Path(name))
 
     def _ask_folder(self) -> None:
         name = QFileDialog.getExistingDirectory(self, "Open a table: choose its .zarr folder")
         if name:
-            self.opening.begin(Path(name))
+            self.opening.read(Path(name))
 
     def _ask_images(self) -> None:
         name = QFileDialog.getExistingDirectory(self, "Folder of the table's images and masks")
@@ -231,21 +233,16 @@ class DataPanel(QWidget):
             return
         if accepted and dialog.plan is not None:
             self.message.say("")
-            self.measuring.begin(dialog.plan)
+            self.measuring.measure(dialog.plan)
         dialog.deleteLater()
 
     def _on_measured(self, job: Measuring, name: str) -> None:
         if job.adata is None:
             return
-        for layer, apart, image in job.apart:
-            self.catalog.add_in_place_of(layer, apart, image)
         self.catalog.choose(self.catalog.add(job.adata, name))
         if self.catalog.problem is not None or self.catalog.misfit is not None:
             return
         said = f"{job.adata.n_vars} variables; no cell has a label yet. {LABEL_THEM}"
-        if job.apart:
-            names = ", ".join(apart for _, apart, _ in job.apart)
-            said = f"Labels begin anew in each frame; cells are shown in {names}. {said}"
         notices = " ".join(sentence(notice) for notice in job.notices)
         self.message.say(notices or said, "warning" if notices else "info")
 
@@ -425,4 +422,4 @@ def _dropped(event: QDropEvent) -> list[Path]:
     """The tables among what is dropped."""
     data = event.mimeData()
     paths = [Path(url.toLocalFile()) for url in data.urls()] if data is not None else []
-    return [path for path in paths if path.suffix.lower() in (".h5ad", ".zarr")]
+    return [path for path in paths if path.suffix.lower() in (".h5ad", ".zarr", ".csv")]
