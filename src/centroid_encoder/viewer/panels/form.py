@@ -124,7 +124,7 @@ class TrainingForm(Form):
         if adata is not None:
             labels = _label_columns(adata)
             if label_key in adata.obs and label_key not in labels:
-                # The error of the training says what is wrong with this column.
+                # The training raises an error that names the fault of this column.
                 labels.append(str(label_key))
             features, masks = _representations(adata), _masks(adata)
             columns = list(map(str, adata.obs.columns))

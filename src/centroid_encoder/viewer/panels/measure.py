@@ -77,7 +77,7 @@ class MeasureDialog(QDialog):
     Attributes
     ----------
     plan
-        What is measured; None while the choice has a fault, which the dialog shows.
+        The choice; None while it has a fault, which the dialog shows.
     """
 
     def __init__(
