@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from matplotlib.path import Path
-from napari.layers import Labels
 from qtpy.QtCore import QEventLoop, Qt, QTimer
 from qtpy.QtWidgets import QApplication
 
@@ -90,7 +89,7 @@ def load(widget: CentroidEncoderWidget) -> None:
         widget.viewer.add_image(imread(folder / "composite_image.jpg"), rgb=True)
         widget.viewer.add_labels(imread(folder / "labels_nucleus.tif"), name="labels_nucleus")
         widget.data.open_file(folder / "cells.h5ad")
-        widget.form.missing.value = "take the feature's mean"
+        widget.form.missing.value = "mean"
     else:
         widget.viewer.open_sample("centroid-encoder", "tissue")
     wait(1000)
@@ -115,10 +114,10 @@ def measure(widget: CentroidEncoderWidget) -> None:
     rng = np.random.default_rng(0)
     channels = {str(i): rng.integers(2**16, size=labels.shape, dtype=np.uint16) for i in range(4)}
     spacing = {"cells": (1.0, 1.0)}
-    plan = Plan({"cells": Labels(labels)}, {"cells": channels}, spacing, "px", time_series=False)
+    plan = Plan({"cells": labels}, {"cells": channels}, spacing, "px", time_series=False)
     cpu, started = time.process_time(), time.perf_counter()
-    widget.data.measuring.begin(plan)
-    while widget.data.measuring.worker is not None:
+    widget.data.measuring.measure(plan)
+    while widget.data.measuring.task is not None:
         wait(10)
     cpu, seconds = time.process_time() - cpu, time.perf_counter() - started
     print(f"{side**2:,} cells measured in {seconds:.1f} s, {cpu:.1f} s of CPU with the window's")
@@ -239,7 +238,7 @@ def ending(widget: CentroidEncoderWidget) -> None:
         for _ in range(5):
             widget.train()
             assert widget.training is not None
-            thread = widget.training._worker
+            thread = widget.training
             while not widget.trainer.progress._stop.isEnabled():
                 wait(5)
             started = time.perf_counter()

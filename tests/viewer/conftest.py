@@ -174,7 +174,7 @@ def save(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, Path], None]:
 def _settled() -> None:
     """Spare the garbage collector what is imported: it is asked several times for each viewer."""
     import_module("centroid_encoder.viewer._widget")
-    import_module("centroid_encoder.viewer._worker")
+    import_module("centroid_encoder.viewer.task")
     import_module("scanpy")
     gc.collect()
     gc.freeze()

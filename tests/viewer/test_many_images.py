@@ -303,7 +303,7 @@ def test_a_real_field_in_four_images(
     assert len(widget.catalog.joins) == 4
     assert not widget.catalog.misfits
     study.check("image", "ObjectNumber")
-    widget.form.missing.value = "take the feature's mean"
+    widget.form.missing.value = "mean"
     widget.form.group_key.value = "image"
     study.shot("advanced")
     widget.form.max_epochs.value = 20

@@ -121,7 +121,7 @@ def measure(widget):
 
 
 def is_measured(widget):
-    return widget.data.measuring.worker is None and widget.data._dialog is None
+    return widget.data.measuring.task is None and widget.data._dialog is None
 
 
 _, widget = viewer.window.add_plugin_dock_widget("centroid-encoder")

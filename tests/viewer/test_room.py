@@ -60,7 +60,7 @@ class States:
     def over(self) -> None:
         widget = self.widget
         self.qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
-        self.qtbot.waitUntil(lambda: widget.new_data.worker is None, timeout=60_000)
+        self.qtbot.waitUntil(lambda: widget.new_data.task is None, timeout=60_000)
 
     def walk(self) -> Iterator[str]:
         """Go to one state after the other, and tell its name."""
@@ -119,7 +119,7 @@ class States:
         self.add("others", others)
         yield "new_data"
         others._inplace_subset_var(np.arange(8) < 7)
-        widget.new_data.form.missing.value = "take the training mean"
+        widget.new_data.form.missing.value = "mean"
         widget.new_data.form.min_confidence.value = 0.7
         widget.new_data.map_cells()
         self.over()

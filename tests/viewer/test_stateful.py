@@ -198,8 +198,10 @@ class User:
         if choices:
             self.widget.form.label_key.value = self.pick(choices)
 
-    def do_choose_key(self) -> None:
-        self.widget.form.key_added.value = self.pick(["ce", "mine"])
+    def do_choose_features(self) -> None:
+        choices = self.widget.form.features.choices
+        if choices:
+            self.widget.form.features.value = self.pick(choices)
 
     def do_train(self) -> None:
         form = self.widget.form
@@ -233,7 +235,7 @@ class User:
             self.widget.trainer.progress._cancel.click()
         assert self.widget.training is None
         if training is not None:
-            self.qtbot.waitUntil(lambda: not training._worker.is_running, timeout=20_000)
+            self.qtbot.waitUntil(lambda: not training.is_running, timeout=20_000)
 
     def do_finish(self) -> None:
         """Wait for the end of the training, or of the check if it comes."""
@@ -369,7 +371,7 @@ class User:
                 stack.enter_context(self.unchanged(adata))
             self.viewer.window.remove_dock_widget(self._dock())
             if training is not None:
-                self.qtbot.waitUntil(lambda: not training._worker.is_running, timeout=20_000)
+                self.qtbot.waitUntil(lambda: not training.is_running, timeout=20_000)
             QApplication.processEvents()
         assert widget.training is None
         assert set(self.viewer.layers) == set(self.layers)
@@ -461,7 +463,7 @@ class User:
             assert np.array_equal(scene.points, self.adata.obsm[key], equal_nan=True)
             assert widget.map.class_names == [row.name for row in widget.classes.rows]
             cells = misplaced(
-                self.adata, key=widget.form.key, regions=widget.session.misplaced_by
+                self.adata, key=widget.session.key, regions=widget.session.misplaced_by
             ).index
             if widget.misplaced.source is REGIONS:
                 assert set(widget.misplaced.model.table["cell"]) == set(cells)
@@ -474,7 +476,7 @@ class User:
             drawn = dict(zip(widget.map.class_names, widget.map.canvas.map.shown, strict=True))
             assert len(drawn) == scene.n_classes
             assert drawn == (legend if list(legend) == list(drawn) else dict.fromkeys(drawn, True))
-        checked = self.adata is not None and f"{widget.form.key}_cv" in self.adata.uns
+        checked = self.adata is not None and f"{widget.session.key}_cv" in self.adata.uns
         assert widget.verdict.isHidden() != checked
 
     def _colors(self, layer: Layer) -> Any:

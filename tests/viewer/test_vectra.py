@@ -52,9 +52,9 @@ def test_from_the_files_to_the_saved_result(
     )
     assert widget.form.label_key.value == "phenotype"
 
-    widget.trainer.train_button.click()
+    train(widget)
     assert "in 17 of 6072 cells" in widget.message.text()
-    widget.form.missing.value = "take the feature's mean"
+    widget.form.missing.value = "mean"
     widget.form.max_epochs.value = 20
     train(widget)
     assert widget.catalog.table is not None

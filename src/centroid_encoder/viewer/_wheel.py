@@ -1,4 +1,4 @@
-"""A wheel that is turned over a panel scrolls it, whatever field happens to be beneath."""
+"""The mouse wheel scrolls a panel and changes no field under the mouse."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class WheelGuard(QObject):
         super().__init__(panel)
         for kind in (QComboBox, QAbstractSpinBox):
             for field in panel.findChildren(kind):
-                # Else the wheel itself would give it the focus.
+                # Otherwise the wheel itself gives the field the focus.
                 field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
                 field.installEventFilter(self)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Leave the event to what is around the field."""
+        """Leave the wheel to the parent of a field without the focus."""
         wheel = event.type() == QEvent.Type.Wheel
         if wheel and isinstance(watched, QWidget) and not watched.hasFocus():
             event.ignore()

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from qtpy.QtGui import QDragEnterEvent, QDropEvent
 
     from centroid_encoder.tl._result import Result
-    from centroid_encoder.viewer._worker import Worker
     from centroid_encoder.viewer.data.ids import CellLayer
+    from centroid_encoder.viewer.task import Task
 
 WIDTH = 460
 """Pixels below which something would be cut off."""
-WORKER = "centroid_encoder.viewer._worker"
+WORKER = "centroid_encoder.viewer.task"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
 
@@ -129,9 +129,9 @@ class CentroidEncoderWidget(QWidget):
     # -- training --------------------------------------------------------------------------------
 
     @property
-    def training(self) -> Worker | None:
-        """The running training or cross-validation, or None."""
-        return self.trainer.worker
+    def training(self) -> Task | None:
+        """The training that runs, of one map or of all those of a check, or None."""
+        return self.trainer.task
 
     def train(self) -> None:
         """Train on the chosen table, unless a training runs."""

@@ -46,17 +46,13 @@ def test_regions_of_one_image_share_its_channels() -> None:
 def test_regions_of_several_images_have_channels_of_the_same_names() -> None:
     found = channels(
         *(labels("A_mask"), labels("B_mask")),
-        *(image("A_DAPI"), image("A_CD3"), image("B.ome_CD3"), image("B.ome_DAPI")),
+        *(image("A_DAPI"), image("A_CD3"), image("B_CD3"), image("B_DAPI")),
     )
     assert found == {"A_mask": ["DAPI", "CD3"], "B_mask": ["CD3", "DAPI"]}
 
 
-def test_a_channel_is_called_as_its_layer_but_for_a_number() -> None:
+def test_a_channel_has_the_name_of_its_layer_without_the_number_of_napari() -> None:
     assert channels(labels(), image("A_DAPI [1]")) == {"nuclei": ["A_DAPI"]}
-    assert channels(labels("A"), labels("B"), image("A"), image("B")) == {
-        "A": ["image"],
-        "B": ["image"],
-    }
 
 
 def test_images_of_other_sizes_belong_to_labels_of_these() -> None:
@@ -88,25 +84,18 @@ def test_pixels_are_the_same_if_shape_scale_and_place_are() -> None:
     [
         ([image()], "choose the labels"),
         ([labels(), image(data=IMAGE.T)], r"DAPI has the shape \(12, 8\) and nuclei \(8, 12\)"),
-        ([labels(), image(scale=(2, 2))], "the same shape, but another scale or place"),
+        ([labels(), image(scale=(2, 2))], "in the same place and of the same scale"),
         ([labels(), image("a"), image("a [1]")], "nuclei has two channels called a"),
         (
             [labels(), labels("cells", units=("um", "um"))],
-            "different units, px and um; measure one after the other",
+            "several units, pixel and um|several units, pixel and .m; set layer.units",
         ),
-        ([labels(units=("um", "nm"))], "axes of nuclei are in different units, nm and [µμ]m"),
+        ([labels(units=("um", "nm"))], "several units, nm and [µμ]m"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(layers: list[Labels | Image], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         plan(*measurable(layers), time_series=False)
-
-
-def test_space_has_two_or_three_axes() -> None:
-    with pytest.raises(ValueError, match=r"nuclei has 2 axes.*none of them is time"):
-        plan([labels()], [], time_series=True)
-    with pytest.raises(ValueError, match=r"nuclei has 4 axes.*one of them is time"):
-        plan([labels(data=LABELS[None, None])], [], time_series=False)
 
 
 def test_an_axis_of_time_is_known_by_its_name_or_its_unit() -> None:
@@ -135,6 +124,22 @@ def test_scale_and_units_are_those_of_the_layer() -> None:
     assert adata.obs["cell_type"].isna().all()
 
 
+@pytest.mark.parametrize(
+    ("place", "unit", "said"),
+    [
+        ({}, "px", "layer units"),
+        ({"scale": (0.5, 0.5)}, "units", "layer units"),
+        ({"scale": (0.5, 0.5), "units": ("um", "um")}, "um", "um"),
+    ],
+)
+def test_the_unit_is_named_if_the_layer_has_one(
+    place: dict[str, object], unit: str, said: str
+) -> None:
+    found = plan([labels(**place)], [], time_series=False)
+    assert found.unit == unit
+    assert str(found).endswith(f"Lengths in {said}.")
+
+
 def test_full_resolution_is_measured_and_dask_stays_lazy() -> None:
     levels = [da.from_array(LABELS), da.from_array(LABELS[::2, ::2])]
     lazy = Labels(levels, name="nuclei", multiscale=True)
@@ -147,33 +152,10 @@ def test_full_resolution_is_measured_and_dask_stays_lazy() -> None:
     np.testing.assert_array_equal(adata.X, expected.X)
 
 
-def test_labels_that_begin_anew_in_each_frame_are_taken_apart() -> None:
+def test_each_frame_of_a_time_series_is_measured() -> None:
     stack = np.stack([LABELS, LABELS.T.reshape(LABELS.shape)])
     stack[1][stack[1] == 2] = 0
-
-    job = measured(labels(data=stack), image(data=np.stack([IMAGE] * 2)), time_series=True)
-
-    adata = job.adata
+    adata = measured(labels(data=stack), image(data=np.stack([IMAGE] * 2)), time_series=True).adata
     assert adata is not None
-    [(_, name, apart)] = job.apart
-    assert adata.uns["spatialdata_attrs"] == {
-        "region": name,
-        "region_key": "region",
-        "instance_key": "instance",
-    }
-    assert adata.obs["region"].unique().tolist() == [name]
-    assert sorted(adata.obs["instance"]) == list(range(1, adata.n_obs + 1))
-    assert set(np.unique(apart)) == {0, *adata.obs["instance"]}
-    for _, cell in adata.obs.iterrows():
-        same = apart == cell["instance"]
-        assert (stack[same] == cell["label"]).all()
-        assert set(np.nonzero(same)[0]) == {cell["frame"]}
-
-
-def test_labels_that_go_on_in_the_next_frame_stay() -> None:
-    stack = np.stack([LABELS, np.where(LABELS, LABELS + 5, 0)])
-    job = measured(labels(data=stack), time_series=True)
-
-    assert job.apart == []
-    assert job.adata is not None
-    assert job.adata.uns["spatialdata_attrs"]["instance_key"] == "label"
+    cells = list(zip(adata.obs["frame"], adata.obs["label"], strict=True))
+    assert cells == [(0, i) for i in (1, 2, 3, 4, 5)] + [(1, i) for i in (1, 3, 4, 5)]

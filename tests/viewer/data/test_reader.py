@@ -13,7 +13,13 @@ from napari.errors import ReaderPluginError
 from napari.layers import Points
 from npe2 import PluginManager
 
-from centroid_encoder.viewer.data.reader import get_reader, points_layer, read, read_adata
+from centroid_encoder.viewer.data.reader import (
+    Reading,
+    get_reader,
+    points_layer,
+    read,
+    read_adata,
+)
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -225,26 +231,47 @@ class TestInNapari:
         assert not viewer.layers
 
 
+class TestCsv:
+    def test_numbers_are_features_and_all_else_describes_the_cells(self, tmp_path: Path):
+        path = tmp_path / "cells.csv"
+        frame = pd.DataFrame(
+            {"name": ["a", "b", "c"], "CD3": [0.5, 1.5, np.nan], "type": ["T", "B", "T"]}
+        )
+        frame.assign(cell_id=[7, 3, 5], x=[1.5, 2.5, 3.5]).to_csv(path, index=False)
+        adata = read_adata(path)
+        assert list(adata.obs_names) == ["a", "b", "c"]
+        assert list(adata.var_names) == ["CD3"]
+        np.testing.assert_array_equal(adata.X.ravel(), [0.5, 1.5, np.nan])
+        assert list(adata.obs["type"]) == ["T", "B", "T"]
+        # Ids and positions join cells to layers and are no features.
+        assert list(adata.obs["cell_id"]) == [7, 3, 5]
+        assert list(adata.obs["x"]) == [1.5, 2.5, 3.5]
+
+    @pytest.mark.parametrize("names", [["T", "T", "B"], [4, 5, 6]], ids=["repeated", "numbers"])
+    def test_the_first_column_may_be_no_names(self, tmp_path: Path, names: list[Any]):
+        path = tmp_path / "cells.csv"
+        pd.DataFrame({"first": names, "CD3": [0.5, 1.5, 2.5]}).to_csv(path, index=False)
+        adata = read_adata(path)
+        assert list(adata.obs_names) == ["0", "1", "2"]
+        assert "first" in adata.obs
+
+    @pytest.mark.parametrize("text", ["", "a,b\nx,y\n", 'a,b\n1,2,3\n4\n"5'])
+    def test_damaged(self, tmp_path: Path, text: str):
+        path = tmp_path / "cells.csv"
+        path.write_text(text)
+        with pytest.raises(OSError, match=r"cells\.csv cannot be read"):
+            read_adata(path)
+
+
 @pytest.mark.parametrize("ending", ["h5ad", "zarr"])
-def test_reading_tells_how_far_it_is_and_can_be_ended(ending: str, tmp_path: Path) -> None:
-    adata = ad.AnnData(np.random.default_rng(0).random((4000, 1500), dtype=np.float32))
+def test_a_file_is_read_as_a_job(ending: str, tmp_path: Path) -> None:
+    adata = table(spatial=XY)
+    adata.obs_names = ["a", "b", "a", "a"]
     path = tmp_path / f"cells.{ending}"
     getattr(adata, f"write_{ending}")(path)
-    shares: list[float] = []
-    again = read_adata(path, shares.append)
-    assert np.array_equal(again.X, adata.X)
-    assert len(shares) > 3
-    assert all(0 <= share <= 1 for share in shares)
-    # Between parts of the matrix, too, which HDF5 asks for at once.
-    assert ending == "zarr" or any(0.5 < share < 0.9 for share in shares)
-
-    n = len(shares) - 1
-
-    def end(_: float) -> None:
-        nonlocal n
-        n -= 1
-        if n < 0:
-            raise InterruptedError("enough")
-
-    with pytest.raises(InterruptedError, match="enough"):
-        read_adata(path, end)
+    job = Reading(path)
+    job.run()
+    assert job.adata is not None
+    assert np.array_equal(job.adata.X, adata.X)
+    assert len(job.notices) == 1
+    assert "appended to 2 of them" in job.notices[0]

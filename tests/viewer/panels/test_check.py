@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import anndata as ad
 import joblib
 import numpy as np
 import pandas as pd
@@ -22,9 +18,11 @@ from qtpy.QtWidgets import QLabel
 
 import centroid_encoder as ce
 from centroid_encoder.tl._result import PermutationTest, StoredCrossValidation
+from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.check import verdict
-from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.panels.training import TrainingPanel
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
+from centroid_encoder.viewer.session.provenance import MadeBy
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -37,8 +35,6 @@ if TYPE_CHECKING:
     MakeCells = Callable[..., AnnData]
 
 MODEL = ce.CentroidEncoder(max_epochs=3)
-MORE = (os.cpu_count() or 1) + 1
-"""Another number of processes than the default; there are no more of them than trainings."""
 
 
 @pytest.fixture
@@ -101,10 +97,10 @@ def expected(adata: AnnData, **arguments: Any) -> AnnData:
     [
         ({"n_folds": 2}, {"n_folds": 2}),
         (
-            {"group_key": "donor", "n_permutations": 1, "random_state": 3, "key_added": "mine"},
-            {"group_key": "donor", "n_permutations": 1, "random_state": 3, "key_added": "mine"},
+            {"group_key": "donor", "n_permutations": 1},
+            {"group_key": "donor", "n_permutations": 1},
         ),
-        ({"n_folds": 3, "missing": "leave these cells out", "test_size": 0.4},
+        ({"n_folds": 3, "missing": "drop", "test_size": 0.4},
          {"n_folds": 3, "missing": "drop"}),
     ],
     ids=["folds", "groups", "missing"],
@@ -132,7 +128,7 @@ def test_results_are_those_of_the_function(
     assert_equal(cells, wanted, exact=True)
 
 
-def test_what_it_found_is_said_and_its_suspects_are_listed(
+def test_the_error_is_shown_and_suspects_are_listed(
     widget: CentroidEncoderWidget, viewer: Viewer, train: Do, check: Do, cells: AnnData
 ):
     widget.form.max_epochs.value = 40
@@ -148,11 +144,13 @@ def test_what_it_found_is_said_and_its_suspects_are_listed(
     assert np.array_equal(widget.map.canvas.map.scene.points, embedding)
 
     quality = cells.uns["ce_cv"]["quality"]
-    error, spread = 100 * quality["knn_error"], 100 * quality["knn_error_sd"]
+    error, spread = 100 * quality["voronoi_error"], 100 * quality["voronoi_error_sd"]
     whole, chance = 100 * quality["input_knn_error"], 100 * quality["chance_error"]
     assert (
-        f"cell_type, out of fold: 5-NN error {error:.1f} ± {spread:.1f} % (2 folds, n = 120); "
-        f"in the full input space {whole:.1f} %; always naming the largest class {chance:.1f} %."
+        f"cell_type, cells held out: Voronoi error {error:.1f} ± {spread:.1f} % "
+        "(2 folds, n = 120); "
+        f"5-NN error with all features {whole:.1f} %; always naming the largest class "
+        f"{chance:.1f} %."
     ) in texts(widget)
     assert widget.tabs.currentWidget() is widget.misplaced
     per_class = cells.uns["ce_cv"]["per_class"]["knn_error"]
@@ -205,23 +203,17 @@ def test_it_needs_no_map(widget: CentroidEncoderWidget, check: Do, cells: AnnDat
     assert widget.form.label_key.value == "cell_type"
 
 
-def test_a_p_value_is_said(widget: CentroidEncoderWidget, check: Do):
-    widget.form.n_permutations.value = 2
-    check(widget)
-    assert "Against shuffled labels p = 0.33 (2 permutations, the smallest possible)" in (
-        widget.verdict.found.text()
-    ) or "no better than chance" in widget.verdict.found.text()  # fmt: skip
-
-
 def test_warnings_are_shown(widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData):
     cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) % 4, list("abcd"))
     rates = 30 + 30 * np.eye(3, cells.n_vars)[cells.obs["cell_type"].cat.codes]
     cells.X = np.random.default_rng(0).poisson(rates).astype(np.float32)
     widget.show_table(cells)
+    begun: list[str] = []
     widget.check()
-    assert widget.message.text().startswith("X looks like raw counts; log-normalise first")
-    assert "group_key='donor'" in widget.message.text()
+    widget.training.begun.connect(lambda _: begun.append(widget.message.text()))
     qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+    assert begun[0].startswith("X looks like raw counts; log-normalise first")
+    assert "group_key='donor'" in begun[0]
     # Each is shown once.
     assert "group_key='donor'" in widget.verdict.doubts.text()
     assert widget.message.text().startswith("X looks like raw counts")
@@ -236,7 +228,7 @@ def test_other_labels_than_those_of_the_map(
     train(widget)
     widget.form.label_key.value = "half"
     check(widget)
-    assert widget.verdict.found.text().startswith("half, out of fold: ")
+    assert widget.verdict.found.text().startswith("half, cells held out: ")
     assert set(widget.misplaced.model.table["label"]) <= {"a", "b"}
     # The legend is that of the map; its other classes were not checked.
     assert widget.classes.view.isColumnHidden(5)
@@ -266,13 +258,13 @@ def test_it_says_how_far_it_is_and_cannot_be_stopped_only_cancelled(
         widget.check()
         widget.stop()
         assert widget.training is running
-        assert running._worker.is_running
+        assert running.is_running
         # The map can be looked at, and cells selected.
         widget.select(np.array([5]))
         assert "1 cell selected" in texts(widget)
         progress._cancel.click()
         assert widget.training is None
-        qtbot.waitUntil(lambda: not running._worker.is_running, timeout=10_000)
+        qtbot.waitUntil(lambda: not running.is_running, timeout=10_000)
         qtbot.wait(50)
     assert widget.message.text() == "Cancelled; nothing has changed."
     assert widget.verdict.isHidden()
@@ -280,34 +272,59 @@ def test_it_says_how_far_it_is_and_cannot_be_stopped_only_cancelled(
     assert widget.trainer.check_button.isEnabled()
 
 
-def test_a_check_in_processes_can_be_cancelled(
-    widget: CentroidEncoderWidget, begin: Do, qtbot: QtBot, cells: AnnData, unchanged: Any
-):
-    widget.form.n_jobs.value = MORE
-    with unchanged(cells):
-        widget.check()
-        thread = widget.training._worker
-        widget.trainer.progress._cancel.click()
-        assert widget.training is None
-        qtbot.waitUntil(lambda: not thread.is_running, timeout=60_000)
+def test_many_cells_are_checked_on_all_cores(make_cells: MakeCells):
+    call = MadeBy("cross_validate", "cell_type", {})
+    for n_obs, n_jobs in ((120, 1), (2_600, joblib.cpu_count())):
+        job: Any = TrainingPanel.make_job(Table(make_cells(n_obs=n_obs), ""), call, "cell_type")
+        assert job.n_jobs == n_jobs
 
 
-def test_at_once_it_finds_the_same(
-    widget: CentroidEncoderWidget, check: Do, cells: AnnData, qtbot: QtBot
-):
-    wanted = expected(cells, n_folds=2)
-    widget.form.n_jobs.value = MORE
+@pytest.fixture
+def study(make_cells: MakeCells) -> AnnData:
+    """Cells of three images, which shift the cells."""
+    adata = make_cells(n_obs=180, distance=1.5)
+    image = np.arange(180) // 60
+    adata.X += 2 * np.random.default_rng(0).normal(size=(3, 8)).astype(np.float32)[image]
+    adata.obs["image"] = pd.Categorical.from_codes(image, list("abc"))
+    adata.obs["cell_id"] = np.arange(180) % 60 + 1
+    return adata
+
+
+def test_several_images_give_two_errors(open_widget: Open, check: Do, study: AnnData):
+    widget = open_widget()
+    widget.show_table(study, label_key="cell_type")
+    assert widget.catalog.region_column == "image"
     check(widget)
-    assert_equal(cells, wanted, exact=True)
+    ours, others = study.uns["ce_cv"], study.uns["ce_images_cv"]
+    assert "group_key" not in ours["params"]
+    assert others["params"]["group_key"] == "image"
+    assert others["params"]["n_folds"] == 3
+    text = widget.verdict.found.text().replace("\u00a0", " ")
+    seen, unseen = text.split("On images that they have not seen: ")
+    assert f"Voronoi error {100 * ours['quality']['voronoi_error']:.1f} ±" in seen
+    assert unseen.startswith(f"Voronoi error {100 * others['quality']['voronoi_error']:.1f} ±")
+    assert "Quote this one for new images" in unseen
+    # The rule is that of the map.
+    widget.map.regions_box.setCurrentText("decoder regions")
+    assert "decoder error" in widget.verdict.found.text()
+    # Whole images are held out once.
+    widget.form.group_key.value = "image"
+    check(widget)
+    assert study.uns["ce_cv"]["params"]["group_key"] == "image"
 
 
-def test_by_default_it_takes_what_the_machine_has(
-    widget: CentroidEncoderWidget, make_cells: MakeCells
+def test_classes_of_one_image_leave_the_second_error_unknown(
+    open_widget: Open, check: Do, study: AnnData
 ):
-    widget.show_table(make_cells(n_obs=2_600))
-    widget.check()
-    assert widget.training.job.n_jobs == widget.training.job.suitable_jobs == joblib.cpu_count()
-    widget.cancel()
+    study.obs["cell_type"] = pd.Categorical(np.where(study.obs["image"] == "a", "x", "y"))
+    study._inplace_subset_obs((study.obs["image"] != "c").to_numpy())
+    widget = open_widget()
+    widget.show_table(study, label_key="cell_type")
+    check(widget)
+    assert "ce_cv" in study.uns
+    assert "ce_images_cv" not in study.uns
+    assert widget.message.text().startswith("The error on new images is unknown. ")
+    assert widget.verdict.isVisible()
 
 
 def test_other_settings_than_those_of_the_map_are_named(
@@ -342,8 +359,7 @@ def test_an_error_shows_the_field_of_its_parameter(
     widget.form.n_folds.value = 4
     widget.form.group_key.value = "donor"
     with unchanged(cells):
-        widget.check()
-    assert widget.training is None
+        check(widget)
     assert "n_folds=4" in widget.message.text()
     assert widget.form.advanced.isVisible()
     widget.form.n_folds.value = 3
@@ -372,50 +388,25 @@ def test_what_is_chosen_meanwhile_is_not_what_was_checked(
     wanted = expected(cells, n_folds=2)
     with unchanged(other):
         widget.check()
-        widget.form.random_state.value = 9
-        widget.form.key_added.value = "mine"
+        widget.form.n_folds.value = 3
         widget.show_table(other, name="other")
-        widget.form.key_added.value = "ce"
         qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
         assert widget.verdict.isHidden()
         assert widget.misplaced.source is REGIONS
         assert widget.tabs.currentWidget() is widget.train_page
     assert_equal(cells.obs, wanted.obs, exact=True)
-    assert "mine_cv" not in cells.uns
     widget.catalog.choose(next(t for t in widget.catalog.tables if t.adata is cells))
     assert widget.verdict.isVisible()
 
 
 def test_cells_that_change_meanwhile_do_not_get_results_of_others(
-    widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData, unchanged: Any
+    widget: CentroidEncoderWidget, begin: Do, qtbot: QtBot, cells: AnnData, unchanged: Any
 ):
     widget.check()
-    cells._inplace_subset_obs(np.arange(120)[::-1])
-    with unchanged(cells):
-        qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+    widget.training.begun.connect(lambda _: cells._inplace_subset_obs(np.arange(120)[::-1]))
+    qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
+    assert "ce_cv" not in cells.uns
     assert "have changed since" in widget.message.text()
-
-
-@pytest.mark.parametrize("what", ["dock", "viewer"])
-def test_closing_it_cancels(
-    widget: CentroidEncoderWidget,
-    viewer: Viewer,
-    qtbot: QtBot,
-    begin: Do,
-    cells: AnnData,
-    unchanged: Any,
-    what: str,
-):
-    with unchanged(cells):
-        begin(widget)
-        thread = widget.training._worker
-        if what == "viewer":
-            viewer.close()
-        else:
-            (dock,) = viewer.window._wrapped_dock_widgets.values()
-            viewer.window.remove_dock_widget(dock)
-        qtbot.waitUntil(lambda: not thread.is_running, timeout=10_000)
-        qtbot.wait(50)
 
 
 # -- where it stays ------------------------------------------------------------------------------
@@ -447,30 +438,6 @@ def test_a_check_that_came_with_the_table_is_offered(
     widget.session.read()
     assert "obs['ce_cv_own'], a part of the cross-validation 'ce', is gone." in texts(widget)
     assert widget.misplaced.model.rowCount() == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mapped", [True, False])
-def test_the_script_makes_the_same_check(
-    open_widget: Open, train: Do, check: Do, cells: AnnData, tmp_path: Path, mapped: bool
-):
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    widget = open_widget()
-    widget.data.open_file(tmp_path / "cells.h5ad")
-    widget.form.n_folds.value = 3
-    widget.form.key_added.value = "mine"
-    if mapped:
-        train(widget)
-    widget.form.random_state.value = 4
-    check(widget)
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
-    script = widget.keep.script()
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, env=environment)
-    made = ad.read_h5ad(tmp_path / "cells_mine.h5ad")
-    adata = widget.catalog.table.adata
-    for column in ("mine_cv_label", "mine_cv_confidence"):
-        assert made.obs[column].tolist() == adata.obs[column].tolist()
-    assert ("mine" in made.obsm) == mapped
 
 
 def test_copies_of_a_spatialdata_table_get_it(
@@ -520,8 +487,8 @@ def test_features_get_the_class_and_nothing_to_learn_from(
 
 def stored(**changes: Any) -> StoredCrossValidation:
     quality = {
-        "n": 2638, "knn_error": 0.0981, "knn_error_sd": 0.0123, "input_knn_error": 0.081,
-        "chance_error": 0.6,
+        "n": 2638, "voronoi_error": 0.0981, "voronoi_error_sd": 0.0123, "knn_error": 0.09,
+        "knn_error_sd": 0.01, "input_knn_error": 0.081, "chance_error": 0.6,
     }  # fmt: skip
     found = {"params": {"label_key": "kind", "n_folds": 5}} | changes
     return StoredCrossValidation(
@@ -534,33 +501,16 @@ def stored(**changes: Any) -> StoredCrossValidation:
 
 def test_the_verdict_in_words():
     assert verdict(stored()).replace("\u00a0", " ") == (
-        "kind, out of fold: 5-NN error 9.8 ± 1.2 % (5 folds, n = 2,638); "
-        "in the full input space 8.1 %; always naming the largest class 60.0 %."
+        "kind, cells held out: Voronoi error 9.8 ± 1.2 % (5 folds, n = 2,638); 5-NN error with all "
+        "features 8.1 %; always naming the largest class 60.0 %."
     )
     found = stored(
         params={"label_key": "kind", "n_folds": 3, "n_repeats": 2, "group_key": "donor"},
         quality={"knn_error_sd": np.nan, "input_knn_error": np.nan},
         permutation=PermutationTest(observed=0.1, errors=np.full(19, 0.1), p_value=0.5),
     )
-    assert verdict(found).replace("\u00a0", " ") == (
-        "kind, out of fold: 5-NN error 9.8 % (3 folds × 2 repeats by donor, n = 2,638); always "
+    assert verdict(found, None, None).replace("\u00a0", " ") == (
+        "kind, cells held out: 5-NN error 9.0 % (3 folds × 2 repeats by donor, n = 2,638); always "
         "naming the largest class 60.0 %. Against shuffled labels p = 0.5 (19 permutations), "
         "no better than chance."
     )
-
-
-def test_a_message_takes_the_lines_for_which_there_is_room(qtbot: QtBot):
-    message = Message()
-    qtbot.addWidget(message)
-    text = "a sentence of many words that needs more than one line of this width"
-    message.say(text)
-    message.resize(160, 20)
-    assert message.sizeHint().height() >= 3 * message.fontMetrics().height()
-    assert message.minimumSizeHint().height() < 2 * message.fontMetrics().height()
-    assert QLabel.text(message).endswith("…")
-    assert message.text() == message.toolTip() == text
-    message.resize(160, message.sizeHint().height())
-    assert QLabel.text(message).split() == text.split()
-    assert message.toolTip() == ""
-    message.resize(900, 20)
-    assert message.sizeHint().height() < 2 * message.fontMetrics().height()

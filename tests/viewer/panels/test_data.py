@@ -277,8 +277,8 @@ def test_reading_can_be_cancelled(
 ) -> None:
     cells.write_h5ad(tmp_path / "cells.h5ad")
     dropped(panel, tmp_path / "cells.h5ad", tmp_path / "cells.h5ad")
-    worker = panel.opening._worker
-    panel.opening.cancel_button.click()
+    worker = panel.opening.task
+    panel.opening._cancel.click()
     assert panel.opening.isHidden()
     # It may have ended before anything listens to its signals.
     qtbot.waitUntil(lambda: not worker.is_running)

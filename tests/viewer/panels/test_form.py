@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +10,10 @@ import pytest
 from anndata import AnnData
 from napari.layers import Labels
 from pytestqt.qtbot import QtBot
-from qtpy.QtWidgets import QLabel
+from qtpy.QtTest import QTest
 
 import centroid_encoder as ce
-from centroid_encoder._signature import Parameter, parameters
 from centroid_encoder.viewer.data.tables import find_tables
-from centroid_encoder.viewer.panels import fields
 from centroid_encoder.viewer.panels.form import TrainingForm
 
 
@@ -46,7 +45,6 @@ def table(make_cells: Callable[..., AnnData]) -> AnnData:
 def test_it_is_empty_without_a_table(form: TrainingForm):
     assert form.label_key.value is None
     assert form.parameters() == {}
-    assert form.key == "ce"
 
 
 def test_labels_and_features_are_chosen_once_there_is_a_table(form: TrainingForm, table: AnnData):
@@ -104,19 +102,12 @@ def test_ids_and_positions_are_no_labels(form: TrainingForm):
     assert form.label_key.choices[1:] == ("kind",)
     assert list(table.adata.var_names) == ["area"]
     assert form.features.choices == ("X", "obsm: with positions")
-    # What is left out is said, and no longer when it is not.
-    said = form.positions_text
-    form.resize(420, 200)
-    form.show()
-    assert said.width() > 300
-    assert not said.isHidden()
-    assert said.text() == "Left out: 2 columns of positions or boxes (centroid-0, bbox-2)"
+    # The form names what is left out.
+    assert "centroid-0, bbox-2" in form.hint.text()
     form.features.value = "obsm: with positions"
-    assert said.isHidden()
+    assert form.hint.isHidden()
     form.features.value = "X"
-    assert not said.isHidden()
-    form.set_adata(None)
-    assert said.isHidden()
+    assert not form.hint.isHidden()
     # A column of that name with classes is one of labels.
     table.adata.obs["label"] = np.arange(30) % 3
     form.set_adata(table.adata)
@@ -165,19 +156,15 @@ def test_what_was_chosen_is_kept_where_it_exists(
         ("features", "X", {}),
         ("features", "layers: a: b", {"layer": "a: b"}),
         ("features", "obsm: X_pca", {"use_rep": "X_pca"}),
-        ("missing", "leave these cells out", {"missing": "drop"}),
-        ("missing", "take the feature's mean", {"missing": "mean"}),
+        ("missing", "drop", {"missing": "drop"}),
         ("unlabeled_category", "type 1", {"unlabeled_category": "type 1"}),
         ("test_size", 0.0, {"test_size": 0.0}),
         ("test_size", 0.35, {"test_size": 0.35}),
         ("group_key", "donor", {"group_key": "donor"}),
-        ("random_state", 3, {"random_state": 3}),
         ("device", "cpu", {"device": "cpu"}),
-        ("n_components", "3", {"n_components": 3}),
+        ("n_components", 3, {"n_components": 3}),
         ("placement", "bottleneck", {"placement": "bottleneck"}),
-        ("placement", "Voronoi", {}),
-        ("key_added", " mine ", {"key_added": "mine"}),
-        ("key_added", "  ", {}),
+        ("placement", "voronoi", {}),
     ],
 )
 def test_knobs_are_arguments(
@@ -190,8 +177,12 @@ def test_knobs_are_arguments(
     assert form.parameters() == expected
 
 
-def test_the_placement_that_is_shown_is_the_one_that_is_trained(form: TrainingForm):
-    assert form.placement.value == form.shown("placement", ce.CentroidEncoder().placement)
+def test_the_fields_show_the_defaults(form: TrainingForm):
+    defaults = inspect.signature(ce.tl.centroid_encoder).parameters
+    assert form.placement.value == ce.CentroidEncoder().placement
+    assert form.n_components.value == ce.CentroidEncoder().n_components
+    for name in ("test_size", "missing", "group_key", "unlabeled_category"):
+        assert form.fields[name].value == defaults[name].default
 
 
 def test_epochs_are_chosen_by_hand_or_not(form: TrainingForm, table: AnnData):
@@ -200,12 +191,16 @@ def test_epochs_are_chosen_by_hand_or_not(form: TrainingForm, table: AnnData):
     assert "model" not in form.parameters()
     form.max_epochs.value = " 7 "
     assert form.parameters()["model"].get_params()["max_epochs"] == 7
+    # Only numbers can be typed.
+    form.max_epochs.value = ""
+    QTest.keyClicks(form.max_epochs.native, "few")
+    assert form.max_epochs.value == ""
 
 
 def test_genes_are_chosen_as_by_the_function(form: TrainingForm, table: AnnData):
     table.var["marker"] = np.arange(8) < 3
     form.set_adata(table)
-    assert form.mask_var.value == "all"
+    assert form.mask_var.value is None
     assert form.parameters() == {}
     form.mask_var.value = "marker"
     assert form.parameters() == {"mask_var": "marker"}
@@ -216,7 +211,7 @@ def test_genes_are_chosen_as_by_the_function(form: TrainingForm, table: AnnData)
     form.set_adata(other)
     assert form.mask_var.value == "highly_variable"
     assert form.parameters() == {}
-    form.mask_var.value = "all"
+    form.mask_var.value = None
     assert form.parameters() == {"mask_var": None}
     # As after each training.
     form.set_adata(other)
@@ -227,19 +222,19 @@ def test_genes_are_chosen_as_by_the_function(form: TrainingForm, table: AnnData)
     # A representation has no genes.
     other.obsm["X_pca"] = other.X
     form.set_adata(other)
-    form.mask_var.value = "all"
+    form.mask_var.value = None
     form.features.value = "obsm: X_pca"
     assert form.parameters() == {"use_rep": "X_pca"}
 
 
 def test_categories_follow_the_labels(form: TrainingForm, table: AnnData, qtbot: QtBot):
     form.set_adata(table)
-    assert form.unlabeled_category.choices == ("none", "type 0", "type 1", "type 2")
+    assert form.unlabeled_category.choices == (None, "type 0", "type 1", "type 2")
     form.unlabeled_category.value = "type 1"
     with qtbot.waitSignal(form.label_key_changed) as signal:
         form.label_key.value = "donor"
     assert signal.args == ["donor"]
-    assert form.unlabeled_category.choices == ("none", "c0", "c1", "c2", "c3")
+    assert form.unlabeled_category.choices == (None, "c0", "c1", "c2", "c3")
     assert form.parameters() == {}
 
 
@@ -247,49 +242,28 @@ def test_a_column_that_is_gone_can_still_be_clicked_at(form: TrainingForm, table
     form.set_adata(table)
     del table.obs["donor"]
     form.label_key.value = "donor"
-    assert form.unlabeled_category.choices == ("none",)
+    assert form.unlabeled_category.choices == (None,)
 
 
 def test_a_field_is_shown_where_something_is_to_be_mended(form: TrainingForm, qtbot: QtBot):
     with qtbot.assertNotEmitted(form.advanced_wanted):
         form.point_at("label_key")
         form.point_at("model")
-    with qtbot.waitSignal(form.advanced_wanted):
+        assert form.missing_row.isHidden()
         form.point_at("missing")
+    assert not form.missing_row.isHidden()
+    with qtbot.waitSignal(form.advanced_wanted):
+        form.point_at("group_key")
 
 
-def test_a_new_option_has_a_field_by_itself(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch):
-    new = [
-        Parameter("noise", 0.5, [float], "How much of it. See `label_key` and `cross_validate`."),
-        Parameter("n_rounds", 3, [int], ""),
-        Parameter("thorough", False, [bool], ""),
-        Parameter("kind", "plain", ["plain", "fancy"], ""),
-        Parameter("most", None, [int, type(None)], "Number of them. Default: all."),
-        Parameter("title", None, [str, type(None)], ""),
-    ]
-    known = parameters("tl.centroid_encoder") | {one.name: one for one in new}
-    monkeypatch.setattr(
-        fields,
-        "parameters",
-        lambda name: known if name == "tl.centroid_encoder" else parameters(name),
-    )
-    form = TrainingForm()
-    qtbot.addWidget(form)
-    assert form.parameters() == {}
-    labels = [label.text() for label in form.advanced.findChildren(QLabel)]
-    for name in ("Noise", "Rounds", "Thorough", "Kind", "Most", "Title"):
-        assert name in labels
-    assert form.fields["noise"].tooltip == "noise: How much of it. See Labels and Check labels."
-    assert form.fields["most"].native.placeholderText() == "all"
-    values = {"noise": 0.25, "n_rounds": 4, "thorough": True, "kind": "fancy", "title": "a"}
-    for name, value in values.items():
-        form.fields[name].value = value
-    form.fields["most"].value = "7"
-    assert form.parameters() == values | {"most": 7}
-    # The function raises the error for text that is no number.
-    form.fields["most"].value = "many"
-    assert form.parameters()["most"] == "many"
-    assert "noise" not in form.parameters("tl.cross_validate")
+def test_a_table_without_labels_gets_a_hint(form: TrainingForm, table: AnnData):
+    form.set_adata(table)
+    assert form.hint.isHidden()
+    form.set_adata(AnnData(table.X, obs=table.obs[["area"]]))
+    assert form.label_key.value is None
+    assert "sc.tl.leiden" in form.hint.text()
+    form.set_adata(None)
+    assert form.hint.isHidden()
 
 
 def test_labels_among_the_features_are_not_learned_from(form: TrainingForm):

@@ -1,71 +1,41 @@
-"""Texts in as many lines as there is room for."""
+"""Texts that need several lines."""
 
 from __future__ import annotations
 
 import pytest
 from pytestqt.qtbot import QtBot
-from qtpy.QtCore import Qt
-from qtpy.QtGui import QFont
-from qtpy.QtWidgets import QLabel, QWidget
+from qtpy.QtWidgets import QWidget
 
+from centroid_encoder.errors import MissingKeyError
 from centroid_encoder.viewer.panels.fields import column
-from centroid_encoder.viewer.panels.message import Lines, Message
+from centroid_encoder.viewer.panels.message import Message, sentence
 
 
-@pytest.mark.parametrize("size", [7.5, 9, 10, 11.25, 13])
-@pytest.mark.parametrize("n", [1, 2, 5, 9])
-def test_no_line_is_cut_off(qtbot: QtBot, n: int, size: float):
+@pytest.mark.parametrize("word", ["word ", "a_name_without_any_space_"])
+def test_a_long_text_makes_the_dock_higher_and_not_wider(qtbot: QtBot, word: str) -> None:
     page = QWidget()
-    lines = Lines(page)
-    qtbot.addWidget(page)
-    page.resize(400, 400)
-    font = QFont("DejaVu Sans")
-    font.setPointSizeF(size)
-    lines.setFont(font)
-    lines.resize(300, 20)
-    with qtbot.waitExposed(page):
-        page.show()
-    lines.setText("\n".join(["ids_of (all) types"] * n))
-    wanted = lines.sizeHint().height()
-    lines.resize(300, wanted)
-    # What Qt itself asks for with all lines.
-    assert QLabel.text(lines).count("\n") == n - 1
-    assert QLabel.sizeHint(lines).height() <= wanted <= QLabel.sizeHint(lines).height() + 4
-
-
-def test_above_the_map_a_notice_is_short_until_it_is_clicked(qtbot: QtBot):
-    page = QWidget()
-    column(page, message := Message(folded=2)).addStretch()
+    column(page, message := Message()).addStretch()
     qtbot.addWidget(page)
     page.resize(300, 600)
+    message.say("short")
     with qtbot.waitExposed(page):
         page.show()
+    low, narrow = message.height(), page.minimumSizeHint().width()
+    message.say(60 * word)
+    qtbot.waitUntil(lambda: word[0] == "a" or message.height() > 3 * low)
+    assert page.minimumSizeHint().width() == narrow
+    message.say("")
+    assert message.isHidden()
 
-    def shown() -> list[str]:
-        qtbot.wait(1)
-        return [line.strip() for line in QLabel.text(message).split("\n")]
 
-    text = " ".join(f"word{i}" for i in range(60))
-    message.say(text, "warning")
-    low = message.sizeHint().height()
-    assert len(shown()) == 2
-    assert shown()[1].endswith("… (more)")
-    assert message.text() == message.toolTip() == text
-    click = Qt.MouseButton.LeftButton
-    qtbot.mouseClick(message, click)
-    assert len(shown()) > 4
-    assert " ".join(shown()) == text
-    assert message.sizeHint().height() > 2 * low
-    qtbot.mouseClick(message, click)
-    assert len(shown()) == 2
-    # The next one is short again; what is wrong has to be read.
-    qtbot.mouseClick(message, click)
-    message.say(text + " more", "info")
-    assert len(shown()) == 2
-    message.say(text, "error")
-    assert " ".join(shown()) == text
-    qtbot.mouseClick(message, click)
-    assert " ".join(shown()) == text
-    # A short one has nothing more.
-    message.say("two\nlines")
-    assert shown() == ["two", "lines"]
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (KeyError("no column"), "No column."),
+        (MissingKeyError("obs has no column"), "obs has no column."),
+        (ValueError(""), "ValueError."),
+        ("what now?", "What now?"),
+    ],
+)
+def test_sentences(said: Exception | str, text: str) -> None:
+    assert sentence(said) == text

@@ -16,14 +16,11 @@ import pytest
 from anndata import AnnData
 from anndata.tests.helpers import assert_equal
 from matplotlib.colors import to_hex
-from qtpy.QtWidgets import QLabel, QProgressBar, QPushButton
+from qtpy.QtWidgets import QLabel
 
 import centroid_encoder as ce
-from centroid_encoder.core import matrix
-from centroid_encoder.tl._run import Progress
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels import new_data as new_data_panel
-from centroid_encoder.viewer.panels.message import Lines
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -76,7 +73,7 @@ def send(qtbot: QtBot) -> Do:
 
     def run(widget: CentroidEncoderWidget) -> None:
         widget.new_data.map_button.click()
-        qtbot.waitUntil(lambda: widget.new_data.worker is None, timeout=60_000)
+        qtbot.waitUntil(lambda: widget.new_data.task is None, timeout=60_000)
 
     return run
 
@@ -111,7 +108,7 @@ def test_results_are_those_of_the_function(
         arguments = {"key_added": "mine", "min_confidence": 0.8}
     if origin == "gaps":
         others.X[3, 2] = np.nan
-        panel.form.missing.value = "take the training mean"
+        panel.form.missing.value = "mean"
         arguments = {"missing": "mean"}
     colors = [row.color for row in widget.classes.rows]
     expected = others.copy()
@@ -214,6 +211,7 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
 def test_a_file_is_opened_to_be_mapped(
     widget: CentroidEncoderWidget,
     monkeypatch: pytest.MonkeyPatch,
+    qtbot: QtBot,
     send: Do,
     others: AnnData,
     tmp_path: Path,
@@ -226,6 +224,8 @@ def test_a_file_is_opened_to_be_mapped(
         path = str(tmp_path / f"{name}.h5ad")
         monkeypatch.setattr(dialog, "getOpenFileName", lambda *_, path=path: (path, ""))
         panel.open_button.click()
+        assert panel.opening.task is not None
+        qtbot.waitUntil(lambda: panel.opening.task is None, timeout=60_000)
         if name == "none":
             assert panel.message.text().startswith("none.h5ad cannot be read: ")
     assert panel.message.text() == ""
@@ -301,16 +301,16 @@ def test_nothing_to_map(
     qtbot.waitUntil(lambda: not panel.table_box.count())
     assert not panel.map_button.isEnabled()
     assert panel.table_box.placeholderText() == "no other table found"
-    widget.form.key_added.value = "none"
+    widget.session.choose_key("none")
     assert not panel.open_button.isEnabled()
     panel.map_cells()
-    assert panel.worker is None
+    assert panel.task is None
 
 
 @pytest.mark.parametrize(
     ("case", "text"),
     [
-        ("genes", "X lacks 2 of the 8 features"),
+        ("genes", "X lacks 1 of the 8 features"),
         ("counts", "X looks like raw counts"),
         ("nan", "1 NaN or infinite values in 1 of 150 cells"),
         ("novelty", "max_novelty"),
@@ -329,7 +329,7 @@ def test_errors_leave_the_table_and_can_be_corrected(
 ):
     panel = widget.new_data
     if case == "genes":
-        others._inplace_subset_var(np.arange(8) < 6)
+        others._inplace_subset_var(np.arange(8) < 7)
     elif case == "counts":
         others.X = np.random.default_rng(0).poisson(30, others.shape).astype(np.float32)
     elif case == "nan":
@@ -352,13 +352,12 @@ def test_errors_leave_the_table_and_can_be_corrected(
     assert panel.message.kind == "error"
     assert widget.catalog.table.adata is not others
     mend = {
-        "genes": lambda: setattr(panel.form.missing, "value", "take the training mean"),
-        "nan": lambda: setattr(panel.form.missing, "value", "take the training mean"),
+        "genes": lambda: setattr(panel.form.missing, "value", "mean"),
+        "nan": lambda: setattr(panel.form.missing, "value", "mean"),
         "own": lambda: setattr(panel.form.key_added, "value", "mapped"),
     }
     if case in mend:
         mend[case]()
-        panel.form.max_missing.value = 0.3
         assert panel.message.text() == ""
         send(widget)
         assert widget.catalog.table.adata is others
@@ -371,17 +370,13 @@ def test_labels_of_a_result_are_not_replaced_by_it(
     send(widget)
     assert widget.form.label_key.value == "ce_label"
     with unchanged(others):
-        widget.train()
-    assert widget.training is None
+        train(widget)
     assert "key_added" in widget.message.text()
-    widget.form.key_added.value = "mine"
-    train(widget)
-    assert others.uns["mine"]["params"]["label_key"] == "ce_label"
 
 
 def test_warnings_are_shown(widget: CentroidEncoderWidget, send: Do, others: AnnData):
     others._inplace_subset_var(np.arange(8) < 7)
-    widget.new_data.form.missing.value = "take the training mean"
+    widget.new_data.form.missing.value = "mean"
     send(widget)
     assert "X lacks 1 of the 8 features" in widget.message.text()
     assert widget.message.kind == "warning"
@@ -392,9 +387,9 @@ def test_cells_that_change_meanwhile_do_not_get_results_of_others(
 ):
     panel = widget.new_data
     panel.map_button.click()
-    others._inplace_subset_obs(np.arange(150) > 20)
-    with unchanged(others):
-        qtbot.waitUntil(lambda: panel.worker is None, timeout=60_000)
+    panel.task.begun.connect(lambda _: others._inplace_subset_obs(np.arange(150) > 20))
+    qtbot.waitUntil(lambda: panel.task is None, timeout=60_000)
+    assert "ce" not in others.uns
     assert "have changed since" in panel.message.text()
 
 
@@ -404,79 +399,6 @@ def test_who_has_gone_elsewhere_is_left_there(
     widget.new_data.map_button.click()
     third = make_cells(n_obs=60)
     widget.show_table(third, name="third")
-    qtbot.waitUntil(lambda: widget.new_data.worker is None, timeout=60_000)
+    qtbot.waitUntil(lambda: widget.new_data.task is None, timeout=60_000)
     assert "X_ce" in others.obsm
     assert widget.catalog.table.adata is third
-
-
-@pytest.mark.parametrize("how", ["cancel", "dock", "viewer"])
-def test_it_can_be_forgotten(
-    widget: CentroidEncoderWidget,
-    viewer: Viewer,
-    qtbot: QtBot,
-    cells: AnnData,
-    others: AnnData,
-    unchanged: Any,
-    how: str,
-):
-    panel = widget.new_data
-    with unchanged(others), unchanged(cells):
-        panel.map_button.click()
-        running = panel.worker
-        assert not panel.map_button.isEnabled()
-        if how == "cancel":
-            assert not panel.progress.isHidden()
-            panel.progress.findChild(QPushButton, "cancel").click()
-            assert panel.message.text() == "Cancelled; nothing has changed."
-            assert panel.progress.isHidden()
-        elif how == "dock":
-            (dock,) = viewer.window._wrapped_dock_widgets.values()
-            viewer.window.remove_dock_widget(dock)
-        else:
-            viewer.close()
-        qtbot.waitUntil(lambda: not running._worker.is_running, timeout=10_000)
-        qtbot.wait(50)
-
-
-def test_it_says_how_far_it_is(
-    widget: CentroidEncoderWidget, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(matrix, "CHUNK", 40)
-    panel = widget.new_data
-    bar, text = panel.progress.findChild(QProgressBar), panel.progress.findChild(Lines)
-    said: list[tuple[int, int, str]] = []
-    expected = [(n, 150, f"other: AnnData: {n} of 150 cells") for n in (40, 80, 120, 150)]
-
-    def hear(_: Progress) -> None:
-        said.append((bar.value(), bar.maximum(), text.text().partition(",")[0]))
-
-    panel.map_button.click()
-    panel.worker.reported.connect(hear)
-    qtbot.waitUntil(lambda: panel.worker is None, timeout=60_000)
-    # Not all: there are at most twenty in a second, and napari's own bar lets others overtake.
-    assert len(said) >= 2
-    assert said[-1] == expected[-1]
-    assert set(said) <= set(expected)
-
-
-def test_it_stops_when_it_is_told(
-    widget: CentroidEncoderWidget,
-    qtbot: QtBot,
-    others: AnnData,
-    monkeypatch: pytest.MonkeyPatch,
-    unchanged: Any,
-):
-    monkeypatch.setattr(matrix, "CHUNK", 1)
-    panel = widget.new_data
-    with unchanged(others):
-        panel.map_button.click()
-        running, heard = panel.worker, []
-        running.reported.connect(heard.append)
-        with qtbot.waitSignal(running.reported):
-            pass
-        panel.cancel()
-        qtbot.waitUntil(lambda: not running._worker.is_running, timeout=10_000)
-        qtbot.wait(50)
-    assert heard[-1].n_done < others.n_obs
-    with pytest.raises(RuntimeError, match="has not ended"):
-        running.job.write(others)

@@ -1,4 +1,4 @@
-"""What of the layers is measured together: which image belongs to which labels."""
+"""Which layers are measured together, as arguments of `tl.measure`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from napari.layers import Image, Labels, Layer
-from numpy.typing import NDArray
 
-from centroid_encoder.viewer.data.images import ENDINGS, specific_words
 from centroid_encoder.viewer.data.tables import is_drawn
 
 if TYPE_CHECKING:
@@ -21,20 +19,19 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._run import Callback
 
 UNLABELED = "cell_type"
-"""Column of labels to be given."""
+"""Column of the labels that the user will give."""
 RGB = ("red", "green", "blue")
 TIMES = ("t", "time", "frame", "frames")
 """Names of an axis of time, in lower case."""
-MANY = 3
-"""Regions that are named."""
+MAX_NAMES = 3
+"""Largest number of label images whose names are in the name of a table."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be measured; all but the layers as `tl.measure` takes it."""
+    """Pixels and options of `tl.measure`."""
 
-    layers: Mapping[str, Labels]
-    """What is measured, by region."""
+    labels: Mapping[str, Any]
     images: Mapping[str, Mapping[str, Any]]
     spacing: Mapping[str, tuple[float, ...]]
     unit: str
@@ -42,22 +39,18 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """What the table is called."""
-        names = list(self.layers)
-        return ", ".join(names) if len(names) <= MANY else f"{len(names)} label images"
+        """Name of the table."""
+        names = list(self.labels)
+        return ", ".join(names) if len(names) <= MAX_NAMES else f"{len(names)} label images"
 
     def __str__(self) -> str:
-        lines = []
-        channels = {region: ", ".join(found) for region, found in self.images.items()}
-        if len(set(channels.values())) == 1:
-            channels = {", ".join(channels): next(iter(channels.values()))}
-        for regions, found in channels.items():
-            lines.append(f"{regions}: {found or 'shapes alone, no image of the same pixels'}")
-        return "\n".join([*lines, f"Lengths in {self.unit}."])
+        found = [f"{one}: {', '.join(them) or 'shapes alone'}" for one, them in self.images.items()]
+        unit = "layer units" if self.unit in ("px", "units") else self.unit
+        return "\n".join([*found, f"Lengths in {unit}."])
 
 
 class Measuring:
-    """The measuring of a plan, as a job for a thread.
+    """The measuring of a plan, as a job.
 
     Attributes
     ----------
@@ -65,76 +58,34 @@ class Measuring:
         Warnings.
     adata
         The table, after `run`. No cell has a label yet, in ``obs["cell_type"]``.
-    apart
-        Where labels begin anew in each frame: the layer, the name of a new layer, and its label
-        image, in which each cell of each frame has a number of its own. A layer shows a cell by
-        its number alone.
     """
 
-    def __init__(self, chosen: Plan) -> None:
+    def __init__(self, plan: Plan) -> None:
         from centroid_encoder.tl._measure import Measurement
 
-        # A thread must not touch layers.
-        self._labels = {region: _full(layer) for region, layer in chosen.layers.items()}
-        self._plan = chosen
-        self._job = Measurement(
-            self._labels,
-            chosen.images,
-            spacing=chosen.spacing,
-            unit=chosen.unit,
-            time_series=chosen.time_series,
-        )
+        options: dict[str, Any] = {"unit": plan.unit, "time_series": plan.time_series}
+        self._job = Measurement(plan.labels, plan.images, plan.spacing, **options)
         self.notices = self._job.notices
         self.adata: AnnData | None = None
-        self.apart: list[tuple[Labels, str, NDArray[np.int32]]] = []
-
-    def detach(self) -> None:
-        """Nothing to do: pixels are read once, as they are then."""
 
     def run(self, callback: Callback | None = None) -> None:
         """Measure; see `Measurement.run`."""
         self._job.run(callback)
         adata = self._job.table()
-        if self._plan.time_series:
-            self._take_frames_apart(adata)
         no_labels = pd.Categorical([None] * adata.n_obs, categories=pd.Index([], dtype=object))
         adata.obs[UNLABELED] = no_labels
         self.adata = adata
-
-    def _take_frames_apart(self, adata: AnnData) -> None:
-        obs = adata.obs
-        names: dict[str, str] = {}
-        if not obs.duplicated(["region", "label"]).any():
-            return
-        obs["instance"] = obs.groupby("region", observed=True).cumcount().to_numpy() + 1
-        for region, cells in obs.groupby("region", observed=True):
-            labels = self._labels[str(region)]
-            image = np.zeros(labels.shape, dtype=np.int32)
-            for frame, those in cells.groupby("frame"):
-                # In their order, as they were measured.
-                known, numbers = those["label"].to_numpy(), those["instance"].to_numpy()
-                pixels = np.asarray(labels[int(frame)])
-                at = np.searchsorted(known, pixels).clip(max=len(known) - 1)
-                image[int(frame)] = np.where(known[at] == pixels, numbers[at], 0)
-            name = names[str(region)] = f"{region} (frames apart)"
-            self.apart.append((self._plan.layers[str(region)], name, image))
-        obs["region"] = obs["region"].cat.rename_categories(names)
-        attrs = adata.uns["spatialdata_attrs"]
-        attrs["instance_key"] = "instance"
-        regions = list(obs["region"].cat.categories)
-        attrs["region"] = regions if len(regions) > 1 else regions[0]
 
 
 def measurable(layers: Iterable[Layer]) -> tuple[list[Labels], list[Image]]:
     """Return the layers that hold cells to be measured, and those that hold intensities."""
     own = [layer for layer in layers if not is_drawn(layer)]
     labels = [layer for layer in own if isinstance(layer, Labels)]
-    # Labels are no images, in napari either.
     return labels, [layer for layer in own if isinstance(layer, Image)]
 
 
 def may_be_time(labels: Labels) -> bool | None:
-    """Tell whether the first axis is time: None if that cannot be."""
+    """Whether the first axis is likely to be time; None if it cannot be."""
     if labels.ndim != 3:
         return True if labels.ndim == 4 else None
     name, unit = str(labels.axis_labels[0]).lower(), labels.units[0]
@@ -142,96 +93,82 @@ def may_be_time(labels: Labels) -> bool | None:
 
 
 def have_same_pixels(labels: Labels, image: Image) -> bool:
-    """Tell whether an image has the pixels of labels, and maybe an axis of channels beside them."""
+    """Whether an image has the pixels of labels, and maybe one more axis, of channels."""
     wanted, shape = _shape(labels), _shape(image)
-    if shape == wanted:
-        axes = range(len(wanted))
-        kept: list[int] | None = list(axes)
-    else:
-        kept = next(
-            (
-                [*range(axis), *range(axis + 1, len(shape))]
-                for axis in range(len(shape))
-                if shape[:axis] + shape[axis + 1 :] == wanted
-            ),
-            None,
+    axes = list(range(len(shape)))
+    kept = [axes] if shape == wanted else [axes[:i] + axes[i + 1 :] for i in axes]
+    places = ((labels.scale, image.scale), (labels.translate, image.translate))
+    return any(
+        tuple(shape[axis] for axis in some) == wanted
+        and all(
+            np.allclose(ours, np.asarray(theirs)[some], rtol=1e-4, atol=1e-9)
+            for ours, theirs in places
         )
-    return kept is not None and all(
-        np.allclose(ours, np.asarray(theirs)[kept], rtol=1e-4, atol=1e-9)
-        for ours, theirs in ((labels.scale, image.scale), (labels.translate, image.translate))
+        for some in kept
     )
 
 
 def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Plan:
-    """Find out what belongs together.
+    """Find the images of each label image.
 
-    An image belongs to all labels with the same pixels in the same place. Where some of them are
-    of other images, as their names say (``A_mask`` and ``B_mask``), one that has such a name too
-    (``A_DAPI``) belongs to these alone, and the rest of its name is that of the channel.
+    An image belongs to all labels with the same pixels in the same place. If the names of all
+    layers begin with the word of one label image (``A_mask``, ``B_mask``, ``A_DAPI``, ``B_DAPI``),
+    an image belongs to that one alone, and the channel has the rest of its name.
 
     Raises
     ------
     ValueError
-        If there are no labels, if they have too many axes or too few, if an image has the pixels of
-        none of them, or if they are of different units.
+        If there are no labels, if an image has the pixels of none of them, if two channels have
+        the same name, or if units differ.
     """
     if not labels:
         raise ValueError("choose the labels of the cells that are to be measured")
-    for layer in labels:
-        n_axes = layer.ndim - int(time_series)
-        if n_axes not in (2, 3):
-            also = "one of them" if n_axes > 3 else "none of them"
-            raise ValueError(
-                f"{layer.name} has {layer.ndim} axes; there must be 2 or 3 of space and one of "
-                f"time at most. Say that {also} is time"
-            )
-    owned = {layer.name: specific_words(layer.name) for layer in labels} if len(labels) > 1 else {}
+    stems = [_stem(layer.name) for layer in labels]
+    by_name = len(set(stems)) == len(stems) > 1 and {_stem(one.name) for one in images} <= {*stems}
     channels: dict[str, dict[str, Any]] = {layer.name: {} for layer in labels}
     for image in images:
         fitting = [layer for layer in labels if have_same_pixels(layer, image)]
+        name = re.sub(r" \[\d+\]$", "", image.name)  # napari numbers layers of the same name
+        if by_name:
+            fitting = [layer for layer in fitting if _stem(layer.name) == _stem(name)]
+            name = name[len(_stem(name)) :].strip("_-. ") or name
         if not fitting:
-            raise ValueError(_misfit(labels[0], image))
-        words = specific_words(image.name)
-        owners = [
-            layer for layer in fitting if owned.get(layer.name) and owned[layer.name] <= words
-        ]
-        for layer in owners or fitting:
-            name = _channel(image.name, owned[layer.name] if owners else frozenset())
+            raise ValueError(
+                f"{image.name} has the shape {_shape(image)} and {labels[0].name} "
+                f"{_shape(labels[0])}: an image must have the pixels of the labels, in the same "
+                "place and of the same scale; leave one of them out"
+            )
+        for layer in fitting:
             for channel, pixels in _pixels(image, name).items():
                 if channel in channels[layer.name]:
                     raise ValueError(
-                        f"{layer.name} has two channels called {channel}; rename a layer, or "
-                        "measure one after the other"
+                        f"{layer.name} has two channels called {channel}; rename a layer"
                     )
                 channels[layer.name][channel] = pixels
-    units = {_unit(layer, time_series=time_series) for layer in labels}
+    first_axis = int(time_series)
+    units = {f"{unit:~}" for layer in labels for unit in layer.units[first_axis:]}
     if len(units) > 1:
         raise ValueError(
-            f"the labels are in different units, {' and '.join(sorted(units))}; measure one after "
-            "the other"
+            f"the labels have several units, {' and '.join(sorted(units))}; set layer.units to the "
+            "same for all, or measure one layer after the other"
         )
-    n_times = int(time_series)
-    return Plan(
-        {layer.name: layer for layer in labels},
-        channels,
-        {layer.name: tuple(map(float, np.abs(layer.scale[n_times:]))) for layer in labels},
-        units.pop(),
-        time_series,
-    )
+    spacing = {layer.name: tuple(map(float, np.abs(layer.scale[first_axis:]))) for layer in labels}
+    # There are two letters for micro.
+    unit = re.sub("[µμ]", "u", units.pop())
+    if unit in ("px", "pixel"):
+        # Layers have this unit by default; their scale may be in any other.
+        unit = "px" if all(step == 1 for steps in spacing.values() for step in steps) else "units"
+    pixels = {layer.name: _full(layer) for layer in labels}
+    return Plan(pixels, channels, spacing, unit, time_series)
 
 
-def _channel(name: str, of_region: frozenset[str]) -> str:
-    """Name of a channel: that of its layer, without what says which region it is of."""
-    # napari numbers layers of the same name.
-    name = re.sub(r" \[\d+\]$", "", name)
-    if not of_region:
-        return name
-    words = re.findall(r"[^\W_]+", re.sub(ENDINGS.pattern, "", name, flags=re.IGNORECASE))
-    return "_".join(word for word in words if not specific_words(word) <= of_region) or "image"
+def _stem(name: str) -> str:
+    """Return the first word of a name."""
+    return re.split(r"[\W_]", name, maxsplit=1)[0]
 
 
 def _pixels(image: Image, name: str) -> dict[str, Any]:
-    """Intensities of a layer, those of colours one by one."""
+    """Return the intensities of a layer; those of an RGB image colour by colour."""
     pixels = _full(image)
     if not image.rgb:
         return {name: pixels}
@@ -239,32 +176,10 @@ def _pixels(image: Image, name: str) -> dict[str, Any]:
 
 
 def _full(layer: Labels | Image) -> Any:
-    """Pixels at full resolution."""
+    """Return the pixels at full resolution."""
     return layer.data[0] if layer.multiscale else layer.data
 
 
 def _shape(layer: Labels | Image) -> tuple[int, ...]:
     shape = tuple(_full(layer).shape)
     return shape[:-1] if getattr(layer, "rgb", False) else shape
-
-
-def _unit(labels: Labels, *, time_series: bool) -> str:
-    """Unit of the axes of space, as it is written in names."""
-    units = {f"{unit:~}" for unit in labels.units[int(time_series) :]}
-    if len(units) > 1:
-        raise ValueError(
-            f"the axes of {labels.name} are in different units, {' and '.join(sorted(units))}; set "
-            "layer.units to the same for all"
-        )
-    # Two letters that look alike: micro and the Greek one.
-    unit = re.sub("[µμ]", "u", units.pop())
-    return {"pixel": "px"}.get(unit, unit)
-
-
-def _misfit(labels: Labels, image: Image) -> str:
-    """Say why an image cannot be measured."""
-    ours, theirs = _shape(labels), _shape(image)
-    text = f"{image.name} has the shape {theirs} and {labels.name} {ours}"
-    if ours == theirs:
-        text = f"{image.name} and {labels.name} have the same shape, but another scale or place"
-    return f"{text}: an image must have the pixels of the labels; leave one of them out"

@@ -1,12 +1,12 @@
-"""Reader for .h5ad files: cells become points, and the AnnData rides along."""
+"""Read tables of cells; an .h5ad file with positions becomes a Points layer with its AnnData."""
 
 from __future__ import annotations
 
-import io
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import anndata as ad
 import h5py
@@ -15,8 +15,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from centroid_encoder.errors import InputError
 from centroid_encoder.stores import check_store
 from centroid_encoder.tl._reference import check_links, unreadable
+from centroid_encoder.viewer.data.features import features_to_anndata
 from centroid_encoder.viewer.data.positions import coordinates, numbers
 
 if TYPE_CHECKING:
@@ -24,17 +26,15 @@ if TYPE_CHECKING:
     from npe2.types import FullLayerData
 
 COLOR = "#8f9aa8"
-"""Shows on napari's dark canvas and on the light one."""
-PART = 2**24
-"""Bytes of a file that are read at once."""
+"""Visible on napari's dark and light canvas."""
 
 
 class RepeatedNames(UserWarning):
-    """Cells were given other names."""
+    """Cells were renamed, since several had the same name."""
 
 
 def get_reader(path: str | Sequence[str]) -> Callable[..., list[FullLayerData]] | None:
-    """Return `read` if it can take these paths, as napari asks it."""
+    """Return `read` for paths of ``.h5ad`` files, else None, as napari expects."""
     paths = [path] if isinstance(path, str) else path
     return read if all(str(one).lower().endswith(".h5ad") for one in paths) else None
 
@@ -67,8 +67,8 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
     """Return cells as a Points layer.
 
     Cells lie at ``obsm["spatial"]``, or else where scanpy draws them in the first embedding of two
-    dimensions. Cells without coordinates are left out, since napari cannot draw them: which cell a
-    point is, its feature ``"cell"`` says, never its position.
+    dimensions. Cells without coordinates are left out, since napari cannot draw them. The feature
+    ``"cell"`` of a point is the name of its cell.
 
     Parameters
     ----------
@@ -110,16 +110,31 @@ def _read_one(path: Path) -> FullLayerData:
     return points_layer(read_adata(path), path.stem, path)
 
 
-def read_adata(path: Path, progress: Callable[[float], None] | None = None) -> AnnData:
-    """Read a ``.h5ad`` file or a ``.zarr`` store into memory, with names that tell cells apart.
+@dataclass
+class Reading:
+    """The reading of a file as a job; `adata` and `notices` are there after `run`."""
+
+    path: Path
+    adata: AnnData | None = None
+    notices: list[str] = field(default_factory=list)
+
+    def run(self, _: object = None) -> None:
+        """Read the file; see `read_adata`."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", RepeatedNames)
+            self.adata = read_adata(self.path)
+        self.notices = [str(one.message) for one in caught if one.category is RepeatedNames]
+
+
+def read_adata(path: Path) -> AnnData:
+    """Read a table of cells into memory, with names that distinguish the cells.
 
     Parameters
     ----------
     path
-        The file, or the folder of the store.
-    progress
-        Called often, with the share of a file that is read, or 0 where that is not known. An
-        `InterruptedError` that it raises ends the reading.
+        A ``.h5ad`` file, the folder of a ``.zarr`` store, or a ``.csv`` file with one row per cell:
+        a first column of unique texts is the names of the cells, measurements become ``X``, and all
+        other columns ``obs``; see `features_to_anndata`.
 
     Raises
     ------
@@ -131,10 +146,8 @@ def read_adata(path: Path, progress: Callable[[float], None] | None = None) -> A
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Observation names are not unique")
-            adata = _read(path, progress or (lambda _: None))
-    except InterruptedError:
-        raise
-    # Whatever a damaged file makes h5py and anndata stumble over, the user can only do one thing.
+            adata = _read(path)
+    # h5py and anndata raise errors of many kinds for a damaged file.
     except Exception as error:
         raise OSError(unreadable(path.name, error)) from error
     repeated = int(adata.obs_names.duplicated().sum())
@@ -149,45 +162,29 @@ def read_adata(path: Path, progress: Callable[[float], None] | None = None) -> A
     return adata
 
 
-def _read(path: Path, progress: Callable[[float], None]) -> AnnData:
-    if not path.is_dir():
-        with h5py.File(path) as file:
-            check_links(file)
-        with _Watched(path, progress) as watched:
-            return ad.read_h5ad(watched)
-    import zarr
-    from zarr.storage import LocalStore
+def _read(path: Path) -> AnnData:
+    if path.is_dir():
+        import zarr
 
-    class WatchedStore(LocalStore):
-        """A store that tells of each part that is read."""
-
-        async def get(self, *args: Any, **kwargs: Any) -> Any:
-            progress(0.0)
-            return await super().get(*args, **kwargs)
-
-    watched_store = WatchedStore(path, read_only=True)
-    store = zarr.open_group(watched_store, mode="r", use_consolidated=False)
-    return ad.read_zarr(store)
+        return ad.read_zarr(zarr.open_group(path, mode="r", use_consolidated=False))
+    if path.suffix.lower() == ".csv":
+        return _read_csv(path)
+    with h5py.File(path) as file:
+        check_links(file)
+    return ad.read_h5ad(path)
 
 
-class _Watched(io.FileIO):
-    """A file that tells how much of it is read, which HDF5 reads as it would any other."""
-
-    def __init__(self, path: Path, progress: Callable[[float], None]) -> None:
-        super().__init__(path)
-        self._progress = progress
-        self._size = max(1, path.stat().st_size)
-
-    def readinto(self, buffer: Any) -> int:
-        """Read in parts: a matrix is asked for at once."""
-        view, done = memoryview(buffer).cast("B"), 0
-        while done < len(view):
-            self._progress(self.tell() / self._size)
-            n = super().readinto(view[done : done + PART])
-            if not n:
-                break
-            done += n
-        return done
+def _read_csv(path: Path) -> AnnData:
+    frame = pd.read_csv(path)
+    names = frame.iloc[:, 0]
+    if has_names := not pd.api.types.is_numeric_dtype(names) and names.is_unique:
+        frame = frame.iloc[:, 1:]
+    adata = features_to_anndata(frame, of_labels=False)
+    if not adata.n_vars:
+        raise InputError("it has no column of numbers to learn from")
+    if has_names:
+        adata.obs_names = names.astype(str).rename(None)
+    return adata
 
 
 def _coordinates(adata: AnnData) -> NDArray[np.floating] | None:
@@ -204,7 +201,7 @@ def _coordinates(adata: AnnData) -> NDArray[np.floating] | None:
 
 
 def _point_size(points: NDArray[np.floating]) -> float:
-    """Diameter with which cells of usual closeness just touch."""
+    """Diameter with which neighbouring cells just touch."""
     some = points[:: max(1, len(points) // 2000)]
     distance = np.asarray(cKDTree(points).query(some, k=[2])[0])
     apart = distance[(distance > 0) & np.isfinite(distance)]

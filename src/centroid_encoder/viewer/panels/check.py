@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from qtpy.QtWidgets import QWidget
 
+from centroid_encoder.pl._axes import RULES
 from centroid_encoder.tl._result import StoredCrossValidation, fold_words
 from centroid_encoder.tl._summary import permutation_words
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message, sentence
 
 if TYPE_CHECKING:
+    from centroid_encoder.tl._result import Regions
     from centroid_encoder.viewer.session.session import Session
 
 
@@ -36,38 +38,76 @@ class Verdict(QWidget):
         self._session = session
         self.found, self.doubts = Message(), Message()
         column(self, self.found, self.doubts)
-        for changed in (session.result_changed, session.check_changed):
+        changes = session.result_changed, session.check_changed, session.columns_changed
+        for changed in (*changes, session.regions_changed):
             changed.connect(self.show_check)
         self.show_check()
 
     def show_check(self) -> None:
         """Show the result of the session."""
-        check = self._session.check
+        session, adata, check = self._session, self._session.adata, self._session.check
         self.setVisible(check is not None)
-        if check is not None:
-            self.found.say(verdict(check))
-            self.doubts.say(" ".join(map(sentence, check.warnings)), "warning")
+        if check is None or adata is None:
+            return
+        of_images = StoredCrossValidation.read(adata, by_image(session.key))
+        if of_images is not None and of_images.label_key != check.label_key:
+            of_images = None
+        self.found.say(verdict(check, of_images, session.regions))
+        self.doubts.say(" ".join(map(sentence, check.warnings)), "warning")
 
 
-def verdict(check: StoredCrossValidation) -> str:
-    """Return the result of `tl.cross_validate` in a sentence or two."""
-    return " ".join(_sentences(check))
+def by_image(key: str) -> str:
+    """Return the name of the check with whole images held out, beside the check `key`."""
+    return f"{key}_images"
 
 
-def _sentences(stored: StoredCrossValidation) -> Iterator[str]:
-    quality = stored.quality
-    spread = quality["knn_error_sd"]
-    error = _percent(quality["knn_error"], spread if np.isfinite(spread) else None)
-    text = (
-        f"{stored.label_key}, out of fold: 5-NN error {error} "
-        f"({fold_words(stored)}, n\u00a0=\u00a0{int(quality['n']):,})"
-    )
+def verdict(
+    check: StoredCrossValidation,
+    of_images: StoredCrossValidation | None = None,
+    regions: Regions | None = "voronoi",
+) -> str:
+    """Return the result of `tl.cross_validate` in sentences.
+
+    Parameters
+    ----------
+    check
+        The result.
+    of_images
+        The result with whole images held out.
+    regions
+        Kind of regions that the map shows. The error is that of their rule, as in the map's title.
+    """
+    return " ".join(_sentences(check, of_images, regions))
+
+
+def _sentences(
+    check: StoredCrossValidation, of_images: StoredCrossValidation | None, regions: Regions | None
+) -> Iterator[str]:
+    quality = check.quality
+    error = _error(check, regions)
+    if of_images is None:
+        text = f"{check.label_key}, cells held out: {error}"
+    else:
+        text = f"{check.label_key}, on cells of images that the networks have seen: {error}"
     if np.isfinite(quality["input_knn_error"]):
-        text += f"; in the full input space {_percent(quality['input_knn_error'])}"
+        text += f"; 5-NN error with all features {_percent(quality['input_knn_error'])}"
     yield f"{text}; always naming the largest class {_percent(quality['chance_error'])}."
-    if stored.permutation is not None:
-        words = permutation_words(stored.permutation)
+    if of_images is not None:
+        yield (
+            f"On images that they have not seen: {_error(of_images, regions)}. Quote this one for "
+            "new images, and the first one for these images only."
+        )
+    if check.permutation is not None:
+        words = permutation_words(check.permutation)
         yield f"Against shuffled labels {words}.".replace("\n", ", ")
+
+
+def _error(check: StoredCrossValidation, regions: Regions | None) -> str:
+    """Return the error of a rule, its name, its spread and the folds."""
+    rule, name = RULES[regions]
+    error, spread = (check.quality[f"{rule}_error{end}"] for end in ("", "_sd"))
+    shown = _percent(error, spread if np.isfinite(spread) else None)
+    return f"{name} error {shown} ({fold_words(check)}, n\u00a0=\u00a0{int(check.quality['n']):,})"
 
 
 def _percent(share: float, spread: float | None = None) -> str:

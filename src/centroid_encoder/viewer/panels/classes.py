@@ -23,8 +23,7 @@ from superqt.utils import signals_blocked
 
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition
-from centroid_encoder.viewer.panels.choice import Choice
-from centroid_encoder.viewer.panels.fields import column, plain_table, side_by_side
+from centroid_encoder.viewer.panels.fields import Choice, column, plain_table, side_by_side
 from centroid_encoder.viewer.session.classes import ClassRow, class_rows
 from centroid_encoder.viewer.session.session import Session
 

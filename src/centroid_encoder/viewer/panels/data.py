@@ -14,8 +14,8 @@ from centroid_encoder.viewer.data.ids import LayerIds, label_ids, may_be_ids, pi
 from centroid_encoder.viewer.data.images import ONE_IMAGE, TableImage, image_columns
 from centroid_encoder.viewer.data.join import OBS_NAMES
 from centroid_encoder.viewer.data.measuring import UNLABELED
-from centroid_encoder.viewer.panels.choice import Choice
 from centroid_encoder.viewer.panels.fields import (
+    Choice,
     column,
     form_label,
     form_layout,
@@ -25,7 +25,7 @@ from centroid_encoder.viewer.panels.fields import (
 from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog, MeasureRow
 from centroid_encoder.viewer.panels.message import Lines, Message, sentence
-from centroid_encoder.viewer.panels.opening import Opening
+from centroid_encoder.viewer.panels.opening import TABLES, Opening
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -72,9 +72,10 @@ class DataPanel(QWidget):
         self.table_box = Choice("Table", "Tables of cells that were found in napari")
         self.table_box.currentIndexChanged.connect(lambda: catalog.choose(self.table_box.value))
         menu = QMenu(self)
-        menu.addAction("AnnData file (.h5ad) …", self._ask_file)
+        menu.addAction("File (.h5ad, .csv) …", self._ask_file)
         menu.addAction("AnnData folder (.zarr) …", self._ask_folder)
-        self.open_button = menu_button("Open …", "Read a .h5ad or a .zarr; or drop it here", menu)
+        tip = "Read a .h5ad, .zarr or .csv; or drop it here"
+        self.open_button = menu_button("Open …", tip, menu)
         self.close_button = QPushButton("✕")
         self.close_button.setAccessibleName("Close table")
         self.close_button.setToolTip("Close table: what is not saved is lost")
@@ -159,19 +160,19 @@ class DataPanel(QWidget):
 
     def dropEvent(self, event: QDropEvent) -> None:
         """Open them."""
-        self.opening.begin(*_dropped(event))
+        self.opening.read(*_dropped(event))
 
     # -- actions of the user ---------------------------------------------------------------------
 
     def _ask_file(self) -> None:
-        name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", "AnnData (*.h5ad)")
+        name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", TABLES)
         if name:
-            self.opening.begin(Path(name))
+            self.opening.read(Path(name))
 
     def _ask_folder(self) -> None:
         name = QFileDialog.getExistingDirectory(self, "Open a table: choose its .zarr folder")
         if name:
-            self.opening.begin(Path(name))
+            self.opening.read(Path(name))
 
     def _on_opened(self, adata: AnnData, path: Path) -> None:
         self.message.say("")
@@ -197,21 +198,16 @@ class DataPanel(QWidget):
             return
         if accepted and dialog.plan is not None:
             self.message.say("")
-            self.measuring.begin(dialog.plan)
+            self.measuring.measure(dialog.plan)
         dialog.deleteLater()
 
     def _on_measured(self, job: Measuring, name: str) -> None:
         if job.adata is None:
             return
-        for layer, apart, image in job.apart:
-            self.catalog.add_in_place_of(layer, apart, image)
         self.catalog.choose(self.catalog.add(job.adata, name))
         if self.catalog.problem is not None or self.catalog.misfits:
             return
         said = f"{job.adata.n_vars} variables; no cell has a label yet. {LABEL_THEM}"
-        if job.apart:
-            names = ", ".join(apart for _, apart, _ in job.apart)
-            said = f"Labels begin anew in each frame; cells are shown in {names}. {said}"
         notices = " ".join(sentence(notice) for notice in job.notices)
         self.message.say(notices or said, "warning" if notices else "info")
 
@@ -343,4 +339,4 @@ def _dropped(event: QDropEvent) -> list[Path]:
     """The tables among the files that are dropped."""
     data = event.mimeData()
     paths = [Path(url.toLocalFile()) for url in data.urls()] if data is not None else []
-    return [path for path in paths if path.suffix.lower() in (".h5ad", ".zarr")]
+    return [path for path in paths if path.suffix.lower() in (".h5ad", ".zarr", ".csv")]

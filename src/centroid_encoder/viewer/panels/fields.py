@@ -1,15 +1,15 @@
-"""Fields for the parameters of a function; names, defaults and help come from its signature."""
+"""Fields of forms and their layout."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from magicgui.widgets import CheckBox, ComboBox, LineEdit, create_widget
+from magicgui.widgets import ComboBox
 from magicgui.widgets.bases import ValueWidget
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import (
+    QComboBox,
     QFormLayout,
     QHBoxLayout,
     QLabel,
@@ -21,28 +21,19 @@ from qtpy.QtWidgets import (
     QVBoxLayout,
     QWidget,
 )
+from superqt.utils import signals_blocked
 
-from centroid_encoder._signature import Parameter, parameters, plain
+from centroid_encoder._signature import parameters, plain
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-NONE = "none"
-"""Text for None."""
-LONGEST = "Hold out whole"
+LONGEST_LABEL = "Missing values"
 """The longest label of a field."""
-BUTTONS = {
-    "centroid_encoder": "Train",
-    "cross_validate": "Check labels",
-    "ingest": "Map new data",
-}
-"""Names of functions in tooltips."""
 ROW = 22
 """Height of a row of a table in pixels."""
 PAGE = (6, 4, 6, 4)
-"""Margins of what lies in a tab."""
-NARROW = 70
-"""Least width of a field in pixels."""
+"""Margins of a tab."""
 MENU_BUTTON = """
 QPushButton { padding-right: 18px; }
 QPushButton::menu-indicator {
@@ -50,180 +41,112 @@ QPushButton::menu-indicator {
 }
 """
 """With the style of napari alone, the arrow touches the end of the text."""
-RANGES: dict[type, dict[str, Any]] = {
-    int: {"min": -(2**31), "max": 2**31 - 1},
-    float: {"min": -1e9, "max": 1e9, "step": 0.05},
-}
-"""Ranges of numbers, unless `Special` has others."""
-
-
-class Special(NamedTuple):
-    """Properties of a field that the signature lacks."""
-
-    label: str = ""
-    """Default: the name of the parameter, in words."""
-    choices: tuple[str, ...] | None = None
-    """Choices that are not in the type; a table may add more."""
-    words: Mapping[str, str] = {}
-    """Texts for values."""
-    options: Mapping[str, Any] = {}
-    """Options of the magicgui widget: range, step, and the value that stands for the default."""
 
 
 class Form(QWidget):
-    """Fields for what functions of `tl` are called with.
-
-    There is one for each parameter of a plain type: bool, int, float, str, a Literal, or one of
-    these or None. Each is also an attribute of the form, under the name of the parameter. Where
-    the values are, `layer`, `use_rep` and `use_raw`, is chosen in one field.
-
-    Parameters
-    ----------
-    functions
-        Public names of the functions, such as ``"tl.ingest"``.
-    special
-        What their signatures do not say of a field.
-    left_out
-        Parameters without a field.
+    """Fields for the keyword arguments of functions of `tl`.
 
     Attributes
     ----------
     fields
         Fields by the name of the parameter.
     features
-        Where the values are: ``"X"``, ``"raw"``, ``"layers: …"`` or ``"obsm: …"``.
+        Where the values are: ``"X"``, ``"raw"``, ``"layers: …"`` or ``"obsm: …"``; one field for
+        the parameters `use_rep`, `layer` and `use_raw`.
     """
-
-    features: ComboBox
 
     setting_changed = Signal()
     """The user changed a value."""
 
-    def __init__(
-        self, *functions: str, special: Mapping[str, Special], left_out: Iterable[str]
-    ) -> None:
+    def __init__(self, features: ComboBox, *others: ValueWidget[Any]) -> None:
         super().__init__()
-        self.fields: dict[str, ValueWidget[Any]] = {}
-        self._special = special
-        self._parameters = {function: parameters(function) for function in functions}
-        self._defaults: dict[str, Any] = {}
-        skipped = {"adata", "layer", "use_raw", "progress", "copy", *left_out}
-        for taken in self._parameters.values():
-            for name, parameter in taken.items():
-                if name not in self.fields and name not in skipped:
-                    self.add(self._made(parameter))
-                    self._defaults[name] = self._value(parameter)
-        self.features = cast("ComboBox", self.fields["use_rep"])
-        self.fields["layer"] = self.fields["use_raw"] = self.features
+        self.features = features
+        fields = features, *others
+        self.fields = {field.name: field for field in fields}
+        self._defaults = {field.name: field.value for field in fields}
+        for field in fields:
+            field.changed.connect(lambda _: self.setting_changed.emit())
+            field.native.setAccessibleName(field.label)
+            field.native.setMinimumWidth(70)
+            field.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+            if isinstance(field, ComboBox):
+                _keep_narrow(field.native)
 
-    def add(self, widget: ValueWidget[Any]) -> None:
-        """Take a field, under its name."""
-        self.fields[widget.name] = widget
-        setattr(self, widget.name, widget)
-        widget.changed.connect(self._on_setting)
-        # Two of them find room beside each other.
-        widget.native.setMinimumWidth(NARROW)
-        widget.native.setAccessibleName(widget.label)
-        widget.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        if isinstance(widget, ComboBox):
-            # Long names of columns must not make the dock wide.
-            box = widget.native
-            box.setSizeAdjustPolicy(box.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
-            box.setMinimumContentsLength(8)
+    def explain(self, function: str) -> None:
+        """Take the tooltips of fields without one from the docstring of a function."""
+        for name, parameter in parameters(function).items():
+            if name in self.fields and not self.fields[name].tooltip:
+                # Messages use the name of the parameter, which may differ from the label.
+                self.fields[name].tooltip = f"{name}: {plain(parameter.doc)}"
 
     def arguments(self, function: str) -> dict[str, Any]:
-        """Return the keyword arguments of a function that differ from its defaults."""
+        """Return the keyword arguments of a function whose fields the user has changed."""
+        known = parameters(function)
         kind, _, name = str(self.features.value).partition(": ")
-        chosen: dict[str, dict[str, Any]] = {
+        arguments: dict[str, dict[str, Any]] = {
             "X": {"use_rep": "X"},
             "raw": {"use_raw": True},
             "layers": {"layer": name},
             "obsm": {"use_rep": name},
         }
-        found = chosen.get(kind, {})
-        for name, parameter in self._parameters[function].items():
-            if name in self._defaults and name != "use_rep":
-                value = self._value(parameter)
-                if value not in (None, self._defaults[name]):
-                    found[name] = value
-        return found
-
-    def shown(self, name: str, value: Any) -> str:
-        """Return the text for a value of a parameter."""
-        if value is None:
-            return NONE
-        words = self._special.get(name, Special()).words
-        return words.get(value, str(value)) if isinstance(value, str) else str(value)
+        chosen = arguments.get(kind, {})
+        for name, field in self.fields.items():
+            value = field.value.strip() if isinstance(field.value, str) else field.value
+            value = round(value, 4) if isinstance(value, float) else value
+            if name in known and value not in ("", self._defaults[name]):
+                chosen[name] = value
+        return chosen
 
     def point_at(self, name: str) -> None:
         """Give the field of a parameter the focus, if there is one."""
+        name = "features" if name in ("use_rep", "layer", "use_raw") else name
         if name in self.fields:
             self.fields[name].native.setFocus()
 
-    def _on_setting(self) -> None:
-        self.setting_changed.emit()
 
-    def _made(self, parameter: Parameter) -> ValueWidget[Any]:
-        special = self._special.get(parameter.name, Special())
-        first = special.options.get("value", parameter.default)
-        words = parameter.name.removeprefix("n_").replace("_", " ")
-        name, label = parameter.name, special.label or words.capitalize()
-        choices = special.choices
-        if parameter.choices:
-            choices = tuple(self.shown(name, value) for value in parameter.choices)
-        made: Any
-        if choices is not None:
-            made = ComboBox(name=name, label=label, choices=choices, **special.options)
-            if first in parameter.choices:
-                made.value = self.shown(name, first)
-        elif first is None or isinstance(first, str):
-            made = LineEdit(name=name, label=label, value=first or "")
-            made.native.setPlaceholderText(plain(parameter.default_words or "", self._named))
-        else:
-            options = {**RANGES.get(type(first), {}), **special.options}
-            options.pop("value", None)
-            made = create_widget(first, type(first), name=name, label=label, options=options)
-        if isinstance(made, CheckBox):
-            # It stands beside its label.
-            made.text = ""
-        # Messages use the name of the parameter, which may differ from the label.
-        made.tooltip = f"{name}: {plain(parameter.doc, self._named)}"
-        return cast("ValueWidget[Any]", made)
+class Choice(QComboBox):
+    """Box to choose an object in; `name` and `tip` describe it in a word and in a sentence."""
 
-    def _named(self, name: str) -> str:
-        """Return the label of a parameter, or the button of a function."""
-        special = self._special.get(name)
-        if special is not None and special.label:
-            return special.label
-        return BUTTONS.get(name, name)
+    def __init__(self, name: str, tip: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._values: list[object] = []
+        self.setAccessibleName(name)
+        self.setToolTip(tip)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        _keep_narrow(self)
 
-    def _value(self, parameter: Parameter) -> Any:
-        """Return the value of a field; None if it is empty."""
-        value = self.fields[parameter.name].value
-        if isinstance(value, float):
-            return round(value, 4)
-        if not isinstance(value, str):
-            return value
-        words = self._special.get(parameter.name, Special()).words
-        for meant, read in words.items():
-            if value == read:
-                return meant
-        value = value.strip()
-        if not value or (value == NONE and type(None) in parameter.hints):
-            return None
-        for kind in (int, float):
-            if kind in parameter.hints and str not in parameter.hints:
-                # The function raises the error for text that is no number.
-                with suppress(ValueError):
-                    return kind(value)
-        return value
+    def offer(self, entries: Iterable[tuple[str, object]], chosen: object) -> None:
+        """Replace the entries, a text and an object each, and choose one, without a signal."""
+        entries = list(entries)
+        self._values = [value for _, value in entries]
+        with signals_blocked(self):
+            self.clear()
+            self.addItems([text for text, _ in entries])
+            self.setCurrentIndex(self._values.index(chosen) if chosen in self._values else -1)
+
+    @property
+    def value(self) -> Any:
+        """The object that is chosen, or None."""
+        return self._values[self.currentIndex()] if self.currentIndex() >= 0 else None
+
+    def choose(self, value: object) -> None:
+        """Choose one of the objects, as the user would; do nothing if it is not offered."""
+        if value in self._values:
+            self.setCurrentIndex(self._values.index(value))
 
 
-def offer(box: ComboBox, choices: list[str], value: Any) -> None:
-    """Offer choices, and choose one if it is among them, without a signal."""
+def _keep_narrow(box: QComboBox) -> None:
+    """Keep long names of columns from making the dock wide."""
+    box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
+    box.setMinimumContentsLength(5)
+
+
+def offer(box: ComboBox, choices: Sequence[Any], value: Any) -> None:
+    """Offer values or (text, value) pairs; choose one if it is among them, without a signal."""
     with box.changed.blocked():
-        box.choices = choices
-        if value in choices:
+        # magicgui takes pairs only if all choices are pairs.
+        box.choices = [one if isinstance(one, tuple) else (one, one) for one in choices]
+        if value in box.choices:
             box.value = value
 
 
@@ -239,7 +162,7 @@ def sources(adata: AnnData) -> list[str]:
 
 
 def form_layout() -> QFormLayout:
-    """A form whose fields are in line with those of the other forms of the widget."""
+    """Return a form whose fields are in line with those of the other forms of the widget."""
     form = QFormLayout()
     form.setContentsMargins(0, 0, 0, 0)
     form.setVerticalSpacing(4)
@@ -249,23 +172,23 @@ def form_layout() -> QFormLayout:
 
 
 def form_label(text: str, tooltip: str = "") -> QLabel:
-    """The name of a field, as wide as those of all others."""
+    """Return the name of a field, as wide as those of all others."""
     label = QLabel(text)
-    label.setMinimumWidth(label.fontMetrics().horizontalAdvance(LONGEST) + 8)
+    label.setMinimumWidth(label.fontMetrics().horizontalAdvance(LONGEST_LABEL) + 8)
     label.setToolTip(tooltip)
     return label
 
 
 def add_row(
-    form: QFormLayout, widget: ValueWidget[Any], *beside: QWidget | tuple[QWidget, int]
+    form: QFormLayout, field: ValueWidget[Any], *beside: QWidget | tuple[QWidget, int]
 ) -> None:
     """Put a field below the others, after its name, with widgets beside it; its stretch is 3."""
-    label = form_label(widget.label, widget.tooltip or "")
-    label.setBuddy(widget.native)
+    label = form_label(field.label, field.tooltip or "")
+    label.setBuddy(field.native)
     if beside:
-        form.addRow(label, side_by_side((widget.native, 3), *beside))
+        form.addRow(label, side_by_side((field.native, 3), *beside))
     else:
-        form.addRow(label, widget.native)
+        form.addRow(label, field.native)
 
 
 def column(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:
@@ -303,5 +226,5 @@ def plain_table(view: QTableView) -> None:
     view.setWordWrap(False)
     view.verticalHeader().hide()
     view.verticalHeader().setDefaultSectionSize(ROW)
-    # In bold, the longer names would be cut off.
+    # Bold would cut off the longer names.
     view.horizontalHeader().setHighlightSections(False)

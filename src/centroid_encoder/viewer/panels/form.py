@@ -1,28 +1,27 @@
-"""What to train on, and how; the same for a check of the labels."""
+"""The settings of a training and of a check of the labels."""
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from magicgui.widgets import ComboBox, LineEdit
+from magicgui.widgets import ComboBox, FloatSpinBox, LineEdit, SpinBox
+from magicgui.widgets.bases import ValueWidget
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QGridLayout, QLabel, QWidget
+from qtpy.QtGui import QIntValidator
+from qtpy.QtWidgets import QLabel, QWidget
 
 from centroid_encoder.viewer.data.features import WITH_POSITIONS
 from centroid_encoder.viewer.data.ids import are_ids, named
 from centroid_encoder.viewer.data.images import IMAGE_NAMES
 from centroid_encoder.viewer.data.positions import axis
 from centroid_encoder.viewer.panels.fields import (
-    NONE,
     PAGE,
     Form,
-    Special,
     add_row,
     column,
-    form_label,
     form_layout,
     offer,
     sources,
@@ -33,103 +32,90 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 MAX_CLASSES = 1000
-"""A column with more different values than that is offered last: it is hardly a label."""
-ALL = "all"
+"""Columns with more values than that are offered last."""
 TRAIN, CHECK = "tl.centroid_encoder", "tl.cross_validate"
-SPECIAL = {
-    "label_key": Special("Labels", choices=(), options={"nullable": True}),
-    "use_rep": Special("Features", choices=()),
-    "n_components": Special("Dimensions"),
-    "placement": Special(
-        "Placement",
-        words={"bottleneck": "bottleneck", "voronoi": "Voronoi"},
-    ),
-    "mask_var": Special("Variables", choices=(ALL,)),
-    "unlabeled_category": Special("Unlabelled is", choices=(NONE,)),
-    "missing": Special(
-        "Missing values",
-        words={
-            "error": "stop and say so",
-            "drop": "leave these cells out",
-            "mean": "take the feature's mean",
-        },
-    ),
-    "test_size": Special("Held out", options={"min": 0, "max": 0.9, "step": 0.05}),
-    "group_key": Special("Hold out whole", choices=(NONE,)),
-    "key_added": Special("Store as", options={"value": "ce"}),
-    "random_state": Special("Seed", options={"min": 0, "max": 2**31 - 1}),
-    "device": Special("Device", choices=("auto", "cpu", "cuda", "mps")),
-    "n_folds": Special("Folds", options={"value": 5, "min": 2, "max": 100}),
-    "n_repeats": Special("Repeats", options={"min": 1, "max": 100}),
-    "n_permutations": Special("Permutations", options={"min": 0, "max": 9999}),
-    "n_jobs": Special("At once", options={"value": os.cpu_count() or 1, "min": 1, "max": 1024}),
-}
-LEFT_OUT = ("model", "max_cells")
-VISIBLE = ("label_key", "use_rep", "layer", "use_raw")
-"""Parameters whose fields are not among the advanced ones."""
-WIDE = ("missing", "group_key", "mask_var")
-"""Those with a row of their own: what they offer is long."""
 # A clustering of the same data is no evidence, and thus no likely choice.
 LIKELY = ("cell_type", "celltype", "phenotype", "annotation", "label", "class")
+MISSING = [
+    ('stop (missing="error")', "error"),
+    ('leave these cells out (missing="drop")', "drop"),
+    ('take the feature\'s mean (missing="mean")', "mean"),
+]
+NO_LABELS = (
+    "No column of obs has classes. Cluster the cells (sc.tl.leiden), train a map of the clusters, "
+    "lasso cells on it and name them under Misplaced cells; or label cells in another tool."
+)
 
 
 class TrainingForm(Form):
-    """Few visible knobs; the rest is for another place.
+    """The classes and features of a training or a check; all other fields are `advanced`.
 
     Attributes
     ----------
     advanced
-        The other fields.
-    max_epochs
-        For how many epochs to train; empty if the number of cells says it.
+        Page with the other fields.
+    missing_row
+        Label and field of `missing`, which are hidden until values are missing.
+    hint
+        Text on the columns of the table.
     """
-
-    label_key: ComboBox
-    mask_var: ComboBox
-    unlabeled_category: ComboBox
-    group_key: ComboBox
-    key_added: LineEdit
-    missing: ComboBox
-    max_epochs: LineEdit
 
     label_key_changed = Signal(object)
     """The label column, or None."""
     advanced_wanted = Signal()
-    """One of the advanced fields is to be seen."""
+    """One of the advanced fields has the focus."""
 
     def __init__(self) -> None:
-        super().__init__(TRAIN, CHECK, special=SPECIAL, left_out=LEFT_OUT)
-        self._adata: AnnData | None = None
-        self._filling = False
-        self.positions_text = Lines()
-        train, check = self._parameters[TRAIN], self._parameters[CHECK]
-        epochs = LineEdit(
+        none = [("none", None)]
+        self.label_key = ComboBox(name="label_key", label="Classes", choices=(), nullable=True)
+        self.missing = ComboBox(name="missing", label="Missing values", choices=MISSING)
+        self.mask_var = ComboBox(name="mask_var", label="Variables", choices=[("all", None)])
+        self.group_key = ComboBox(name="group_key", label="Hold out whole", choices=none)
+        self.placement = ComboBox(
+            name="placement",
+            label="Placement",
+            choices=[("Voronoi", "voronoi"), ("bottleneck", "bottleneck")],
+        )
+        self.n_components = SpinBox(name="n_components", label="Dimensions", value=2, min=1)
+        self.unlabeled_category = ComboBox(
+            name="unlabeled_category", label="Unlabelled is", choices=none
+        )
+        self.test_size = FloatSpinBox(
+            name="test_size", label="Held out", value=0.2, min=0, max=0.9, step=0.05
+        )
+        self.device = ComboBox(
+            name="device", label="Device", choices=["auto", "cpu", "cuda", "mps"]
+        )
+        self.max_epochs = LineEdit(
             name="max_epochs",
             label="Epochs",
             tooltip="Passes over the training cells. By default as many as show the network "
-            "300,000 cells, between 20 and 60; fewer of very many cells. Type few for a first look",
+            "300,000 cells, between 20 and 60; fewer of very many cells",
         )
-        epochs.native.setPlaceholderText("auto")
-        self.add(epochs)
-        folded: list[Any] = []
-        for name in train:
-            if name == "model":
-                folded.append(epochs)
-            elif name in self.fields and name not in VISIBLE:
-                folded.append(self.fields[name])
-        own = [self.fields[name] for name in check if name in self.fields and name not in train]
-        folded.sort(key=lambda field: field.name not in WIDE)
-        self._lay_out([*folded, QLabel("For Check labels"), *own])
+        self.max_epochs.native.setPlaceholderText("auto")
+        self.max_epochs.native.setValidator(QIntValidator(1, 10**6))
+        self.n_folds = SpinBox(name="n_folds", label="Folds", value=5, min=2, max=100)
+        self.n_permutations = SpinBox(name="n_permutations", label="Permutations", max=9999)
+        of_training = (
+            *(self.mask_var, self.group_key, self.placement, self.n_components),
+            *(self.unlabeled_category, self.test_size, self.max_epochs, self.device),
+        )
+        of_check = self.n_folds, self.n_permutations
+        features = ComboBox(name="features", label="Features", choices=())
+        super().__init__(features, self.label_key, self.missing, *of_training, *of_check)
+        for function in (TRAIN, CHECK):
+            self.explain(function)
+        self._adata: AnnData | None = None
+        self._filling = False
+        self.hint = Lines()
+        self.missing_row = QWidget()
+        self._lay_out(of_training, of_check)
         self.label_key.changed.connect(self._on_label_key)
+        self.setting_changed.connect(self._show_hint)
         self.set_adata(None)
 
-    @property
-    def key(self) -> str:
-        """Where the results will be."""
-        return self.key_added.value.strip() or "ce"
-
     def set_adata(self, adata: AnnData | None, label_key: str | None = None) -> None:
-        """Offer what a table holds; keep what was chosen, where it exists there too."""
+        """Offer the columns of a table; keep what was chosen, where it exists there too."""
         same, self._adata = adata is self._adata, adata
         before = label_key or self.label_key.value
         labels: list[str] = []
@@ -139,7 +125,7 @@ class TrainingForm(Form):
         if adata is not None:
             labels = _label_columns(adata)
             if label_key in adata.obs and label_key not in labels:
-                # Who asks for it gets it, and is told what is wrong with it.
+                # The training raises an error that names the fault of this column.
                 labels.append(str(label_key))
             features, masks = _representations(adata), _masks(adata)
             # Whole images are what one would hold out first.
@@ -149,16 +135,16 @@ class TrainingForm(Form):
         try:
             offer(self.label_key, labels, before if before in labels else _likely(labels))
             offer(self.features, features, self.features.value)
-            offer(self.group_key, [NONE, *columns], self.group_key.value)
-            auto = "highly_variable" if "highly_variable" in masks else ALL
+            offer(self.group_key, [("none", None), *columns], self.group_key.value)
+            auto = "highly_variable" if "highly_variable" in masks else None
             chosen = self.mask_var.value
-            kept = chosen in masks or (same and chosen == ALL)
-            offer(self.mask_var, [ALL, *masks], chosen if kept else auto)
+            kept = chosen in masks or (same and chosen is None)
+            offer(self.mask_var, [("all", None), *masks], chosen if kept else auto)
         finally:
             self._filling = False
         for field in (self.label_key, self.features):
             field.enabled = adata is not None
-        self._show_positions()
+        self._show_hint()
         self._on_label_key(self.label_key.value)
 
     def parameters(self, function: str = TRAIN) -> dict[str, Any]:
@@ -169,37 +155,38 @@ class TrainingForm(Form):
         if chosen.get("use_rep") == "X":
             del chosen["use_rep"]
         chosen |= self._mask()
-        if epochs := self.max_epochs.value.strip():
-            # Not before it is needed: it brings PyTorch.
+        epochs = self.max_epochs.value.strip()
+        if epochs.isdecimal():
+            # It imports PyTorch, which the form does not need before.
             from centroid_encoder.estimator import CentroidEncoder
 
-            # What is no number is for the function to complain of.
-            max_epochs: Any = int(epochs) if epochs.isdecimal() else epochs
-            chosen["model"] = CentroidEncoder(max_epochs=max_epochs)
+            chosen["model"] = CentroidEncoder(max_epochs=int(epochs))
         return chosen
 
     def point_at(self, name: str) -> None:
         """Show the field of a parameter, if there is one."""
-        if name in self.fields and name not in VISIBLE:
+        if name == "missing":
+            self.missing_row.show()
+        elif name in self.fields and name != "label_key":
             self.advanced_wanted.emit()
         super().point_at(name)
 
     def _mask(self) -> dict[str, Any]:
-        """Return the argument that says which variables to learn from, if it is not the default."""
+        """Return the argument for the variables to learn from, if it is not the default."""
         adata, source = self._adata, str(self.features.value)
         if adata is None or source == "raw" or source.startswith("obsm: "):
             # A representation has no variables, and `raw` has others.
             return {}
-        mask = None if self.mask_var.value == ALL else self.mask_var.value
+        mask = self.mask_var.value
         if source == "X" and self._is_feature(adata):
-            # Labels that are learned from themselves tell nothing.
+            # Labels must not be learned from themselves.
             others = np.asarray(adata.var_names != self.label_key.value)
             return {"mask_var": others & adata.var[mask].to_numpy() if mask else others}
         default = "highly_variable" if "highly_variable" in adata.var else None
         return {} if mask == default else {"mask_var": mask}
 
     def _is_feature(self, adata: AnnData) -> bool:
-        """Tell whether the labels are among the features, as in a layer's table of features."""
+        """Whether the labels are among the features, as in a layer's table of features."""
         key = self.label_key.value
         if key not in adata.var_names or not pd.api.types.is_numeric_dtype(adata.obs[key].dtype):
             return False
@@ -213,57 +200,41 @@ class TrainingForm(Form):
             column = self._adata.obs[key]
             if isinstance(column.dtype, pd.CategoricalDtype):
                 names = [name for name in column.cat.categories if isinstance(name, str)]
-        offer(self.unlabeled_category, [NONE, *names], self.unlabeled_category.value)
+        offer(self.unlabeled_category, [("none", None), *names], self.unlabeled_category.value)
         self.label_key_changed.emit(key)
 
-    def _on_setting(self) -> None:
-        if not self._filling:
-            self._show_positions()
-            super()._on_setting()
-
-    def _show_positions(self) -> None:
-        """Say which columns of a layer's features are not learned from unless the user wants it."""
-        adata, names = self._adata, []
-        if adata is not None and WITH_POSITIONS in adata.obsm and self.features.value == "X":
+    def _show_hint(self) -> None:
+        """Show that there are no classes, or which features are left out by default."""
+        adata, text = self._adata, ""
+        if adata is not None and not self.label_key.choices[1:]:
+            text = NO_LABELS
+        elif adata is not None and WITH_POSITIONS in adata.obsm and self.features.value == "X":
             names = [str(name) for name in adata.obs if axis(name) is not None]
-        columns = f"{len(names)} column{'s' * (len(names) != 1)}"
-        text = f"Left out: {columns} of positions or boxes ({', '.join(names)})"
-        self.positions_text.setText(text if names else "")
-        self.positions_text.setVisible(bool(names))
+            text = f"Left out, since they are positions: {', '.join(names)}"
+        self.hint.setText(text)
+        self.hint.setVisible(bool(text))
 
-    def _lay_out(self, folded: list[Any]) -> None:
-        """Put the likely fields below each other, and the others two in a row."""
-        above = form_layout()
+    def _lay_out(
+        self, of_training: Sequence[ValueWidget[Any]], of_check: Sequence[ValueWidget[Any]]
+    ) -> None:
+        above, below, training, check = (form_layout() for _ in range(4))
         add_row(above, self.label_key)
         add_row(above, self.features)
-        # Not a row of the form, which would give it no width.
-        column(self, above, self.positions_text)
-        grid = QGridLayout()
-        at = 0
-        for field in folded:
-            is_wide = isinstance(field, QLabel) or field.name in WIDE
-            at += at % 2 if is_wide else 0
-            row, half = divmod(at, 2)
-            if isinstance(field, QLabel):
-                grid.addWidget(field, row, 0, 1, 4)
-            else:
-                label = (QLabel if half else form_label)(field.label)
-                label.setBuddy(field.native)
-                label.setToolTip(field.tooltip or "")
-                grid.addWidget(label, row, 2 * half)
-                grid.addWidget(field.native, row, 2 * half + 1, 1, 3 if is_wide else 1)
-            at += 2 if is_wide else 1
-        grid.setVerticalSpacing(2)
-        for field_column in (1, 3):
-            grid.setColumnStretch(field_column, 1)
+        add_row(below, self.missing)
+        self.missing_row.setLayout(below)
+        self.missing_row.hide()
+        column(self, above, self.missing_row, self.hint)
+        for fields, form in ((of_training, training), (of_check, check)):
+            for field in fields:
+                add_row(form, field)
         self.advanced = QWidget()
-        layout = column(self.advanced, grid)
+        layout = column(self.advanced, training, QLabel("For Check labels"), check)
         layout.setContentsMargins(*PAGE)
         layout.addStretch()
 
 
 def _label_columns(adata: AnnData) -> list[str]:
-    """Columns of obs that may be labels, the likeliest kind first."""
+    """Return columns of obs that may be labels, the likeliest kind first."""
 
     def rank(name: str) -> tuple[bool, bool]:
         column = adata.obs[name]
@@ -281,12 +252,12 @@ def _label_columns(adata: AnnData) -> list[str]:
 
 
 def _is_measurement(column: pd.Series) -> bool:
-    """Tell measurements from classes; where some cells have none, integers are floats too."""
+    """Whether a column has fractions; integers with missing values are floats, too."""
     return pd.api.types.is_float_dtype(column.dtype) and bool((column.dropna() % 1 != 0).any())
 
 
 def _likely(labels: list[str]) -> str | None:
-    """The label column by its name, else the first."""
+    """Return the likeliest label column by its name, else the first."""
     for word in LIKELY:
         for name in labels:
             if word == name.lower():
@@ -299,7 +270,7 @@ def _likely(labels: list[str]) -> str | None:
 
 
 def _representations(adata: AnnData) -> list[str]:
-    # What `tl.centroid_encoder` itself wrote would be circular, and places are no features.
+    # Results are not to be learned from, and positions are no features.
     own = {f"obsm: {name}" for name in adata.obsm if f"{name}_split" in adata.obs} | {"obsm: X_ce"}
     return [
         source

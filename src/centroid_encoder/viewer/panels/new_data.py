@@ -1,4 +1,4 @@
-"""Send the cells of another table through the map of the one that is chosen."""
+"""Place the cells of another table in the map of the chosen one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from qtpy.QtWidgets import QFileDialog, QLabel, QPushButton
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._result import StoredMap
-from centroid_encoder.viewer.panels.choice import Choice
 from centroid_encoder.viewer.panels.fields import (
     PAGE,
+    Choice,
     Form,
-    Special,
     add_row,
     column,
     form_label,
@@ -26,6 +25,7 @@ from centroid_encoder.viewer.panels.fields import (
     sources,
 )
 from centroid_encoder.viewer.panels.job import JobPanel
+from centroid_encoder.viewer.panels.opening import TABLES, Opening
 from centroid_encoder.viewer.session.provenance import MadeBy
 
 if TYPE_CHECKING:
@@ -36,53 +36,49 @@ if TYPE_CHECKING:
     from centroid_encoder.viewer.session.session import Session
 
 INGEST = "tl.ingest"
-AS_FOR_THE_MAP = "where the map's were"
-SHARE = {"min": 0, "max": 1, "step": 0.05}
-SPECIAL = {
-    "use_rep": Special("Features", choices=(AS_FOR_THE_MAP,)),
-    "missing": Special(
-        "Missing", words={"error": "stop and say so", "mean": "take the training mean"}
-    ),
-    "max_missing": Special("Allowed share", options=SHARE),
-    "min_confidence": Special("Confidence ≥", options=SHARE),
-    "max_novelty": Special("novelty ≤", options=SHARE | {"step": 0.01}),
-    "key_added": Special("Store as", options={"value": "ce"}),
-}
+AS_FOR_THE_MAP = "as for the map"
 
 
 class NewDataForm(Form):
-    """Where the values of the new cells are, and what to do about those that do not fit."""
-
-    missing: ComboBox
-    max_missing: FloatSpinBox
-    min_confidence: FloatSpinBox
-    max_novelty: FloatSpinBox
-    key_added: LineEdit
+    """Where the values of the new cells are, and what happens to those that do not fit."""
 
     def __init__(self) -> None:
-        super().__init__(INGEST, special=SPECIAL, left_out=("reference", "key", "device"))
+        features = ComboBox(name="features", label="Features", choices=[AS_FOR_THE_MAP])
+        self.missing = ComboBox(
+            name="missing",
+            label="Missing",
+            choices=[
+                ('stop (missing="error")', "error"),
+                ('take the training mean (missing="mean")', "mean"),
+            ],
+        )
+        self.min_confidence = FloatSpinBox(
+            name="min_confidence", label="Confidence ≥", value=0, min=0, max=1, step=0.05
+        )
+        self.max_novelty = FloatSpinBox(
+            name="max_novelty", label="novelty ≤", value=1, min=0, max=1, step=0.01
+        )
+        self.key_added = LineEdit(name="key_added", label="Store as", value="ce")
+        super().__init__(
+            features, self.missing, self.min_confidence, self.max_novelty, self.key_added
+        )
+        self.explain(INGEST)
 
     def set_adata(self, adata: AnnData | None) -> None:
         """Offer where the values of a table can be."""
         choices = [AS_FOR_THE_MAP, *([] if adata is None else sources(adata))]
         offer(self.features, choices, self.features.value)
 
-    def enable(self, ready: bool) -> None:
-        """Let the user change the fields, or not."""
-        for field in self.fields.values():
-            field.enabled = ready
-        self.max_missing.enabled = ready and self.missing.value != SPECIAL["missing"].words["error"]
-
 
 class NewDataPanel(JobPanel):
-    """Which cells, what to do about those that do not fit, and a button.
+    """Places the cells of another table in the map.
 
     Attributes
     ----------
     table_box
-        The tables whose cells can be sent through the map.
+        The tables whose cells can be placed in the map.
     map_button
-        What begins it.
+        Button that begins it.
     """
 
     form: NewDataForm
@@ -91,17 +87,20 @@ class NewDataPanel(JobPanel):
         super().__init__(session, NewDataForm())
         self._offered: tuple[Table | None, str] = None, ""
         self._used: Table | None = None
-        """Table of the map that cells are sent through."""
-        self.table_box = Choice("New cells", "Table of the new cells, of whatever tissue or sample")
+        """Table of the map of the running job."""
+        self.table_box = Choice("New cells", "Table of the new cells")
         self.table_box.setPlaceholderText("no other table found")
         self.table_box.currentIndexChanged.connect(self._on_table)
         self.open_button = QPushButton("Open …")
-        self.open_button.setToolTip("Read a .h5ad")
+        self.open_button.setToolTip("Read a .h5ad or a .csv")
         self.open_button.clicked.connect(self._ask_file)
+        self.opening = Opening()
+        self.opening.opened.connect(self._on_opened)
+        self.opening.failed.connect(self.say_error)
         self.map_button = QPushButton("Map new data")
         self.map_button.setToolTip(
-            "Send these cells through the map as it is: nothing is trained. Each gets a place, a "
-            "class, a confidence and a novelty"
+            "Place these cells in the map, without training: each gets a position, a class, a "
+            "confidence and a novelty"
         )
         self.map_button.clicked.connect(self.map_cells)
         self._lay_out()
@@ -138,15 +137,10 @@ class NewDataPanel(JobPanel):
     def parameters(self) -> dict[str, Any]:
         """Return the keyword arguments of `tl.ingest` that differ from its defaults."""
         key = self.session.key
-        chosen = self.form.arguments(INGEST) | {"key": key, "key_added": self.key}
-        if chosen.get("missing") != "mean":
-            # The field is then off, and may hold an earlier value.
-            chosen.pop("max_missing", None)
-        if key == "ce":
-            del chosen["key"]
-        if self.key == key:
-            del chosen["key_added"]
-        return chosen
+        chosen = self.form.arguments(INGEST)
+        chosen.pop("key_added", None)
+        chosen |= {} if key == "ce" else {"key": key}
+        return chosen if self.key == key else chosen | {"key_added": self.key}
 
     @property
     def key(self) -> str:
@@ -156,7 +150,7 @@ class NewDataPanel(JobPanel):
     def map_cells(self) -> None:
         """Begin, with the table and the settings that are chosen; one at a time."""
         reference, table, key = self.reference, self.chosen, self.session.key
-        if self.worker is not None or reference is None or table is None:
+        if self.task is not None or reference is None or table is None:
             return
         made_by = MadeBy(
             "ingest",
@@ -164,18 +158,25 @@ class NewDataPanel(JobPanel):
             self.parameters(),
         )
         self._used = reference
-        self.begin(table, made_by, _map_of(reference.adata, key), table.name)
+        origin = reference.name if reference.path is None else reference.path.name
+        source = origin, _map_of(reference.adata, key)
+        self.begin(table, made_by, source, table.name)
+
+    def cancel(self) -> None:
+        """End the job, and the reading of files."""
+        self.opening.cancel()
+        super().cancel()
 
     def enable(self) -> None:
-        """Let the user begin what can be begun now."""
-        ready = self.reference is not None and self.worker is None
+        """Enable what can be used now."""
+        ready = self.reference is not None and self.task is None
         self.map_button.setEnabled(ready and self.chosen is not None)
-        for widget in (self.table_box, self.open_button):
+        for widget in (self.table_box, self.open_button, self.form):
             widget.setEnabled(ready)
-        self.form.enable(ready)
 
-    def prepare(self, table: Table, made_by: MadeBy, source: Any) -> Job:
-        """Check that no map of its own is replaced, and prepare the job."""
+    @staticmethod
+    def make_job(table: Table, made_by: MadeBy, source: Any) -> Job:
+        """Check that no map of the table is replaced, and read and check the new cells."""
         own = StoredMap.read(table.adata, made_by.key)
         if own is not None and own.ingested_from is None:
             raise InputError(
@@ -183,13 +184,13 @@ class NewDataPanel(JobPanel):
                 "would replace: choose another name (key_added)",
                 parameter="key_added",
             )
-        job: Any = super().prepare(table, made_by, source)
-        used = self._used or table
-        job.origin = used.name if used.path is None else used.path.name
+        name, reference = source
+        job: Any = JobPanel.make_job(table, made_by, reference)
+        job.origin = name
         return cast("Job", job)
 
     def written(self, table: Table, made_by: MadeBy) -> None:
-        """Go to the cells that have been mapped, unless the user has gone elsewhere."""
+        """Show the cells that were placed, unless the user has chosen a third table."""
         session, reference, warning = self.session, self._used, self.message.text()
         if reference is None or session.table not in (reference, table):
             return
@@ -207,18 +208,15 @@ class NewDataPanel(JobPanel):
         self.form.set_adata(None if self.chosen is None else self.chosen.adata)
         self._on_setting()
 
-    def _on_setting(self) -> None:
-        self.enable()
-        super()._on_setting()
-
     def _ask_file(self) -> None:
-        """List a file whose cells are to be mapped; what is chosen stays."""
-        name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", "AnnData (*.h5ad)")
+        """List a file whose cells are to be placed."""
+        name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", TABLES)
         if name:
-            try:
-                self.table_box.choose(self.session.catalog.open(Path(name)))
-            except OSError as error:
-                self.say_error(error)
+            self.message.say("")
+            self.opening.read(Path(name))
+
+    def _on_opened(self, adata: AnnData, path: Path) -> None:
+        self.table_box.choose(self.session.catalog.add(adata, path.name, path=path))
 
     def _lay_out(self) -> None:
         form = self.form
@@ -227,17 +225,13 @@ class NewDataPanel(JobPanel):
         rows.addRow(form_label("New cells"), tables)
         add_row(rows, form.features)
         add_row(rows, form.missing)
-        add_row(rows, form.max_missing)
         name = QLabel(form.max_novelty.label)
         name.setToolTip(form.max_novelty.tooltip or "")
         name.setBuddy(form.max_novelty.native)
         add_row(rows, form.min_confidence, name, (form.max_novelty.native, 2))
-        for parameter, field in form.fields.items():
-            if parameter not in SPECIAL and field is not form.features:
-                add_row(rows, field)
         add_row(rows, form.key_added, self.map_button)
         form.setLayout(rows)
-        layout = column(self, form, self.progress, self.message)
+        layout = column(self, form, self.opening, self.progress, self.message)
         layout.setContentsMargins(*PAGE)
         layout.addStretch()
 

@@ -1,0 +1,267 @@
+"""A job in a thread: which signals it emits, and when."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pytest
+from qtpy.QtCore import QCoreApplication, QEvent, QThreadPool
+from superqt.utils import WorkerBase
+
+import centroid_encoder as ce
+from centroid_encoder.core.reports import Report, StoppedTooEarly
+from centroid_encoder.tl._run import Job
+from centroid_encoder.viewer.task import FRAME_PAUSE, Task
+
+Unchanged = Callable[[ad.AnnData], Any]
+ENDLESS = 10**6
+
+
+@pytest.fixture(autouse=True)
+def _threads_end(qapp: Any) -> Iterator[None]:
+    """Check that no test leaves a thread at work."""
+    yield
+    ended = QThreadPool.globalInstance().waitForDone(10_000)
+    WorkerBase.await_workers(20_000)
+    deliver()
+    assert ended
+
+
+def deliver() -> None:
+    """Deliver the signals of threads."""
+    for _ in range(3):
+        QCoreApplication.processEvents()
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def wait_for_thread() -> None:
+    """Wait for the thread to end, without delivering its signals."""
+    assert QThreadPool.globalInstance().waitForDone(20_000)
+
+
+def training(adata: ad.AnnData, max_epochs: int = 8, **options: Any) -> Callable[[], Job]:
+    """Return what makes a training."""
+    model = ce.CentroidEncoder(
+        hidden=(16,), max_epochs=max_epochs, batch_size=32, **options.pop("model", {})
+    )
+
+    def make() -> Job:
+        job = ce.tl.centroid_encoder.job(adata, "cell_type", model=model, **options)
+        job.detach()
+        return job
+
+    return make
+
+
+class Listener:
+    """Starts a task and records its signals."""
+
+    def __init__(self, make: Callable[[], Any], *, live: bool = True) -> None:
+        self.jobs: list[Job] = []
+        self.reports: list[Report] = []
+        self.frames: list[Any] = []
+        self.ends: list[Any] = []
+        """The job for `finished`, the exception for `failed`."""
+        self.threads: set[int] = set()
+        self.task = Task(make, live=live)
+        self.task.begun.connect(self.jobs.append)
+        self.task.reported.connect(self._on_report)
+        self.task.framed.connect(self.frames.append)
+        self.task.finished.connect(self.ends.append)
+        self.task.failed.connect(self.ends.append)
+
+    def _on_report(self, report: Report) -> None:
+        assert not self.ends
+        self.threads.add(threading.get_ident())
+        self.reports.append(report)
+
+
+def same_results(one: ad.AnnData, other: ad.AnnData) -> bool:
+    return np.array_equal(one.obsm["X_ce"], other.obsm["X_ce"]) and one.obs.equals(other.obs)
+
+
+def test_it_ends_once_with_the_results_of_the_function(cells: ad.AnnData, qtbot: Any) -> None:
+    expected = cells.copy()
+    model = ce.CentroidEncoder(hidden=(16,), max_epochs=8, batch_size=32)
+    ce.tl.centroid_encoder(expected, "cell_type", model=model, progress=False)
+    heard = Listener(training(cells))
+    heard.task.start()
+    qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
+    wait_for_thread()
+    assert heard.ends == heard.jobs
+    assert heard.threads == {threading.get_ident()}
+    assert heard.reports[-1].step == heard.reports[-1].n_steps == 8
+    assert heard.frames
+    assert not heard.task.is_running
+    assert "X_ce" not in cells.obsm
+    heard.jobs[0].write(cells)
+    assert same_results(cells, expected)
+    # It is too late to change anything.
+    heard.task.stop()
+    heard.task.cancel()
+    deliver()
+    assert len(heard.ends) == 1
+
+
+def test_the_job_is_made_in_the_thread(qtbot: Any) -> None:
+    threads: list[int] = []
+
+    class Quick:
+        def run(self, callback: Any) -> None:
+            threads.append(threading.get_ident())
+
+    def make() -> Quick:
+        threads.append(threading.get_ident())
+        return Quick()
+
+    heard = Listener(make)
+    heard.task.start()
+    qtbot.waitUntil(lambda: bool(heard.ends))
+    assert len(set(threads)) == 1
+    assert threading.get_ident() not in threads
+
+
+def test_the_table_may_be_changed_once_it_was_read(cells: ad.AnnData, qtbot: Any) -> None:
+    expected = cells.copy()
+    job = training(expected, 200)()
+    job.run()
+    job.write(expected)
+    heard = Listener(training(cells, 200))
+    heard.task.start()
+    qtbot.waitUntil(lambda: bool(heard.reports), timeout=60_000)
+    cells.X[:] = 0
+    cells.obs["cell_type"] = cells.obs["cell_type"].cat.reorder_categories(
+        cells.obs["cell_type"].cat.categories[::-1]
+    )
+    assert not heard.ends
+    qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
+    heard.jobs[0].write(cells)
+    assert same_results(cells, expected)
+
+
+@pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
+def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, placement: str) -> None:
+    make = training(cells, ENDLESS, model={"placement": placement})
+    heard = Listener(make)
+    heard.task.start()
+    qtbot.waitUntil(lambda: any(report.step > 20 for report in heard.reports), timeout=60_000)
+    heard.task.stop()
+    qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
+    assert heard.ends == heard.jobs
+    stopped, again = cells.copy(), cells.copy()
+    heard.jobs[0].write(stopped)
+    n_epochs = len(stopped.uns["ce"]["history"])
+    assert 20 < n_epochs < ENDLESS
+
+    job = make()
+    job.run(lambda step: isinstance(step, Report) and step.step == n_epochs)
+    job.write(again)
+    assert same_results(stopped, again)
+
+
+def test_stop_before_the_first_epoch_leaves_nothing(
+    cells: ad.AnnData, unchanged: Unchanged, qtbot: Any
+) -> None:
+    with unchanged(cells):
+        heard = Listener(training(cells, ENDLESS))
+        heard.task.stop()
+        heard.task.start()
+        qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
+        assert [type(error) for error in heard.ends] == [StoppedTooEarly]
+        with pytest.raises(RuntimeError, match="nothing to write"):
+            heard.jobs[0].write(cells)
+
+
+@pytest.mark.parametrize("when", ["before it starts", "at once", "later", "after its end", "twice"])
+def test_cancel_ends_all_signals(
+    cells: ad.AnnData, unchanged: Unchanged, qtbot: Any, when: str
+) -> None:
+    with unchanged(cells):
+        heard = Listener(training(cells, 8 if when == "after its end" else ENDLESS))
+        if when == "before it starts":
+            heard.task.cancel()
+        heard.task.start()
+        if when in ("later", "twice"):
+            qtbot.waitUntil(lambda: len(heard.reports) > 3, timeout=60_000)
+        if when == "after its end":
+            wait_for_thread()
+        if when == "twice":
+            heard.task.stop()
+        heard.task.cancel()
+        n = len(heard.reports), len(heard.frames)
+        wait_for_thread()
+        deliver()
+        assert (len(heard.reports), len(heard.frames)) == n
+        assert not heard.ends
+        assert not heard.task.is_running
+
+
+@pytest.mark.parametrize("after", [0, 2])
+@pytest.mark.parametrize("error", [ValueError("wrong"), RuntimeError("wrong"), KeyError("gone")])
+def test_errors_of_any_kind_arrive(
+    cells: ad.AnnData, unchanged: Unchanged, qtbot: Any, error: Exception, after: int
+) -> None:
+    def make() -> Any:
+        if not after:
+            raise error
+        job, epochs = training(cells)(), []
+        run = job.run
+
+        def broken(callback: Callable[[Any], bool]) -> None:
+            def count(step: Any) -> bool:
+                epochs.append(step)
+                if sum(isinstance(step, Report) for step in epochs) == after:
+                    raise error
+                return callback(step)
+
+            run(count)
+
+        job.run = broken
+        return job
+
+    with unchanged(cells):
+        heard = Listener(make)
+        heard.task.start()
+        qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
+        wait_for_thread()
+        deliver()
+        assert heard.ends == [error]
+
+
+def test_one_frame_waits_while_the_window_is_busy(cells: ad.AnnData, qtbot: Any) -> None:
+    heard = Listener(training(cells, ENDLESS))
+    heard.task.start()
+    qtbot.waitUntil(lambda: bool(heard.frames), timeout=60_000)
+    n = len(heard.frames)
+    time.sleep(5 * FRAME_PAUSE / 1000)
+    QCoreApplication.processEvents()
+    assert len(heard.frames) <= n + 1
+    # Reports do not wait for frames, and frames go on.
+    n_reports = len(heard.reports)
+    qtbot.waitUntil(lambda: len(heard.frames) > n + 2, timeout=60_000)
+    assert len(heard.reports) > n_reports
+    heard.task.cancel()
+
+
+@pytest.mark.parametrize("how", ["dropped", "deleted"])
+def test_a_task_without_a_window_ends(cells: ad.AnnData, qtbot: Any, how: str) -> None:
+    reports: list[Any] = []
+    task = Task(training(cells, 150))
+    task.reported.connect(reports.append)
+    task.start()
+    qtbot.waitUntil(lambda: bool(reports), timeout=60_000)
+    if how == "deleted":
+        task.deleteLater()
+        deliver()
+    del task
+    gc.collect()
+    n = len(reports)
+    wait_for_thread()
+    deliver()
+    assert len(reports) == n
