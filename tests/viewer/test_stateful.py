@@ -35,6 +35,7 @@ from centroid_encoder.viewer.data.measuring import plan
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, SOURCES
+from tests.viewer.seen import seen_colors
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -661,7 +662,7 @@ class User:
             elif marked:
                 wanted.append((link.layer, marked))
         marks = [other for other in drawn if other.name.startswith(HIGHLIGHT)]
-        assert len(marks) == len(drawn) == len(wanted)
+        assert len(marks) == len(wanted)
         for mark in marks:
             beneath = self.viewer.layers[self.viewer.layers.index(mark) - 1]
             found = [set(layer.data[np.asarray(mark.data) > 0]) for layer, _ in wanted]
@@ -732,16 +733,16 @@ class User:
         return self.widget.classes.rows, self.widget.classes.shown
 
     def _colors(self, layer: Layer) -> Any:
-        return layer.face_color.copy() if isinstance(layer, ItemLayer) else layer.colormap
+        return layer.face_color.copy() if isinstance(layer, ItemLayer) else layer.opacity
 
     def _has_own_colors(self, layer: Layer) -> bool:
         if isinstance(layer, ItemLayer):
             return np.array_equal(layer.face_color, self.own[layer])
-        return layer.colormap is self.own[layer]
+        return bool(layer.opacity == self.own[layer])
 
     def _color_of(self, layer: Layer, label: int) -> str:
         items = isinstance(layer, ItemLayer)
-        color = layer.face_color[label] if items else layer.colormap.map(label)
+        color = layer.face_color[label] if items else seen_colors(self.viewer, layer, label)[0]
         return to_hex(color) if color[3] else "nothing"
 
 
