@@ -187,15 +187,6 @@ def test_shift_adds_and_ctrl_removes(canvas: MapCanvas, hand: Hand, tool: Any) -
         assert hand.made.pop()[1] == how
 
 
-def test_an_outline_may_leave_the_panel(canvas: MapCanvas, hand: Hand) -> None:
-    corners = [(5, 5), (5, 12), (30, 5)]  # far into the other panel
-    hand.drag(corners)
-    assert hand.made == [(inside(canvas, hand.path, 0), "replace")]
-    hand.made.clear()
-    hand.drag([(-8, 5), (5, 5), (5, 9)])  # begun beside the panels
-    assert not hand.made
-
-
 def test_cells_of_classes_switched_off_are_out_of_reach(canvas: MapCanvas, hand: Hand) -> None:
     shown = np.array([True, False, True])
     canvas.map.set_shown(shown)

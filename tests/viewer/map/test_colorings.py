@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -106,13 +105,6 @@ def test_labels_without_stored_colors_differ(make_cells: MakeCells, kind: str) -
     assert adata.uns["kind_colors"] == ["#ff0000"]
 
 
-def test_cells_without_a_label_are_not_seen(make_cells: MakeCells) -> None:
-    adata = labeled(make_cells, "category")
-    adata.obs.loc["cell3", "kind"] = np.nan
-    found = color_of("label", adata)
-    assert [i for i, color in enumerate(found) if color is None] == [3]
-
-
 # -- results -------------------------------------------------------------------------------------
 
 
@@ -198,18 +190,6 @@ def test_what_has_not_been_computed_is_an_error(make_cells: MakeCells, name: str
 
 
 # -- what it says --------------------------------------------------------------------------------
-
-
-def test_what_the_colors_mean(make_cells: MakeCells) -> None:
-    adata = trained(labeled(make_cells, "category"))
-    for name in OF_A_MAP:
-        made = color_cells(name, subject(adata))
-        assert made.meaning
-        # Every colour that is explained is used, and the other way round.
-        explained = re.findall(r"color:(#\w+)", made.meaning)
-        if explained:
-            assert sorted(explained) == sorted(made.colors)
-    assert color_cells("label", subject(adata)).meaning == ""
 
 
 def test_colors_that_look_alike() -> None:

@@ -141,17 +141,6 @@ def test_classes_switched_off_keep_their_regions() -> None:
     assert drawn(figure, 0) == rows_of(0, 1, 4)
 
 
-def test_the_next_scene_of_the_same_classes_keeps_them_switched_off() -> None:
-    figure = make_figure()
-    figure.show(make_scene(), COLORS)
-    figure.set_shown(np.array([True, False, True]))
-    figure.show(make_scene(POINTS + 0.1), COLORS)
-    assert figure.shown.tolist() == [True, False, True]
-    assert len(drawn(figure, 0)) == 2
-    figure.show(make_scene(codes=np.minimum(CODES, 1), n_classes=2), COLORS[:2])
-    assert figure.shown.tolist() == [True, True]
-
-
 @pytest.mark.parametrize("dark", [False, True])
 def test_a_theme_colors_page_panel_and_ink(dark: bool) -> None:
     style = Style("#111111", "#222222", "#eeeeee", "#777777")
@@ -283,18 +272,6 @@ def test_an_outline_contains_what_matplotlib_says(dtype: Any) -> None:
 
 
 # -- views and layout ----------------------------------------------------------------------------
-
-
-def test_home_shows_the_limits_and_so_does_another_scene() -> None:
-    figure = make_figure()
-    figure.show(make_scene(), COLORS)
-    figure.axes[0].set(xlim=(1, 2), ylim=(3, 4))
-    assert figure.axes[1].get_xlim() == (1, 2)
-    figure.home()
-    assert [*figure.axes[1].get_xlim(), *figure.axes[0].get_ylim()] == [0, 10, 0, 10]
-    figure.axes[0].set(xlim=(1, 2))
-    figure.show(make_scene(), COLORS)
-    assert figure.axes[0].get_xlim() == (0, 10)
 
 
 def boxes(figure: MapFigure, width: int, height: int) -> list[NDArray[np.floating]]:

@@ -131,14 +131,6 @@ def test_without_the_reference_all_regions_are_there(panel: MapPanel, query: Ann
     assert ((centers > low) & (centers < high)).all()
 
 
-def test_the_map_of_another_training_is_not_behind(
-    panel: MapPanel, reference: AnnData, query: AnnData
-) -> None:
-    model = ce.CentroidEncoder(hidden=(16,), max_epochs=2)
-    ce.tl.centroid_encoder(reference, "cell_type", model=model, progress=False)
-    assert not len(grey(show(panel, reference, query)))
-
-
 def test_cells_of_both_kinds_in_one_table(
     panel: MapPanel, reference: AnnData, query: AnnData
 ) -> None:

@@ -60,6 +60,7 @@ def write_names(
     for text, place in zip(texts, places, strict=True):
         text.set_position(place)
     # The halo of a name hides a short line.
-    lines = LineCollection(np.stack([centers[seen], places], axis=1), color=ink, lw=0.6, zorder=3.9)
+    ends = list(np.stack([centers[seen], places], axis=1))
+    lines = LineCollection(ends, color=ink, lw=0.6, zorder=3.9)
     ax.add_collection(lines, autolim=False)
     return [*texts, lines]

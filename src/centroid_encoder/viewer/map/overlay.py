@@ -97,9 +97,8 @@ class LayerLink:
         if isinstance(self.layer, ItemLayer):
             self._color_items(codes, colors)
             return
-        if not self.layer.opacity:
-            pass  # Another widget has coloured it.
-        elif self._before is None:
+        # It is 0 already if another widget has coloured the layer.
+        if self._before is None and self.layer.opacity:
             self._before = self.layer.opacity
         opacity = max(self._before or 0, MIN_OPACITY)
         palette = {i + 1: to_rgba(color) for i, color in enumerate(colors)}
