@@ -318,7 +318,7 @@ def test_one_tool_at_a_time(canvas: MapCanvas, hand: Hand) -> None:
 
 
 def shot(canvas: MapCanvas, qtbot: Any) -> NDArray[np.uint8]:
-    """What is on the screen."""
+    """Pixels of the screen."""
     qtbot.wait(20)
     image: NDArray[np.uint8] = QImg2array(canvas.canvas.grab().toImage())
     return image[..., :3]

@@ -189,7 +189,7 @@ def test_what_has_not_been_computed_is_an_error(make_cells: MakeCells, name: str
         color_cells(name, subject(labeled(make_cells, "category")))
 
 
-# -- what it says --------------------------------------------------------------------------------
+# -- comparison ----------------------------------------------------------------------------------
 
 
 def test_colors_that_look_alike() -> None:

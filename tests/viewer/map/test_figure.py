@@ -155,7 +155,7 @@ def test_a_theme_colors_page_panel_and_ink(dark: bool) -> None:
     for ax in figure.axes:
         assert ax.title.get_color() == style.ink
         assert {line.get_markeredgecolor() for line in ax.lines} == {style.ink}
-    # What is drawn later follows it as well.
+    # Later scenes follow it, too.
     figure.show(make_scene(panels=[range(6)]), COLORS)
     assert color_at(figure, 0, (9, 9)) == rgb(style.panel)
 

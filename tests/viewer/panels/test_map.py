@@ -68,7 +68,7 @@ def entries(box: Any) -> list[str]:
 
 
 def names_on(figure: MapFigure) -> list[str]:
-    """What is written on the first panel."""
+    """Names on the first panel."""
     return [text.get_text() for text in figure.axes[0].texts if text.get_text()]
 
 
