@@ -49,6 +49,7 @@ class CellsPanel(QWidget):
 
         self.color_box = QComboBox()
         self.color_box.setAccessibleName("Colour by")
+        self.color_box.addItems([NO_COLORS, ANY_VALUES])
         self.color_box.setToolTip("What the colours of the cells in the map and the layer mean")
         self.value_box: QComboBox = QSearchableComboBox()
         self.value_box.setToolTip("A column of obs, or a variable; type a part of its name")
