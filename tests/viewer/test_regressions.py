@@ -543,7 +543,7 @@ def test_two_widgets_in_one_viewer(
     second.cells.color_box.setCurrentText("label")
     widget.select(np.array([1]))
     second.select(np.array([2]))
-    assert len(drawn(viewer)) == 2
+    assert len(drawn(viewer)) == 3  # the colours, and the marks of both
     # What one has drawn is nothing to train on for the other.
     assert second.data.layer_box.count() == 2
     viewer.window.remove_dock_widget(dock)
