@@ -270,16 +270,13 @@ def redraw(n: int) -> None:
     canvas.show()
     wait(100)
     canvas.map.show(scene, colors)
-    times: dict[str, list[float]] = {"all": [], "while moving": [], "selection": [], "lasso": []}
+    times: dict[str, list[float]] = {"all": [], "selection": [], "lasso": []}
     ax = canvas.map.axes[0]
-    lasso = np.array([[0.2, 0.2], [0.8, 0.2], [0.8, 0.8], [0.2, 0.8]]) * SIZE
+    angles = np.linspace(0, 2 * np.pi, 150)
+    lasso = (0.5 + 0.3 * np.column_stack([np.cos(angles), np.sin(angles)])) * SIZE
     outline = Path(ax.transData.inverted().transform(lasso))
     for _ in range(7):
-        canvas.map.set_detailed(True)
         times["all"].append(timed(canvas.canvas.draw))
-        canvas.map.set_detailed(False)
-        times["while moving"].append(timed(canvas.canvas.draw))
-        canvas.map.set_detailed(True)
         selected = rng.random(n) < 0.1
         times["selection"].append(timed(lambda selected=selected: canvas.map.select(selected)))
         times["lasso"].append(timed(lambda: canvas.map.within(ax, outline)))

@@ -30,8 +30,10 @@ from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl import misplaced
 from centroid_encoder.viewer.data.ids import ItemLayer
 from centroid_encoder.viewer.data.tables import is_drawn
+from centroid_encoder.viewer.map.overlay import HIGHLIGHT
 from centroid_encoder.viewer.session.misplaced import REGIONS
 from centroid_encoder.viewer.session.relabeling import corrected
+from tests.viewer.seen import seen_colors
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -420,10 +422,13 @@ class User:
             if isinstance(link.layer, ItemLayer):
                 assert set(link.layer.selected_data) == ids
             elif ids:
-                marked.append(ids)
-                found = [set(link.layer.data[np.asarray(mark.data) > 0]) for mark in drawn]
-                assert ids in found
-        assert len(drawn) == len(marked)
+                marked.append((link.layer, ids))
+        marks = [other for other in drawn if other.name.startswith(HIGHLIGHT)]
+        assert len(marks) == len(marked)
+        for mark in marks:
+            beneath = self.viewer.layers[self.viewer.layers.index(mark) - 1]
+            found = [set(layer.data[np.asarray(mark.data) > 0]) for layer, _ in marked]
+            assert any(one == ids for one, (_, ids) in zip(found, marked, strict=True)), beneath
 
     def check_labels(self) -> None:
         """Corrected labels are those of the layer, the legend and the counts."""
@@ -480,14 +485,14 @@ class User:
         assert widget.verdict.isHidden() != checked
 
     def _colors(self, layer: Layer) -> Any:
-        return layer.face_color.copy() if isinstance(layer, ItemLayer) else layer.colormap
+        return layer.face_color.copy() if isinstance(layer, ItemLayer) else layer.opacity
 
     def _has_own_colors(self, layer: Layer) -> bool:
         if isinstance(layer, ItemLayer):
             return np.array_equal(layer.face_color, self.own[layer])
-        return layer.colormap is self.own[layer]
+        return bool(layer.opacity == self.own[layer])
 
     def _color_of(self, layer: Layer, label: int) -> str:
         items = isinstance(layer, ItemLayer)
-        color = layer.face_color[label] if items else layer.colormap.map(label)
+        color = layer.face_color[label] if items else seen_colors(self.viewer, layer, label)[0]
         return to_hex(color) if color[3] else "nothing"

@@ -11,7 +11,6 @@ import pytest
 from matplotlib.colors import to_rgba_array
 from matplotlib.path import Path as Outline
 from napari import Viewer
-from napari.utils.colormaps import DirectLabelColormap
 from numpy.testing import assert_allclose, assert_array_equal
 from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QPoint, Qt
@@ -21,6 +20,7 @@ from skimage.io import imread
 from benchmarks.datasets import data_folder
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.viewer import CentroidEncoderWidget
+from tests.viewer.seen import is_colored
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_from_the_files_to_the_saved_result(
     assert len(outlined) > 0.99 * len(lassoed)
 
     widget.cells.color_box.setCurrentText("label")
-    assert isinstance(labels.colormap, DirectLabelColormap)
+    assert is_colored(viewer, labels)
     # One colour per class, the one that its map has; every class another.
     seen = np.array([labels.get_color(number)[:3] for number in adata.obs["cell_id"]])
     palette = label_colors(adata, "phenotype")

@@ -33,6 +33,7 @@ from qtpy.QtWidgets import (
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.data.tables import is_drawn
+from tests.viewer.seen import is_colored, seen_colors
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -80,8 +81,8 @@ def entries(box: Any) -> list[str]:
     return [box.itemText(i) for i in range(box.count())]
 
 
-def colors_of(layer: Labels, ids: Any) -> list[str]:
-    return [to_hex(layer.colormap.map(int(label))) for label in np.ravel(ids)]
+def colors_of(viewer: Viewer, layer: Labels, ids: Any) -> list[str]:
+    return [to_hex(color) for color in seen_colors(viewer, layer, ids)]
 
 
 def pixel(layer: Labels, label: int) -> tuple[float, ...]:
@@ -350,7 +351,7 @@ def test_of_a_result_of_three_dimensions_two_are_drawn(
         assert drawn.scene is not None
         np.testing.assert_array_equal(drawn.scene.points, cells.obsm["X_ce"][:, axes])
     widget.select(np.array([3]))
-    widget.cells.color_box.setCurrentText("position in the map")
+    widget.cells.color_box.setCurrentText("novelty")
     widget.cells.color_box.setCurrentText("misplaced cells")
     train(widget)
     assert cells.obsm["X_ce"].shape == (120, 2)
@@ -367,17 +368,39 @@ def test_colors_are_the_same_everywhere(
     trained: CentroidEncoderWidget, viewer: Viewer, cells: AnnData
 ):
     layer = viewer.layers["nuclei"]
-    before = layer.colormap
     trained.cells.color_box.setCurrentText("label")
     trained.session.recolor_class(1, "#123456")
     assert list(cells.uns["cell_type_colors"])[1] == "#123456"
     colors = np.array(cells.uns["cell_type_colors"])
     assert [row.color for row in trained.classes.rows] == list(colors)
-    lines = trained.map.canvas.map._panels[0].lines
-    assert [to_hex(line.get_color()) for line in lines[:3]] == list(colors)
-    assert colors_of(layer, cells.obs["cell_id"]) == list(colors[cells.obs["cell_type"].cat.codes])
+    assert colors_of(viewer, layer, cells.obs["cell_id"]) == list(
+        colors[cells.obs["cell_type"].cat.codes]
+    )
     trained.cells.color_box.setCurrentText("as it was")
-    assert layer.colormap is before
+    assert not is_colored(viewer, layer)
+
+
+def test_layers_can_be_colored_by(trained: CentroidEncoderWidget, viewer: Viewer, cells: AnnData):
+    layer, result = viewer.layers["nuclei"], trained.result
+    groups = {
+        "label": cells.obs["cell_type"],
+        "predicted class": cells.obs["ce_label"],
+        "misplaced cells": result.misplaced("voronoi"),
+    }
+    for mode, group in groups.items():
+        trained.cells.color_box.setCurrentText(mode)
+        together = pd.crosstab(
+            np.array(colors_of(viewer, layer, cells.obs["cell_id"])), np.asarray(group)
+        ).to_numpy()
+        # One colour for each group, one group for each colour.
+        assert (np.count_nonzero(together, axis=0) == 1).all()
+        assert (np.count_nonzero(together, axis=1) == 1).all()
+    trained.cells.color_box.setCurrentText("novelty")
+    assert len(set(colors_of(viewer, layer, cells.obs["cell_id"]))) > 10
+    assert trained.cells.color_text.isVisible()
+    trained.cells.color_box.setCurrentText("as it was")
+    assert not is_colored(viewer, layer)
+    assert not trained.cells.color_text.isVisible()
 
 
 def test_a_selection_in_the_map_marks_the_layer_and_back(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -32,7 +31,7 @@ from centroid_encoder.viewer.map.colorings import (
 
 MakeCells = Callable[..., ad.AnnData]
 
-OF_A_MAP = ["predicted class", "misplaced cells", "held-out error", "position in the map"]
+OF_A_MAP = ["predicted class", "misplaced cells"]
 
 KINDS: dict[str, Callable[[Any], Any]] = {
     "category": lambda codes: pd.Categorical.from_codes(codes, ["T", "unused", "B", "NK"]),
@@ -106,13 +105,6 @@ def test_labels_without_stored_colors_differ(make_cells: MakeCells, kind: str) -
     assert adata.uns["kind_colors"] == ["#ff0000"]
 
 
-def test_cells_without_a_label_are_not_seen(make_cells: MakeCells) -> None:
-    adata = labeled(make_cells, "category")
-    adata.obs.loc["cell3", "kind"] = np.nan
-    found = color_of("label", adata)
-    assert [i for i, color in enumerate(found) if color is None] == [3]
-
-
 # -- results -------------------------------------------------------------------------------------
 
 
@@ -141,28 +133,6 @@ def test_misplaced_cells_are_those_that_the_tool_lists(make_cells: MakeCells, re
         own = pd.Index(adata.uns["ce"]["classes"]).get_indexer(adata.obs["kind"].astype(object))
         wrong = (own >= 0) & (own != nearest)
         assert expected == [WRONG if w else GREY for w in wrong]
-
-
-def test_held_out_cells_are_right_or_wrong(make_cells: MakeCells) -> None:
-    adata = labeled(make_cells, "str")
-    adata.obs.loc[["cell1", "cell2"], "kind"] = None
-    adata = trained(adata, test_size=0.4)
-    found = color_of("held-out error", adata)
-    for color, (_, row) in zip(found, adata.obs.iterrows(), strict=True):
-        wanted = GREY
-        if row["ce_split"] == "test":
-            wanted = RIGHT if row["ce_label"] == row["kind"] else WRONG
-        assert color == wanted
-    assert set(found) == {GREY, RIGHT, WRONG}
-
-
-def test_neighbours_in_the_map_look_alike(make_cells: MakeCells) -> None:
-    adata = trained(labeled(make_cells, "category"))
-    colors = np.array([to_rgb(color or "w") for color in color_of("position in the map", adata)])
-    apart = distance.pdist(pd.DataFrame(adata.obsm["X_ce"]).rank())
-    unlike = distance.pdist(colors)
-    near, far = apart < np.quantile(apart, 0.02), apart > np.quantile(apart, 0.9)
-    assert unlike[near].max() < np.quantile(unlike[far], 0.05)
 
 
 def test_those_that_the_map_is_unsure_of_shine(make_cells: MakeCells) -> None:
@@ -204,8 +174,7 @@ def test_what_has_been_computed_is_offered(make_cells: MakeCells) -> None:
     assert offered(subject(adata, "other")) == ["label"]
     adata.obs["ce_confidence"] = np.nan
     adata.obs["ce_split"] = "query"  # as `ingest` leaves it
-    computed = ["label", "predicted class", "position in the map", "novelty", "out-of-fold error"]
-    assert offered(subject(adata)) == computed
+    assert offered(subject(adata)) == ["label", "predicted class", "novelty", "out-of-fold error"]
 
 
 def test_an_unknown_coloring_is_an_error(make_cells: MakeCells) -> None:
@@ -220,44 +189,7 @@ def test_what_has_not_been_computed_is_an_error(make_cells: MakeCells, name: str
         color_cells(name, subject(labeled(make_cells, "category")))
 
 
-@pytest.mark.parametrize("mode", OF_A_MAP)
-def test_cells_that_were_left_out_are_not_seen(make_cells: MakeCells, mode: str) -> None:
-    adata = labeled(make_cells, "category")
-    adata.X[[4, 9]] = np.nan
-    adata = trained(adata, missing="drop")
-    found = color_of(mode, adata)
-    assert [i for i, color in enumerate(found) if color is None] == [4, 9]
-    # Their labels are known nevertheless.
-    assert None not in color_of("label", adata)
-
-
-@pytest.mark.parametrize("kind", ["category", "str", "int", "bool"])
-@pytest.mark.parametrize("mode", ["label", *OF_A_MAP])
-def test_a_selection_of_cells_keeps_its_colors(make_cells: MakeCells, mode: str, kind: str) -> None:
-    adata = trained(labeled(make_cells, kind))
-    # anndata drops the categories, and the colours with them, of classes that are gone.
-    keep = (adata.obs["kind"].astype(str) == str(adata.obs["kind"].iloc[0])).to_numpy()
-    found = color_of(mode, adata[keep].copy())
-    assert len(found) == keep.sum()
-    assert None not in found
-    if mode in ("misplaced cells", "held-out error"):
-        everything = color_of(mode, adata)
-        assert found == [color for color, kept in zip(everything, keep, strict=True) if kept]
-
-
-# -- what it says --------------------------------------------------------------------------------
-
-
-def test_what_the_colors_mean(make_cells: MakeCells) -> None:
-    adata = trained(labeled(make_cells, "category"))
-    for name in OF_A_MAP:
-        made = color_cells(name, subject(adata))
-        assert made.meaning
-        # Every colour that is explained is used, and the other way round.
-        explained = re.findall(r"color:(#\w+)", made.meaning)
-        if explained:
-            assert sorted(explained) == sorted(made.colors)
-    assert color_cells("label", subject(adata)).meaning == ""
+# -- comparison ----------------------------------------------------------------------------------
 
 
 def test_colors_that_look_alike() -> None:
@@ -304,12 +236,31 @@ def test_categories_have_their_own_colors(make_cells: MakeCells, kind: str) -> N
     assert "●" in made.meaning
 
 
-def test_of_many_categories_the_first_are_explained(make_cells: MakeCells) -> None:
+def test_of_many_categories_the_largest_have_a_color_and_the_others_are_grey(
+    make_cells: MakeCells,
+) -> None:
     adata = make_cells()
-    adata.obs["barcode"] = [f"<{i}>" for i in range(120)]
+    adata.obs["barcode"] = [f"<{max(i, 3)}>" for i in range(120)]
     made = color_column(adata, "barcode")
-    assert made.meaning.endswith("… and 108 more")
+    assert len(made.colors) == 101
+    assert len(set(made.colors[:100])) == 100
+    (grey,) = np.flatnonzero(np.array(made.colors) == GREY)
+    assert (made.codes == grey).sum() == 17
+    assert (made.codes[:4] == made.codes[0]).all()
+    assert made.codes[0] != grey
+    assert "all but the 100 largest of 117 categories" in made.meaning
+    adata.obs["barcode"] = [f"<{i % 30}>" for i in range(120)]
+    made = color_column(adata, "barcode")
+    assert made.meaning.endswith("… and 18 more")
     assert "&lt;0&gt;" in made.meaning
+
+
+@pytest.mark.parametrize("name", ["confidence", "novelty"])
+def test_shares_have_a_scale_in_numbers(make_cells: MakeCells, name: str) -> None:
+    adata = trained(labeled(make_cells, "category"))
+    made = color_cells(name, subject(adata))
+    assert made.meaning.startswith("0 <span")
+    assert "</span> 1 (1: " in made.meaning
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix, sparse.csc_array])

@@ -23,6 +23,7 @@ from centroid_encoder.viewer.panels.check import verdict
 from centroid_encoder.viewer.panels.training import TrainingPanel
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer.session.provenance import MadeBy
+from tests.viewer.seen import seen_colors
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -184,7 +185,7 @@ def test_the_error_is_shown_and_suspects_are_listed(
     layer = viewer.layers["nuclei"]
     widget.cells.color_box.setCurrentText("out-of-fold error")
     wrong = (cells.obs["ce_cv_label"] != cells.obs["cell_type"]).to_numpy()
-    colors = np.array([layer.colormap.map(i) for i in cells.obs["cell_id"]])
+    colors = seen_colors(viewer, layer, cells.obs["cell_id"])
     assert len(np.unique(colors[wrong], axis=0)) == len(np.unique(colors[~wrong], axis=0)) == 1
     assert not np.array_equal(colors[wrong][0], colors[~wrong][0])
 

@@ -105,10 +105,6 @@ def test_without_a_check_there_is_no_column_for_it(legend: Legend) -> None:
     assert legend.table.view.isColumnHidden(5)
 
 
-def test_what_cannot_be_seen_in_full_is_in_the_tooltip(legend: Legend) -> None:
-    assert legend.text(1, NAME, Role.ToolTipRole) == "NK"
-
-
 def test_the_box_switches_a_class_off_and_on(legend: Legend) -> None:
     legend.click(legend.part(1, BOX))
     assert legend.shown == [[True, False, True]]
@@ -122,14 +118,6 @@ def test_the_box_switches_a_class_off_and_on(legend: Legend) -> None:
     assert len(legend.shown) == 3
 
 
-def test_masks_that_were_sent_do_not_change(legend: Legend) -> None:
-    legend.table.isolate(0)
-    first = legend.table.shown
-    legend.click(legend.part(1, BOX))
-    assert first.tolist() == [True, False, False]
-    assert legend.shown == [[True, False, False], [True, True, False]]
-
-
 def test_a_double_click_on_the_name_shows_a_class_alone(legend: Legend) -> None:
     legend.double_click(legend.part(1, NAME))
     assert legend.shown == [[False, True, False]]
@@ -141,12 +129,6 @@ def test_a_double_click_on_the_name_shows_a_class_alone(legend: Legend) -> None:
     legend.double_click(other)
     assert legend.shown[3:] == [[True, False, False]]
     assert not legend.colors
-
-
-def test_a_double_click_on_the_box_is_a_click(legend: Legend) -> None:
-    legend.double_click(legend.part(1, BOX))
-    assert [dialog for dialog in QApplication.topLevelWidgets() if dialog.isModal()] == []
-    assert legend.shown == [[True, False, True]]
 
 
 @pytest.mark.parametrize("accepted", [True, False])
@@ -181,9 +163,3 @@ def test_other_numbers_keep_what_is_switched_off_and_other_classes_do_not(legend
     assert legend.model.rowCount() == 0
     assert legend.table.shown.tolist() == []
     legend.table.isolate(0)
-
-
-def test_one_class_alone_is_all(legend: Legend) -> None:
-    legend.table.set_classes(ROWS[:1])
-    legend.table.isolate(0)
-    assert legend.table.shown.tolist() == [True]

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 from anndata import AnnData
 from numpy.typing import NDArray
-from qtpy.QtCore import QPoint, Qt
-from qtpy.QtTest import QTest
+from scipy.spatial import Delaunay
 
 import centroid_encoder as ce
 from centroid_encoder.pl._regions import panel_limits
+from centroid_encoder.viewer.map.colorings import color_cells
+from centroid_encoder.viewer.map.dots import Dots
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.session.session import Session
 
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
     Open = Callable[[], CentroidEncoderWidget]
     Embed = Callable[..., AnnData]
-
-LEFT, PLAIN = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 
 
 @pytest.fixture
@@ -69,7 +68,7 @@ def entries(box: Any) -> list[str]:
 
 
 def names_on(figure: MapFigure) -> list[str]:
-    """What is written on the first panel."""
+    """Names on the first panel."""
     return [text.get_text() for text in figure.axes[0].texts if text.get_text()]
 
 
@@ -78,10 +77,25 @@ def view(figure: MapFigure) -> NDArray[np.floating]:
     return np.array([ax.get_xlim(), ax.get_ylim()]).T
 
 
+def dots(figure: MapFigure, panel: int = 0) -> list[Dots]:
+    """Reference cells, and the cells above them."""
+    found = [artist for artist in figure.axes[panel].artists if isinstance(artist, Dots)]
+    return sorted(found, key=lambda artist: artist.get_zorder())
+
+
 def grey(figure: MapFigure) -> NDArray[np.floating]:
     """Points that are drawn behind all others."""
-    line = min(figure.axes[0].lines, key=lambda line: line.get_zorder())
-    return np.asarray(line.get_xydata())
+    return dots(figure)[0].points
+
+
+def colors(figure: MapFigure) -> dict[tuple[float, ...], str]:
+    """Colour of each point of the cells."""
+    shown = [dots(figure, i)[1] for i in range(len(figure.axes))]
+    return {
+        tuple(point): f"#{bytes(color).hex()}"
+        for cells in shown
+        for point, color in zip(cells.points, cells.colors, strict=True)
+    }
 
 
 # -- new cells -----------------------------------------------------------------------------------
@@ -90,36 +104,22 @@ def grey(figure: MapFigure) -> NDArray[np.floating]:
 def test_new_cells_lie_over_those_of_the_reference(
     panel: MapPanel, reference: AnnData, query: AnnData
 ) -> None:
-    figure = show(panel, reference)
-    before, regions = view(figure), figure.scene.shapes if figure.scene else ()
-    assert not len(grey(figure))
-    figure = show(panel, query)
+    query.obsm["X_ce"][0] = 100
+    figure = show(panel, reference, query)
     assert figure.scene is not None
-    new = query.obsm["X_ce"]
-    inside = ((new >= before[0]) & (new <= before[1])).all()
-    both = panel_limits(
-        np.concatenate([reference.obsm["X_ce"], new, reference.uns["ce"]["centers"]])
+    everything = np.concatenate(
+        [reference.obsm["X_ce"], query.obsm["X_ce"], reference.uns["ce"]["centers"]]
     )
-    np.testing.assert_allclose(view(figure), before if inside else both)
+    np.testing.assert_allclose(view(figure), panel_limits(everything))
     np.testing.assert_array_equal(grey(figure), reference.obsm["X_ce"])
-    legend = figure.axes[0].get_legend()
-    assert [text.get_text() for text in legend.get_texts()] == ["reference cells (n = 120)"]
+    assert "pale: reference cells (n = 120)" in figure.axes[0].title.get_text()
     # All classes have a region, those without new cells as well.
-    assert len(figure.scene.shapes) == len(regions) == 4
+    assert len(figure.scene.shapes) == 4
     assert all(map(len, figure.scene.shapes))
-    # Nobody picks what is grey.
     assert len(figure.scene.points) == query.n_obs
     figure = show(panel, reference)
     assert not len(grey(figure))
-    assert figure.axes[0].get_legend() is None
-
-
-def test_new_cells_that_lie_beyond_the_reference_are_seen(
-    panel: MapPanel, reference: AnnData, query: AnnData
-) -> None:
-    query.obsm["X_ce"][0] = 100
-    figure = show(panel, reference, query)
-    assert (view(figure)[1] > 100).all()
+    assert "reference" not in figure.axes[0].title.get_text()
 
 
 def test_without_the_reference_all_regions_are_there(panel: MapPanel, query: AnnData) -> None:
@@ -129,14 +129,6 @@ def test_without_the_reference_all_regions_are_there(panel: MapPanel, query: Ann
     assert all(map(len, figure.scene.shapes))
     (low, high), centers = view(figure), query.uns["ce"]["centers"]
     assert ((centers > low) & (centers < high)).all()
-
-
-def test_the_map_of_another_training_is_not_behind(
-    panel: MapPanel, reference: AnnData, query: AnnData
-) -> None:
-    model = ce.CentroidEncoder(hidden=(16,), max_epochs=2)
-    ce.tl.centroid_encoder(reference, "cell_type", model=model, progress=False)
-    assert not len(grey(show(panel, reference, query)))
 
 
 def test_cells_of_both_kinds_in_one_table(
@@ -196,124 +188,103 @@ def test_of_many_classes_only_who_wants_them_sees_the_names(panel: MapPanel, emb
     assert names_on(figure) == []
 
 
-# -- any column or variable ----------------------------------------------------------------------
+# -- what is drawn ---------------------------------------------------------------------------------
 
 
-def test_the_layer_is_colored_by_any_column_or_variable(
-    viewer: Viewer, open_widget: Open, cells: AnnData, image_of: Any
+def test_decoder_regions_are_offered_for_maps_with_a_decoder(panel: MapPanel, embed: Embed) -> None:
+    box = panel.regions_box
+    show(panel, embed(3))
+    assert entries(box) == ["Voronoi cells", "no regions"]
+    show(panel, embed(3, placement="bottleneck"))
+    assert entries(box)[2:] == ["decoder regions"]
+    box.setCurrentText("decoder regions")
+    assert panel._session.regions == "decoder"
+    show(panel, embed(3))
+    assert entries(box) == ["Voronoi cells", "no regions"]
+    assert panel._session.regions == "voronoi"
+
+
+@pytest.mark.parametrize("size", [(442, 340), (442, 620), (900, 500)])
+def test_the_panels_fill_the_room(
+    panel: MapPanel, reference: AnnData, qtbot: QtBot, size: tuple[int, int]
 ) -> None:
-    cells.obs["size"] = np.arange(120.0)
-    layer = viewer.add_labels(image_of(cells), metadata={"adata": cells}, name="nuclei")
-    widget = open_widget()
-    panel, own = widget.cells, layer.colormap
-    assert not panel.value_box.isVisible()
-    panel.color_box.setCurrentText("column or variable …")
-    assert panel.value_box.isVisible()
-    names = [panel.value_box.itemText(i) for i in range(panel.value_box.count())]
-    assert names == [*cells.obs.columns, *cells.var_names]
-
-    def lightness() -> NDArray[np.floating]:
-        return np.array([sum(layer.colormap.map(int(i))[:3]) for i in cells.obs["cell_id"]])
-
-    panel.value_box.setCurrentIndex(names.index("size"))
-    assert np.corrcoef(lightness(), cells.obs["size"])[0, 1] > 0.9
-    assert "█" in panel.color_text.text()
-    panel.value_box.setCurrentIndex(names.index("gene3"))
-    assert np.corrcoef(lightness(), cells.X[:, 3])[0, 1] > 0.9
-    panel.value_box.setCurrentIndex(names.index("cell_type"))
-    assert "type 2" in panel.color_text.text()
-    # A column that has gone since is an error, and no cell has a colour that is not its own.
-    del cells.obs["size"]
-    panel.value_box.setCurrentIndex(names.index("size"))
-    assert layer.colormap is own
-    panel.color_box.setCurrentText("as it was")
-    assert not panel.value_box.isVisible()
-    assert layer.colormap is own
+    figure = show(panel, reference)
+    panel.resize(*size)
+    qtbot.wait(50)
+    boxes = [ax.get_window_extent() for ax in figure.axes]
+    width, height = figure.figure.bbox.size
+    ends = [box.y1 for box in boxes] + [box.y0 for box in boxes]
+    assert max(ends) - min(ends) >= 0.6 * height or boxes[0].width > 0.47 * width
 
 
-def test_the_map_has_the_colors_of_a_column_or_variable_too(
+def test_the_map_has_the_colors_that_are_chosen(
     viewer: Viewer, open_widget: Open, embed: Embed
 ) -> None:
     cells = embed(3, unlabeled=5)
     cells.obs["size"] = [*np.arange(119.0), np.nan]
+    cells.obs["barcode"] = cells.obs_names
     widget = open_widget()
     widget.show_table(cells, label_key="cell_type")
     figure, panel = widget.map.canvas.map, widget.cells
-    classes = [line.get_color() for line in figure.axes[0].lines[1:5]]
+    embedding, of_classes = cells.obsm["X_ce"], colors(figure)
     figure.axes[0].set(xlim=(-1, 1))
-    # There is no layer, and nothing else than the map to be coloured.
-    assert entries(panel.color_box) == ["as it was", "column or variable …"]
+    for name in entries(panel.color_box)[1:-1]:
+        panel.color_box.setCurrentText(name)
+        expected = color_cells(name, panel._subject)
+        found = colors(figure)
+        for row in np.flatnonzero(expected.codes >= 0):
+            assert found[tuple(embedding[row])] == expected.colors[expected.codes[row]]
+    # The labels are chosen first, and no column of barcodes.
     panel.color_box.setCurrentText("column or variable …")
-    panel.value_box.setCurrentIndex(panel.value_box.findText("size"))
-
-    def colored() -> dict[tuple[float, ...], str]:
-        return {
-            tuple(point): line.get_color()
-            for ax in figure.axes
-            for line in ax.lines
-            if not line.get_animated()
-            for point in line.get_xydata()
-        }
-
-    colors, embedding = colored(), cells.obsm["X_ce"]
-    assert len(colors) == 120
-    assert len({colors[tuple(embedding[row])] for row in range(119)}) == 20
-    assert colors[tuple(embedding[0])] != colors[tuple(embedding[110])]
+    assert panel.value_box.currentText() == "cell_type"
+    panel.value_box.setCurrentIndex(entries(panel.value_box).index("size"))
+    assert len({colors(figure)[tuple(embedding[row])] for row in range(119)}) == 20
+    assert "█" in panel.color_text.text()
     assert figure.axes[0].get_xlim() == (-1, 1)
-    # Classes that are switched off are off, and the selection stays.
-    widget.select(np.array([7]))
+    panel.value_box.setCurrentIndex(entries(panel.value_box).index("barcode"))
+    assert len(set(colors(figure).values())) == 101
+    assert "all but the 100 largest" in panel.color_text.text()
+    # Classes that are switched off are off.
     widget.session.hide_classes(frozenset({"type 0"}))
-    hidden = cells.obs["cell_type"].eq("type 0").sum()
-    assert len(colored()) == 120 - hidden
+    assert len(colors(figure)) == 120 - cells.obs["cell_type"].eq("type 0").sum()
     widget.session.hide_classes(frozenset())
-    # Another table, or no values, and the classes have their colours again.
+    # A column that has gone since is an error, and the classes have their colours again.
+    del cells.obs["size"]
+    panel.value_box.setCurrentIndex(entries(panel.value_box).index("size"))
+    assert colors(figure) == of_classes
     panel.color_box.setCurrentText("as it was")
-    assert [line.get_color() for line in figure.axes[0].lines[1:5]] == classes
-    panel.color_box.setCurrentText("column or variable …")
-    widget.show_table(embed(3, n_obs=90), name="other", label_key="cell_type")
+    assert colors(figure) == of_classes
+    assert not panel.value_box.isVisible()
+
+
+def test_neighbours_of_many_classes_have_different_colors(panel: MapPanel, embed: Embed) -> None:
+    figure = show(panel, embed(150, n_obs=900))
+    centers = panel._session.result.centers
+    shown = list(panel._session.class_colors.values())
+    for simplex in Delaunay(centers).simplices:
+        assert len({shown[i] for i in simplex}) == 3
     assert figure.scene is not None
-    assert len(figure.scene.points) == 90
-    assert len(colored()) == 90
 
 
 # -- a window of its own -------------------------------------------------------------------------
 
 
 def test_the_map_pops_out_and_comes_back(
-    viewer: Viewer, open_widget: Open, qtbot: QtBot, embed: Embed, image_of: Any
+    viewer: Viewer, open_widget: Open, qtbot: QtBot, embed: Embed
 ) -> None:
     cells = embed(3)
-    viewer.add_labels(image_of(cells), metadata={"adata": cells}, name="nuclei")
     widget = open_widget()
+    widget.show_table(cells, label_key="cell_type")
     canvas, button = widget.map.canvas, widget.map.canvas.buttons["window"]
-    below, above = widget.tabs.height(), widget.map.height()
     button.click()
     window = canvas.window()
     assert window is not widget.window()
     qtbot.waitExposed(window)
-    # What is below gets the room.
-    qtbot.waitUntil(lambda: widget.tabs.height() > below)
-    # The lasso selects, and a training is drawn.
-    qtbot.wait(100)
-    frame, height = canvas.map.axes[0].get_window_extent(), canvas.canvas.height()
-    x0, x1, y0, y1 = (round(end) for end in (frame.x0, frame.x1, frame.y0, frame.y1))
-    corners = [(x0 + 2, y0 + 2), (x0 + 2, y1 - 2), (x1 - 2, y1 - 2), (x1 - 2, y0 + 2)]
-    QTest.mousePress(canvas.canvas, LEFT, PLAIN, QPoint(corners[0][0], height - corners[0][1]))
-    for x, y in corners:
-        QTest.mouseMove(canvas.canvas, QPoint(x, height - y))
-    QTest.mouseRelease(canvas.canvas, LEFT, PLAIN, QPoint(corners[3][0], height - corners[3][1]))
-    assert widget.session.selected.sum() > 50
-    before = canvas.map.scene
-    widget.train()
-    qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
-    assert canvas.map.scene is not before
-    assert canvas.window() is window
     widget.session.recolor_class(0, "#123456")
-    assert canvas.map.axes[0].lines[1].get_color() == "#123456"
+    assert "#123456" in colors(canvas.map).values()
     window.close()
     assert canvas.window() is widget.window()
     assert canvas.isVisible()
-    qtbot.waitUntil(lambda: widget.map.height() > 0.7 * above)
     button.click()
     button.click()
     assert canvas.window() is widget.window()

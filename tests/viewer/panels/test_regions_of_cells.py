@@ -17,6 +17,7 @@ from qtpy.QtWidgets import QMenu
 
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.images import ImageTable
+from tests.viewer.seen import is_colored
 
 if TYPE_CHECKING:
     from centroid_encoder.viewer import CentroidEncoderWidget
@@ -58,7 +59,6 @@ def widget(
 
 def test_all_layers_are_coloured_and_stay_so(widget: CentroidEncoderWidget, viewer: Viewer) -> None:
     first, second = viewer.layers["A_mask"], viewer.layers["B_mask"]
-    own = first.colormap, second.colormap
     table = widget.data.images_table
     assert rows(table) == [["A.tiff", "60", "A_mask", "0"], ["B.tiff", "60", "B_mask", "0"], WHOLE]
     assert widget.data.joined_text.text() == (
@@ -68,14 +68,15 @@ def test_all_layers_are_coloured_and_stay_so(widget: CentroidEncoderWidget, view
     widget.cells.color_box.setCurrentText("label")
     for layer in (second, first):
         widget.catalog.choose_layer(layer)
-        assert first.colormap is not own[0]
-        assert second.colormap is not own[1]
+        assert is_colored(viewer, first)
+        assert is_colored(viewer, second)
     widget.catalog.choose_layer(None)
-    assert (first.colormap, second.colormap) == own
+    assert not is_colored(viewer, first)
+    assert not is_colored(viewer, second)
     # Coming back brings the colours again.
     widget.catalog.choose_layer(first)
     assert widget.cells.color_box.currentText() == "label"
-    assert first.colormap is not own[0]
+    assert is_colored(viewer, first)
 
 
 def test_zoom_goes_to_the_image_that_the_cell_is_in(
@@ -117,10 +118,10 @@ def test_what_shows_an_image_is_mended_in_the_table(
 ) -> None:
     table, catalog = widget.data.images_table, widget.catalog
     widget.cells.color_box.setCurrentText("label")
-    own = viewer.layers["B_mask"].colormap
+    assert is_colored(viewer, viewer.layers["B_mask"])
     action(table, 1, "in no layer").trigger()
     assert [row[2] for row in rows(table)] == ["A_mask", "–", "–"]
-    assert viewer.layers["B_mask"].colormap is not own
+    assert not is_colored(viewer, viewer.layers["B_mask"])
     assert len(catalog.joins) == 1
     action(table, 1, "B_mask").trigger()
     assert [row[2] for row in rows(table)] == ["A_mask", "B_mask", "–"]

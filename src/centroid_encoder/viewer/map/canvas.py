@@ -1,19 +1,19 @@
-"""The plot in Qt: look around, select, hover."""
+"""The map in Qt: select, hover, pan and zoom."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 import numpy as np
 from matplotlib.backend_bases import MouseButton
 from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
 from matplotlib.figure import Figure
-from matplotlib.path import Path as Outline
+from matplotlib.path import Path
 from numpy.typing import NDArray
 from qtpy.compat import isalive
-from qtpy.QtCore import QPointF, QSize, Qt, QTimer, Signal
-from qtpy.QtGui import QColor, QCursor, QPainter, QPen, QPolygonF
+from qtpy.QtCore import QSize, Qt, Signal
+from qtpy.QtGui import QCursor
 from qtpy.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
@@ -30,12 +30,10 @@ from centroid_encoder.viewer.map.figure import MapFigure, Style
 Tool = Literal["lasso", "rectangle", "pan", "zoom"]
 Mode = Literal["replace", "add", "remove"]
 
-REACH = 8
-"""Pixels between the mouse and a point that is still meant."""
+PICK_RADIUS = 8
+"""Greatest distance, in pixels, between the mouse and the point that it picks."""
 CLICK = 3
 """Pixels below which a drag is a click."""
-SETTLE = 150
-"""Milliseconds of rest after which all points are drawn again."""
 ZOOM_STEP = 1.25
 
 TOOLS: dict[Tool, tuple[str, str]] = {
@@ -45,18 +43,18 @@ TOOLS: dict[Tool, tuple[str, str]] = {
     "zoom": ("zoom", "Drag a rectangle to zoom in. With any tool: turn the mouse wheel"),
 }
 """Icon and tip of each tool."""
-ICONS = {"home": "home", "window": "pop_out"}
+ICONS = {"home": "home", "window": "pop_out"} | {name: icon for name, (icon, _) in TOOLS.items()}
 
 
 @dataclass
 class _Drag:
-    """What the mouse does while a button is down."""
+    """A drag from the press of a button to its release."""
 
     ax: Any
     button: MouseButton
     tool: Tool
-    path: list[tuple[float, float]]
-    """Where the mouse has been, in pixels of the figure."""
+    path: list[tuple[float, float]] = field(default_factory=list)
+    """Places of the mouse, in pixels of the figure."""
 
     @property
     def outline(self) -> list[tuple[float, float]]:
@@ -73,17 +71,17 @@ class MapCanvas(QWidget):
     Attributes
     ----------
     map
-        What is drawn.
+        The figure.
     tools
-        Layout of the tool row, to which others may add.
+        Layout of the row of tools.
     buttons
-        Its buttons by name; ``"window"`` is for whoever owns the canvas.
+        Buttons of the tools by name; the owner of the canvas connects ``"window"``.
     """
 
     selection_made = Signal(object, str)
     """Rows, and what to do with them: replace, add or remove."""
     cell_hovered = Signal(int)
-    """Row of the cell under the mouse; `show_tip` says something of it."""
+    """Row of the cell under the mouse; `show_tip` describes it."""
     drawn = Signal()
     """All of the figure was drawn."""
 
@@ -95,8 +93,6 @@ class MapCanvas(QWidget):
         self._background: Any = None
         self._tool: Tool = "lasso"
         self._drag: _Drag | None = None
-        self._settle = QTimer(self, interval=SETTLE, singleShot=True)
-        self._settle.timeout.connect(self._rest)
 
         self.tools = QHBoxLayout()
         self.tools.setContentsMargins(0, 0, 0, 0)
@@ -134,8 +130,7 @@ class MapCanvas(QWidget):
     def set_style(self, style: Style, icon_color: str) -> None:
         """Follow a theme."""
         self.map.set_style(style)
-        icons = {name: icon for name, (icon, _) in TOOLS.items()} | ICONS
-        for name, icon in icons.items():
+        for name, icon in ICONS.items():
             self.buttons[name].setIcon(themed_icon(icon, icon_color))
 
     def set_tool(self, tool: Tool) -> None:
@@ -147,13 +142,13 @@ class MapCanvas(QWidget):
         )
 
     def show_tip(self, text: str) -> None:
-        """Say something of the cell under the mouse."""
+        """Describe the cell under the mouse."""
         QToolTip.showText(QCursor.pos(), text, self.canvas)
 
     def nearest(self, ax: Any, x: float, y: float) -> int | None:
-        """Row of the cell that is drawn within reach of a point in pixels, or None."""
+        """Row of the cell that is drawn nearest to a place in pixels, or None if none is near."""
         to_data = ax.transData.inverted()
-        at, beside = to_data.transform([(x, y), (x + REACH * self._ratio(), y)])
+        at, beside = to_data.transform([(x, y), (x + PICK_RADIUS * self._ratio(), y)])
         return self.map.nearest(ax, at, beside[0] - at[0])
 
     def _add_button(self, name: str, tip: str) -> QToolButton:
@@ -178,11 +173,13 @@ class MapCanvas(QWidget):
     def _ratio(self) -> float:
         return float(self.canvas.device_pixel_ratio)
 
+    # -- drawing ---------------------------------------------------------------------------------
+
     def _on_resize(self, event: Any) -> None:
         self.map.arrange(event.width, event.height)
         self.map.place_names()
 
-    def _on_draw(self, event: Any) -> None:
+    def _on_draw(self, _: Any) -> None:
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)
         self.map.draw_overlays()
         self.drawn.emit()
@@ -190,29 +187,27 @@ class MapCanvas(QWidget):
     def _on_changed(self) -> None:
         self.buttons["names"].setChecked(self.map.named)
         if self._drag is not None and self._drag.ax not in self.map.axes:
-            self._drag, self.canvas.trace = None, []
+            self._drag = None
+            self.map.trace([])
         self.canvas.draw_idle()
 
     def _refresh_overlays(self) -> None:
-        """Change selection and hover without a redraw of the points."""
+        """Draw selection and hover without drawing the points again."""
         if self._background is None or not self.map.axes:
             self.canvas.draw_idle()
             return
         self.canvas.restore_region(self._background)
         self.map.draw_overlays()
-        # Not `blit`, which repaints at once: with it napari's canvas, in the middle of a change.
+        # `blit` would repaint at once, and napari's canvas with it, in the middle of a change.
         self.canvas.update()
 
-    def _rest(self) -> None:
-        self.map.set_detailed(True)
-
     def _look_at(self, ax: Any, view: NDArray[np.floating]) -> None:
-        """Show other limits, (2, 2) of x and y, with fewer points until the mouse rests."""
+        """Show other limits, (2, 2) of x and y."""
         ax.set(xlim=view[0], ylim=view[1])
         self.map.place_names()
-        if self.map.set_detailed(False) or self._settle.isActive():
-            self._settle.start()
         self.canvas.draw_idle()
+
+    # -- mouse -----------------------------------------------------------------------------------
 
     def _on_press(self, event: Any) -> None:
         if event.inaxes in self.map.axes and self._drag is None:
@@ -226,8 +221,7 @@ class MapCanvas(QWidget):
             return
         drag.path.append((event.x, event.y))
         if drag.tool != "pan":
-            self.canvas.trace = drag.outline
-            self.canvas.update()
+            self.map.trace(drag.outline)
         else:
             start, end = drag.ax.transData.inverted().transform(drag.path[-2:])
             view = np.array([drag.ax.get_xlim(), drag.ax.get_ylim()])
@@ -237,33 +231,31 @@ class MapCanvas(QWidget):
         drag = self._drag
         if drag is None or event.button != drag.button:
             return
-        self._drag, self.canvas.trace = None, []
+        self._drag = None
+        self.map.trace([])
         drag.path.append((event.x, event.y))
-        self.canvas.update()
+        corners = drag.ax.transData.inverted().transform(drag.outline)
+        click = CLICK * self._ratio()
         if drag.tool == "pan":
-            return
-        to_data, outline = drag.ax.transData.inverted(), np.array(drag.outline)
-        is_click = np.ptp(drag.path, axis=0).max() < CLICK * self._ratio()
-        if drag.tool == "zoom":
-            corners = to_data.transform(outline)
-            if np.ptp(outline, axis=0).min() >= CLICK * self._ratio():
+            pass
+        elif drag.tool == "zoom":
+            if np.ptp(drag.outline, axis=0).min() >= click:
                 self._look_at(drag.ax, np.sort(corners[[0, 2]], axis=0).T)
-        elif is_click:
+        elif np.ptp(drag.path, axis=0).max() < click:
             row = self.nearest(drag.ax, *drag.path[0])
             rows = np.array([] if row is None else [row], dtype=np.intp)
             self.selection_made.emit(rows, _mode(event))
         else:
-            path = Outline(to_data.transform(outline), closed=False)
-            self.selection_made.emit(self.map.within(drag.ax, path), _mode(event))
+            rows = self.map.within(drag.ax, Path(corners, closed=False))
+            self.selection_made.emit(rows, _mode(event))
 
     def _on_scroll(self, event: Any) -> None:
-        if event.inaxes not in self.map.axes:
-            return
-        ax, at = event.inaxes, np.array([[event.xdata], [event.ydata]])
-        view = np.array([ax.get_xlim(), ax.get_ylim()])
-        self._look_at(ax, at + (view - at) * ZOOM_STEP**-event.step)
+        if event.inaxes in self.map.axes:
+            ax, at = event.inaxes, np.array([[event.xdata], [event.ydata]])
+            view = np.array([ax.get_xlim(), ax.get_ylim()])
+            self._look_at(ax, at + (view - at) * ZOOM_STEP**-event.step)
 
-    def _on_leave(self, event: Any) -> None:
+    def _on_leave(self, _: Any) -> None:
         self.map.hover(None)
         QToolTip.hideText()
 
@@ -279,11 +271,10 @@ class MapCanvas(QWidget):
 
 
 class _Canvas(FigureCanvasQTAgg):
-    """A canvas on which an outline can be drawn without touching the figure."""
+    """Canvas that takes the room there is."""
 
     def __init__(self, figure: Figure) -> None:
         super().__init__(figure)
-        self.trace: list[tuple[float, float]] = []
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(160, 200)
         self.setMouseTracking(True)
@@ -292,22 +283,9 @@ class _Canvas(FigureCanvasQTAgg):
         return QSize(440, 280)
 
     def _draw_idle(self) -> None:
-        # Before 3.11, matplotlib draws on what was deleted since it was asked to.
+        # Before 3.11, matplotlib draws on a canvas that was deleted meanwhile.
         if isalive(self):
             super()._draw_idle()
-
-    def paintEvent(self, event: Any) -> None:
-        super().paintEvent(event)
-        if len(self.trace) < 2:
-            return
-        ratio = self.device_pixel_ratio
-        points = [QPointF(x / ratio, self.height() - y / ratio) for x, y in self.trace]
-        painter = QPainter(self)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        for color, style in (("black", Qt.PenStyle.SolidLine), ("white", Qt.PenStyle.DashLine)):
-            painter.setPen(QPen(QColor(color), 1.2, style))
-            painter.drawPolygon(QPolygonF(points))
-        painter.end()
 
 
 def _mode(event: Any) -> Mode:

@@ -1,6 +1,6 @@
-"""What the colours of a layer can stand for.
+"""What the colours of cells can stand for.
 
-A colouring is one function below: its decorator names it and says of which cells it is known.
+A colouring is one function below; its decorator gives its name and the cells for which it is known.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pandas as pd
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from centroid_encoder.pl._colors import class_colors, label_colors
+from centroid_encoder.pl._colors import class_colors, default_palette, label_colors
 from centroid_encoder.pl._values import variable_source, variable_values
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import Column, StoredCrossValidation, cv_key, obs_key
-from centroid_encoder.viewer.map.scales import plane_colors, scale_colors
+from centroid_encoder.viewer.map.scales import scale_colors
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 LABEL = "label"
 PREDICTED = "predicted class"
 
-FEW = 12
+MAX_EXPLAINED = 12
 """Categories that are explained in a line."""
+MAX_CATEGORIES = 100
+"""Categories that have a colour of their own."""
 GREY = "#6f737c"
 WRONG = "#ff4d6d"
 RIGHT = "#4dc3ff"
@@ -176,37 +178,17 @@ def _misplaced(subject: Subject) -> Colors:
     )
 
 
-@_coloring("held-out error", _is_trained)
-def _held_out(subject: Subject) -> Colors:
-    result = subject.map
-    held_out = (result.split == "test").to_numpy()
-    wrong = result.predicted != result.codes
-    return Colors(
-        np.where(result.embedded, np.where(held_out, 1 + wrong, 0), -1),
-        [GREY, RIGHT, WRONG],
-        _key((WRONG, "held out, wrong class"), (RIGHT, "right class"), (GREY, "not held out")),
-    )
-
-
-@_coloring("position in the map", _is_mapped)
-def _position(subject: Subject) -> Colors:
-    codes, colors = plane_colors(subject.map.embedding)
-    return Colors(codes, colors, "cells that are near in the map look alike")
-
-
 @_coloring("confidence", _has("confidence"))
 def _confidence(subject: Subject) -> Colors:
     confidence = obs_column(subject.adata, obs_key(subject.key, "confidence"))
     codes, steps = scale_colors(confidence, reverse=True)
-    legend = _key((steps[0], "unsure"), (steps[-1], "sure of the predicted class"))
-    return Colors(codes, steps, legend)
+    return Colors(codes, steps, f"{_bar(0, steps, 1)} (1: sure of the predicted class)")
 
 
 @_coloring("novelty", _has("novelty"))
 def _novelty(subject: Subject) -> Colors:
     codes, steps = scale_colors(obs_column(subject.adata, obs_key(subject.key, "novelty")))
-    legend = _key((steps[-1], "unlike the training cells"), (steps[0], "like them"))
-    return Colors(codes, steps, legend)
+    return Colors(codes, steps, f"{_bar(0, steps, 1)} (1: unlike the training cells)")
 
 
 @_coloring("out-of-fold error", _is_checked)
@@ -238,11 +220,20 @@ def color_column(adata: AnnData, column: str) -> Colors:
     values = obs_column(adata, column)
     if is_numeric_dtype(values) and not is_bool_dtype(values):
         return _numbers(values.to_numpy(np.float64, na_value=np.nan))
-    colors = _categories(adata, column)
-    shown = list(label_colors(adata, column).items())[:FEW]
-    more = f" … and {len(colors.colors) - FEW} more" if len(colors.colors) > FEW else ""
-    meaning = _key(*((color, escape(str(name))) for name, color in shown)) + more
-    return replace(colors, meaning=meaning)
+    made, names = _categories(adata, column), list(label_colors(adata, column))
+    shown = zip(made.colors[:MAX_EXPLAINED], names, strict=False)
+    meaning = _key(*((color, escape(str(name))) for color, name in shown))
+    n = len(names)
+    if n > MAX_CATEGORIES:
+        counts = np.bincount(made.codes[made.codes >= 0], minlength=n)
+        largest = np.sort(np.argsort(-counts, kind="stable")[:MAX_CATEGORIES])
+        code_of = np.full(n + 1, MAX_CATEGORIES)
+        code_of[largest], code_of[-1] = np.arange(MAX_CATEGORIES), -1
+        colors = [*default_palette(MAX_CATEGORIES), GREY]
+        meaning = _key((GREY, f"all but the {MAX_CATEGORIES} largest of {n:,} categories"))
+        return Colors(code_of[made.codes], colors, meaning)
+    more = f" … and {n - MAX_EXPLAINED} more" if n > MAX_EXPLAINED else ""
+    return replace(made, meaning=meaning + more)
 
 
 def color_variable(adata: AnnData, i: int) -> Colors:
@@ -268,8 +259,13 @@ def _numbers(values: NDArray[np.float64]) -> Colors:
     if low == high and len(there):
         low, high = there.min(), there.max()
     codes, steps = scale_colors((values - low) / ((high - low) or 1), colormap="viridis")
+    return Colors(codes, steps, _bar(low, steps, high))
+
+
+def _bar(low: float, steps: list[str], high: float) -> str:
+    """A colour bar between its lowest and its highest value."""
     bar = "".join(f'<span style="color:{step}">█</span>' for step in steps)
-    return Colors(codes, steps, f"{_short(low)} {bar} {_short(high)}")
+    return f"{_short(low)} {bar} {_short(high)}"
 
 
 def _short(value: float) -> str:

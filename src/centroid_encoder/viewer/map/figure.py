@@ -1,4 +1,4 @@
-"""The plot as matplotlib artists that are updated, not made anew, from frame to frame."""
+"""The map as matplotlib artists, which are updated from frame to frame."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.path import Path
+from matplotlib.transforms import IdentityTransform
 from numpy.typing import NDArray
 from psygnal import Signal
 
@@ -23,22 +24,27 @@ from centroid_encoder.pl._regions import (
     paint_image,
     region_paths,
 )
-from centroid_encoder.viewer.map.names import MANY, explain_dots, write_names
+from centroid_encoder.viewer.map.contrast import blend, readable
+from centroid_encoder.viewer.map.dots import Dots, contained
+from centroid_encoder.viewer.map.names import write_names
 
-DRAFT = 50_000
-"""Points that are drawn while something moves; at rest all are."""
-LINE = 17
-"""Height in pixels that is kept for a line of a panel's title, at 96 dots per inch."""
-LETTER = 6
-"""Width in pixels of a letter of a title."""
-GAP = 6
-FEW = 200
-"""Selected cells that can be ringed boldly."""
+MAX_NAMES = 20
+"""Classes whose names are written unless the user wants otherwise: more hide the map."""
+MAX_BOLD = 200
+"""Selected cells with bold rings: more would hide what they mark."""
+MAX_RINGS = 20_000
+"""Selected cells with rings; of more, some evenly spaced ones have rings."""
+TITLE_SIZE = 9
+"""Points."""
+LINE = 1.4 * TITLE_SIZE / 72
+"""Height of a line of a title in inches."""
+GAP = 0.06
+"""Inches between panels and around them."""
 
 
 @dataclass(frozen=True)
 class Panel:
-    """Which cells are drawn side by side, and what is written above them."""
+    """Cells that are drawn in one panel, and its title."""
 
     title: str
     rows: NDArray[np.intp]
@@ -63,7 +69,7 @@ class Scene:
     centers: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
     """(n_classes, 2), or as many as there are names."""
     reference: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
-    """(n, 2) cells of others to which those of the scene are compared, grey behind them."""
+    """(n, 2) reference cells, pale behind the cells of the scene."""
 
 
 NOTHING = Scene(np.empty((0, 2)), np.empty(0, dtype=np.intp), (), (), np.zeros((2, 2)), 0)
@@ -89,20 +95,15 @@ class _Artists:
     """One panel on the figure."""
 
     ax: Any
-    reference: Line2D
+    reference: Dots
     regions: PathCollection
     """One for each class."""
     image: AxesImage
     """Regions that are not polygons."""
-    lines: list[Line2D]
-    """One for each class and one for unlabeled cells: by far the fastest way to draw points."""
+    cells: Dots
     selected: Line2D
     hovered: Line2D
     names: list[Any] = field(default_factory=list)
-
-    @property
-    def overlays(self) -> tuple[Line2D, Line2D]:
-        return self.selected, self.hovered
 
 
 class MapFigure:
@@ -111,7 +112,7 @@ class MapFigure:
     changed = Signal()
     """The figure has to be drawn."""
     marked = Signal()
-    """Only selection or hover, which are drawn without the points (`draw_overlays`)."""
+    """Only selection, hover or outline changed; `draw_overlays` draws them without the points."""
 
     def __init__(self, figure: Figure) -> None:
         self.figure = figure
@@ -121,10 +122,9 @@ class MapFigure:
         self._shown = np.empty(0, dtype=bool)
         self._selected: NDArray[np.bool_] | None = None
         self._panels: list[_Artists] = []
-        self._beside = True
-        self._detailed = True
         self._named: bool | None = None
         self._values: tuple[NDArray[np.intp], list[str]] | None = None
+        self._outline = Line2D([], [], lw=1, ls="--", transform=IdentityTransform())
 
     @property
     def scene(self) -> Scene | None:
@@ -144,7 +144,7 @@ class MapFigure:
     @property
     def named(self) -> bool:
         """Whether the names of the classes are written on the map."""
-        few = self._scene.n_classes <= MANY
+        few = self._scene.n_classes <= MAX_NAMES
         return few if self._named is None else self._named
 
     def set_named(self, named: bool) -> None:
@@ -171,19 +171,17 @@ class MapFigure:
             Colour of each class.
         """
         before, self._scene, self._colors = self._scene, scene, list(colors)
-        same_classes = before.n_classes == scene.n_classes
-        if not same_classes:
+        if before.n_classes != scene.n_classes:
             self._shown = np.ones(scene.n_classes, dtype=bool)
         if len(before.points) != len(scene.points):
             self._selected = self._values = None
-        same_lines = all(len(p.lines) == len(self._groups[1]) + 1 for p in self._panels)
-        if len(self._panels) != len(scene.panels) or not same_classes or not same_lines:
+        if len(self._panels) != len(scene.panels):
             self._build()
         for panel in self._panels:
             panel.regions.set_paths(region_paths(scene.shapes, scene.n_classes))
-        self.arrange(*self.figure.get_size_inches() * self.figure.dpi)
+        self.arrange(*self.figure.bbox.size)
         self._set_points()
-        # The cell under the mouse may be elsewhere now.
+        # The cell under the mouse may have moved.
         self._ring(None)
         self._paint()
         self.home()
@@ -201,7 +199,6 @@ class MapFigure:
         self._style = style
         self.figure.set_facecolor(style.page)
         self._paint()
-        self._explain()
         self.place_names()
         self.changed.emit()
 
@@ -217,29 +214,16 @@ class MapFigure:
         Values are an index (n_obs,) of each point's colour, −1 for grey, and the colours.
         """
         self._values = values
-        view = [(ax.get_xlim(), ax.get_ylim()) for ax in self.axes]
-        self.show(self._scene, self._colors)
-        for ax, (x, y) in zip(self.axes, view, strict=True):
-            ax.set(xlim=x, ylim=y)
-        self.place_names()
-
-    def set_shown(self, shown: NDArray[np.bool_]) -> None:
-        """Show the points of some classes only; all regions stay, as the ground they stand on."""
-        self._shown = shown
         self._set_points()
         self._paint()
-        self.place_names()
         self.changed.emit()
 
-    def set_detailed(self, detailed: bool) -> bool:
-        """Draw all points, or, for speed, a part of them; tell whether that makes a difference."""
-        n = max((len(panel.rows) for panel in self._scene.panels), default=0)
-        differs = detailed != self._detailed and n > DRAFT
-        self._detailed = detailed
-        if differs:
-            self._set_points()
-            self.changed.emit()
-        return differs
+    def set_shown(self, shown: NDArray[np.bool_]) -> None:
+        """Show the points of some classes only; all regions stay."""
+        self._shown = shown
+        self._set_points()
+        self.place_names()
+        self.changed.emit()
 
     def select(self, selected: NDArray[np.bool_] | None) -> None:
         """Mark the cells of a (n_obs,) mask."""
@@ -252,23 +236,28 @@ class MapFigure:
         self._ring(row)
         self.marked.emit()
 
+    def trace(self, outline: Sequence[tuple[float, float]]) -> None:
+        """Draw an outline, in pixels of the figure; an empty one removes it."""
+        self._outline.set_data(*np.reshape([*outline, *outline[:1]], (-1, 2)).T)
+        self.marked.emit()
+
     def within(self, ax: Any, outline: Path) -> NDArray[np.intp]:
-        """Rows of a panel's cells within an outline; cells that only the draft leaves out, too."""
+        """Rows of a panel's cells within an outline."""
         rows = self._visible(self._rows_in(ax))
-        within: NDArray[np.intp] = rows[outline.contains_points(self._scene.points[rows])]
+        within: NDArray[np.intp] = rows[contained(outline, self._scene.points[rows])]
         return within
 
-    def nearest(self, ax: Any, at: NDArray[np.floating], reach: float) -> int | None:
-        """Row of the cell of a panel that is nearest to a place, or None if none is within reach.
+    def nearest(self, ax: Any, at: NDArray[np.floating], radius: float) -> int | None:
+        """Row of the cell of a panel that is nearest to a place, or None if none is near.
 
-        There is no tree to search in: it would be built anew for each frame of a training.
+        A search tree would have to be built for each frame of a training.
         """
         points = self._scene.points
         (x, y), (x_at, y_at) = points.T, at.tolist()
-        near = np.flatnonzero((np.abs(x - x_at) < reach) & (np.abs(y - y_at) < reach))
+        near = np.flatnonzero((np.abs(x - x_at) < radius) & (np.abs(y - y_at) < radius))
         near = self._visible(near[np.isin(near, self._rows_in(ax))])
         distances = np.linalg.norm(points[near] - at, axis=1)
-        if not (distances < reach).any():
+        if not (distances < radius).any():
             return None
         return int(near[distances.argmin()])
 
@@ -282,10 +271,12 @@ class MapFigure:
         return visible
 
     def draw_overlays(self) -> None:
-        """Draw selection and hover on top of what the canvas shows."""
+        """Draw selection, hover and outline on top of the canvas."""
         for panel in self._panels:
-            for overlay in panel.overlays:
-                panel.ax.draw_artist(overlay)
+            panel.ax.draw_artist(panel.selected)
+            panel.ax.draw_artist(panel.hovered)
+        if self._panels:
+            self.figure.draw_artist(self._outline)
 
     def arrange(self, width: float, height: float) -> None:
         """Place square panels beside or above each other, whichever makes them larger.
@@ -298,27 +289,30 @@ class MapFigure:
         n = len(self._panels)
         if not n:
             return
-        dpi = self.figure.dpi / 96
-        # Where there is little room, a line of each title becomes two.
-        n_lines = 2 + max(panel.title.count("\n") for panel in self._scene.panels)
-        n_lines += bool(len(self._scene.reference))
-        title, gap = n_lines * LINE * dpi, GAP * dpi
+        titles = [panel.title for panel in self._scene.panels]
+        for ax, text in zip(self.axes, titles, strict=True):
+            ax.title.set_text(text)
+        longest = max(ax.title.get_window_extent().width for ax in self.axes)
+        n_lines = 1 + max(text.count("\n") for text in titles)
+        line, gap = LINE * self.figure.dpi, GAP * self.figure.dpi
 
-        def side(columns: int, rows: int) -> float:
+        def place(columns: int, rows: int) -> tuple[float, float, bool, int, int]:
+            """Side of a panel, height of its title, whether that is split, columns and rows."""
             across = (width - gap * (columns + 1)) / columns
-            return min(across, (height - gap) / rows - title - gap)
+            title = line * (n_lines + (longest > across))
+            side = min(across, (height - gap) / rows - title - gap)
+            return max(side, 1.0), title, longest > across, columns, rows
 
-        self._beside = side(n, 1) >= side(1, n)
-        columns, rows = (n, 1) if self._beside else (1, n)
-        size = max(side(columns, rows), 1.0)
+        size, title, is_split, columns, rows = max(place(n, 1), place(1, n))
         left = (width - columns * size - (columns - 1) * gap) / 2
         top = (height - rows * (size + title) - (rows - 1) * gap) / 2
         for i, ax in enumerate(self.axes):
-            column, row = (i, 0) if self._beside else (0, i)
+            row, column = divmod(i, columns)
             x = left + column * (size + gap)
             y = height - top - (row + 1) * (size + title) - row * gap
             ax.set_position((x / width, y / height, size / width, size / height))
-        self._write_titles()
+            if is_split:
+                ax.title.set_text(titles[i].replace(" (n", "\n(n"))
 
     def place_names(self) -> None:
         """Write the names of the classes that are shown where the panels have room for them."""
@@ -331,16 +325,6 @@ class MapFigure:
             centers = scene.centers[shown] if names else scene.centers[:0]
             colors = {"ink": style.ink, "halo": style.panel}
             panel.names = write_names(panel.ax, names, centers, **colors)
-
-    def _write_titles(self) -> None:
-        """Write what is above the panels, in two lines where one would be too long."""
-        lines = [line for panel in self._scene.panels for line in panel.title.split("\n")]
-        longest = max(map(len, lines), default=0)
-        for ax, panel in zip(self.axes, self._scene.panels, strict=True):
-            width = ax.get_position().width * self.figure.bbox.width
-            narrow = longest * LETTER * self.figure.dpi / 96 > width
-            ax.title.set_text(panel.title.replace(" (n", "\n(n") if narrow else panel.title)
-        self._explain()
 
     @property
     def _groups(self) -> tuple[NDArray[np.intp], list[str]]:
@@ -355,55 +339,37 @@ class MapFigure:
             ax = self.figure.add_axes((0, 0, 1, 1), sharex=share, sharey=share)
             ax.set(xticks=[], yticks=[], autoscale_on=False)
             ax.set_aspect("equal")
-            # What cannot be seen costs a fifth of a frame all the same: axes without ticks, and a
-            # title that looks for room among them.
+            # Axes without ticks would still cost a fifth of a frame, and so would a title that
+            # looks for room among them.
             ax.xaxis.set_visible(False)
             ax.yaxis.set_visible(False)
-            ax.set_title("", y=1, fontsize=9, parse_math=False)
-            regions = PathCollection([], linewidths=1)
-            ax.add_collection(regions, autolim=False)
-            image = add_image(ax)
-            self._panels.append(
-                _Artists(
-                    ax,
-                    _points(ax, zorder=1.5, alpha=0.35),
-                    regions,
-                    image,
-                    lines=[_points(ax, zorder=2) for _ in (*self._groups[1], None)],
-                    selected=_points(ax, animated=True, markeredgewidth=1.2, zorder=3),
-                    hovered=_points(
-                        ax, animated=True, markeredgewidth=1.6, markersize=10, zorder=4
-                    ),
-                )
+            ax.set_title("", y=1, fontsize=TITLE_SIZE, parse_math=False)
+            artists = _Artists(
+                ax,
+                Dots(ax, 1.5),
+                PathCollection([], linewidths=1),
+                add_image(ax),
+                Dots(ax, 2),
+                _ring(ax, zorder=3),
+                _ring(ax, mew=1.6, markersize=10, zorder=4),
             )
-
-    def _thinned(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        if self._detailed or len(rows) <= DRAFT:
-            return rows
-        # Evenly spaced, not drawn by lot: points that stay from frame to frame do not flicker.
-        return rows[:: -(-len(rows) // DRAFT)]
+            ax.add_collection(artists.regions, autolim=False)
+            self._panels.append(artists)
 
     def _set_points(self) -> None:
         scene, (codes_of, colors) = self._scene, self._groups
-        every = np.arange(len(scene.reference))
-        area = np.clip(8_000 / max(len(scene.points), len(every), 1), 2, 30)
+        size = float(np.clip(8_000 / max(len(scene.points), 1), 2, 30)) ** 0.5
         for panel, content in zip(self._panels, scene.panels, strict=True):
-            rows = self._thinned(content.rows)
-            if self._values is not None:
-                rows = self._visible(rows)
-            codes = codes_of[rows]
-            counts = np.bincount(codes + 1, minlength=len(colors) + 1)
-            for code, line in enumerate(panel.lines):
-                is_class = code < len(colors)
-                members = scene.points[rows[codes == (code if is_class else -1)]]
-                line.set_data(*members.T)
-                line.set_markersize(np.sqrt(area))
-                # The smallest class on top, unlabeled cells beneath all.
-                below = (counts[1:] > counts[code + 1]).sum() if is_class else -1
-                line.set_zorder(2 + below / (len(colors) + 1))
-            panel.reference.set_data(*scene.reference[self._thinned(every)].T)
-            panel.reference.set_markersize(np.sqrt(area))
-            panel.selected.set_markersize(np.sqrt(area) + 2.5)
+            rows = self._visible(content.rows)
+            counts = np.bincount(codes_of[rows] + 1, minlength=len(colors) + 1)
+            # Unlabeled cells at the bottom, the smallest class on top.
+            depth = np.where(np.arange(len(counts)), counts, len(rows) + 1)
+            rows = rows[np.argsort(-depth[codes_of[rows] + 1], kind="stable")]
+            panel.cells.set_points(scene.points[rows], codes_of[rows])
+            panel.cells.size = panel.reference.size = size
+            grey = np.zeros(len(scene.reference), dtype=np.intp)
+            panel.reference.set_points(scene.reference, grey)
+            panel.selected.set_markersize(size + 2.5)
         self._mark()
 
     def _mark(self) -> None:
@@ -412,10 +378,10 @@ class MapFigure:
             rows = content.rows[:0]
             if self._selected is not None:
                 rows = self._visible(content.rows[self._selected[content.rows]])
-            rows = self._thinned(rows)
+            bold = len(rows) < MAX_BOLD
+            rows = rows[:: len(rows) // MAX_RINGS + 1]
             panel.selected.set_data(*self._scene.points[rows].T)
-            # Many thick rings would hide what they mark.
-            panel.selected.set_markeredgewidth(1.2 if len(rows) < FEW else 0.5)
+            panel.selected.set_markeredgewidth(1.2 if bold else 0.5)
 
     def _ring(self, row: int | None) -> None:
         """Ring one cell, in the panels that show it."""
@@ -425,34 +391,28 @@ class MapFigure:
 
     def _paint(self) -> None:
         """Give every artist its colour."""
-        style = self._style
+        style, scene = self._style, self._scene
+        alpha = REGION_ALPHA + 0.1 * style.dark
+        colors = [*self._groups[1], style.unlabeled]
+        has_regions = len(scene.shapes) > 0 and self._values is None
+        grounds = [blend(c, style.panel, alpha * has_regions) for c in colors]
+        edges = [readable(c, g, style.ink) for c, g in zip(colors, grounds, strict=True)]
+        self._outline.set_color(style.ink)
         for panel in self._panels:
             panel.ax.set_facecolor(style.panel)
             panel.ax.title.set_color(style.ink)
             panel.ax.spines[:].set_visible(False)
-            alpha = REGION_ALPHA + 0.1 * style.dark
             panel.regions.set_facecolor([to_rgba(color, alpha) for color in self._colors])
             panel.regions.set_edgecolor(style.panel)
-            scene = self._scene
             paint_image(panel.image, scene.shapes, scene.limits, self._colors, alpha)
-            for line, color in zip(panel.lines, [*self._groups[1], style.unlabeled], strict=True):
-                line.set_color(color)
-            for line, shown in zip(panel.lines, self._shown, strict=False):
-                line.set_visible(shown or self._values is not None)
-            panel.reference.set_color(style.ink)
-            for overlay in panel.overlays:
+            panel.cells.set_colors(colors, edges)
+            pale = [blend(style.ink, style.panel, 0.35)]
+            panel.reference.set_colors(pale, pale)
+            for overlay in (panel.selected, panel.hovered):
                 overlay.set(markerfacecolor="none", markeredgecolor=style.ink)
 
-    def _explain(self) -> None:
-        """Say above the titles what is grey."""
-        n = len(self._scene.reference)
-        text = f"reference cells (n = {n:,})" if n else ""
-        for ax in self.axes:
-            place = LINE / 96 * (1 + ax.title.get_text().count("\n"))
-            explain_dots(ax, text, place, color=self._style.ink)
 
-
-def _points(ax: Any, **style: Any) -> Line2D:
-    (line,) = ax.plot([], [], **({"ls": "none", "marker": "o", "markeredgewidth": 0} | style))
+def _ring(ax: Any, **style: Any) -> Line2D:
+    (line,) = ax.plot([], [], ls="none", marker="o", animated=True, **style)
     assert isinstance(line, Line2D)
     return line

@@ -1,4 +1,4 @@
-"""Names of the classes on a panel of the map, and what else has to be said of it."""
+"""Names of the classes on a panel of the map."""
 
 from __future__ import annotations
 
@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.lines import Line2D
+from matplotlib.collections import LineCollection
 from matplotlib.patheffects import withStroke
-from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
 from centroid_encoder.pl._legend import move_apart, wrapped
-
-MANY = 20
-"""Classes whose names are written unless the user wants otherwise: more hide the map."""
-RIM = 4
-"""Pixels between a name and the rim of its panel, at 96 dots per inch: at the rim itself, the first
-letter looks as if it were cut off."""
 
 
 def write_names(
@@ -25,35 +18,27 @@ def write_names(
 ) -> list[Any]:
     """Write names at the centers of their classes, moved apart where they would overlap.
 
-    All of a name stays in its panel; of one that is too long for that, "…" stands for the rest.
-
     Parameters
     ----------
     ax
-        Axes with the limits and the place that they will be drawn with.
+        Axes with their final limits and place.
     names
         (M,) names.
     centers
-        (M, 2) centers; what lies out of view, or is NaN, gets no name.
+        (M, 2) centers; those out of view get no name.
     ink, halo
-        Colour of the letters, and of what keeps them readable over points.
+        Colour of the letters, and of their outline, which keeps them readable over points.
 
     Returns
     -------
     list
-        The artists; ``remove`` takes one off the axes.
+        The artists.
     """
-    (x_min, x_max), (y_min, y_max) = ax.get_xlim(), ax.get_ylim()
-    x, y = centers.T
-    seen = np.flatnonzero((x > x_min) & (x < x_max) & (y > y_min) & (y < y_max))
-    if not len(seen):
-        return []
-    page = (ax.get_position().extents * np.tile(ax.figure.bbox.size, 2)).reshape(2, 2)
-    pixel = ax.figure.dpi / 96
+    low, high = np.transpose([ax.get_xlim(), ax.get_ylim()])
+    seen = np.flatnonzero(((centers > low) & (centers < high)).all(axis=1)).tolist()
+    page = np.reshape(ax.get_position().extents * np.tile(ax.figure.bbox.size, 2), (2, 2))
     # In a small panel, large letters would hide the cells.
-    size = float(np.clip((page[1, 0] - page[0, 0]) / pixel / 33, 6, 9))
-    page += np.array([[RIM], [-RIM]]) * pixel
-    room = page[1, 0] - page[0, 0]
+    size = float(np.clip(np.ptp(page[:, 0]) / ax.figure.dpi * 3, 6, 9))
     style: dict[str, Any] = {
         "ha": "center",
         "va": "center",
@@ -64,44 +49,18 @@ def write_names(
         "parse_math": False,
         "zorder": 4,
     }
-    texts = [ax.annotate(wrapped(names[i]), centers[i], centers[i], **style) for i in seen.tolist()]
-    for i, text in zip(seen.tolist(), texts, strict=True):
-        width = text.get_window_extent().width
-        if width > room:
-            longest = max(map(len, text.get_text().split("\n")))
-            text.set_text(wrapped(names[i], int(longest * room / width)))
+    texts = [ax.text(*centers[i], wrapped(names[i]), **style) for i in seen]
+    if not texts:
+        return []
     extents = np.array([text.get_window_extent().extents for text in texts])
     middles, sizes = (extents[:, 2:] + extents[:, :2]) / 2, extents[:, 2:] - extents[:, :2]
-    moved = move_apart(middles, sizes, page)
-    for text, place in zip(texts, ax.transData.inverted().transform(moved), strict=True):
+    rim = 4 * ax.figure.dpi / 96
+    moved = move_apart(middles, sizes, page + np.array([[rim], [-rim]]))
+    places = ax.transData.inverted().transform(moved)
+    for text, place in zip(texts, places, strict=True):
         text.set_position(place)
-    leads = np.abs(moved - middles).max(axis=1) > sizes[:, 1]
-    arrow = {"arrowstyle": "-", "color": ink, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
-    lines = [
-        ax.annotate("", centers[i], text.get_position(), arrowprops=arrow, zorder=3.9)
-        for i, text, lead in zip(seen, texts, leads, strict=True)
-        if lead
-    ]
-    return [*texts, *lines]
-
-
-def explain_dots(ax: Any, text: str, place: float, *, color: str) -> None:
-    """Write what pale dots are, so many inches above a panel; an empty text takes that away."""
-    if (legend := ax.get_legend()) is not None:
-        legend.remove()
-    if not text:
-        return
-    dot: dict[str, Any] = {"ls": "none", "marker": "o", "ms": 4, "mew": 0, "alpha": 0.6}
-    ax.legend(
-        [Line2D([], [], color=color, **dot)],
-        [text],
-        loc="lower center",
-        bbox_to_anchor=(0.5, 1),
-        bbox_transform=ax.transAxes + ScaledTranslation(0, place, ax.figure.dpi_scale_trans),
-        fontsize=8,
-        labelcolor=color,
-        frameon=False,
-        borderpad=0,
-        borderaxespad=0.1,
-        handletextpad=0,
-    )
+    # The halo of a name hides a short line.
+    ends = list(np.stack([centers[seen], places], axis=1))
+    lines = LineCollection(ends, color=ink, lw=0.6, zorder=3.9)
+    ax.add_collection(lines, autolim=False)
+    return [*texts, lines]

@@ -1,49 +1,39 @@
-"""What a layer shows of the cells that are joined to it, all of it undone by `close`."""
+"""The cells of one layer: coloured, marked, found under the mouse, and shown."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from importlib import import_module
+from collections.abc import Sequence
 from itertools import product
 from typing import Any
-from weakref import WeakSet
 
 import numpy as np
 from matplotlib.colors import to_rgba
 from napari.components import ViewerModel
-from napari.layers import Labels, Points, Shapes
+from napari.layers import Points, Shapes
+from napari.utils.theme import get_theme
 from numpy.typing import ArrayLike, NDArray
 from psygnal import Signal
 
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
 from centroid_encoder.viewer.data.join import Join
-from centroid_encoder.viewer.map.drawing import (
-    OUTLINE,
-    TRANSPARENT,
-    Drawing,
-    NoColors,
-    get_ready,
-    label_colormap,
-    outlines,
-)
-from centroid_encoder.viewer.map.images import ImageLayers, value_at
-from centroid_encoder.viewer.map.lent_colors import lend, take_back
+from centroid_encoder.viewer.map.drawing import TRANSPARENT, Drawing, outlines
 
-DIRECT = 20_000
-"""Labels above which a colour for each makes napari slow; an image of the classes does not."""
 TABLE = 2**24
-"""Ids below which a table of all of them is the quickest way from labels to values."""
+"""Ids below which an array indexed by id is used to map labels to values."""
 HIGHLIGHT = "selected cells"
-OTHER_BUTTONS = (2, 3)
-"""The right and the middle one."""
-WHITE = (1.0, 1.0, 1.0, 1.0)
-
-_OPEN: WeakSet[LayerLink] = WeakSet()
-"""Links that were not closed: of images that lie on each other, one answers a click."""
+OUTLINE = 2
+"""Width of the outline of a selected cell, in pixels of the image."""
+SMALL_CELL = 12
+"""Diameter, in pixels of the image, below which an outline is one pixel wide."""
+MIN_OPACITY = 0.7
+"""Least opacity of coloured labels: paler colours cannot be told apart over an image."""
 
 
 class LayerLink:
-    """Colour, highlight, show and pick the cells of one Labels, Points or Shapes layer.
+    """The cells of one Labels, Points or Shapes layer.
+
+    Colours and marks of a Labels layer are layers of our own above it; its own opacity is 0
+    meanwhile. Points and shapes get other face colours, and marked ones are selected.
 
     Parameters
     ----------
@@ -52,56 +42,39 @@ class LayerLink:
     layer
         Layer whose labels, points or shapes are cells.
     join
-        Which rows of the table they are; all other rows are none of its business.
-    image
-        Name of the image that the layer shows, in a table of several.
+        Row of the table of each label, point or shape.
 
     Attributes
     ----------
     classes, marks
-        What is drawn above a layer of many labels, and above selected cells of any.
+        Layers with the colours and with the outlines of selected cells, for a Labels layer.
     """
 
     picked = Signal(object)
-    """Rows that the user picked in the layer."""
+    """Rows of the points or shapes that the user selected in the layer."""
 
-    def __init__(self, viewer: ViewerModel, layer: CellLayer, join: Join, image: str = "") -> None:
+    def __init__(self, viewer: ViewerModel, layer: CellLayer, join: Join) -> None:
         self.viewer = viewer
         self.layer = layer
         self.join = join
-        self.image = ImageLayers(viewer, layer, image)
-        self._quiet = False
-        self._lent: Any = None
-        self._open = True
-        self._colors: tuple[NDArray[np.intp], Sequence[str]] | None = None
-        """Codes and colours of the cells, where each label or shape has a colour."""
-        self._selected = np.empty(0, dtype=np.intp)
         self.classes = Drawing(viewer)
         self.marks = Drawing(viewer)
-        _OPEN.add(self)
-        viewer.mouse_drag_callbacks.append(self._on_press)
+        self._before: Any = None
+        """The layer's own opacity, or its own colours, while it is coloured."""
+        self._marking = False
+        viewer.events.theme.connect(self._on_theme)
         viewer.layers.events.removed.connect(self._on_removed)
-        viewer.canvas.grid.events.enabled.connect(self._on_grid)
         layer.events.visible.connect(self._on_visible)
         if isinstance(layer, ItemLayer):
             layer.selected_data.events.items_changed.connect(self._on_items_selected)
-        elif not self._has_few:
-            get_ready()
 
     def close(self) -> None:
         """Leave the layer and the viewer as they were before."""
-        if not self._open:
-            return
-        self._open = False
-        _OPEN.discard(self)
-        self.viewer.canvas.grid.events.enabled.disconnect(self._on_grid)
-        self.layer.events.visible.disconnect(self._on_visible)
-        if self._on_press in self.viewer.mouse_drag_callbacks:
-            self.viewer.mouse_drag_callbacks.remove(self._on_press)
+        self.viewer.events.theme.disconnect(self._on_theme)
         self.viewer.layers.events.removed.disconnect(self._on_removed)
+        self.layer.events.visible.disconnect(self._on_visible)
         if isinstance(self.layer, ItemLayer):
             self.layer.selected_data.events.items_changed.disconnect(self._on_items_selected)
-        # Marks first: see `uncolor`.
         self.highlight(np.empty(0, dtype=np.intp))
         self.uncolor()
 
@@ -115,135 +88,80 @@ class LayerLink:
         name
             What the colours stand for.
         codes
-            (n_obs,) index into `colors`; −1 for cells that are not to be seen.
+            (n_obs,) index into `colors`; −1 for cells that are not shown.
         colors
             The colours.
         """
         if self.layer not in self.viewer.layers:
             return
-        self._colors = None
         if isinstance(self.layer, ItemLayer):
-            self._colors = codes, colors
-            self._color_items()
-        elif self._has_few:
-            self.classes.remove()
-            self._colors = codes, colors
-            self._color_labels()
-        else:
-            self._color_above(name, codes, colors)
+            self._color_items(codes, colors)
+            return
+        # It is 0 already if another widget has coloured the layer.
+        if self._before is None and self.layer.opacity:
+            self._before = self.layer.opacity
+        opacity = max(self._before or 0, MIN_OPACITY)
+        palette = {i + 1: to_rgba(color) for i, color in enumerate(colors)}
+        name = f"{self.layer.name} · {name}"
+        self.classes.show(self._painted(codes + 1), name, palette, self.layer, opacity)
+        self.layer.opacity = 0
 
     def uncolor(self) -> None:
         """Give the layer its own colours back."""
-        # In this order: new colours of a layer and then another one gone before it was drawn, that
-        # ends the process in OpenGL if it was the only other one.
         self.classes.remove()
-        take_back(self.layer, self._lent)
-        self._lent = self._colors = None
-        if self._is_marked_by_color:
-            self._color_labels()
-
-    @property
-    def _has_few(self) -> bool:
-        return int(self.join.joined.sum()) <= DIRECT
-
-    @property
-    def _is_marked_by_color(self) -> bool:
-        """Whether selected cells are white, for a layer of marks would get a place in the grid."""
-        labels = isinstance(self.layer, Labels) and self._has_few
-        return labels and self.viewer.canvas.grid.enabled and bool(len(self._selected))
-
-    def _color_labels(self) -> None:
-        if self._colors is None:
-            labels = self.join.known
-            colors = dict(zip(labels.tolist(), self.layer.colormap.map(labels), strict=True))
-        else:
-            codes, names = self._colors
-            palette, joined = [*map(to_rgba, names), TRANSPARENT], self.join.joined
-            known = zip(self.join.ids[joined].tolist(), codes[joined].tolist(), strict=True)
-            colors = {label: palette[code] for label, code in known}
-        if self._is_marked_by_color:
-            colors |= dict.fromkeys(self.join.ids[self._selected].tolist(), WHITE)
-        self._lent = lend(self.layer, label_colormap(colors))
-
-    def _color_above(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
-        """Put an image of the classes above the labels, whose own colours would shine through."""
-        palette: dict[int | None, Any] = {i + 1: to_rgba(c) for i, c in enumerate(colors)}
-        painted, name = self._painted(codes + 1), f"{self.layer.name} · {name}"
-        self._lent = lend(self.layer, NoColors())
-        self.classes.show(painted, name, palette, self.layer, self.layer.opacity)
-        self._on_visible()
-
-    def _color_items(self) -> None:
-        if self._colors is None:
+        before, self._before = self._before, None
+        if before is None:
             return
-        codes, colors = self._colors
+        if not isinstance(self.layer, ItemLayer):
+            # The user may have chosen another opacity meanwhile.
+            self.layer.opacity = self.layer.opacity or before
+            return
+        mode, face, current = before
+        with self.layer.block_update_properties():
+            self.layer.current_face_color = current
+        n = min(len(face), len(self.layer.data))
+        self.layer.face_color = np.concatenate([face[:n], self.layer.face_color[n:]])
+        # The layer keeps the feature that its colours stand for, and its colour map.
+        self.layer.face_color_mode = mode
+
+    def _color_items(self, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
+        layer = self.layer
+        if self._before is None:
+            face, current = layer.face_color.copy(), layer.current_face_color
+            self._before = str(layer.face_color_mode), face, current
         palette = np.array([*map(to_rgba, colors), TRANSPARENT])
-        face = np.zeros((len(self.layer.data), 4))
+        face = np.zeros((len(layer.data), 4))
         rows = self._present(np.flatnonzero(self.join.joined))
         face[self.join.ids[rows]] = palette[codes[rows]]
-        if isinstance(self.layer, Shapes):
-            # The line that napari draws around them is thin, and not to be seen among others.
-            face[self.join.ids[self._present(self._selected)]] = WHITE
-        self._lent = lend(self.layer, face)
+        layer.face_color = face
 
     # -- selection -------------------------------------------------------------------------------
 
     def highlight(self, rows: NDArray[np.intp]) -> None:
-        """Mark cells in the layer; none takes the marks away."""
+        """Mark cells in the layer; an empty array removes the marks."""
         rows = self._present(rows)
-        if not len(rows) and not len(self._selected) and isinstance(self.layer, Labels):
-            return
         if isinstance(self.layer, ItemLayer):
-            self._quiet = True
+            self._marking = True
             try:
                 self.layer.selected_data = set(self.join.ids[rows].tolist())
             finally:
-                self._quiet = False
-            before, self._selected = self._selected, rows
-            if isinstance(self.layer, Shapes) and not np.array_equal(before, rows):
-                self._color_items()
+                self._marking = False
             return
-        self._recolor_marked(rows)
-        if not len(rows) or self.layer not in self.viewer.layers or self._is_marked_by_color:
+        if not len(rows) or self.layer not in self.viewer.layers:
             self.marks.remove()
             return
-        # Above the classes, and outlined: who goes to a cell wants to see its stains.
-        above = self.classes.layer if self.classes.is_shown else self.layer
-        marked, contour = self._marked(rows), OUTLINE
+        marked, contour = self._painted(self._mask(rows)), OUTLINE
         if isinstance(marked, np.ndarray) and marked.ndim == 2:
-            # napari takes twenty times as long, for what may have more axes than are seen.
-            marked, contour = outlines(marked), 0
-        self.marks.show(marked, HIGHLIGHT, {1: WHITE}, above, contour=contour)
-        self._on_visible()
+            diameter = (np.count_nonzero(marked) / len(rows) * 4 / np.pi) ** 0.5
+            marked, contour = outlines(marked, OUTLINE if diameter >= SMALL_CELL else 1), 0
+        above = self.classes.layer if self.classes.is_shown else self.layer
+        self.marks.show(marked, HIGHLIGHT, {1: self._ink}, above, contour=contour)
 
-    def _recolor_marked(self, rows: NDArray[np.intp]) -> None:
-        """Colour selected cells white, or no longer."""
-        before, self._selected = self._is_marked_by_color, rows
-        if self._is_marked_by_color:
-            # First, the colours without marks.
-            if before and self._colors is None:
-                take_back(self.layer, self._lent)
-            self._color_labels()
-        elif before and self._colors is not None:
-            self._color_labels()
-        elif before:
-            take_back(self.layer, self._lent)
-            self._lent = None
-
-    def _on_grid(self, _: Any = None) -> None:
-        rows, self._selected = self._selected, np.empty(0, dtype=np.intp)
-        if isinstance(self.layer, Labels) and self._has_few:
-            if self._colors is not None:
-                self._color_labels()
-            elif not self.viewer.canvas.grid.enabled:
-                take_back(self.layer, self._lent)
-                self._lent = None
-        self.highlight(rows)
-
-    def _on_visible(self, _: Any = None) -> None:
-        """Hide what is drawn of a layer that is hidden: it may lie on the image of another."""
-        for drawing in (self.classes, self.marks):
-            drawing.set_visible(self.layer.visible)
+    @property
+    def _ink(self) -> tuple[float, ...]:
+        """Colour of outlines: white on a dark canvas, black on a light one."""
+        is_dark = sum(get_theme(self.viewer.theme).canvas.as_rgb_tuple()[:3]) < 3 * 128
+        return to_rgba("white" if is_dark else "black")
 
     def show(self, rows: NDArray[np.intp]) -> None:
         """Move the camera to cells."""
@@ -272,87 +190,84 @@ class LayerLink:
             float(canvas.min() / room.max()) if len(size) > 2 else float((canvas / room).min())
         )
 
-    # -- picking ---------------------------------------------------------------------------------
-
-    def _on_press(self, viewer: ViewerModel, event: Any) -> Iterator[None]:
-        """Pick the cell on which the mouse was clicked, not dragged."""
-        if isinstance(self.layer, Points) or event.button in OTHER_BUTTONS:
-            return
-        start, dragged = _place(event), False
-        yield
-        while event.type == "mouse_move":
-            dragged = dragged or bool(np.abs(_place(event) - start).max() > 3)
-            yield
-        is_seen = self.layer in viewer.layers and self.layer.visible and not self._is_below(event)
-        if dragged or not self._open or not is_seen:
-            return
-        # Who paints or draws, in whatever layer, is not picking.
-        tools = {str(layer.mode) for layer in (self.layer, viewer.layers.selection.active) if layer}
-        if not tools <= {"pan_zoom", "pick"}:
-            return
-        value = value_at(self.layer, event)
-        rows = self.join.rows(np.array([] if value is None else [value]))
-        # A click beside the cells, as when moving the image, keeps the selection.
-        if (rows >= 0).any():
-            self.picked.emit(rows)
-
-    def _is_below(self, event: Any) -> bool:
-        """Tell whether another image is seen here, or another part of the grid was clicked."""
-        if self.image.is_elsewhere(event):
-            return True
-        others = [link for link in _OPEN if link is not self and link.viewer is self.viewer]
-        return any(
-            not link.image.is_elsewhere(event) and self.image.is_covered(link.image, event)
-            for link in others
+    def row_at(self, event: Any) -> int | None:
+        """Row of the cell under the mouse, or None; None in a hidden layer, too."""
+        value = self.layer.get_value(
+            event.position,
+            view_direction=event.view_direction,
+            dims_displayed=event.dims_displayed,
+            world=True,
         )
+        if isinstance(value, tuple):
+            # (shape, vertex), or (level, label) of a multiscale image
+            value = value[0 if isinstance(self.layer, Shapes) else -1]
+        row = -1 if value is None else int(self.join.rows(value))
+        return None if row < 0 else row
+
+    # -- events ----------------------------------------------------------------------------------
 
     def _on_items_selected(self, *_: Any) -> None:
-        if not self._quiet:
+        if not self._marking:
             items = np.fromiter(self.layer.selected_data, dtype=np.intp)
             rows = self.join.rows(items)
             self.picked.emit(rows[rows >= 0])
 
+    def _on_visible(self, _: Any) -> None:
+        self.classes.set_visible(self.layer.visible)
+        self.marks.set_visible(self.layer.visible)
+
+    def _on_theme(self, _: Any) -> None:
+        self.marks.recolor({1: self._ink})
+
+    def _on_removed(self, event: Any) -> None:
+        if event.value is self.classes.layer:
+            self.uncolor()
+
+    # -- where the cells are ---------------------------------------------------------------------
+
     def _present(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of the rows that are in the layer, from which some may have been removed."""
+        """Those of the rows that are in the layer; the user may have removed items from it."""
         rows = rows[self.join.joined[rows]]
         if isinstance(self.layer, ItemLayer):
             rows = rows[self.join.ids[rows] < len(self.layer.data)]
         return rows
 
-    # -- layers of our own -----------------------------------------------------------------------
+    def _mask(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+        mask = np.zeros(len(self.join.joined), dtype=np.intp)
+        mask[rows] = 1
+        return mask
 
     def _painted(self, values: NDArray[np.intp]) -> Any:
-        """Image, or multiscale images, with the value of the cell in place of each label."""
-        skimage: Any = import_module("skimage.util")
-        ids, values = self.join.ids[self.join.joined], values[self.join.joined]
-        values = values.astype(np.min_scalar_type(int(values.max(initial=0))))
-        first, last = int(ids.min(initial=0)), int(ids.max(initial=0))
-        table = np.zeros(last + 2, dtype=values.dtype) if first >= 0 and last < TABLE else None
-        if table is not None:
-            table[ids] = values
+        """Replace each label by the value of its row; 0 where there is no row.
+
+        Parameters
+        ----------
+        values
+            (n_obs,) values of at least 0.
+
+        Returns
+        -------
+        Any
+            Image, or list of images of a multiscale layer; lazy if the layer's data are.
+        """
+        joined = self.join.joined
+        ids, dtype = self.join.ids[joined], np.min_scalar_type(int(values.max(initial=0)))
+        of_row = np.append(np.where(joined, values, 0), 0).astype(dtype)
+        table = None
+        if ids.min(initial=0) >= 0 and ids.max(initial=0) < TABLE:
+            table = np.zeros(int(ids.max(initial=0)) + 2, dtype=dtype)
+            table[ids] = of_row[:-1][joined]
 
         def paint(block: ArrayLike) -> Any:
-            if table is not None:
-                return _taken(table, np.asarray(block))
-            # The ids are of this type, which holds all that images of labels do.
-            return skimage.map_array(np.asarray(block, dtype=np.int64), ids, values)
+            labels = np.asarray(block)
+            return of_row[self.join.rows(labels)] if table is None else _taken(table, labels)
 
         def painted(data: Any) -> Any:
             lazy = hasattr(data, "map_blocks")
-            return data.map_blocks(paint, dtype=values.dtype) if lazy else paint(data)
+            return data.map_blocks(paint, dtype=dtype) if lazy else paint(data)
 
         data = self.layer.data
         return [painted(level) for level in data] if self.layer.multiscale else painted(data)
-
-    def _marked(self, rows: NDArray[np.intp]) -> Any:
-        """Image, or multiscale images, of these cells alone."""
-        selected = np.zeros(len(self.join.joined), dtype=np.intp)
-        selected[rows] = 1
-        return self._painted(selected)
-
-    def _on_removed(self, event: Any) -> None:
-        if event.value is self.classes.layer:
-            self.uncolor()
 
     def _extent(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.floating], float] | None:
         """Where cells are and how large one is, in pixels of the layer; None for no cells.
@@ -369,17 +284,17 @@ class LayerLink:
             found = list(np.sort(self.layer.data[self.join.ids[rows]], axis=0).T)
             cell = float(np.median(self.layer.size))
         elif isinstance(self.layer, Shapes):
-            outlines = [self.layer.data[i] for i in self.join.ids[rows]]
-            vertices = np.concatenate([*outlines, np.empty((0, self.layer.ndim))])
+            polygons = [self.layer.data[i] for i in self.join.ids[rows]]
+            vertices = np.concatenate([*polygons, np.empty((0, self.layer.ndim))])
             found = list(np.sort(vertices, axis=0).T)
-            cell = float(np.median([np.ptp(outline, axis=0).max() for outline in outlines] or [0]))
+            cell = float(np.median([np.ptp(polygon, axis=0).max() for polygon in polygons] or [0]))
         else:
-            painted = self._marked(rows)
+            painted = self._painted(self._mask(rows))
             image = np.asarray(painted[0] if self.layer.multiscale else painted)
             axes = set(range(image.ndim))
             found = [np.flatnonzero(image.any(axis=tuple(axes - {axis}))) for axis in axes]
             cell = float((np.count_nonzero(image) / max(len(rows), 1)) ** (1 / image.ndim))
-        # Labels, too, may have been erased.
+        # The user may have erased the labels.
         if not len(found[0]):
             return None
         return np.array([(f[0], f[len(f) // 2], f[-1]) for f in found], dtype=float).T, cell
@@ -388,17 +303,9 @@ class LayerLink:
 def _taken(table: NDArray[Any], labels: NDArray[np.integer]) -> NDArray[Any]:
     """Entry of a table for each label; the last entry, 0, where there is none.
 
-    Row after row, as wider integers of all labels would not be near the processor.
+    Rows are converted one by one: indices of the whole image would take eight bytes a pixel.
     """
-    if labels.ndim < 2:
-        return table.take(labels, mode="clip")
     values = np.empty(labels.shape, dtype=table.dtype)
-    for row, into in zip(labels, values, strict=True):
-        # Not left to numpy: before 2.0 it refuses unsigned integers of 64 bits.
+    for row, into in zip(np.atleast_2d(labels), np.atleast_2d(values), strict=True):
         np.take(table, row.astype(np.intp), mode="clip", out=into)
     return values
-
-
-def _place(event: Any) -> NDArray[np.floating]:
-    """Where the mouse is on the canvas."""
-    return np.asarray(event.pos if hasattr(event, "pos") else event.position)

@@ -1,53 +1,14 @@
-"""Colours of numbers: of places in the plane of an embedding, and of shares."""
+"""Colours of numbers."""
 
 from __future__ import annotations
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.colors import to_hex
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
-GRID = 24
-"""Steps along each side: neighbours can just be told apart, and a layer's colours stay few."""
 STEPS = 20
 """Colours of a scale: as many as can be told apart."""
-
-# Lower left, lower right, upper left, upper right. All differ in hue and, for those who see fewer
-# hues, in lightness; none is so dark or so pale as to be lost on an image.
-_CORNERS = ["#555de3", "#f63d70", "#00d4c3", "#f0e331"]
-
-
-def plane_colors(points: NDArray[np.floating]) -> tuple[NDArray[np.intp], list[str]]:
-    """Colour points by where they are: cells of like colour are neighbours in the plane.
-
-    Each coordinate counts by rank: where most points huddle in the middle of the map, position
-    alone would give them all one colour.
-
-    Parameters
-    ----------
-    points
-        (n, 2) points; of three coordinates the first two count.
-
-    Returns
-    -------
-    codes
-        (n,) index of each point's colour; −1 for points that are not finite.
-    colors
-        ``GRID * GRID`` hex colours, row by row from the bottom.
-    """
-    from skimage.color import lab2rgb, rgb2lab
-
-    codes = np.full(len(points), -1, dtype=np.intp)
-    placed = np.isfinite(points[:, :2]).all(axis=1)
-    ranks = rankdata(points[placed, :2], axis=0) - 1
-    x, y = (ranks / max(len(ranks) - 1, 1) * GRID).clip(0, GRID - 1).astype(np.intp).T
-    codes[placed] = y * GRID + x
-    # Mixed in a space in which equal steps look equal: no edges where the map has none.
-    corners = rgb2lab(np.reshape([to_rgb(corner) for corner in _CORNERS], (2, 2, 3)))
-    shares = np.linspace([1, 0], [0, 1], GRID)
-    mixed = lab2rgb(np.einsum("yi,xj,ijc->yxc", shares, shares, corners))
-    return codes, [to_hex(color) for color in mixed.reshape(-1, 3).clip(0, 1)]
 
 
 def scale_colors(

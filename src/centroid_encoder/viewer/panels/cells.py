@@ -1,8 +1,9 @@
-"""The selected cells, the layers that show them, and what the colours of these stand for."""
+"""The selected cells, the layers that show them, and their colours."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,6 @@ from superqt.utils import signals_blocked
 from centroid_encoder.pl._values import variable_source
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.drawing import remove
-from centroid_encoder.viewer.map.images import bring_back
 from centroid_encoder.viewer.map.overlay import LayerLink
 from centroid_encoder.viewer.panels.fields import column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 NO_COLORS = "as it was"
 ANY_VALUES = "column or variable …"
+OTHER_BUTTONS = (2, 3)
+"""The right and the middle button of the mouse."""
+MAX_MOVED = 3
+"""Pixels that the mouse may move during a click."""
 
 
 class CellsPanel(QWidget):
@@ -45,8 +49,9 @@ class CellsPanel(QWidget):
         self._values_shown = False
 
         self.color_box = QComboBox()
-        self.color_box.setAccessibleName("Colour layer by")
-        self.color_box.setToolTip("What the colours of the layer's cells stand for")
+        self.color_box.setAccessibleName("Colour by")
+        self.color_box.addItems([NO_COLORS, ANY_VALUES])
+        self.color_box.setToolTip("What the colours of the cells in the map and the layer mean")
         self.value_box: QComboBox = QSearchableComboBox()
         self.value_box.setToolTip("A column of obs, or a variable; type a part of its name")
         self.value_box.setAccessibleName("Column or variable")
@@ -67,15 +72,13 @@ class CellsPanel(QWidget):
         self.clear_button.setToolTip("Select no cells")
         column(
             self,
-            side_by_side(QLabel("Colour layer by"), (self.color_box, 1)),
+            side_by_side(QLabel("Colour by"), (self.color_box, 1)),
             self.value_box,
             self.color_text,
             side_by_side((self.selection_text, 1), self.show_button, self.clear_button),
             self.unseen_text,
         )
-        # What is chosen again as soon as a layer shows the cells.
-        self._suspended = ""
-        self.color_box.currentIndexChanged.connect(self._on_coloring)
+        self.color_box.currentIndexChanged.connect(self._recolor)
         self.value_box.currentIndexChanged.connect(self._recolor)
         self.show_button.clicked.connect(self.zoom)
         self.clear_button.clicked.connect(self.clear)
@@ -101,7 +104,8 @@ class CellsPanel(QWidget):
         self._colored = None
         self._close(self._links)
         self._links = []
-        bring_back(self._viewer)
+        if self._on_press in self._viewer.mouse_drag_callbacks:
+            self._viewer.mouse_drag_callbacks.remove(self._on_press)
 
     def _close(self, links: list[LayerLink]) -> None:
         """Leave the layers of links as they were."""
@@ -113,17 +117,11 @@ class CellsPanel(QWidget):
     def zoom(self) -> None:
         """Go to the selected cells, in the layer that is chosen if they are there."""
         rows = np.flatnonzero(self._session.selected)
-        for link in self._showing(rows)[:1]:
-            self._reveal(link)
-            link.show(rows)
-
-    def _showing(self, rows: NDArray[np.intp]) -> list[LayerLink]:
-        """The links that show some of these cells, that of the layer that is chosen first."""
         there = [link for link in self._links if link.join.joined[rows].any()]
-        return sorted(there, key=lambda link: link.layer is not self._session.catalog.layer)
-
-    def _reveal(self, link: LayerLink) -> None:
-        link.image.reveal([other.image for other in self._links if other is not link])
+        there.sort(key=lambda link: link.layer is not self._session.catalog.layer)
+        for link in there[:1]:
+            link.layer.visible = True
+            link.show(rows)
 
     def clear(self) -> None:
         """Select no cells."""
@@ -131,24 +129,44 @@ class CellsPanel(QWidget):
 
     def link(self) -> None:
         """Show the cells in the layers of the session's links; what is shown already stays."""
-        before = {link.layer: link for link in self._links}
         if not self._session.links:
             self.unlink()
-        self._links, kept = [], set()
-        for wanted, join in self._session.links.items():
-            image = "" if wanted.image is None else str(wanted.image)
-            link = before.get(wanted.layer)
-            if link is not None and link.image.name == image and link.join is join:
-                kept.add(link)
-            else:
-                link = None
-            self._links.append(link or LayerLink(self._viewer, wanted.layer, join, image))
-        self._close([link for link in before.values() if link not in kept])
-        self._fresh = set(self._links) - kept
+        elif not self._links:
+            self._viewer.mouse_drag_callbacks.append(self._on_press)
+        before = {(link.layer, link.join): link for link in self._links}
+        wanted = [(link.layer, join) for link, join in self._session.links.items()]
+        self._close([link for key, link in before.items() if key not in wanted])
+        self._links = [before.get(key) or LayerLink(self._viewer, *key) for key in wanted]
+        self._fresh = {link for link in self._links if link not in before.values()}
         for link in self._fresh:
             link.picked.connect(self._on_picked)
         self._offer_colorings()
         self._on_selection()
+
+    def _on_press(self, viewer: ViewerModel, event: Any) -> Iterator[None]:
+        """Select the cell that is clicked; a drag moves the image and selects nothing.
+
+        The topmost visible layer with a cell under the mouse counts. A click beside the cells
+        keeps the selection.
+        """
+        if event.button in OTHER_BUTTONS:
+            return
+        start, is_drag = np.asarray(event.pos), False
+        yield
+        while event.type == "mouse_move":
+            is_drag = is_drag or np.abs(np.asarray(event.pos) - start).max() > MAX_MOVED
+            yield
+        layers = viewer.layers
+        links = [link for link in self._links if link.layer in layers]
+        # A layer that is painted on or drawn in keeps its clicks.
+        used = {str(layer.mode) for layer in (layers.selection.active,) if layer is not None}
+        used |= {str(link.layer.mode) for link in links}
+        if is_drag or not used <= {"pan_zoom", "pick"}:
+            return
+        for link in sorted(links, key=lambda link: layers.index(link.layer), reverse=True):
+            if (row := link.row_at(event)) is not None:
+                self._session.select(np.array([row]))
+                return
 
     def _on_picked(self, rows: NDArray[np.intp]) -> None:
         self._session.select(rows)
@@ -168,53 +186,45 @@ class CellsPanel(QWidget):
         self.unseen_text.setText(unseen)
         self.unseen_text.setVisible(bool(unseen))
         self.show_button.setEnabled(some and not unseen)
-        if len(chosen) == 1:
-            # Of several images in the same place, one is seen.
-            for link in self._showing(chosen)[:1]:
-                if link.image.name:
-                    self._reveal(link)
 
     def _offer_colorings(self) -> None:
         """Offer what the colours can stand for; keep what is chosen, where that is possible."""
-        before, subject = self._suspended or self.color_box.currentText(), self._subject
+        before, subject = self.color_box.currentText(), self._subject
         offered = [colorings.LABEL] if subject is None else colorings.offered(subject)
-        modes = [NO_COLORS, *(offered if self.linked else []), ANY_VALUES]
-        self._suspended = before if before in offered and not self.linked else ""
         with signals_blocked(self.color_box):
             self.color_box.clear()
-            self.color_box.addItems(modes)
-            self.color_box.setCurrentText(before if before in modes else NO_COLORS)
+            self.color_box.addItems([NO_COLORS, *offered, ANY_VALUES])
+            self.color_box.setCurrentText(before)
         # Without a layer, there is the map.
         self.color_box.setEnabled(self.linked or self._session.result is not None)
         self._offer_values()
         self._recolor()
 
     def _offer_values(self) -> None:
-        """Offer the columns and variables; keep what is chosen, where it is still there."""
+        """Offer the columns and variables; keep what is chosen, else choose the labels."""
         adata, before = self._session.adata, self.value_box.currentText()
         variables = [] if adata is None else variable_source(adata).var_names
         values = [] if adata is None else [*adata.obs.columns, *variables]
         if values != self._values:
             self._values = values
+            names = list(map(str, values))
+            chosen = before if before in names else str(self._session.shown_labels)
             with signals_blocked(self.value_box):
                 self.value_box.clear()
-                self.value_box.addItems(list(map(str, values)))
-                self.value_box.setCurrentIndex(max(self.value_box.findText(before), 0))
-
-    def _on_coloring(self) -> None:
-        self._suspended = ""
-        self._recolor()
+                self.value_box.addItems(names)
+                # −1, for no column, if the labels are not there.
+                self.value_box.setCurrentIndex(names.index(chosen) if chosen in names else -1)
 
     def _recolor(self) -> None:
-        """Give the layers the colours that are chosen; if they cannot be had, their own."""
+        """Give the cells the colours that are chosen; without them, layers get their own back."""
         colors, mode, subject = None, self.color_box.currentText(), self._subject
         self.value_box.setVisible(mode == ANY_VALUES)
         try:
-            if subject is None:
+            if subject is None or mode == NO_COLORS:
                 pass
             elif mode == ANY_VALUES:
                 mode, colors = self._colors_of_values(subject.adata)
-            elif self._links and mode != NO_COLORS and subject.label_key:
+            elif subject.label_key:
                 colors = colorings.color_cells(mode, subject)
         except KeyError as error:
             self._session.failed.emit(error)
@@ -228,9 +238,9 @@ class CellsPanel(QWidget):
                 if not same or link in self._fresh:
                     link.color(mode, colors.codes, colors.colors)
         self._fresh = set()
-        values = None
-        if colors is not None and self.color_box.currentText() == ANY_VALUES:
-            values = colors.codes, colors.colors
+        # The map shows the labels that it was trained on in the colours of its regions.
+        own = mode == colorings.LABEL and self._session.shown_labels == self._session.label_key
+        values = None if colors is None or own else (colors.codes, colors.colors)
         if values is not None or self._values_shown:
             self._session.values_changed.emit(values)
         self._values_shown = values is not None
@@ -239,14 +249,14 @@ class CellsPanel(QWidget):
         self.color_text.setVisible(bool(self.color_text.text()))
 
     def _colors_of_values(self, adata: AnnData) -> tuple[str, colorings.Colors | None]:
-        """Return what the column or variable that is chosen is called, and its colours."""
+        """Return the name and the colours of the column or variable that is chosen."""
         i, n_columns = self.value_box.currentIndex(), len(adata.obs.columns)
         n_values = n_columns + variable_source(adata).n_vars
         if not 0 <= i < len(self._values) or len(self._values) != n_values:
             return ANY_VALUES, None
         name = str(self._values[i])
         if (line := self.value_box.lineEdit()) is not None:
-            # Of a long name, the beginning tells most.
+            # Show the beginning of a long name.
             line.setCursorPosition(0)
         if i < n_columns:
             return name, colorings.color_column(adata, self._values[i])

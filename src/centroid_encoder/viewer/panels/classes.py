@@ -34,8 +34,8 @@ TIPS = (
     "A double click changes the colour everywhere",
     "A double click shows a class alone",
     "Labelled cells",
-    "Share of held-out cells of this class whose five nearest training cells say another class",
-    "The same for all its cells, each by a network that has not seen it (Check labels)",
+    "Share of held-out cells of this class whose five nearest training cells have another class",
+    "The same for all its cells, each placed by a network that has not seen it (Check labels)",
 )
 SWATCH = 14
 ALL = "all images"
@@ -109,10 +109,7 @@ class ClassTable(QWidget):
             self.save_counts(Path(name))
 
     def save_counts(self, path: Path) -> None:
-        """Write how many cells of each class there are in each image, as `tl.composition` counts.
-
-        What goes wrong is said by the session.
-        """
+        """Write the table of `tl.composition`; the session shows errors."""
         session = self._session
         image_column, label_key = session.catalog.image_column, session.shown_labels
         if session.adata is None or image_column is None or label_key is None:

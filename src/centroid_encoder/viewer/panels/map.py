@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from qtpy.QtCore import Qt, Signal
-from qtpy.QtGui import QCloseEvent
-from qtpy.QtWidgets import QComboBox, QLabel, QPushButton, QSplitter, QStackedWidget, QWidget
+from qtpy.QtCore import Qt
+from qtpy.QtWidgets import QComboBox, QDialog, QLabel, QPushButton, QStackedWidget, QWidget
 from superqt.utils import signals_blocked
 
 from centroid_encoder.core.quality import class_centers
@@ -35,14 +34,13 @@ if TYPE_CHECKING:
     from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._centroid_encoder import Training
 
-QWIDGETSIZE_MAX = (1 << 24) - 1
-"""Qt's own limit, which its bindings do not name alike."""
 PANELS = {"both": ("train", "test"), "training": ("train",), "held-out": ("test",)}
 REGIONS: dict[str, Regions | None] = {
     "Voronoi cells": "voronoi",
-    "decoder regions": "decoder",
     "no regions": None,
+    "decoder regions": "decoder",
 }
+"""The last one is for maps with a decoder."""
 
 
 class MapPanel(QWidget):
@@ -67,11 +65,9 @@ class MapPanel(QWidget):
         self.axes_box.hide()
         self.regions_box = self._add_box(
             "Regions of the map",
-            REGIONS,
-            "Voronoi cells: which class's center is nearest. Decoder regions: for which class the "
-            "model itself decides; with Voronoi placement, the same. A cell lies at the mean of "
-            "the class positions, weighted by its probabilities, plus its scatter: a clump towards "
-            "a border is doubt between two classes",
+            list(REGIONS)[:2],
+            "Voronoi cells: places nearest to the center of a class. Decoder regions: places that "
+            "the decoder of the model gives to a class",
         )
         self.regions_box.currentIndexChanged.connect(self._on_regions)
         self._empty = QLabel()
@@ -84,9 +80,7 @@ class MapPanel(QWidget):
         self._back = QPushButton("The map has a window of its own. Bring it back")
         self._back.clicked.connect(self.bring_back)
         self._back.hide()
-        self._window: _MapWindow | None = None
-        self._sizes: list[int] = []
-        """Of the splitter that the map has left."""
+        self._window: QDialog | None = None
         self.canvas.buttons["window"].clicked.connect(self._on_window)
         column(self, self._back, self._pages)
         self.class_names: list[str] = []
@@ -113,15 +107,12 @@ class MapPanel(QWidget):
     def pop_out(self) -> None:
         """Show the map in a window of its own; closing that brings it back."""
         if self._window is None:
-            self._window = _MapWindow(self)
+            self._window = QDialog(self, Qt.WindowType.Window)
+            self._window.setWindowTitle("Centroid-Encoder: map")
+            self._window.resize(900, 720)
             column(self._window, self._pages)
-            self._window.closed.connect(self.bring_back)
-            self.setMaximumHeight(self._back.sizeHint().height())
+            self._window.finished.connect(self.bring_back)
             self._back.show()
-            if (splitter := self._splitter) is not None:
-                self._sizes = splitter.sizes()
-                # What is beside it gets the room.
-                splitter.setSizes([sum(self._sizes), 0])
             self._window.show()
 
     def bring_back(self) -> None:
@@ -133,18 +124,8 @@ class MapPanel(QWidget):
             assert layout is not None
             layout.addWidget(self._pages)
             self._pages.show()
-            self.setMaximumHeight(QWIDGETSIZE_MAX)
-            if (splitter := self._splitter) is not None:
-                splitter.setSizes(self._sizes)
             window.close()
             window.deleteLater()
-
-    @property
-    def _splitter(self) -> QSplitter | None:
-        parent = self.parentWidget()
-        while parent is not None and not isinstance(parent, QSplitter):
-            parent = parent.parentWidget()
-        return parent
 
     def _on_window(self) -> None:
         if self._window is None:
@@ -193,7 +174,7 @@ class MapPanel(QWidget):
         shapes = center_regions(centers, limits) if flat else []
         names = tuple(self.class_names)
         scene = Scene(points, run.codes, panels, shapes, limits, n_classes, names, places)
-        self._show(scene, self._frame_colors, detailed=False)
+        self._show(scene, self._frame_colors)
 
     def _steady(self, limits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Keep the axes still: they move only when cells leave them or huddle in the middle."""
@@ -213,13 +194,26 @@ class MapPanel(QWidget):
     def _on_result(self) -> None:
         """Show the session's map, or a text that says what to do next."""
         self._unfolds, self._limits, self._frame_colors = False, None, None
-        if self._session.result is None:
+        result = self._session.result
+        self._offer_decoder(result is not None and result.stored.has_decoder)
+        if result is None:
             self.class_names = []
             self.canvas.map.clear()
             self._empty.setText(self._session.absence)
             self._pages.setCurrentWidget(self._empty)
         self._redraw()
         self._on_selection()
+
+    def _offer_decoder(self, has_decoder: bool) -> None:
+        """Offer decoder regions for a map with a decoder only."""
+        *_, name = REGIONS
+        index = self.regions_box.findText(name)
+        if has_decoder and index < 0:
+            self.regions_box.addItem(name)
+        elif not has_decoder and index >= 0:
+            if self.regions_box.currentIndex() == index:
+                self.regions_box.setCurrentIndex(0)
+            self.regions_box.removeItem(index)
 
     def _on_regions(self) -> None:
         self._session.choose_regions(REGIONS[self.regions_box.currentText()])
@@ -259,16 +253,17 @@ class MapPanel(QWidget):
         points = self._plane(result.embedding)
         centers = self._plane(result.centers, centers=True)
         behind = self._behind(result)
-        limits = _limits(points[result.embedded], behind, centers)
+        limits = panel_limits(np.concatenate([points[result.embedded], behind, centers]))
         # The map has no center of a class that was named by hand since.
         named = [points[result.embedded & (codes == i)] for i in range(len(centers), n_classes)]
         centers = np.vstack([centers, *(cells.mean(axis=0) for cells in named)])
         unlabeled = split == "unlabeled"
         self.panels_box.setEnabled(not result.is_query)
         shown = (QUERY,) if result.is_query else self._which(bool((split == "test").any()))
+        also = f"\npale: reference cells (n = {len(behind):,})" if len(behind) else ""
         panels = tuple(
             Panel(
-                panel_title(result, which, self._session.regions),
+                panel_title(result, which, self._session.regions) + also,
                 np.flatnonzero((split == which) | unlabeled),
             )
             for which in shown
@@ -276,10 +271,10 @@ class MapPanel(QWidget):
         shapes = class_regions(adata, result, self._session.regions, limits)
         names = tuple(self.class_names)
         scene = Scene(points, codes, panels, shapes, limits, n_classes, names, centers, behind)
-        self._show(scene, list(self._session.class_colors.values()), detailed=True)
+        self._show(scene, list(self._session.class_colors.values()))
 
     def _behind(self, result: Result) -> NDArray[np.floating]:
-        """Cells that the map was trained on, to be drawn behind those that were sent through it."""
+        """Training cells, to be drawn behind new cells."""
         if not result.is_query:
             return np.empty((0, 2))
         others = result.embedded & (result.split != QUERY).to_numpy()
@@ -304,37 +299,7 @@ class MapPanel(QWidget):
             return plane_centers(points) if centers else plane_points(points)
         return points[:, pairs[self.axes_box.currentIndex()]]
 
-    def _show(self, scene: Scene, colors: list[str], *, detailed: bool) -> None:
+    def _show(self, scene: Scene, colors: list[str]) -> None:
         self._pages.setCurrentWidget(self.canvas)
-        self.canvas.map.set_detailed(detailed)
         self.canvas.map.show(scene, colors)
         self._on_hidden()
-
-
-def _limits(
-    points: NDArray[np.floating],
-    behind: NDArray[np.floating],
-    centers: NDArray[np.floating],
-) -> NDArray[np.floating]:
-    """Limits of the map: those of its training cells, if there are some, and all its centers."""
-    if not len(behind):
-        return panel_limits(np.concatenate([points, centers]))
-    limits = panel_limits(np.concatenate([behind, centers]))
-    if ((points >= limits[0]) & (points <= limits[1])).all():
-        return limits
-    return panel_limits(np.concatenate([points, behind, centers]))
-
-
-class _MapWindow(QWidget):
-    """Window for the map, which goes back when it is closed."""
-
-    closed = Signal()
-
-    def __init__(self, panel: QWidget) -> None:
-        super().__init__(panel, Qt.WindowType.Window)
-        self.setWindowTitle("Centroid-Encoder: map")
-        self.resize(900, 720)
-
-    def closeEvent(self, event: QCloseEvent) -> None:
-        self.closed.emit()
-        super().closeEvent(event)

@@ -1,0 +1,31 @@
+"""The colours in which labels are seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from napari.layers import Labels
+from numpy.typing import ArrayLike, NDArray
+
+
+def seen_colors(viewer: Any, layer: Labels, labels: ArrayLike) -> NDArray[np.floating]:
+    """(n, 4) colour of each label: that of the layer above, if its cells are coloured."""
+    labels = np.ravel(labels)
+    above = [other for other in viewer.layers if other.name.startswith(f"{layer.name} · ")]
+    if not above:
+        return np.asarray(layer.colormap.map(labels))
+    assert layer.opacity == 0
+    image, painted = (
+        np.asarray(x.data[0] if x.multiscale else x.data).ravel() for x in (layer, above[0])
+    )
+    value_of = dict(zip(image.tolist(), painted.tolist(), strict=True))
+    values = np.array([value_of.get(label, 0) for label in labels.tolist()])
+    return np.asarray(above[0].colormap.map(values))
+
+
+def is_colored(viewer: Any, layer: Labels) -> bool:
+    """Whether the cells of a layer are coloured."""
+    above = [other for other in viewer.layers if other.name.startswith(f"{layer.name} · ")]
+    assert bool(above) == (layer.opacity == 0)
+    return bool(above)
