@@ -320,6 +320,6 @@ def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) 
     classes.save_counts(tmp_path / "nowhere" / "counts.csv")
     assert "nowhere" in widget.message.text()
     # Whole images are what is held out first.
-    assert widget.form.group_key.choices[:2] == ("none", "ImageName")
+    assert widget.form.group_key.choices[:2] == (None, "ImageName")
     widget.data.image_box.setCurrentText("one image")
     widget.show_table(cells[:5].copy())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import joblib
@@ -294,7 +293,7 @@ def study(make_cells: MakeCells) -> AnnData:
 def test_several_images_give_two_errors(open_widget: Open, check: Do, study: AnnData):
     widget = open_widget()
     widget.show_table(study, label_key="cell_type")
-    assert widget.catalog.region_column == "image"
+    assert widget.catalog.image_column == "image"
     check(widget)
     ours, others = study.uns["ce_cv"], study.uns["ce_images_cv"]
     assert "group_key" not in ours["params"]
@@ -305,9 +304,6 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     assert f"Voronoi error {100 * ours['quality']['voronoi_error']:.1f} ±" in seen
     assert unseen.startswith(f"Voronoi error {100 * others['quality']['voronoi_error']:.1f} ±")
     assert "Quote this one for new images" in unseen
-    # The rule is that of the map.
-    widget.map.regions_box.setCurrentText("decoder regions")
-    assert "decoder error" in widget.verdict.found.text()
     # Whole images are held out once.
     widget.form.group_key.value = "image"
     check(widget)
@@ -439,27 +435,6 @@ def test_a_check_that_came_with_the_table_is_offered(
     widget.session.read()
     assert "obs['ce_cv_own'], a part of the cross-validation 'ce', is gone." in texts(widget)
     assert widget.misplaced.model.rowCount() == 0
-
-
-def test_copies_of_a_spatialdata_table_get_it(
-    viewer: Viewer, open_widget: Open, check: Do, cells: AnnData, image_of: Callable[..., Any]
-):
-    image = image_of(cells)
-    cells.uns["spatialdata_attrs"] = {
-        "region": "left", "region_key": "region", "instance_key": "cell_id",
-    }  # fmt: skip
-    cells.obs["region"] = "left"
-    sdata = SimpleNamespace(tables={"table": cells}, path=None)
-    copy = cells[:80].copy()
-    layer = viewer.add_labels(
-        image, metadata={"sdata": sdata, "name": "left", "adata": copy, "table_names": ["table"]}
-    )
-    widget = open_widget()
-    widget.form.n_folds.value = 2
-    check(widget)
-    shown = layer.metadata["adata"]
-    assert shown.obs["ce_cv_label"].tolist() == cells.obs["ce_cv_label"].tolist()[:80]
-    assert shown.uns["ce_cv"]["quality"] == cells.uns["ce_cv"]["quality"]
 
 
 def test_features_get_the_class_and_nothing_to_learn_from(

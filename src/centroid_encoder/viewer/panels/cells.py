@@ -87,7 +87,7 @@ class CellsPanel(QWidget):
         session.result_changed.connect(self._offer_colorings)
         session.check_changed.connect(self._offer_colorings)
         session.columns_changed.connect(self._offer_values)
-        session.label_key_changed.connect(self._recolor)
+        session.label_key_changed.connect(self._offer_colorings)
         session.regions_changed.connect(self._recolor)
         session.colors_changed.connect(self._recolor)
         session.labels_changed.connect(self._recolor)
@@ -205,15 +205,15 @@ class CellsPanel(QWidget):
         adata, before = self._session.adata, self.value_box.currentText()
         variables = [] if adata is None else variable_source(adata).var_names
         values = [] if adata is None else [*adata.obs.columns, *variables]
-        if values != self._values:
-            self._values = values
-            names = list(map(str, values))
-            chosen = before if before in names else str(self._session.shown_labels)
-            with signals_blocked(self.value_box):
+        names = list(map(str, values))
+        chosen = before if before in names else str(self._session.shown_labels)
+        with signals_blocked(self.value_box):
+            if values != self._values:
+                self._values = values
                 self.value_box.clear()
                 self.value_box.addItems(names)
-                # −1, for no column, if the labels are not there.
-                self.value_box.setCurrentIndex(names.index(chosen) if chosen in names else -1)
+            # −1, for no column, if the labels are not there.
+            self.value_box.setCurrentIndex(names.index(chosen) if chosen in names else -1)
 
     def _recolor(self) -> None:
         """Give the cells the colours that are chosen; without them, layers get their own back."""

@@ -58,7 +58,7 @@ def as_python(table: Table, key: str) -> str:
     if check is not None:
         model = json.loads(check.model or "{}")
         lines.append(_step("cross_validate", check.label_key, check.params, model, key))
-    if mapped is not None and mapped.centers.shape[1] <= 3:
+    if mapped is not None and mapped.centers.shape[1] <= 2:
         lines.append(_call("ce.pl.voronoi", ["adata"], {} if key == "ce" else {"key": key}))
     lines.append(f"adata.write_h5ad({f'{stem}_{key}.h5ad'!r})")
     head = f"# Made by centroid-encoder {ce.__version__} in napari."
