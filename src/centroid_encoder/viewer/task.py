@@ -66,6 +66,9 @@ class Task(QObject):
         if live:
             self._wants_frame.set()
         self._over = False
+        self._pause = QTimer(self)
+        self._pause.setSingleShot(True)
+        self._pause.timeout.connect(self._wants_frame.set)
         signals = _Signals()
         events = self._stop, self._cancelled, self._wants_frame
         worker: Any = create_worker(
@@ -111,7 +114,7 @@ class Task(QObject):
         if not self._over:
             self.framed.emit(frame)
             # The timer runs after the painting of the frame, which may take long.
-            QTimer.singleShot(FRAME_PAUSE, self, self._wants_frame.set)
+            self._pause.start(FRAME_PAUSE)
 
     def _end(self, result: tuple[Runnable | None, Exception | None]) -> None:
         if self._over:
