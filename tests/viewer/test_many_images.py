@@ -255,7 +255,7 @@ def test_a_real_field_in_four_images(
     widget.data.open_file(tmp_path / "cells.h5ad")
     study.shot("joined")
     assert len(widget.catalog.joins) == 4
-    assert not widget.catalog.misfits
+    assert not widget.catalog.faults
     study.check("image", "ObjectNumber")
     widget.form.missing.value = "mean"
     widget.form.group_key.value = "image"
@@ -287,7 +287,7 @@ def test_a_real_field_in_four_images(
     catalog.show_image("B02", viewer.layers["B01_mask"])
     widget.tabs.setCurrentIndex(0)
     study.shot("wrong")
-    assert catalog.misfits
+    assert catalog.faults
     catalog.show_image("B01", viewer.layers["B01_mask"])
     catalog.show_image("B02", viewer.layers["B02_mask"])
     study.check("image", "ObjectNumber")

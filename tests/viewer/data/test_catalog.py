@@ -174,25 +174,13 @@ def test_a_file_stays_when_its_layer_is_closed(
     assert (catalog.table, catalog.link) == (table, None)
 
 
-def test_files_are_opened_and_those_that_are_no_tables_are_an_error(
-    catalog: Catalog, cells: AnnData, tmp_path: Path
-) -> None:
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    table = catalog.open(tmp_path / "cells.h5ad")
-    assert (table.name, table.path) == ("cells.h5ad", tmp_path / "cells.h5ad")
-    assert catalog.tables == [table]
-    (tmp_path / "text.h5ad").write_text("no table")
-    with pytest.raises(OSError, match=r"text\.h5ad cannot be read"):
-        catalog.open(tmp_path / "text.h5ad")
-
-
 def test_labels_that_cannot_be_read_are_a_problem_of_the_link(
     layers: LayerList, catalog: Catalog, cells: AnnData
 ) -> None:
     huge = Labels(np.array([[0, 2**63 + 5]], dtype=np.uint64), metadata={"adata": cells})
     layers.append(huge)
     catalog.refresh()
-    assert "is too large" in str(catalog.problem)
+    assert "is too large" in str(catalog.faults[catalog.link])
 
 
 def test_a_layer_that_is_gone_is_not_joined_before_the_catalog_looks_again(
@@ -238,15 +226,15 @@ def test_choices_last_for_a_table(
     catalog.choose_layer(other)
     catalog.choose_ids("twice")
     assert catalog.joins == {}
-    assert "gives several cells the same label" in str(catalog.problem)
+    assert "gives several cells the same label" in str(catalog.faults[catalog.link])
     first, second = catalog.table, catalog.add(make_cells(), "second")
     catalog.choose(second)
-    assert catalog.problem is None
+    assert catalog.faults == {}
     catalog.choose(first)
     assert catalog.link is not None
     assert (catalog.link.layer, catalog.link.id_column) == (other, "twice")
     catalog.choose_layer(None)
-    assert (catalog.link, catalog.join, catalog.problem) == (None, None, None)
+    assert (catalog.link, catalog.joins, catalog.faults) == (None, {}, {})
 
 
 def test_a_join_stays_the_same_object_until_something_changes(
@@ -296,7 +284,7 @@ def test_lazy_labels_are_joined_when_their_ids_come(
     layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf
 ) -> None:
     begun: list[Any] = []
-    catalog.read_later = lambda layer, reading: begun.append((layer, reading))
+    catalog.read_later = lambda layer, ids: begun.append((layer, ids))
     image = image_of(cells)
     layers.append(layer := Labels(da.from_array(image), name="slide"))
     catalog.add(cells, "cells")
@@ -305,16 +293,19 @@ def test_lazy_labels_are_joined_when_their_ids_come(
     assert [one for one, _ in begun] == [layer]
     layer.data = da.from_array(image[::-1])
     # The ids of pixels that are gone are not taken.
-    catalog.take_ids(*begun[0], label_ids(image))
+    begun[0][1].set_result(label_ids(image))
+    catalog.take_ids(begun[0][1])
     assert catalog.joins == {}
     catalog.refresh()
-    catalog.take_ids(*begun[1], label_ids(image))
+    begun[1][1].set_result(label_ids(image))
+    catalog.take_ids(begun[1][1])
     assert catalog.join is not None
     assert catalog.join.joined.all()
     layer.data = da.from_array(image)
     catalog.join_again()
-    catalog.take_ids(*begun[2], ValueError("the disk is gone"))
-    assert str(catalog.problem) == "the disk is gone"
+    begun[2][1].set_exception(ValueError("the disk is gone"))
+    catalog.take_ids(begun[2][1])
+    assert str(catalog.faults[catalog.link]) == "the disk is gone"
 
 
 def test_a_table_that_was_opened_can_be_closed_and_is_freed(
@@ -335,21 +326,3 @@ def test_a_table_that_was_opened_can_be_closed_and_is_freed(
     catalog.refresh()
     assert catalog.table is not None
     assert not catalog.is_opened(catalog.table)
-
-
-@pytest.mark.parametrize("columns", [None, ["x", "y"]])
-def test_cells_without_a_layer_are_shown_at_their_positions(
-    layers: LayerList, catalog: Catalog, cells: AnnData, columns: list[str] | None
-) -> None:
-    places = np.random.default_rng(0).uniform(0, 99, (cells.n_obs, 2))
-    if columns is None:
-        cells.obsm["spatial"] = places
-    else:
-        cells.obs[columns] = places
-    catalog.choose(catalog.add(cells, "cells"))
-    assert catalog.has_positions
-    catalog.show_positions()
-    assert np.array_equal(layers["cells"].data, places[:, ::-1])
-    assert not catalog.has_positions
-    assert catalog.join is not None
-    assert np.array_equal(catalog.join.rows(range(120)), np.arange(120))

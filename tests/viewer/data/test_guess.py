@@ -195,7 +195,7 @@ def test_layers_without_names_of_images_are_chosen_by_the_user() -> None:
     assert shown(catalog) == {"left": 2}
     # Ids that are in every image cannot be those of one layer.
     catalog.show_image(None, layers[1])
-    assert "gives several cells the same label: 1, 2, 3" in str(catalog.problem)
+    assert "gives several cells the same label: 1, 2, 3" in str(catalog.faults)
 
 
 def test_one_layer_may_show_all_images_if_their_ids_differ() -> None:
@@ -211,7 +211,7 @@ def test_columns_that_the_user_chooses_serve_all_layers() -> None:
     catalog = catalog_of(adata, *masks("A_mask", "B_mask", "C_mask"))
     assert catalog.link is None
     catalog.choose_image_column("patient scan")
-    assert "no column of the table has a name of ids" in str(catalog.problem)
+    assert "no column of the table has a name of ids" in str(catalog.faults)
     catalog.choose_ids("nummer")
     assert shown(catalog) == {"A_mask": "A", "B_mask": "B", "C_mask": "C"}
     catalog.choose_image_column("")

@@ -10,14 +10,11 @@ import pytest
 from anndata import AnnData
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from napari.layers import Image, Labels, Points, Shapes
+from napari.layers import Labels, Points, Shapes
 
 from centroid_encoder.viewer.data.features import features_to_anndata
-from centroid_encoder.viewer.data.join import (
-    OBS_NAMES,
-    Join,
-    Link,
-)
+from centroid_encoder.viewer.data.ids import read_ids
+from centroid_encoder.viewer.data.join import OBS_NAMES, Join, Link
 from centroid_encoder.viewer.data.tables import Table
 
 
@@ -51,7 +48,7 @@ def join(
     image: object = None,
     column: str | None = None,
 ) -> Join:
-    return Link(Table(adata, "cells"), image, layer, id_column, 0, column).make()
+    return Link(Table(adata, "cells"), image, layer, id_column, 0, column).make(read_ids(layer))
 
 
 # -- labels --------------------------------------------------------------------------------------
@@ -219,11 +216,6 @@ def test_missing_and_background_ids_may_repeat() -> None:
     assert join(adata, labels([4])).joined.tolist() == [False] * 4 + [True]
 
 
-def test_other_layers_have_no_cells() -> None:
-    with pytest.raises(ValueError, match="photo holds neither labels nor points"):
-        join(table([1]), Image(np.zeros((4, 4)), name="photo"))
-
-
 @pytest.mark.parametrize(
     ("ids", "image", "text"),
     [
@@ -288,14 +280,15 @@ def test_points_without_ids_are_joined_to_their_own_features_only() -> None:
     layer = points(3, features={"area": [1.0, np.nan, 3.0], "kind": ["a", "b", "a"]})
     own = Table(features_to_anndata(layer.features, of_labels=False), "own", layer, "features")
     own.follow(layer.features)
-    assert Link(own, None, layer, OBS_NAMES).make().rows([0, 1, 2]).tolist() == [0, 1, 2]
+    link = Link(own, None, layer, OBS_NAMES)
+    assert link.make(read_ids(layer)).rows([0, 1, 2]).tolist() == [0, 1, 2]
     # Rows that were removed from the table have no point, and the others keep theirs.
     own.adata._inplace_subset_obs([2, 0])
-    assert Link(own, None, layer, OBS_NAMES).make().rows([0, 1, 2]).tolist() == [1, -1, 0]
+    assert link.make(read_ids(layer)).rows([0, 1, 2]).tolist() == [1, -1, 0]
     layer.selected_data = {0}
     layer.remove_selected()
     with pytest.raises(ValueError, match="no feature holds ids of the points"):
-        Link(own, None, layer, OBS_NAMES).make()
+        link.make(read_ids(layer))
 
 
 def test_numbered_cells_are_not_taken_for_points() -> None:

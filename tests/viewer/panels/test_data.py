@@ -222,13 +222,19 @@ def test_a_table_is_closed_with_a_button(panel: DataPanel, cells: AnnData, tmp_p
     assert panel.message.text() == EMPTY
 
 
+@pytest.mark.parametrize("columns", [None, ["X_centroid", "Y_centroid"]])
 def test_positions_are_shown_where_there_is_no_layer(
-    panel: DataPanel, layers: LayerList, cells: AnnData
+    panel: DataPanel, layers: LayerList, cells: AnnData, columns: list[str] | None
 ) -> None:
-    cells.obs[["X_centroid", "Y_centroid"]] = np.arange(240.0).reshape(120, 2)
+    assert panel.positions_button.isHidden()
+    places = np.random.default_rng(0).uniform(0, 99, (cells.n_obs, 2))
+    if columns is None:
+        cells.obsm["spatial"] = places
+    else:
+        cells.obs[columns] = places
     panel.catalog.choose(panel.catalog.add(cells, "cells"))
     panel.positions_button.click()
-    assert layers["cells"].data[5].tolist() == [11, 10]
+    assert np.array_equal(layers["cells"].data, places[:, ::-1])
     assert panel.positions_button.isHidden()
     assert panel.joined_text.text().startswith("120 cells; 0 without a point in the layer")
 

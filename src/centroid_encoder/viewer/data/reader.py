@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import CentroidEncoderWarning, InputError
 from centroid_encoder.stores import check_store
 from centroid_encoder.tl._reference import check_links, unreadable
 from centroid_encoder.viewer.data.features import features_to_anndata
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 
 COLOR = "#8f9aa8"
 """Visible on napari's dark and light canvas."""
-
-
-class RepeatedNames(UserWarning):
-    """Cells were renamed, since several had the same name."""
 
 
 def get_reader(path: str | Sequence[str]) -> Callable[..., list[FullLayerData]] | None:
@@ -60,7 +56,7 @@ def read(path: str | Sequence[str]) -> list[FullLayerData]:
         If the cells of a file have no coordinates.
     """
     paths = [path] if isinstance(path, str) else path
-    return [_read_one(Path(one)) for one in paths]
+    return [points_layer(read_adata(one), one.stem, one) for one in map(Path, paths)]
 
 
 def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLayerData:
@@ -84,30 +80,24 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
     ValueError
         If there is nothing to draw.
     """
-    coordinates = _coordinates(adata)
-    if coordinates is None:
+    places = _places(adata)
+    if places is None:
         raise ValueError(
             f"{name} has no coordinates to draw its {adata.n_obs:,} cells at: neither "
             'obsm["spatial"] nor an embedding of two dimensions. Open it in the Centroid-Encoder '
             "widget instead, which needs none"
         )
-    drawn = np.isfinite(coordinates).all(axis=1)
-    points = coordinates[drawn]
-    features = pd.DataFrame({"cell": np.asarray(adata.obs_names)[drawn]})
-    metadata = {"adata": adata} if path is None else {"adata": adata, "path": path}
+    drawn = np.isfinite(places).all(axis=1)
+    points = places[drawn]
     options = {
         "name": name,
-        "features": features,
-        "metadata": metadata,
+        "features": pd.DataFrame({"cell": np.asarray(adata.obs_names)[drawn]}),
+        "metadata": {"adata": adata} | ({} if path is None else {"path": path}),
         "size": _point_size(points),
         "face_color": COLOR,
         "border_width": 0,
     }
     return points, options, "points"
-
-
-def _read_one(path: Path) -> FullLayerData:
-    return points_layer(read_adata(path), path.stem, path)
 
 
 @dataclass
@@ -121,9 +111,11 @@ class Reading:
     def run(self, _: object = None) -> None:
         """Read the file; see `read_adata`."""
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", RepeatedNames)
+            warnings.simplefilter("always", CentroidEncoderWarning)
             self.adata = read_adata(self.path)
-        self.notices = [str(one.message) for one in caught if one.category is RepeatedNames]
+        self.notices = [
+            str(one.message) for one in caught if one.category is CentroidEncoderWarning
+        ]
 
 
 def read_adata(path: Path) -> AnnData:
@@ -155,7 +147,7 @@ def read_adata(path: Path) -> AnnData:
         warnings.warn(
             f'Cells of {path.name} share their names; to tell them apart, "-1", "-2", … was '
             f"appended to {repeated:,} of them",
-            RepeatedNames,
+            CentroidEncoderWarning,
             stacklevel=2,
         )
         adata.obs_names_make_unique()
@@ -187,7 +179,7 @@ def _read_csv(path: Path) -> AnnData:
     return adata
 
 
-def _coordinates(adata: AnnData) -> NDArray[np.floating] | None:
+def _places(adata: AnnData) -> NDArray[np.floating] | None:
     """(n_obs, 2 or 3) in napari's order, the last axis first; None if there are none."""
     place = coordinates(adata)
     if place is not None:

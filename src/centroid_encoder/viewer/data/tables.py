@@ -77,6 +77,11 @@ class Table:
             self._adata = self._adata()
         return self._adata
 
+    @property
+    def declared(self) -> Mapping[str, Any]:
+        """Columns that SpatialData declares in ``uns["spatialdata_attrs"]``; empty without it."""
+        return _declared(self.adata)
+
     def is_made_of(self, features: pd.DataFrame) -> bool:
         """Tell whether these features are the table's, nothing added and nothing replaced."""
         same: bool = features is self._features
@@ -170,11 +175,15 @@ def _annotating(layer: Layer) -> dict[str, AnnData]:
     element = layer.metadata.get("name") or layer.name
     found = {}
     for name, adata in tables.items() if isinstance(tables, Mapping) else ():
-        attrs = adata.uns.get("spatialdata_attrs") or {}
-        regions = attrs.get("region")
+        regions = _declared(adata).get("region")
         if element in ([regions] if isinstance(regions, str) else list(regions or ())):
             found[name] = adata
     return found
+
+
+def _declared(adata: AnnData) -> Mapping[str, Any]:
+    attrs = adata.uns.get("spatialdata_attrs")
+    return attrs if isinstance(attrs, Mapping) else {}
 
 
 def _of_features(layer: Layer, known: list[Table]) -> Table | None:
