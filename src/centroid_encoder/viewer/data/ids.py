@@ -79,16 +79,18 @@ def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDAr
     values = column[there]
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(float, na_value=np.nan)
+    numbers = pd.to_numeric(values, errors="coerce")
+    floats = numbers.to_numpy(float, na_value=np.nan)
     # Larger floats are not exact; neither truths nor dates are ids.
-    whole = (np.abs(numbers) < 2.0**53) & (values.dtype.kind not in "bmM")
-    whole[whole] = numbers[whole] % 1 == 0
+    limit = 2.0**53 if numbers.dtype.kind == "f" else 2.0**63
+    whole = (np.abs(floats) < limit) & (values.dtype.kind not in "bmM")
+    whole[whole] = floats[whole] % 1 == 0
     if not whole.all():
         wrong = values[~whole].iloc[0]
         shown = wrong.item() if isinstance(wrong, np.generic) else wrong
         raise ValueError(f"{name} holds {shown!r}, which is no label: labels are whole numbers")
     found = np.zeros(len(column), dtype=np.int64)
-    found[there] = numbers
+    found[there] = numbers.to_numpy(dtype=np.int64)
     return found, there
 
 
