@@ -157,12 +157,9 @@ def unseen(
         return "No layer shows the cells of this table."
     shown = {str(link.image) for link in joins}
     if column is not None and str(None) not in shown:
-        values = [str(value) for value in obs[column].iloc[rows].dropna().unique()]
-        closed = [value for value in values if value not in shown]
-        if closed:
-            more = " …" if len(closed) > 3 else ""
-            verb = "is" if len(closed) == 1 else "are"
-            return f"In {', '.join(closed[:3])}{more}, which {verb} not open."
+        for image in obs[column].iloc[rows].dropna().unique():
+            if str(image) not in shown:
+                return f"In {image}, which is not open."
     return f"Not in the layer {next(iter(joins)).layer.name}."
 
 

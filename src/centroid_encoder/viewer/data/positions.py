@@ -17,8 +17,6 @@ from centroid_encoder.viewer.data.join import Join, Link
 if TYPE_CHECKING:
     from anndata import AnnData
 
-AXES = ("z", "y", "x")
-"""Axes in napari's order."""
 WORDS_BEFORE_NUMBERS = {
     "centroid", "bbox", "box", "boundingbox", "boundingboxminimum", "boundingboxmaximum"
 }  # fmt: skip
@@ -57,7 +55,7 @@ def axis(name: object) -> str | None:
     if len(rest) != 1:
         return None
     numbered = rest[0].isdigit() and WORDS_BEFORE_NUMBERS & set(words)
-    return str(rest[0]) if rest[0] in AXES or numbered else None
+    return str(rest[0]) if rest[0] in ("z", "y", "x") or numbered else None
 
 
 def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
@@ -73,7 +71,7 @@ def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
     if spatial is not None and spatial.shape[1] in (2, 3):
         return 'obsm["spatial"]', spatial[:, ::-1]
     found = {axis(name): name for name in adata.obs if "box" not in str(name).lower()}
-    for wanted in (AXES, AXES[1:], ("0", "1", "2"), ("0", "1")):
+    for wanted in ("zyx", "yx", "012", "01"):
         if set(wanted) <= set(found):
             columns = [found[a] for a in wanted]
             where = " and ".join(f"obs[{name!r}]" for name in columns[-2:])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,26 +99,44 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
     return points, options, "points"
 
 
-@dataclass
 class Reading:
-    """The reading of a file as a job; `adata` and `notices` are there after `run`."""
+    """The reading of a file as a job.
 
-    path: Path
-    adata: AnnData | None = None
-    notices: list[str] = field(default_factory=list)
+    Attributes
+    ----------
+    adata
+        The cells, after `run`, with names that distinguish them.
+    notice
+        A sentence on cells that were renamed; empty without any.
+    """
 
-    def run(self, _: object = None) -> None:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.notice = ""
+        self.adata: AnnData | None = None
+
+    def run(self, _: object = None) -> AnnData:
         """Read the file; see `read_adata`."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", CentroidEncoderWarning)
-            self.adata = read_adata(self.path)
-        self.notices = [
-            str(one.message) for one in caught if one.category is CentroidEncoderWarning
-        ]
+        if self.path.is_dir():
+            check_store(self.path)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Observation names are not unique")
+                adata = self.adata = _read(self.path)
+        # h5py and anndata raise errors of many kinds for a damaged file.
+        except Exception as error:
+            raise OSError(unreadable(self.path.name, error)) from error
+        if repeated := int(adata.obs_names.duplicated().sum()):
+            self.notice = (
+                f'Cells of {self.path.name} share their names; to tell them apart, "-1", "-2", … '
+                f"was appended to {repeated:,} of them"
+            )
+            adata.obs_names_make_unique()
+        return adata
 
 
 def read_adata(path: Path) -> AnnData:
-    """Read a table of cells into memory, with names that distinguish the cells.
+    """Read a table of cells into memory; a warning is given if cells had to be renamed.
 
     Parameters
     ----------
@@ -133,24 +150,10 @@ def read_adata(path: Path) -> AnnData:
     OSError
         If the file is damaged or of another kind.
     """
-    if path.is_dir():
-        check_store(path)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Observation names are not unique")
-            adata = _read(path)
-    # h5py and anndata raise errors of many kinds for a damaged file.
-    except Exception as error:
-        raise OSError(unreadable(path.name, error)) from error
-    repeated = int(adata.obs_names.duplicated().sum())
-    if repeated:
-        warnings.warn(
-            f'Cells of {path.name} share their names; to tell them apart, "-1", "-2", … was '
-            f"appended to {repeated:,} of them",
-            CentroidEncoderWarning,
-            stacklevel=2,
-        )
-        adata.obs_names_make_unique()
+    job = Reading(path)
+    adata = job.run()
+    if job.notice:
+        warnings.warn(job.notice, CentroidEncoderWarning, stacklevel=2)
     return adata
 
 
