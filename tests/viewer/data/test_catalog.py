@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.ids import label_ids
-from centroid_encoder.viewer.data.tables import DRAWN
 
 ImageOf = Callable[..., NDArray[np.int32]]
 Make = Callable[..., AnnData]
@@ -55,56 +54,43 @@ def nuclei(cells: AnnData, image_of: ImageOf) -> Labels:
     return Labels(image_of(cells), name="nuclei", metadata={"adata": cells})
 
 
-def test_what_comes_is_chosen_and_told(layers: LayerList, catalog: Catalog, nuclei: Labels) -> None:
+def test_events_of_layers_are_followed_until_the_end(
+    layers: LayerList, catalog: Catalog, nuclei: Labels
+) -> None:
     heard = Heard(catalog)
     layers.append(nuclei)
     assert "stirred" in heard.take()
     catalog.refresh()
     assert heard.take() == ["table_changed", "link_changed", "listed"]
-    assert catalog.table is not None
-    assert catalog.table.adata is nuclei.metadata["adata"]
-    assert catalog.link is not None
-    assert (catalog.link.layer, catalog.link.id_column) == (nuclei, "cell_id")
-    assert catalog.join is not None
-    assert catalog.join.joined.all()
-    assert catalog.joins == {catalog.link: catalog.join}
     catalog.refresh()
     assert heard.take() == ["listed"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda layer: setattr(layer, "name", "renamed"),
-        lambda layer: setattr(layer, "features", {"area": [1.0]}),
-        lambda layer: setattr(layer, "metadata", {"other": 1}),
-    ],
-)
-def test_layers_that_change_are_heard_of_until_the_end(
-    change: Callable[[Labels], None], layers: LayerList, catalog: Catalog, nuclei: Labels
-) -> None:
-    layers.append(nuclei)
-    catalog.refresh()
-    heard = Heard(catalog)
-    change(nuclei)
-    assert set(heard.take()) == {"stirred"}
+    changes = {"name": "renamed", "features": {"area": [1.0]}, "metadata": {"other": 1}}
+    for name, value in changes.items():
+        setattr(nuclei, name, value)
+        assert set(heard.take()) == {"stirred"}
     catalog.refresh()
     catalog.disconnect()
     heard.take()
-    nuclei.name = "again"
     layers.remove(nuclei)
     assert heard.take() == []
 
 
-def test_only_the_layer_of_the_link_is_joined_anew(
+def test_a_join_stays_the_same_object_until_its_layer_is_painted(
     layers: LayerList, catalog: Catalog, nuclei: Labels
 ) -> None:
     photo = Image(np.zeros((4, 4)))
     layers.extend([nuclei, photo])
     catalog.refresh()
-    heard = Heard(catalog)
+    assert catalog.link is not None
+    assert (catalog.link.layer, catalog.link.id_column) == (nuclei, "cell_id")
+    join, heard = catalog.join, Heard(catalog)
+    assert join is not None
+    assert join.joined.all()
     photo.data = np.ones((4, 4))
     assert heard.take() == []
+    catalog.join_again()
+    assert catalog.join is join
+    heard.take()
     gone = int(nuclei.data[0, 0])
     nuclei.fill((0, 0), 0)
     assert "painted" in heard.take()
@@ -112,32 +98,6 @@ def test_only_the_layer_of_the_link_is_joined_anew(
     assert heard.take() == ["link_changed"]
     assert catalog.join is not None
     assert catalog.join.rows([gone]).tolist() == [-1]
-
-
-def test_layers_without_cells_are_not_offered(
-    layers: LayerList, catalog: Catalog, nuclei: Labels
-) -> None:
-    marks = Labels(nuclei.data, name="marks", metadata={DRAWN: True})
-    layers.extend([Image(np.zeros((4, 4))), nuclei, marks])
-    catalog.refresh()
-    assert catalog.layers == [nuclei]
-
-
-def test_the_same_table_with_other_cells_stays_in_its_layer(
-    layers: LayerList, catalog: Catalog, nuclei: Labels
-) -> None:
-    other = Labels(nuclei.data.copy())
-    layers.extend([nuclei, other])
-    catalog.refresh()
-    catalog.choose_layer(other)
-    heard = Heard(catalog)
-    nuclei.metadata["adata"]._inplace_subset_obs(np.arange(50))
-    catalog.choose(catalog.table)
-    assert heard.take() == ["link_changed"]
-    assert catalog.link is not None
-    assert catalog.link.layer is other
-    assert catalog.join is not None
-    assert len(catalog.join.ids) == 50
 
 
 def test_a_table_that_is_gone_is_replaced_by_the_next_of_its_layer(
@@ -237,20 +197,6 @@ def test_choices_last_for_a_table(
     assert (catalog.link, catalog.joins, catalog.faults) == (None, {}, {})
 
 
-def test_a_join_stays_the_same_object_until_something_changes(
-    layers: LayerList, catalog: Catalog, nuclei: Labels
-) -> None:
-    layers.append(nuclei)
-    catalog.refresh()
-    join = catalog.join
-    catalog.join_again()
-    assert catalog.join is join
-    # An event of the pixels, even if no id has changed.
-    nuclei.data = nuclei.data[:, ::-1]
-    catalog.join_again()
-    assert catalog.join is not join
-
-
 def test_label_pixels_are_read_once_until_they_change(
     layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf
 ) -> None:
@@ -306,23 +252,3 @@ def test_lazy_labels_are_joined_when_their_ids_come(
     begun[2][1].set_exception(ValueError("the disk is gone"))
     catalog.take_ids(begun[2][1])
     assert str(catalog.faults[catalog.link]) == "the disk is gone"
-
-
-def test_a_table_that_was_opened_can_be_closed_and_is_freed(
-    layers: LayerList, catalog: Catalog, nuclei: Labels, make_cells: Make
-) -> None:
-    def visit() -> weakref.ref[AnnData]:
-        table = catalog.add(make_cells(), "cells")
-        catalog.choose(table)
-        assert catalog.is_opened(table)
-        catalog.close(table)
-        return weakref.ref(table.adata)
-
-    adata = visit()
-    assert (catalog.tables, catalog.table) == ([], None)
-    gc.collect()
-    assert adata() is None
-    layers.append(nuclei)
-    catalog.refresh()
-    assert catalog.table is not None
-    assert not catalog.is_opened(catalog.table)

@@ -70,26 +70,6 @@ def test_background_is_no_cell() -> None:
     assert str(found) == "2 cells; 1 without a label in the image; 0 labels without a row"
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        [4, 7],
-        [4.0, 7.0],
-        ["4", "7"],
-        pd.Categorical([4, 7]),
-        pd.Categorical(["4", "7"], ["7", "4", "none"]),
-        pd.array([4, 7], dtype="Int64"),
-    ],
-    ids=["int", "float", "str", "categories", "str categories", "nullable"],
-)
-@pytest.mark.parametrize("dtype", ["uint8", "int32", "uint64"])
-def test_instances_and_images_of_any_type(column: Any, dtype: str) -> None:
-    found = join(table(column), labels(np.array([7, 4], dtype)))
-    assert found.rows([4, 7]).tolist() == [0, 1]
-    # As pixels come from the image.
-    assert found.rows(np.array([4, 7], dtype)).tolist() == [0, 1]
-
-
 def test_ids_that_the_image_cannot_hold_are_not_joined() -> None:
     # As uint8, 260 would be 4, and −252 too.
     found = join(table([260, 4, -252]), labels(np.array([4], np.uint8)))
@@ -104,20 +84,6 @@ def test_images_of_any_kind() -> None:
         found = join(table([4, 9, 5]), Labels(data))
         assert found.rows([9, 4]).tolist() == [1, 0]
         assert found.n_unmatched_ids == 0
-
-
-def test_a_table_without_cells_joins_nothing() -> None:
-    found = join(table([1, 2])[:0], labels([1]))
-    assert found.rows([1]).tolist() == [-1]
-    assert str(found) == "0 cells; 0 without a label in the image; 1 label without a row"
-
-
-def test_joining_changes_nothing(unchanged: Any) -> None:
-    adata, layer = table([4, 7], region=["a", "b"]), labels([4])
-    before = layer.data.copy()
-    with unchanged(adata):
-        join(adata, layer, image="a", column="region")
-    assert np.array_equal(layer.data, before)
 
 
 KINDS: list[Callable[[list[int]], Any]] = [
@@ -211,27 +177,6 @@ def test_repeated_ids_are_named_with_what_to_do() -> None:
     assert join(adata, labels([4, 7]), image="a", column="region").joined.any()
 
 
-def test_missing_and_background_ids_may_repeat() -> None:
-    adata = table(pd.Series([0, 0, np.nan, np.nan, 4]))
-    assert join(adata, labels([4])).joined.tolist() == [False] * 4 + [True]
-
-
-@pytest.mark.parametrize(
-    ("ids", "image", "text"),
-    [
-        ([1], [2], "1 cell; 1 without a label in the image; 1 label without a row"),
-        ([1, 3], [2, 4], "2 cells; 2 without a label in the image; 2 labels without a row"),
-        (
-            range(1, 1201),
-            [1, *range(1300, 3000)],
-            "1,200 cells; 1,199 without a label in the image; 1,700 labels without a row",
-        ),
-    ],
-)
-def test_joins_say_what_they_are(ids: Any, image: Any, text: str) -> None:
-    assert str(join(table(list(ids)), labels(list(image)))) == text
-
-
 # -- points --------------------------------------------------------------------------------------
 
 
@@ -265,15 +210,6 @@ def test_points_by_ids_that_are_no_numbers() -> None:
     layer = points(3, features={"cell_id": pd.Categorical(["b", None, "a"])})
     found = join(table(["a", "b", "x"]), layer)
     assert found.rows([0, 1, 2]).tolist() == [1, -1, 0]
-
-
-def test_points_that_were_deleted_are_not_joined() -> None:
-    layer = points(3, features={"cell": ["c0", "c1", "c2"]})
-    layer.selected_data = {0}
-    layer.remove_selected()
-    found = join(table([4, 7, 5]), layer, OBS_NAMES)
-    assert found.rows([0, 1]).tolist() == [1, 2]
-    assert found.joined.tolist() == [False, True, True]
 
 
 def test_points_without_ids_are_joined_to_their_own_features_only() -> None:
