@@ -1,11 +1,7 @@
-"""Several images whose ids begin anew, in one table: from opening them to the saved result.
-
-With the variable SHOTS, a folder, a screenshot of each step is written there.
-"""
+"""Several images whose ids begin anew, in one table: from opening them to the saved result."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,8 +29,6 @@ class Study:
 
     def __init__(self, viewer: Viewer, widget: CentroidEncoderWidget, qtbot: QtBot) -> None:
         self.viewer, self.widget, self.qtbot = viewer, widget, qtbot
-        self.shots = os.environ.get("SHOTS")
-        self.n = 0
 
     @property
     def adata(self) -> AnnData:

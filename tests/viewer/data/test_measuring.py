@@ -35,7 +35,7 @@ RGB = Image(np.stack([IMAGE] * 4, axis=-1), name="H&E", rgb=True)
 @pytest.mark.parametrize(
     ("layers", "expected"),
     [
-        # What is drawn on top has no cells of its own.
+        # Layers that are drawn on top have no cells of their own.
         ([labels(), DRAWN_LABELS, image()], {"nuclei": ["DAPI"]}),
         (
             [labels("nuclei"), labels("cells"), image("DAPI"), image("nuclei_488")],
@@ -87,7 +87,9 @@ def test_pixels_are_the_same_if_shape_scale_and_place_are() -> None:
         ([labels(units=("um", "nm"))], "several units, nm and [µμ]m"),
     ],
 )
-def test_what_does_not_belong_together_is_refused(layers: list[Labels | Image], text: str) -> None:
+def test_layers_that_do_not_belong_together_are_refused(
+    layers: list[Labels | Image], text: str
+) -> None:
     with pytest.raises(ValueError, match=text):
         plan(*measurable(layers), time_series=False)
 

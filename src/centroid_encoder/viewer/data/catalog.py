@@ -21,7 +21,6 @@ from centroid_encoder.viewer.data.images import (
     image_column,
     images_by_name,
     table_images,
-    unseen,
 )
 from centroid_encoder.viewer.data.join import Join, Link
 from centroid_encoder.viewer.data.measuring import measurable
@@ -263,10 +262,21 @@ class Catalog:
         return table_images(self.table.adata.obs, column, self.joins, self.faults)
 
     def unseen(self, rows: NDArray[np.intp]) -> str:
-        """Return why none of these cells is in a layer; empty if one is, or if there are none."""
-        if self.table is None:
+        """Return why none of these cells is in a layer; empty if one is, or if there are none.
+
+        The map shows cells of all images, so cells of an image without a layer can be selected.
+        """
+        table, column, joins = self.table, self.image_column, self.joins
+        if table is None or not len(rows) or any(x.joined[rows].any() for x in joins.values()):
             return ""
-        return unseen(self.table.adata.obs, rows, self.image_column, self.joins)
+        if not joins:
+            return "No layer shows the cells of this table."
+        shown = {str(link.image) for link in joins}
+        if column is not None and str(None) not in shown:
+            for image in table.adata.obs[column].iloc[rows].dropna().unique():
+                if str(image) not in shown:
+                    return f"In {image}, which is not open."
+        return f"Not in the layer {next(iter(joins)).layer.name}."
 
     def absence(self) -> str:
         """Return why no layer shows the table, as sentences; empty if one does."""

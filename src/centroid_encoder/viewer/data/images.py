@@ -13,9 +13,6 @@ from napari.layers import Layer
 from centroid_encoder.viewer.data.ids import named
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from centroid_encoder.viewer.data.join import Join, Link
 
 IMAGE_NAMES = (
@@ -142,25 +139,6 @@ def table_images(
             image = replace(image, join=joins.get(link), remark=str(faults.get(link, "")))
         images.append(image)
     return images
-
-
-def unseen(
-    obs: pd.DataFrame, rows: NDArray[np.intp], column: str | None, joins: Mapping[Link, Join]
-) -> str:
-    """Return why none of these cells is in a layer; empty if one is, or if there are none.
-
-    The map shows cells of all images, so that cells of an image without a layer can be selected.
-    """
-    if not len(rows) or any(join.joined[rows].any() for join in joins.values()):
-        return ""
-    if not joins:
-        return "No layer shows the cells of this table."
-    shown = {str(link.image) for link in joins}
-    if column is not None and str(None) not in shown:
-        for image in obs[column].iloc[rows].dropna().unique():
-            if str(image) not in shown:
-                return f"In {image}, which is not open."
-    return f"Not in the layer {next(iter(joins)).layer.name}."
 
 
 def _natural(value: object) -> list[object]:

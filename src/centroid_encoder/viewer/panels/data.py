@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from superqt.utils import create_worker
 from centroid_encoder.viewer.data.ids import LayerIds, label_ids, may_be_ids, pixels
 from centroid_encoder.viewer.data.images import ONE_IMAGE, TableImage, image_columns
 from centroid_encoder.viewer.data.join import OBS_NAMES
-from centroid_encoder.viewer.data.measuring import UNLABELED
+from centroid_encoder.viewer.data.measuring import UNLABELED, Measuring
 from centroid_encoder.viewer.data.positions import Misfit, coordinates
 from centroid_encoder.viewer.panels.fields import (
     Choice,
@@ -26,9 +27,10 @@ from centroid_encoder.viewer.panels.fields import (
     side_by_side,
 )
 from centroid_encoder.viewer.panels.images import ImageTable
-from centroid_encoder.viewer.panels.measure import MeasureDialog, MeasureRow
+from centroid_encoder.viewer.panels.measure import MeasureDialog
 from centroid_encoder.viewer.panels.message import Lines, Message, sentence
 from centroid_encoder.viewer.panels.opening import TABLES, Opening
+from centroid_encoder.viewer.panels.progress import TaskRow
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -36,7 +38,6 @@ if TYPE_CHECKING:
 
     from centroid_encoder.viewer.data.catalog import Catalog
     from centroid_encoder.viewer.data.join import Link
-    from centroid_encoder.viewer.data.measuring import Measuring
     from centroid_encoder.viewer.data.tables import Table
 
 EMPTY = (
@@ -88,7 +89,8 @@ class DataPanel(QWidget):
         self.opening.failed.connect(self._on_failed)
         tip = "Make a table of the cells of Labels and Image layers"
         self.measure_button = _button("Measure …", tip, self._ask_layers)
-        self.measuring = MeasureRow()
+        self.measuring = TaskRow()
+        self.measuring.cancel_requested.connect(self.measuring.cancel)
         self.measuring.finished.connect(self._on_measured)
         self.measuring.failed.connect(self._on_failed)
         self._dialog: MeasureDialog | None = None
@@ -188,7 +190,8 @@ class DataPanel(QWidget):
             return
         if accepted and dialog.plan is not None:
             self.message.say("")
-            self.measuring.measure(dialog.plan)
+            name = f"Measuring {dialog.plan.name}"
+            self.measuring.begin(partial(Measuring, dialog.plan), name)
         dialog.deleteLater()
 
     def _on_measured(self, job: Measuring) -> None:

@@ -1,9 +1,8 @@
-"""Choose the layers that are measured, and measure them."""
+"""Choose the layers that are measured."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from napari.layers import Image, Labels, Layer
@@ -19,7 +18,6 @@ from qtpy.QtWidgets import (
 )
 
 from centroid_encoder.viewer.data.measuring import (
-    Measuring,
     Plan,
     have_same_pixels,
     may_be_time,
@@ -27,7 +25,6 @@ from centroid_encoder.viewer.data.measuring import (
 )
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message, sentence
-from centroid_encoder.viewer.panels.progress import TaskRow
 
 MIN_WIDTH = 380
 """Least width of the dialog in pixels."""
@@ -114,15 +111,3 @@ class MeasureDialog(QDialog):
         else:
             self.text.say(str(self.plan))
         self.measure_button.setEnabled(self.plan is not None)
-
-
-class MeasureRow(TaskRow):
-    """Measures cells in a thread; hidden while nothing is measured."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.cancel_requested.connect(self.cancel)
-
-    def measure(self, chosen: Plan) -> None:
-        """Measure, in place of what is being measured; `finished` has a `Measuring`."""
-        self.begin(partial(Measuring, chosen), f"Measuring {chosen.name}")
