@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import napari
@@ -22,7 +23,7 @@ from qtpy.QtWidgets import QApplication
 import centroid_encoder as ce
 from benchmarks.datasets import data_folder
 from centroid_encoder.core.regions import voronoi_cells
-from centroid_encoder.viewer.data.measuring import Plan
+from centroid_encoder.viewer.data.measuring import Measuring, Plan
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.figure import Panel, Scene
 
@@ -116,7 +117,7 @@ def measure(widget: CentroidEncoderWidget) -> None:
     spacing = {"cells": (1.0, 1.0)}
     plan = Plan({"cells": labels}, {"cells": channels}, spacing, "px", time_series=False)
     cpu, started = time.process_time(), time.perf_counter()
-    widget.data.measuring.measure(plan)
+    widget.data.measuring.begin(partial(Measuring, plan), "Measuring cells")
     while widget.data.measuring.task is not None:
         wait(10)
     cpu, seconds = time.process_time() - cpu, time.perf_counter() - started

@@ -1,11 +1,7 @@
-"""Several images whose ids begin anew, in one table: from opening them to the saved result.
-
-With the variable SHOTS, a folder, a screenshot of each step is written there.
-"""
+"""Several images whose ids begin anew, in one table: from opening them to the saved result."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,10 +15,7 @@ from napari import Viewer
 from napari.layers import Labels
 from numpy.typing import NDArray
 from pytestqt.qtbot import QtBot
-from qtpy.QtWidgets import QApplication
-from skimage.io import imread
 
-from benchmarks.datasets import data_folder
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT
@@ -36,16 +29,6 @@ class Study:
 
     def __init__(self, viewer: Viewer, widget: CentroidEncoderWidget, qtbot: QtBot) -> None:
         self.viewer, self.widget, self.qtbot = viewer, widget, qtbot
-        self.shots = os.environ.get("SHOTS")
-        self.n = 0
-
-    def shot(self, name: str) -> None:
-        self.n += 1
-        QApplication.processEvents()
-        if self.shots:
-            self.qtbot.wait(300)
-            path = Path(self.shots) / f"{self.n:02d}_{name}.png"
-            self.viewer.screenshot(str(path), canvas_only=False, flash=False)
 
     @property
     def adata(self) -> AnnData:
@@ -91,31 +74,6 @@ class Study:
             assert self.viewer.layers[f"{image}_mask"].visible
             seen.add(image)
         return seen
-
-
-def cut(image: NDArray[Any], photo: NDArray[Any], adata: AnnData) -> tuple[Images, Images]:
-    """Cut a field into four images; ids begin at 1 in each."""
-    height, width = (n // 2 for n in image.shape)
-    place = np.full(int(image.max()) + 1, "", dtype=object)
-    number = np.zeros(int(image.max()) + 1, dtype=np.int32)
-    masks, photos = {}, {}
-    taken: set[int] = set()
-    for i, name in enumerate(("B01", "B02", "B07", "B12")):
-        top, left = divmod(i, 2)
-        at = (slice(top * height, (top + 1) * height), slice(left * width, (left + 1) * width))
-        mask = image[at]
-        # A cell on the border is in the first image.
-        own = np.setdiff1d(np.unique(mask), [0, *taken])
-        taken |= set(own.tolist())
-        place[own], number[own] = name, np.arange(1, len(own) + 1)
-        masks[name] = np.where(np.isin(mask, own), number[mask], 0).astype(np.uint16)
-        photos[name] = photo[at]
-    cells = adata.obs["cell_id"].to_numpy()
-    adata.obs["image"] = pd.Categorical(place[cells])
-    adata.obs["ObjectNumber"] = number[cells]
-    for gone in ("cell_id", "region"):
-        del adata.obs[gone]
-    return masks, photos
 
 
 @pytest.fixture
@@ -231,77 +189,6 @@ def test_a_click_finds_the_cell_of_the_image_that_is_seen(three: Any, study: Stu
     assert [x for x in looks if not is_drawn(x[0])] == [
         (layer, layer.visible) for layer in viewer.layers if not is_drawn(layer)
     ]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_real_field_in_four_images(
-    study: Study, tmp_path: Path, save: Callable[..., None]
-) -> None:
-    folder = data_folder()
-    if folder is None:
-        pytest.skip("no folder of data sets: set CE_DATA to where they lie (benchmarks/datasets)")
-    folder /= "vectra_6plex"
-    viewer, widget = study.viewer, study.widget
-    adata = ad.read_h5ad(folder / "cells.h5ad")
-    masks, photos = cut(
-        imread(folder / "labels_nucleus.tif"), imread(folder / "composite_image.jpg"), adata
-    )
-    adata.write_h5ad(tmp_path / "cells.h5ad")
-    study.shot("empty")
-    for name in masks:
-        viewer.add_image(photos[name], rgb=True, name=f"{name}_composite")
-        viewer.add_labels(masks[name], name=f"{name}_mask")
-    widget.data.open_file(tmp_path / "cells.h5ad")
-    study.shot("joined")
-    assert len(widget.catalog.joins) == 4
-    assert not widget.catalog.misfits
-    study.check("image", "ObjectNumber")
-    widget.form.missing.value = "mean"
-    widget.form.group_key.value = "image"
-    study.shot("advanced")
-    widget.form.max_epochs.value = 20
-    widget.train()
-    study.qtbot.waitUntil(lambda: widget.training is None, timeout=600_000)
-    assert widget.result is not None
-    widget.cells.color_box.setCurrentText("label")
-    study.shot("trained")
-    is_foxp3 = np.flatnonzero(study.adata.obs["phenotype"] == "FoxP3+")
-    widget.select(is_foxp3)
-    parts = study.adata.obs.iloc[is_foxp3].groupby("image", observed=True)["ObjectNumber"]
-    assert study.marked() == {f"{name}_mask": set(part) for name, part in parts}
-    study.shot("selected")
-    viewer.canvas.grid.stride = 2
-    viewer.canvas.grid.enabled = True
-    viewer.reset_view()
-    study.shot("grid")
-    viewer.canvas.grid.enabled = False
-    assert len(study.walk("image", "ObjectNumber", 6)) > 1
-    study.shot("misplaced")
-    widget.tabs.setCurrentWidget(widget.classes)
-    study.shot("classes")
-    widget.misplaced.label_box.setCurrentText("mast cell")
-    widget.misplaced.relabel_button.click()
-    # The layer of another image is a misfit.
-    catalog = widget.catalog
-    catalog.show_image("B02", viewer.layers["B01_mask"])
-    widget.tabs.setCurrentIndex(0)
-    study.shot("wrong")
-    assert catalog.misfits
-    catalog.show_image("B01", viewer.layers["B01_mask"])
-    catalog.show_image("B02", viewer.layers["B02_mask"])
-    study.check("image", "ObjectNumber")
-    assert len(catalog.joins) == 4
-    study.shot("again")
-    viewer.layers.remove("B07_mask")
-    viewer.layers.remove("B07_composite")
-    catalog.refresh()
-    widget.select(np.flatnonzero(study.adata.obs["image"] == "B07")[:1])
-    study.shot("not_open")
-    save(widget, tmp_path / "done.h5ad")
-    done = ad.read_h5ad(tmp_path / "done.h5ad")
-    new, old = (done.obs[name].astype(str) for name in ("phenotype_relabeled", "phenotype"))
-    assert (new != old).sum() == 1
 
 
 def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) -> None:

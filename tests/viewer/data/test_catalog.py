@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.ids import label_ids
-from centroid_encoder.viewer.data.tables import DRAWN
 
 ImageOf = Callable[..., NDArray[np.int32]]
 Make = Callable[..., AnnData]
@@ -55,56 +54,43 @@ def nuclei(cells: AnnData, image_of: ImageOf) -> Labels:
     return Labels(image_of(cells), name="nuclei", metadata={"adata": cells})
 
 
-def test_what_comes_is_chosen_and_told(layers: LayerList, catalog: Catalog, nuclei: Labels) -> None:
+def test_events_of_layers_are_followed_until_the_end(
+    layers: LayerList, catalog: Catalog, nuclei: Labels
+) -> None:
     heard = Heard(catalog)
     layers.append(nuclei)
     assert "stirred" in heard.take()
     catalog.refresh()
     assert heard.take() == ["table_changed", "link_changed", "listed"]
-    assert catalog.table is not None
-    assert catalog.table.adata is nuclei.metadata["adata"]
-    assert catalog.link is not None
-    assert (catalog.link.layer, catalog.link.id_column) == (nuclei, "cell_id")
-    assert catalog.join is not None
-    assert catalog.join.joined.all()
-    assert catalog.joins == {catalog.link: catalog.join}
     catalog.refresh()
     assert heard.take() == ["listed"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda layer: setattr(layer, "name", "renamed"),
-        lambda layer: setattr(layer, "features", {"area": [1.0]}),
-        lambda layer: setattr(layer, "metadata", {"other": 1}),
-    ],
-)
-def test_layers_that_change_are_heard_of_until_the_end(
-    change: Callable[[Labels], None], layers: LayerList, catalog: Catalog, nuclei: Labels
-) -> None:
-    layers.append(nuclei)
-    catalog.refresh()
-    heard = Heard(catalog)
-    change(nuclei)
-    assert set(heard.take()) == {"stirred"}
+    changes = {"name": "renamed", "features": {"area": [1.0]}, "metadata": {"other": 1}}
+    for name, value in changes.items():
+        setattr(nuclei, name, value)
+        assert set(heard.take()) == {"stirred"}
     catalog.refresh()
     catalog.disconnect()
     heard.take()
-    nuclei.name = "again"
     layers.remove(nuclei)
     assert heard.take() == []
 
 
-def test_only_the_layer_of_the_link_is_joined_anew(
+def test_a_join_stays_the_same_object_until_its_layer_is_painted(
     layers: LayerList, catalog: Catalog, nuclei: Labels
 ) -> None:
     photo = Image(np.zeros((4, 4)))
     layers.extend([nuclei, photo])
     catalog.refresh()
-    heard = Heard(catalog)
+    assert catalog.link is not None
+    assert (catalog.link.layer, catalog.link.id_column) == (nuclei, "cell_id")
+    join, heard = catalog.join, Heard(catalog)
+    assert join is not None
+    assert join.joined.all()
     photo.data = np.ones((4, 4))
     assert heard.take() == []
+    catalog.join_again()
+    assert catalog.join is join
+    heard.take()
     gone = int(nuclei.data[0, 0])
     nuclei.fill((0, 0), 0)
     assert "painted" in heard.take()
@@ -112,32 +98,6 @@ def test_only_the_layer_of_the_link_is_joined_anew(
     assert heard.take() == ["link_changed"]
     assert catalog.join is not None
     assert catalog.join.rows([gone]).tolist() == [-1]
-
-
-def test_layers_without_cells_are_not_offered(
-    layers: LayerList, catalog: Catalog, nuclei: Labels
-) -> None:
-    marks = Labels(nuclei.data, name="marks", metadata={DRAWN: True})
-    layers.extend([Image(np.zeros((4, 4))), nuclei, marks])
-    catalog.refresh()
-    assert catalog.layers == [nuclei]
-
-
-def test_the_same_table_with_other_cells_stays_in_its_layer(
-    layers: LayerList, catalog: Catalog, nuclei: Labels
-) -> None:
-    other = Labels(nuclei.data.copy())
-    layers.extend([nuclei, other])
-    catalog.refresh()
-    catalog.choose_layer(other)
-    heard = Heard(catalog)
-    nuclei.metadata["adata"]._inplace_subset_obs(np.arange(50))
-    catalog.choose(catalog.table)
-    assert heard.take() == ["link_changed"]
-    assert catalog.link is not None
-    assert catalog.link.layer is other
-    assert catalog.join is not None
-    assert len(catalog.join.ids) == 50
 
 
 def test_a_table_that_is_gone_is_replaced_by_the_next_of_its_layer(
@@ -174,25 +134,13 @@ def test_a_file_stays_when_its_layer_is_closed(
     assert (catalog.table, catalog.link) == (table, None)
 
 
-def test_files_are_opened_and_those_that_are_no_tables_are_an_error(
-    catalog: Catalog, cells: AnnData, tmp_path: Path
-) -> None:
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    table = catalog.open(tmp_path / "cells.h5ad")
-    assert (table.name, table.path) == ("cells.h5ad", tmp_path / "cells.h5ad")
-    assert catalog.tables == [table]
-    (tmp_path / "text.h5ad").write_text("no table")
-    with pytest.raises(OSError, match=r"text\.h5ad cannot be read"):
-        catalog.open(tmp_path / "text.h5ad")
-
-
 def test_labels_that_cannot_be_read_are_a_problem_of_the_link(
     layers: LayerList, catalog: Catalog, cells: AnnData
 ) -> None:
     huge = Labels(np.array([[0, 2**63 + 5]], dtype=np.uint64), metadata={"adata": cells})
     layers.append(huge)
     catalog.refresh()
-    assert "is too large" in str(catalog.problem)
+    assert "is too large" in str(catalog.faults[catalog.link])
 
 
 def test_a_layer_that_is_gone_is_not_joined_before_the_catalog_looks_again(
@@ -238,29 +186,15 @@ def test_choices_last_for_a_table(
     catalog.choose_layer(other)
     catalog.choose_ids("twice")
     assert catalog.joins == {}
-    assert "gives several cells the same label" in str(catalog.problem)
+    assert "gives several cells the same label" in str(catalog.faults[catalog.link])
     first, second = catalog.table, catalog.add(make_cells(), "second")
     catalog.choose(second)
-    assert catalog.problem is None
+    assert catalog.faults == {}
     catalog.choose(first)
     assert catalog.link is not None
     assert (catalog.link.layer, catalog.link.id_column) == (other, "twice")
     catalog.choose_layer(None)
-    assert (catalog.link, catalog.join, catalog.problem) == (None, None, None)
-
-
-def test_a_join_stays_the_same_object_until_something_changes(
-    layers: LayerList, catalog: Catalog, nuclei: Labels
-) -> None:
-    layers.append(nuclei)
-    catalog.refresh()
-    join = catalog.join
-    catalog.join_again()
-    assert catalog.join is join
-    # An event of the pixels, even if no id has changed.
-    nuclei.data = nuclei.data[:, ::-1]
-    catalog.join_again()
-    assert catalog.join is not join
+    assert (catalog.link, catalog.joins, catalog.faults) == (None, {}, {})
 
 
 def test_label_pixels_are_read_once_until_they_change(
@@ -296,7 +230,7 @@ def test_lazy_labels_are_joined_when_their_ids_come(
     layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf
 ) -> None:
     begun: list[Any] = []
-    catalog.read_later = lambda layer, reading: begun.append((layer, reading))
+    catalog.read_later = lambda layer, ids: begun.append((layer, ids))
     image = image_of(cells)
     layers.append(layer := Labels(da.from_array(image), name="slide"))
     catalog.add(cells, "cells")
@@ -305,51 +239,16 @@ def test_lazy_labels_are_joined_when_their_ids_come(
     assert [one for one, _ in begun] == [layer]
     layer.data = da.from_array(image[::-1])
     # The ids of pixels that are gone are not taken.
-    catalog.take_ids(*begun[0], label_ids(image))
+    begun[0][1].set_result(label_ids(image))
+    catalog.take_ids(begun[0][1])
     assert catalog.joins == {}
     catalog.refresh()
-    catalog.take_ids(*begun[1], label_ids(image))
+    begun[1][1].set_result(label_ids(image))
+    catalog.take_ids(begun[1][1])
     assert catalog.join is not None
     assert catalog.join.joined.all()
     layer.data = da.from_array(image)
     catalog.join_again()
-    catalog.take_ids(*begun[2], ValueError("the disk is gone"))
-    assert str(catalog.problem) == "the disk is gone"
-
-
-def test_a_table_that_was_opened_can_be_closed_and_is_freed(
-    layers: LayerList, catalog: Catalog, nuclei: Labels, make_cells: Make
-) -> None:
-    def visit() -> weakref.ref[AnnData]:
-        table = catalog.add(make_cells(), "cells")
-        catalog.choose(table)
-        assert catalog.is_opened(table)
-        catalog.close(table)
-        return weakref.ref(table.adata)
-
-    adata = visit()
-    assert (catalog.tables, catalog.table) == ([], None)
-    gc.collect()
-    assert adata() is None
-    layers.append(nuclei)
-    catalog.refresh()
-    assert catalog.table is not None
-    assert not catalog.is_opened(catalog.table)
-
-
-@pytest.mark.parametrize("columns", [None, ["x", "y"]])
-def test_cells_without_a_layer_are_shown_at_their_positions(
-    layers: LayerList, catalog: Catalog, cells: AnnData, columns: list[str] | None
-) -> None:
-    places = np.random.default_rng(0).uniform(0, 99, (cells.n_obs, 2))
-    if columns is None:
-        cells.obsm["spatial"] = places
-    else:
-        cells.obs[columns] = places
-    catalog.choose(catalog.add(cells, "cells"))
-    assert catalog.has_positions
-    catalog.show_positions()
-    assert np.array_equal(layers["cells"].data, places[:, ::-1])
-    assert not catalog.has_positions
-    assert catalog.join is not None
-    assert np.array_equal(catalog.join.rows(range(120)), np.arange(120))
+    begun[2][1].set_exception(ValueError("the disk is gone"))
+    catalog.take_ids(begun[2][1])
+    assert str(catalog.faults[catalog.link]) == "the disk is gone"

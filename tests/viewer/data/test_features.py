@@ -82,25 +82,10 @@ def test_positions_are_no_measurements_but_can_be_chosen() -> None:
     assert WITH_POSITIONS not in features_to_anndata(positions, of_labels=True).obsm
 
 
-def test_ids_of_features_are_those_that_they_hold_not_the_numbers_of_rows() -> None:
-    adata = features_to_anndata(regionprops(), of_labels=True)
-    assert "index" not in adata.obs
-    assert adata.obs["label"].tolist() == list(range(1, 41))
-
-
 def test_cells_of_features_can_be_saved(features: pd.DataFrame, tmp_path: Path) -> None:
     adata = features_to_anndata(features, of_labels=True)
     adata.write_h5ad(tmp_path / "cells.h5ad")
     assert ad.read_h5ad(tmp_path / "cells.h5ad").obs["index"].tolist() == list(adata.obs["index"])
-
-
-def test_what_becomes_of_the_cells_does_not_change_the_features(features: pd.DataFrame) -> None:
-    before = features.copy()
-    adata = features_to_anndata(features, of_labels=True)
-    adata.X[:] = 0
-    adata.obs["touching"] = False
-    adata.obs.loc[adata.obs_names[0], "count"] = 99
-    pd.testing.assert_frame_equal(features, before)
 
 
 def test_labels_without_index_are_numbered_from_the_background() -> None:
@@ -110,40 +95,11 @@ def test_labels_without_index_are_numbered_from_the_background() -> None:
     assert adata.var_names.tolist() == ["area", "7"]
 
 
-def test_points_need_no_index() -> None:
-    adata = features_to_anndata(pd.DataFrame({"area": np.float32([1, 2])}), of_labels=False)
-    assert adata.obs_names.tolist() == ["0", "1"]
-    assert list(adata.obs) == []
-    assert adata.X.dtype == np.float32
-
-
 def test_repeated_ids_are_no_names() -> None:
     features = pd.DataFrame({"index": [4, 4], "area": [1.0, 2.0]})
     adata = features_to_anndata(features, of_labels=True)
     assert adata.obs_names.tolist() == ["0", "1"]
     assert adata.obs["index"].tolist() == [4, 4]
-
-
-@pytest.mark.parametrize(("key", "axes"), [(None, ["CE1", "CE2"]), ("mine", ["mine1", "mine2"])])
-def test_results_join_the_features(
-    features: pd.DataFrame, fast: ce.CentroidEncoder, key: str | None, axes: list[str]
-) -> None:
-    adata = features_to_anndata(features[["index", "area", "mean", "kind"]], of_labels=True)
-    ce.tl.centroid_encoder(adata, "kind", model=fast, key_added=key, progress=False)
-    obsm_key, key = key or "X_ce", key or "ce"
-    before = features.copy()
-
-    after = with_result(features, adata, key)
-
-    pd.testing.assert_frame_equal(features, before)
-    pd.testing.assert_frame_equal(after[list(before)], before)
-    assert list(after)[len(before.columns) :] == [f"{key}_split", f"{key}_label", *axes]
-    assert np.array_equal(after[axes], adata.obsm[obsm_key])
-    for name in (f"{key}_split", f"{key}_label"):
-        assert after[name].dtype == adata.obs[name].dtype
-        assert after[name].tolist() == adata.obs[name].tolist()
-    # Results are not learned from.
-    assert measured(after) == measured(before)
 
 
 def test_a_measurement_keeps_its_name(fast: ce.CentroidEncoder) -> None:

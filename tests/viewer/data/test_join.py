@@ -10,14 +10,11 @@ import pytest
 from anndata import AnnData
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from napari.layers import Image, Labels, Points, Shapes
+from napari.layers import Labels, Points, Shapes
 
 from centroid_encoder.viewer.data.features import features_to_anndata
-from centroid_encoder.viewer.data.join import (
-    OBS_NAMES,
-    Join,
-    Link,
-)
+from centroid_encoder.viewer.data.ids import read_ids
+from centroid_encoder.viewer.data.join import OBS_NAMES, Join, Link
 from centroid_encoder.viewer.data.tables import Table
 
 
@@ -51,7 +48,7 @@ def join(
     image: object = None,
     column: str | None = None,
 ) -> Join:
-    return Link(Table(adata, "cells"), image, layer, id_column, 0, column).make()
+    return Link(Table(adata, "cells"), image, layer, id_column, 0, column).make(read_ids(layer))
 
 
 # -- labels --------------------------------------------------------------------------------------
@@ -73,26 +70,6 @@ def test_background_is_no_cell() -> None:
     assert str(found) == "2 cells; 1 without a label in the image; 0 labels without a row"
 
 
-@pytest.mark.parametrize(
-    "column",
-    [
-        [4, 7],
-        [4.0, 7.0],
-        ["4", "7"],
-        pd.Categorical([4, 7]),
-        pd.Categorical(["4", "7"], ["7", "4", "none"]),
-        pd.array([4, 7], dtype="Int64"),
-    ],
-    ids=["int", "float", "str", "categories", "str categories", "nullable"],
-)
-@pytest.mark.parametrize("dtype", ["uint8", "int32", "uint64"])
-def test_instances_and_images_of_any_type(column: Any, dtype: str) -> None:
-    found = join(table(column), labels(np.array([7, 4], dtype)))
-    assert found.rows([4, 7]).tolist() == [0, 1]
-    # As pixels come from the image.
-    assert found.rows(np.array([4, 7], dtype)).tolist() == [0, 1]
-
-
 def test_ids_that_the_image_cannot_hold_are_not_joined() -> None:
     # As uint8, 260 would be 4, and −252 too.
     found = join(table([260, 4, -252]), labels(np.array([4], np.uint8)))
@@ -107,20 +84,6 @@ def test_images_of_any_kind() -> None:
         found = join(table([4, 9, 5]), Labels(data))
         assert found.rows([9, 4]).tolist() == [1, 0]
         assert found.n_unmatched_ids == 0
-
-
-def test_a_table_without_cells_joins_nothing() -> None:
-    found = join(table([1, 2])[:0], labels([1]))
-    assert found.rows([1]).tolist() == [-1]
-    assert str(found) == "0 cells; 0 without a label in the image; 1 label without a row"
-
-
-def test_joining_changes_nothing(unchanged: Any) -> None:
-    adata, layer = table([4, 7], region=["a", "b"]), labels([4])
-    before = layer.data.copy()
-    with unchanged(adata):
-        join(adata, layer, image="a", column="region")
-    assert np.array_equal(layer.data, before)
 
 
 KINDS: list[Callable[[list[int]], Any]] = [
@@ -214,32 +177,6 @@ def test_repeated_ids_are_named_with_what_to_do() -> None:
     assert join(adata, labels([4, 7]), image="a", column="region").joined.any()
 
 
-def test_missing_and_background_ids_may_repeat() -> None:
-    adata = table(pd.Series([0, 0, np.nan, np.nan, 4]))
-    assert join(adata, labels([4])).joined.tolist() == [False] * 4 + [True]
-
-
-def test_other_layers_have_no_cells() -> None:
-    with pytest.raises(ValueError, match="photo holds neither labels nor points"):
-        join(table([1]), Image(np.zeros((4, 4)), name="photo"))
-
-
-@pytest.mark.parametrize(
-    ("ids", "image", "text"),
-    [
-        ([1], [2], "1 cell; 1 without a label in the image; 1 label without a row"),
-        ([1, 3], [2, 4], "2 cells; 2 without a label in the image; 2 labels without a row"),
-        (
-            range(1, 1201),
-            [1, *range(1300, 3000)],
-            "1,200 cells; 1,199 without a label in the image; 1,700 labels without a row",
-        ),
-    ],
-)
-def test_joins_say_what_they_are(ids: Any, image: Any, text: str) -> None:
-    assert str(join(table(list(ids)), labels(list(image)))) == text
-
-
 # -- points --------------------------------------------------------------------------------------
 
 
@@ -275,27 +212,19 @@ def test_points_by_ids_that_are_no_numbers() -> None:
     assert found.rows([0, 1, 2]).tolist() == [1, -1, 0]
 
 
-def test_points_that_were_deleted_are_not_joined() -> None:
-    layer = points(3, features={"cell": ["c0", "c1", "c2"]})
-    layer.selected_data = {0}
-    layer.remove_selected()
-    found = join(table([4, 7, 5]), layer, OBS_NAMES)
-    assert found.rows([0, 1]).tolist() == [1, 2]
-    assert found.joined.tolist() == [False, True, True]
-
-
 def test_points_without_ids_are_joined_to_their_own_features_only() -> None:
     layer = points(3, features={"area": [1.0, np.nan, 3.0], "kind": ["a", "b", "a"]})
     own = Table(features_to_anndata(layer.features, of_labels=False), "own", layer, "features")
     own.follow(layer.features)
-    assert Link(own, None, layer, OBS_NAMES).make().rows([0, 1, 2]).tolist() == [0, 1, 2]
+    link = Link(own, None, layer, OBS_NAMES)
+    assert link.make(read_ids(layer)).rows([0, 1, 2]).tolist() == [0, 1, 2]
     # Rows that were removed from the table have no point, and the others keep theirs.
     own.adata._inplace_subset_obs([2, 0])
-    assert Link(own, None, layer, OBS_NAMES).make().rows([0, 1, 2]).tolist() == [1, -1, 0]
+    assert link.make(read_ids(layer)).rows([0, 1, 2]).tolist() == [1, -1, 0]
     layer.selected_data = {0}
     layer.remove_selected()
     with pytest.raises(ValueError, match="no feature holds ids of the points"):
-        Link(own, None, layer, OBS_NAMES).make()
+        link.make(read_ids(layer))
 
 
 def test_numbered_cells_are_not_taken_for_points() -> None:

@@ -28,45 +28,39 @@ def image(name: str = "DAPI", data: np.ndarray = IMAGE, **options: object) -> Im
     return Image(data, name=name, **options)
 
 
-def channels(*layers: Labels | Image) -> dict[str, list[str]]:
+DRAWN_LABELS = Labels(LABELS, name="drawn", metadata={DRAWN: True})
+RGB = Image(np.stack([IMAGE] * 4, axis=-1), name="H&E", rgb=True)
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        # Layers that are drawn on top have no cells of their own.
+        ([labels(), DRAWN_LABELS, image()], {"nuclei": ["DAPI"]}),
+        (
+            [labels("nuclei"), labels("cells"), image("DAPI"), image("nuclei_488")],
+            {"nuclei": ["DAPI", "nuclei_488"], "cells": ["DAPI", "nuclei_488"]},
+        ),
+        # Names of all layers begin with the word of one label image.
+        (
+            [labels("A_mask"), labels("B_mask"), *map(image, ("A_DAPI", "A_CD3", "B_CD3"))],
+            {"A_mask": ["DAPI", "CD3"], "B_mask": ["CD3"]},
+        ),
+        ([labels(), image("A_DAPI [1]")], {"nuclei": ["A_DAPI"]}),
+        # Images of other sizes belong to labels of these.
+        (
+            [labels("a"), labels("b", LABELS[:4]), image("DAPI"), image("DAPI [1]", IMAGE[:4])],
+            {"a": ["DAPI"], "b": ["DAPI"]},
+        ),
+        ([labels(), RGB], {"nuclei": ["H&E_red", "H&E_green", "H&E_blue"]}),
+    ],
+    ids=["drawn", "shared", "by name", "numbered", "sizes", "colours"],
+)
+def test_images_of_each_label_image(
+    layers: list[Labels | Image], expected: dict[str, list[str]]
+) -> None:
     found = plan(*measurable(layers), time_series=False)
-    return {region: list(images) for region, images in found.images.items()}
-
-
-def test_what_is_drawn_on_top_has_no_cells_of_its_own() -> None:
-    cells, drawn = labels(), labels("drawn", metadata={DRAWN: True})
-    assert measurable([cells, drawn, image()])[0] == [cells]
-
-
-def test_regions_of_one_image_share_its_channels() -> None:
-    found = channels(labels("nuclei"), labels("cells"), image("DAPI"), image("nuclei_488"))
-    assert found == {"nuclei": ["DAPI", "nuclei_488"], "cells": ["DAPI", "nuclei_488"]}
-
-
-def test_regions_of_several_images_have_channels_of_the_same_names() -> None:
-    found = channels(
-        *(labels("A_mask"), labels("B_mask")),
-        *(image("A_DAPI"), image("A_CD3"), image("B_CD3"), image("B_DAPI")),
-    )
-    assert found == {"A_mask": ["DAPI", "CD3"], "B_mask": ["CD3", "DAPI"]}
-
-
-def test_a_channel_has_the_name_of_its_layer_without_the_number_of_napari() -> None:
-    assert channels(labels(), image("A_DAPI [1]")) == {"nuclei": ["A_DAPI"]}
-
-
-def test_images_of_other_sizes_belong_to_labels_of_these() -> None:
-    small = {"data": LABELS[:4]}
-    found = channels(
-        *(labels("one"), labels("two", **small)),
-        *(image("DAPI"), image("DAPI [1]", IMAGE[:4])),
-    )
-    assert found == {"one": ["DAPI"], "two": ["DAPI"]}
-
-
-def test_colours_are_channels() -> None:
-    found = channels(labels(), image("H&E", np.stack([IMAGE] * 4, axis=-1), rgb=True))
-    assert found == {"nuclei": ["H&E_red", "H&E_green", "H&E_blue"]}
+    assert {region: list(images) for region, images in found.images.items()} == expected
 
 
 def test_pixels_are_the_same_if_shape_scale_and_place_are() -> None:
@@ -93,7 +87,9 @@ def test_pixels_are_the_same_if_shape_scale_and_place_are() -> None:
         ([labels(units=("um", "nm"))], "several units, nm and [µμ]m"),
     ],
 )
-def test_what_does_not_belong_together_is_refused(layers: list[Labels | Image], text: str) -> None:
+def test_layers_that_do_not_belong_together_are_refused(
+    layers: list[Labels | Image], text: str
+) -> None:
     with pytest.raises(ValueError, match=text):
         plan(*measurable(layers), time_series=False)
 

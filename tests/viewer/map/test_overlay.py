@@ -17,6 +17,7 @@ from napari.layers import Labels, Points, Shapes
 from napari.layers.labels._labels_utils import get_contours
 from numpy.typing import NDArray
 
+from centroid_encoder.viewer.data.ids import read_ids
 from centroid_encoder.viewer.data.join import Link
 from centroid_encoder.viewer.data.tables import Table, is_drawn
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT, MIN_OPACITY, LayerLink
@@ -38,7 +39,8 @@ def link_to(viewer: Any, layer: Any, ids: Any = IDS) -> LayerLink:
         viewer.add_layer(layer)
     index = pd.Index([f"c{i}" for i in range(len(ids))])
     adata = AnnData(obs=pd.DataFrame({"cell_id": np.asarray(ids)}, index=index))
-    return LayerLink(viewer, layer, Link(Table(adata, "cells"), None, layer, "cell_id").make())
+    link = Link(Table(adata, "cells"), None, layer, "cell_id")
+    return LayerLink(viewer, layer, link.make(read_ids(layer)))
 
 
 def points(**options: Any) -> Points:

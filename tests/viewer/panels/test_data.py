@@ -7,7 +7,6 @@ import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import dask.array as da
 import numpy as np
@@ -64,29 +63,6 @@ def test_without_tables_it_says_what_to_do(
     )
 
 
-def test_tables_are_offered_in_order(
-    panel: DataPanel, layers: LayerList, make_cells: Callable[..., AnnData], tmp_path: Path
-) -> None:
-    opened, given, attached, stored = (make_cells() for _ in range(4))
-    opened.write_h5ad(tmp_path / "cells.h5ad")
-    stored.uns["spatialdata_attrs"] = {"region": "element"}
-    sdata = SimpleNamespace(tables={"table": stored}, path=None)
-    blank, features = np.zeros((4, 4), dtype=int), pd.DataFrame({"area": np.arange(5.0)})
-    panel.catalog.add(given, "given")
-    panel.open_file(tmp_path / "cells.h5ad")
-    layers.append(Labels(blank, name="measured", features=features))
-    layers.append(Labels(blank, name="attached", metadata={"adata": attached}))
-    layers.append(Labels(blank, name="layer", metadata={"sdata": sdata, "name": "element"}))
-    panel.catalog.refresh()
-    assert entries(panel.table_box) == [
-        "table (layer)", "attached: AnnData", "cells.h5ad", "measured: features", "given",
-    ]  # fmt: skip
-    assert panel.table_box.currentText() == "cells.h5ad"
-    panel.table_box.setCurrentText("attached: AnnData")
-    assert panel.catalog.table is not None
-    assert panel.catalog.table.adata is attached
-
-
 def test_a_burst_of_events_is_answered_once(
     panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf, qtbot: QtBot
 ) -> None:
@@ -123,13 +99,6 @@ def test_a_table_without_ids_asks_for_them(
     panel.instance_box.setCurrentText("number")
     assert panel.joined_text.text().startswith("120 cells; 0 without a label")
     assert "choose …" not in entries(panel.instance_box)
-
-
-def test_a_file_that_is_no_table_is_said_there(panel: DataPanel, tmp_path: Path) -> None:
-    (tmp_path / "text.h5ad").write_text("no table")
-    assert panel.open_file(tmp_path / "text.h5ad") is None
-    assert panel.message.text().startswith("text.h5ad cannot be read")
-    assert panel.message.kind == "error"
 
 
 def test_columns_of_ids_and_images_are_chosen(
@@ -222,13 +191,19 @@ def test_a_table_is_closed_with_a_button(panel: DataPanel, cells: AnnData, tmp_p
     assert panel.message.text() == EMPTY
 
 
+@pytest.mark.parametrize("columns", [None, ["X_centroid", "Y_centroid"]])
 def test_positions_are_shown_where_there_is_no_layer(
-    panel: DataPanel, layers: LayerList, cells: AnnData
+    panel: DataPanel, layers: LayerList, cells: AnnData, columns: list[str] | None
 ) -> None:
-    cells.obs[["X_centroid", "Y_centroid"]] = np.arange(240.0).reshape(120, 2)
+    assert panel.positions_button.isHidden()
+    places = np.random.default_rng(0).uniform(0, 99, (cells.n_obs, 2))
+    if columns is None:
+        cells.obsm["spatial"] = places
+    else:
+        cells.obs[columns] = places
     panel.catalog.choose(panel.catalog.add(cells, "cells"))
     panel.positions_button.click()
-    assert layers["cells"].data[5].tolist() == [11, 10]
+    assert np.array_equal(layers["cells"].data, places[:, ::-1])
     assert panel.positions_button.isHidden()
     assert panel.joined_text.text().startswith("120 cells; 0 without a point in the layer")
 

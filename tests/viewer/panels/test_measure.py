@@ -102,7 +102,7 @@ def test_the_dialog_shows_the_fault_of_a_choice(
     widget = open_widget()
     assert not widget.data.measure_button.isEnabled()
     fits = viewer.add_image(IMAGE, name="CD3")
-    other = viewer.add_image(IMAGE[:9], name="CD4")
+    viewer.add_image(IMAGE[:9], name="CD4")
     labels = viewer.add_labels(LABELS, name="nuclei")
     qtbot.waitUntil(widget.data.measure_button.isEnabled)
     dialog = ask(widget)
@@ -110,14 +110,15 @@ def test_the_dialog_shows_the_fault_of_a_choice(
     assert dialog.images_list.chosen == [fits]
     assert dialog.time_box.isHidden()
 
-    dialog.images_list.choose([fits, other])
+    dialog.images_list.item(1).setCheckState(Qt.CheckState.Checked)
     assert dialog.text.kind == "error"
     assert "CD4 has the shape (9, 60) and nuclei (60, 60)" in dialog.text.text()
     assert not dialog.measure_button.isEnabled()
-    dialog.images_list.choose([])
+    for row in (0, 1):
+        dialog.images_list.item(row).setCheckState(Qt.CheckState.Unchecked)
     assert "shapes alone" in dialog.text.text()
     assert dialog.measure_button.isEnabled()
-    dialog.labels_list.choose([])
+    dialog.labels_list.item(0).setCheckState(Qt.CheckState.Unchecked)
     assert not dialog.measure_button.isEnabled()
     dialog.reject()
     assert widget.data.measuring.task is None

@@ -11,6 +11,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 import centroid_encoder as ce
+from centroid_encoder.viewer.data.reader import read_adata
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.session.session import Session
 
@@ -32,7 +33,8 @@ def test_a_table_of_a_zarr_goes_back_into_it(
     cells.write_zarr(tmp_path / "cells.zarr")
     catalog = row._session.catalog
     assert not row.update_action.isVisible()
-    table = catalog.open(tmp_path / "cells.zarr")
+    path = tmp_path / "cells.zarr"
+    table = catalog.add(read_adata(path), path.name, path=path)
     catalog.choose(table)
     assert row.update_action.text() == "Table into cells.zarr"
     table.adata.obs["note"] = "new"
@@ -57,7 +59,7 @@ def test_the_name_of_the_opened_file_is_not_proposed(
     catalog = row._session.catalog
     for name in ("cells.h5ad", "cells_ce.h5ad"):
         cells.write_h5ad(tmp_path / name)
-        catalog.choose(catalog.open(tmp_path / name))
+        catalog.choose(catalog.add(read_adata(tmp_path / name), name, path=tmp_path / name))
         assert row.proposal == str(tmp_path / f"{Path(name).stem}_ce.h5ad")
     row.save_table(tmp_path / "mine.h5ad")
     finish(row, qtbot)
@@ -93,7 +95,7 @@ def test_a_new_class_is_there_when_the_file_is_opened_again(
     color = session.class_colors["mast cell"]
     row.save_table(tmp_path / "cells_ce.h5ad")
     finish(row, qtbot)
-    session.catalog.choose(session.catalog.open(tmp_path / "cells_ce.h5ad"))
+    session.catalog.choose(session.catalog.add(read_adata(tmp_path / "cells_ce.h5ad"), "saved"))
     assert session.result is not None
     assert session.adata is not cells
     np.testing.assert_array_equal(session.result.embedding, cells.obsm["X_ce"])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -22,13 +23,12 @@ def id_columns(table: Table, image_column: str | None) -> list[str]:
     The column that SpatialData declares in ``uns["spatialdata_attrs"]`` comes first; then the usual
     names, and before the others one whose values are whole numbers that differ in each image.
     """
-    obs, attrs = table.adata.obs, table.adata.uns.get("spatialdata_attrs")
+    obs, declared = table.adata.obs, table.declared.get("instance_key")
     names = named(obs, ID_NAMES)
-    declared = attrs.get("instance_key") if isinstance(attrs, Mapping) else None
     if declared in obs:
         return [str(declared), *names]
     likely = (name for name in names if _are_labels(table, name, image_column))
-    return [*[name for name in (next(likely, None),) if name is not None], *names]
+    return [*islice(likely, 1), *names]
 
 
 def id_column(table: Table, layer: Layer, columns: Sequence[str]) -> str | None:

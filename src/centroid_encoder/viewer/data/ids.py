@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import dask.array as da
 import numpy as np
 import pandas as pd
-from napari.layers import Labels, Layer, Points, Shapes
+from napari.layers import Image, Labels, Points, Shapes
 from numpy.typing import NDArray
 
 ItemLayer: TypeAlias = Points | Shapes
@@ -80,13 +80,11 @@ def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDAr
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
     numbers = pd.to_numeric(values, errors="coerce")
-    # Neither truths nor dates.
-    whole = np.full(len(values), values.dtype.kind not in "bmM")
-    if numbers.dtype.kind == "f":
-        # Larger floats are not exact.
-        whole &= ((numbers % 1 == 0) & (numbers.abs() < 2.0**53)).to_numpy(dtype=bool)
-    elif numbers.dtype.kind == "u":
-        whole &= (numbers <= np.iinfo(np.int64).max).to_numpy(dtype=bool)
+    floats = numbers.to_numpy(float, na_value=np.nan)
+    # Larger floats are not exact; neither truths nor dates are ids.
+    limit = 2.0**53 if numbers.dtype.kind == "f" else 2.0**63
+    whole = (np.abs(floats) < limit) & (values.dtype.kind not in "bmM")
+    whole[whole] = floats[whole] % 1 == 0
     if not whole.all():
         wrong = values[~whole].iloc[0]
         shown = wrong.item() if isinstance(wrong, np.generic) else wrong
@@ -96,29 +94,23 @@ def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDAr
     return found, there
 
 
-def pixels(layer: Labels) -> Any:
-    """Label image at full resolution, as an array of NumPy, dask, zarr or another library."""
+def pixels(layer: Labels | Image) -> Any:
+    """Pixels at full resolution, as an array of NumPy, dask, zarr or another library."""
     return layer.data[0] if layer.multiscale else layer.data
 
 
-def is_slow(layer: Layer) -> bool:
+def is_slow(layer: Labels) -> bool:
     """Tell whether the pixels are large or lazy, so that reading them would block the window."""
-    if not isinstance(layer, Labels):
-        return False
     image = pixels(layer)
     return type(image) is not np.ndarray or image.size > MAX_PIXELS_AT_ONCE
 
 
-def read_ids(layer: Layer) -> LayerIds:
-    """Read the ids of a layer; a ValueError says that it has none."""
+def read_ids(layer: CellLayer) -> LayerIds:
+    """Read the ids of a layer."""
     if isinstance(layer, Labels):
         return label_ids(pixels(layer))
-    if isinstance(layer, ItemLayer):
-        item = "point" if isinstance(layer, Points) else "shape"
-        return LayerIds(item, np.arange(len(layer.data)))
-    raise ValueError(
-        f"{layer.name} holds neither labels nor points nor shapes; choose another layer"
-    )
+    item = "point" if isinstance(layer, Points) else "shape"
+    return LayerIds(item, np.arange(len(layer.data)))
 
 
 def label_ids(image: Any) -> LayerIds:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -13,9 +13,6 @@ from napari.layers import Layer
 from centroid_encoder.viewer.data.ids import named
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from centroid_encoder.viewer.data.join import Join, Link
 
 IMAGE_NAMES = (
@@ -104,26 +101,17 @@ def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[La
     return found
 
 
-def specific_words(name: str) -> frozenset[str]:
-    """Words of a name that distinguish images or channels: none in ``nuclei_mask``."""
-    return frozenset(_words(name)) - GENERAL_WORDS
-
-
 def _plain(name: str) -> str:
-    words = _words(name)
-    return " ".join([word for word in words if word not in GENERAL_WORDS] or words)
-
-
-def _words(name: str) -> list[str]:
-    """Words and numbers of the name of an image or a layer, in lower case; 7 for 007."""
+    """Words and numbers that distinguish the name of an image or a layer; 7 for 007."""
     # napari numbers layers of the same name.
     name = re.sub(r" \[\d+\]$", "", re.split(r"[/\\]", name)[-1]).lower()
     words = re.findall(r"\d+|[^\W\d_]+", ENDINGS.sub("", name))
-    return [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
+    words = [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
+    return " ".join([word for word in words if word not in GENERAL_WORDS] or words)
 
 
 def table_images(
-    obs: pd.DataFrame, column: str, joins: Mapping[Link, Join], remarks: Mapping[Link, str]
+    obs: pd.DataFrame, column: str, joins: Mapping[Link, Join], faults: Mapping[Link, Exception]
 ) -> list[TableImage]:
     """List the images of a table in the order of their categories, or of their names.
 
@@ -133,46 +121,24 @@ def table_images(
         Columns of the table, and the name of the column of images.
     joins
         Joins of the links that could be joined.
-    remarks
-        Sentences on links with a fault, joined or not.
+    faults
+        Faults of links, joined or not.
     """
     counts = obs[column].value_counts(sort=False)
-    values = counts.index[counts > 0]
+    values: list[object] = list(counts.index[counts > 0])
     if not isinstance(obs[column].dtype, pd.CategoricalDtype):
         # 2 before 10, also in names.
-        values = sorted(values, key=_natural)
-    links = {str(link.image): link for link in [*remarks, *joins]}
-
-    def image(value: object, n_cells: int) -> TableImage:
+        values.sort(key=_natural)
+    links = {str(link.image): link for link in [*faults, *joins]}
+    images = []
+    for value in [*([None] if str(None) in links else []), *values]:
         link = links.get(str(value))
-        if link is None:
-            return TableImage(value, n_cells)
-        return TableImage(value, n_cells, link, joins.get(link), remarks.get(link, ""))
-
-    whole = [image(None, int(counts.sum()))] if str(None) in links else []
-    return [*whole, *(image(value, int(counts[value])) for value in values)]
-
-
-def unseen(
-    obs: pd.DataFrame, rows: NDArray[np.intp], column: str | None, joins: Mapping[Link, Join]
-) -> str:
-    """Return why none of these cells is in a layer; empty if one is, or if there are none.
-
-    The map shows cells of all images, so that cells of an image without a layer can be selected.
-    """
-    if not len(rows) or any(join.joined[rows].any() for join in joins.values()):
-        return ""
-    if not joins:
-        return "No layer shows the cells of this table."
-    shown = {str(link.image) for link in joins}
-    if column is not None and str(None) not in shown:
-        values = [str(value) for value in obs[column].iloc[rows].dropna().unique()]
-        closed = [value for value in values if value not in shown]
-        if closed:
-            more = " …" if len(closed) > 3 else ""
-            verb = "is" if len(closed) == 1 else "are"
-            return f"In {', '.join(closed[:3])}{more}, which {verb} not open."
-    return f"Not in the layer {next(iter(joins)).layer.name}."
+        n_cells = int(counts.sum() if value is None else counts[value])
+        image = TableImage(value, n_cells, link)
+        if link is not None:
+            image = replace(image, join=joins.get(link), remark=str(faults.get(link, "")))
+        images.append(image)
+    return images
 
 
 def _natural(value: object) -> list[object]:

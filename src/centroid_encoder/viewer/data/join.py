@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from napari.layers import Layer
 from numpy.typing import ArrayLike, NDArray
 
-from centroid_encoder.viewer.data.ids import ItemLayer, LayerIds, read_ids, whole_numbers
+from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds, whole_numbers
 
 if TYPE_CHECKING:
     from centroid_encoder.viewer.data.tables import Table
@@ -30,7 +29,7 @@ class Link:
     table: Table
     image: object
     """Value of the image that the layer shows; None for all cells."""
-    layer: Layer
+    layer: CellLayer
     id_column: str | None
     """Column of ``obs`` with the cell's id in the layer, or `OBS_NAMES`; None if it is unknown."""
     shift: int = 0
@@ -71,7 +70,7 @@ class Link:
         values, there = whole_numbers(self.ids().iloc[rows], self.ids_name)
         return values + self.shift, there
 
-    def make(self, of: LayerIds | None = None) -> Join:
+    def make(self, of: LayerIds) -> Join:
         """Find out which row is which label, point or shape.
 
         The ids of a Labels layer are the values in its image but 0, the background. Those of a
@@ -82,7 +81,7 @@ class Link:
         Parameters
         ----------
         of
-            The ids of the layer, if they were read before.
+            The ids of the layer.
 
         Raises
         ------
@@ -90,7 +89,6 @@ class Link:
             If the ids are ambiguous: no column, one that is gone, that holds no ids, or the same id
             twice.
         """
-        of = read_ids(self.layer) if of is None else of
         n_obs, rows = self.table.adata.n_obs, self.rows()
         found = _find(self, of, rows)
         joined = np.zeros(n_obs, dtype=bool)
@@ -128,16 +126,6 @@ class Join:
         """Ids in the layer that no row has."""
         return int((self._row < 0).sum())
 
-    @property
-    def known(self) -> NDArray[np.int64]:
-        """Ids of the layer, of cells or not."""
-        return self.of.ids
-
-    @property
-    def item(self) -> str:
-        """What the layer holds: ``"label"``, ``"point"`` or ``"shape"``."""
-        return self.of.item
-
     def is_like(self, other: Join) -> bool:
         """Tell whether another join has the same pairs, and the pixels are the same."""
         return (
@@ -155,13 +143,13 @@ class Join:
         return np.where(known[at] == wanted, self._row[at], -1)
 
     def __str__(self) -> str:
-        n_obs, n = len(self.joined), self.n_unmatched_ids
+        n_obs, n, item = len(self.joined), self.n_unmatched_ids, self.of.item
         part = f" of {n_obs:,}" if self.n_rows < n_obs else ""
-        where = "the image" if self.item == "label" else "the layer"
+        where = "the image" if item == "label" else "the layer"
         return (
             f"{self.n_rows:,}{part} cell{'s' * (n_obs != 1)}; "
-            f"{self.n_rows - self.n_joined:,} without a {self.item} in {where}; "
-            f"{n:,} {self.item}{'s' * (n != 1)} without a row"
+            f"{self.n_rows - self.n_joined:,} without a {item} in {where}; "
+            f"{n:,} {item}{'s' * (n != 1)} without a row"
         )
 
 

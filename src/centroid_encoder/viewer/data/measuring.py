@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from napari.layers import Image, Labels, Layer
 
+from centroid_encoder.viewer.data.ids import pixels
 from centroid_encoder.viewer.data.tables import is_drawn
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Measuring:
 
     Attributes
     ----------
+    name
+        Name of the table.
     notices
         Warnings.
     adata
@@ -63,18 +66,18 @@ class Measuring:
     def __init__(self, plan: Plan) -> None:
         from centroid_encoder.tl._measure import Measurement
 
-        options: dict[str, Any] = {"unit": plan.unit, "time_series": plan.time_series}
-        self._job = Measurement(plan.labels, plan.images, plan.spacing, **options)
+        parts = plan.labels, plan.images, plan.spacing
+        self._job = Measurement(*parts, unit=plan.unit, time_series=plan.time_series)
+        self.name = f"{plan.name}: measured"
         self.notices = self._job.notices
         self.adata: AnnData | None = None
 
     def run(self, callback: Callback | None = None) -> None:
         """Measure; see `Measurement.run`."""
         self._job.run(callback)
-        adata = self._job.table()
-        no_labels = pd.Categorical([None] * adata.n_obs, categories=pd.Index([], dtype=object))
-        adata.obs[UNLABELED] = no_labels
-        self.adata = adata
+        self.adata = self._job.table()
+        no_labels = [None] * self.adata.n_obs
+        self.adata.obs[UNLABELED] = pd.Categorical(no_labels, pd.Index([], dtype=object))
 
 
 def measurable(layers: Iterable[Layer]) -> tuple[list[Labels], list[Image]]:
@@ -94,18 +97,15 @@ def may_be_time(labels: Labels) -> bool | None:
 
 def have_same_pixels(labels: Labels, image: Image) -> bool:
     """Whether an image has the pixels of labels, and maybe one more axis, of channels."""
-    wanted, shape = _shape(labels), _shape(image)
-    axes = list(range(len(shape)))
-    kept = [axes] if shape == wanted else [axes[:i] + axes[i + 1 :] for i in axes]
-    places = ((labels.scale, image.scale), (labels.translate, image.translate))
-    return any(
-        tuple(shape[axis] for axis in some) == wanted
-        and all(
-            np.allclose(ours, np.asarray(theirs)[some], rtol=1e-4, atol=1e-9)
-            for ours, theirs in places
-        )
-        for some in kept
-    )
+    shape, axes = _shape(image), range(len(_shape(image)))
+    for left_out in axes if len(shape) > labels.ndim else [None]:
+        kept = [axis for axis in axes if axis != left_out]
+        if tuple(shape[axis] for axis in kept) != _shape(labels):
+            continue
+        ours, theirs = (np.stack([layer.scale, layer.translate]) for layer in (labels, image))
+        if np.allclose(ours, theirs[:, kept], rtol=1e-4, atol=1e-9):
+            return True
+    return False
 
 
 def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Plan:
@@ -130,21 +130,22 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
         fitting = [layer for layer in labels if have_same_pixels(layer, image)]
         name = re.sub(r" \[\d+\]$", "", image.name)  # napari numbers layers of the same name
         if by_name:
-            fitting = [layer for layer in fitting if _stem(layer.name) == _stem(name)]
-            name = name[len(_stem(name)) :].strip("_-. ") or name
+            stem = _stem(name)
+            fitting = [layer for layer in fitting if _stem(layer.name) == stem]
+            name = name.removeprefix(stem).strip("_-. ") or name
         if not fitting:
             raise ValueError(
                 f"{image.name} has the shape {_shape(image)} and {labels[0].name} "
                 f"{_shape(labels[0])}: an image must have the pixels of the labels, in the same "
                 "place and of the same scale; leave one of them out"
             )
+        found = {name: pixels(image)}
+        if image.rgb:
+            found = {f"{name}_{color}": found[name][..., i] for i, color in enumerate(RGB)}
         for layer in fitting:
-            for channel, pixels in _pixels(image, name).items():
-                if channel in channels[layer.name]:
-                    raise ValueError(
-                        f"{layer.name} has two channels called {channel}; rename a layer"
-                    )
-                channels[layer.name][channel] = pixels
+            for twice in found.keys() & channels[layer.name]:
+                raise ValueError(f"{layer.name} has two channels called {twice}; rename a layer")
+            channels[layer.name] |= found
     first_axis = int(time_series)
     units = {f"{unit:~}" for layer in labels for unit in layer.units[first_axis:]}
     if len(units) > 1:
@@ -158,8 +159,7 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
     if unit in ("px", "pixel"):
         # Layers have this unit by default; their scale may be in any other.
         unit = "px" if all(step == 1 for steps in spacing.values() for step in steps) else "units"
-    pixels = {layer.name: _full(layer) for layer in labels}
-    return Plan(pixels, channels, spacing, unit, time_series)
+    return Plan({x.name: pixels(x) for x in labels}, channels, spacing, unit, time_series)
 
 
 def _stem(name: str) -> str:
@@ -167,19 +167,6 @@ def _stem(name: str) -> str:
     return re.split(r"[\W_]", name, maxsplit=1)[0]
 
 
-def _pixels(image: Image, name: str) -> dict[str, Any]:
-    """Return the intensities of a layer; those of an RGB image colour by colour."""
-    pixels = _full(image)
-    if not image.rgb:
-        return {name: pixels}
-    return {f"{name}_{color}": pixels[..., i] for i, color in enumerate(RGB)}
-
-
-def _full(layer: Labels | Image) -> Any:
-    """Return the pixels at full resolution."""
-    return layer.data[0] if layer.multiscale else layer.data
-
-
 def _shape(layer: Labels | Image) -> tuple[int, ...]:
-    shape = tuple(_full(layer).shape)
+    shape = tuple(pixels(layer).shape)
     return shape[:-1] if getattr(layer, "rgb", False) else shape

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +17,6 @@ from centroid_encoder.viewer.data.join import Join, Link
 if TYPE_CHECKING:
     from anndata import AnnData
 
-AXES = ("z", "y", "x")
-"""Axes in napari's order."""
 WORDS_BEFORE_NUMBERS = {
     "centroid", "bbox", "box", "boundingbox", "boundingboxminimum", "boundingboxmaximum"
 }  # fmt: skip
@@ -28,30 +27,35 @@ POSITION_WORDS = WORDS_BEFORE_NUMBERS | {
 }  # fmt: skip
 """Words of names of positions, beside the axis."""
 MAX_COMPARED = 2000
-"""Cells whose positions are compared."""
+"""Number of cells whose positions are compared."""
 MIN_COMPARED = 20
 """With fewer cells, positions are not compared."""
 SHARE_OF_A_FIT, SHARE_OF_A_MISFIT = 0.8, 0.2
 """Shares of the cells that lie where their labels are."""
 
 
-@dataclass(frozen=True)
-class Misfit:
-    """Cells do not lie where the labels are that they are joined to."""
+class Misfit(ValueError):
+    """Cells do not lie where the labels are that they are joined to.
 
-    text: str
-    better: Link | None
-    """The same link with another shift, if that mends it."""
+    Attributes
+    ----------
+    better
+        The same link with another shift, if that mends it.
+    """
+
+    def __init__(self, text: str, better: Link | None) -> None:
+        super().__init__(text)
+        self.better = better
 
 
 def axis(name: object) -> str | None:
     """Axis of a column of positions: x, y or z, or its number; None for any other column."""
     words = re.findall(r"\d+|[^\W\d_]+", str(name).lower())
     rest = [word for word in words if word not in POSITION_WORDS]
-    if len(rest) == 1 and rest[0] in AXES:
-        return str(rest[0])
-    numbered = len(rest) == 1 and rest[0].isdigit() and WORDS_BEFORE_NUMBERS & set(words)
-    return str(rest[0]) if numbered else None
+    if len(rest) != 1:
+        return None
+    numbered = rest[0].isdigit() and WORDS_BEFORE_NUMBERS & set(words)
+    return str(rest[0]) if rest[0] in ("z", "y", "x") or numbered else None
 
 
 def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
@@ -67,7 +71,7 @@ def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
     if spatial is not None and spatial.shape[1] in (2, 3):
         return 'obsm["spatial"]', spatial[:, ::-1]
     found = {axis(name): name for name in adata.obs if "box" not in str(name).lower()}
-    for wanted in (AXES, AXES[1:], ("0", "1", "2"), ("0", "1")):
+    for wanted in ("zyx", "yx", "012", "01"):
         if set(wanted) <= set(found):
             columns = [found[a] for a in wanted]
             where = " and ".join(f"obs[{name!r}]" for name in columns[-2:])
@@ -100,55 +104,46 @@ def find_misfit(link: Link, join: Join) -> Misfit | None:
     """
     if join.of.centers is None:
         return None
-    place = coordinates(link.table.adata)
-    share = None if place is None else _share_at_labels(join, place[1])
-    if place is None or share is None:
-        return _off_by_one(link, join)
-    if share >= 0.5:
+    where, places = coordinates(link.table.adata) or ("", None)
+    share = _share_at_labels(join, places)
+    if share is not None and share >= 0.5:
         return None
     text = (
-        f"The positions in {place[0]} speak against this: {100 * share:.0f} % of the cells lie "
-        "where their label is"
+        f"The positions in {where} speak against this: {100 * (share or 0):.0f} % of the cells "
+        "lie where their label is"
     )
-    for shift in (-1, 1):
-        better = replace(link, shift=link.shift + shift)
-        mended = _share_at_labels(better.make(join.of), place[1]) or 0
-        if mended >= SHARE_OF_A_FIT:
+    for by in (-1, 1):
+        better = replace(link, shift=link.shift + by)
+        try:
+            mended = better.make(join.of)
+        except ValueError:  # Ids of no cell may repeat, but those of labels may not.
+            continue
+        if share is None and mended.n_joined == mended.n_rows and not mended.n_unmatched_ids:
             return Misfit(
-                f"{text}; with {better.ids_name} it would be {100 * mended:.0f} %.", better
+                f"The ids in {link.ids_name} are off by one: with {better.ids_name} they are those "
+                f"of all labels of {link.layer.name}.",
+                better,
             )
-    if share >= SHARE_OF_A_MISFIT:
+        fit = _share_at_labels(mended, places) or 0
+        if fit >= SHARE_OF_A_FIT:
+            return Misfit(f"{text}; with {better.ids_name} it would be {100 * fit:.0f} %.", better)
+    if share is None or share >= SHARE_OF_A_MISFIT:
         return None
     return Misfit(f"{text}. The ids may be those of another image.", None)
 
 
-def _off_by_one(link: Link, join: Join) -> Misfit | None:
-    """Compare the ids with the labels: all may differ by one."""
-    ids, there = link.labels(link.rows())
-    ids, labels = np.sort(ids[there]), join.of.ids
-    for shift in (-1, 1):
-        if len(ids) and np.array_equal(ids + shift, labels):
-            better = replace(link, shift=link.shift + shift)
-            text = (
-                f"The ids in {link.ids_name} begin at {ids[0]} and the labels of "
-                f"{link.layer.name} at {labels[0]}: with {better.ids_name} they are all the same."
-            )
-            return Misfit(text, better)
-    return None
-
-
-def _share_at_labels(join: Join, positions: NDArray[np.floating]) -> float | None:
+def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> float | None:
     """Share of the cells at the centers of their labels, after an affine map; None for too few."""
-    if join.of.centers is None or positions.shape[1] != join.of.centers.shape[1]:
+    centers = join.of.centers
+    if centers is None or positions is None or positions.shape[1] != centers.shape[1]:
         return None
-    rows = np.flatnonzero(join.joined & np.isfinite(positions).all(axis=1))
-    labels = join.of.centers[np.searchsorted(join.of.ids, join.ids[rows])]
-    seen = np.isfinite(labels).all(axis=1)
-    rows, labels = rows[seen], labels[seen]
+    places = positions[join.joined]
+    labels = centers[np.searchsorted(join.of.ids, join.ids[join.joined])]
+    rows = np.flatnonzero(np.isfinite(np.hstack([places, labels])).all(axis=1))
     if len(rows) < MIN_COMPARED:
         return None
-    some = np.linspace(0, len(rows) - 1, min(len(rows), MAX_COMPARED)).astype(int)
-    places, labels = positions[rows[some]], labels[some]
+    rows = rows[:: math.ceil(len(rows) / MAX_COMPARED)]
+    places, labels = places[rows], labels[rows]
     # Coordinates of a slide are large, and all alike.
     with_one = np.column_stack([places - places.mean(axis=0), np.ones(len(places))])
     fitted = np.ones(len(places), dtype=bool)
@@ -157,7 +152,7 @@ def _share_at_labels(join: Join, positions: NDArray[np.floating]) -> float | Non
         apart = np.linalg.norm(with_one @ affine - labels, axis=1)
         # Again without the half that lies far off: a few wrong ones must not tilt the map.
         fitted = apart <= np.median(apart)
-    centers = join.of.centers[np.isfinite(join.of.centers).all(axis=1)]
+    centers = centers[np.isfinite(centers).all(axis=1)]
     nearest = np.asarray(cKDTree(centers).query(labels, k=2)[0])[:, 1]
     near = max(0.75 * float(np.median(nearest)), 2.0 * (join.of.step - 1))
     return float((apart < near).mean())

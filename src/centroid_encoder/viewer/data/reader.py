@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from centroid_encoder.errors import InputError
+from centroid_encoder.errors import CentroidEncoderWarning, InputError
 from centroid_encoder.stores import check_store
 from centroid_encoder.tl._reference import check_links, unreadable
 from centroid_encoder.viewer.data.features import features_to_anndata
@@ -27,10 +26,6 @@ if TYPE_CHECKING:
 
 COLOR = "#8f9aa8"
 """Visible on napari's dark and light canvas."""
-
-
-class RepeatedNames(UserWarning):
-    """Cells were renamed, since several had the same name."""
 
 
 def get_reader(path: str | Sequence[str]) -> Callable[..., list[FullLayerData]] | None:
@@ -60,7 +55,7 @@ def read(path: str | Sequence[str]) -> list[FullLayerData]:
         If the cells of a file have no coordinates.
     """
     paths = [path] if isinstance(path, str) else path
-    return [_read_one(Path(one)) for one in paths]
+    return [points_layer(read_adata(one), one.stem, one) for one in map(Path, paths)]
 
 
 def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLayerData:
@@ -84,21 +79,19 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
     ValueError
         If there is nothing to draw.
     """
-    coordinates = _coordinates(adata)
-    if coordinates is None:
+    places = _places(adata)
+    if places is None:
         raise ValueError(
             f"{name} has no coordinates to draw its {adata.n_obs:,} cells at: neither "
             'obsm["spatial"] nor an embedding of two dimensions. Open it in the Centroid-Encoder '
             "widget instead, which needs none"
         )
-    drawn = np.isfinite(coordinates).all(axis=1)
-    points = coordinates[drawn]
-    features = pd.DataFrame({"cell": np.asarray(adata.obs_names)[drawn]})
-    metadata = {"adata": adata} if path is None else {"adata": adata, "path": path}
+    drawn = np.isfinite(places).all(axis=1)
+    points = places[drawn]
     options = {
         "name": name,
-        "features": features,
-        "metadata": metadata,
+        "features": pd.DataFrame({"cell": np.asarray(adata.obs_names)[drawn]}),
+        "metadata": {"adata": adata} | ({} if path is None else {"path": path}),
         "size": _point_size(points),
         "face_color": COLOR,
         "border_width": 0,
@@ -106,28 +99,44 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
     return points, options, "points"
 
 
-def _read_one(path: Path) -> FullLayerData:
-    return points_layer(read_adata(path), path.stem, path)
-
-
-@dataclass
 class Reading:
-    """The reading of a file as a job; `adata` and `notices` are there after `run`."""
+    """The reading of a file as a job.
 
-    path: Path
-    adata: AnnData | None = None
-    notices: list[str] = field(default_factory=list)
+    Attributes
+    ----------
+    adata
+        The cells, after `run`, with names that distinguish them.
+    notice
+        A sentence on cells that were renamed; empty without any.
+    """
 
-    def run(self, _: object = None) -> None:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.notice = ""
+        self.adata: AnnData | None = None
+
+    def run(self, _: object = None) -> AnnData:
         """Read the file; see `read_adata`."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", RepeatedNames)
-            self.adata = read_adata(self.path)
-        self.notices = [str(one.message) for one in caught if one.category is RepeatedNames]
+        if self.path.is_dir():
+            check_store(self.path)
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Observation names are not unique")
+                adata = self.adata = _read(self.path)
+        # h5py and anndata raise errors of many kinds for a damaged file.
+        except Exception as error:
+            raise OSError(unreadable(self.path.name, error)) from error
+        if repeated := int(adata.obs_names.duplicated().sum()):
+            self.notice = (
+                f'Cells of {self.path.name} share their names; to tell them apart, "-1", "-2", … '
+                f"was appended to {repeated:,} of them"
+            )
+            adata.obs_names_make_unique()
+        return adata
 
 
 def read_adata(path: Path) -> AnnData:
-    """Read a table of cells into memory, with names that distinguish the cells.
+    """Read a table of cells into memory; a warning is given if cells had to be renamed.
 
     Parameters
     ----------
@@ -141,24 +150,10 @@ def read_adata(path: Path) -> AnnData:
     OSError
         If the file is damaged or of another kind.
     """
-    if path.is_dir():
-        check_store(path)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Observation names are not unique")
-            adata = _read(path)
-    # h5py and anndata raise errors of many kinds for a damaged file.
-    except Exception as error:
-        raise OSError(unreadable(path.name, error)) from error
-    repeated = int(adata.obs_names.duplicated().sum())
-    if repeated:
-        warnings.warn(
-            f'Cells of {path.name} share their names; to tell them apart, "-1", "-2", … was '
-            f"appended to {repeated:,} of them",
-            RepeatedNames,
-            stacklevel=2,
-        )
-        adata.obs_names_make_unique()
+    job = Reading(path)
+    adata = job.run()
+    if job.notice:
+        warnings.warn(job.notice, CentroidEncoderWarning, stacklevel=2)
     return adata
 
 
@@ -187,7 +182,7 @@ def _read_csv(path: Path) -> AnnData:
     return adata
 
 
-def _coordinates(adata: AnnData) -> NDArray[np.floating] | None:
+def _places(adata: AnnData) -> NDArray[np.floating] | None:
     """(n_obs, 2 or 3) in napari's order, the last axis first; None if there are none."""
     place = coordinates(adata)
     if place is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
@@ -25,47 +26,29 @@ DRAWN = "centroid_encoder_drawn"
 """Key in the metadata of a layer that is drawn on top of another one, and has no cells itself."""
 
 
+@dataclass(eq=False, repr=False)
 class Table:
     """A table of cells and the place where it was found.
 
     Tables are compared by identity: results go to the table they were trained on, whatever is
     chosen meanwhile.
-
-    Parameters
-    ----------
-    adata
-        The AnnData, or a function that makes it when it is first used.
-    name
-        Name in the list of tables.
-    layer
-        Layer it was found on, or None.
-    origin
-        Kind of place.
-    path
-        The file it came from, or was last saved to.
-    sdata, table_name
-        The SpatialData object it is a table of, and its name there.
     """
 
-    def __init__(
-        self,
-        adata: AnnData | Callable[[], AnnData],
-        name: str,
-        layer: Layer | None = None,
-        origin: Origin = "notebook",
-        path: Path | None = None,
-        sdata: Any = None,
-        table_name: str | None = None,
-    ) -> None:
-        self._adata = adata
-        self.name = name
-        self.layer = layer
-        self.origin = origin
-        self.path = path
-        self.sdata = sdata
-        self.table_name = table_name
-        self._features: pd.DataFrame | None = None
-        self._columns: tuple[Any, ...] = ()
+    source: AnnData | Callable[[], AnnData]
+    """The AnnData, or a function that makes it when it is first used."""
+    name: str
+    """Name in the list of tables."""
+    layer: Layer | None = None
+    """Layer it was found on."""
+    origin: Origin = "notebook"
+    path: Path | None = None
+    """The file it came from, or was last saved to."""
+    sdata: Any = None
+    """The SpatialData object it is a table of."""
+    table_name: str | None = None
+    """Its name in the SpatialData object."""
+    _features: pd.DataFrame | None = None
+    _columns: tuple[Any, ...] = ()
 
     def __repr__(self) -> str:
         return f"<Table {self.name!r} ({self.origin})>"
@@ -73,9 +56,14 @@ class Table:
     @property
     def adata(self) -> AnnData:
         """The AnnData itself, not a copy: results are written into it."""
-        if callable(self._adata):
-            self._adata = self._adata()
-        return self._adata
+        if callable(self.source):
+            self.source = self.source()
+        return self.source
+
+    @property
+    def declared(self) -> Mapping[str, Any]:
+        """Columns that SpatialData declares in ``uns["spatialdata_attrs"]``; empty without it."""
+        return _declared(self.adata)
 
     def is_made_of(self, features: pd.DataFrame) -> bool:
         """Tell whether these features are the table's, nothing added and nothing replaced."""
@@ -88,7 +76,7 @@ class Table:
 
     def holds(self, adata: AnnData) -> bool:
         """Tell whether this is the table of an AnnData."""
-        return self._adata is adata
+        return self.source is adata
 
 
 def find_tables(
@@ -170,11 +158,15 @@ def _annotating(layer: Layer) -> dict[str, AnnData]:
     element = layer.metadata.get("name") or layer.name
     found = {}
     for name, adata in tables.items() if isinstance(tables, Mapping) else ():
-        attrs = adata.uns.get("spatialdata_attrs") or {}
-        regions = attrs.get("region")
+        regions = _declared(adata).get("region")
         if element in ([regions] if isinstance(regions, str) else list(regions or ())):
             found[name] = adata
     return found
+
+
+def _declared(adata: AnnData) -> Mapping[str, Any]:
+    attrs = adata.uns.get("spatialdata_attrs")
+    return attrs if isinstance(attrs, Mapping) else {}
 
 
 def _of_features(layer: Layer, known: list[Table]) -> Table | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
@@ -13,7 +16,8 @@ from superqt.utils import create_worker
 from centroid_encoder.viewer.data.ids import LayerIds, label_ids, may_be_ids, pixels
 from centroid_encoder.viewer.data.images import ONE_IMAGE, TableImage, image_columns
 from centroid_encoder.viewer.data.join import OBS_NAMES
-from centroid_encoder.viewer.data.measuring import UNLABELED
+from centroid_encoder.viewer.data.measuring import UNLABELED, Measuring
+from centroid_encoder.viewer.data.positions import Misfit, coordinates
 from centroid_encoder.viewer.panels.fields import (
     Choice,
     column,
@@ -23,17 +27,17 @@ from centroid_encoder.viewer.panels.fields import (
     side_by_side,
 )
 from centroid_encoder.viewer.panels.images import ImageTable
-from centroid_encoder.viewer.panels.measure import MeasureDialog, MeasureRow
+from centroid_encoder.viewer.panels.measure import MeasureDialog
 from centroid_encoder.viewer.panels.message import Lines, Message, sentence
 from centroid_encoder.viewer.panels.opening import TABLES, Opening
+from centroid_encoder.viewer.panels.progress import TaskRow
 
 if TYPE_CHECKING:
     from anndata import AnnData
     from napari.layers import Labels
 
-    from centroid_encoder.viewer.data.catalog import Catalog, Reading
+    from centroid_encoder.viewer.data.catalog import Catalog
     from centroid_encoder.viewer.data.join import Link
-    from centroid_encoder.viewer.data.measuring import Measuring
     from centroid_encoder.viewer.data.tables import Table
 
 EMPTY = (
@@ -69,56 +73,44 @@ class DataPanel(QWidget):
         self._rejoin = QTimer(self, interval=PAUSE, singleShot=True)
         self._rejoin.timeout.connect(catalog.join_again)
 
-        self.table_box = Choice("Table", "Tables of cells that were found in napari")
-        self.table_box.currentIndexChanged.connect(lambda: catalog.choose(self.table_box.value))
+        self.table_box = _choice(
+            "Table", "Tables of cells that were found in napari", catalog.choose
+        )
         menu = QMenu(self)
         menu.addAction("File (.h5ad, .csv) …", self._ask_file)
         menu.addAction("AnnData folder (.zarr) …", self._ask_folder)
         tip = "Read a .h5ad, .zarr or .csv; or drop it here"
         self.open_button = menu_button("Open …", tip, menu)
-        self.close_button = QPushButton("✕")
+        self.close_button = _button("✕", "Close table: what is not saved is lost", self._on_close)
         self.close_button.setAccessibleName("Close table")
-        self.close_button.setToolTip("Close table: what is not saved is lost")
         self.close_button.setMaximumWidth(24)
-        self.close_button.clicked.connect(self._on_close)
         self.opening = Opening()
         self.opening.opened.connect(self._on_opened)
         self.opening.failed.connect(self._on_failed)
-        self.measure_button = QPushButton("Measure …")
-        self.measure_button.setToolTip("Make a table of the cells of Labels and Image layers")
-        self.measure_button.clicked.connect(self._ask_layers)
-        self.measuring = MeasureRow()
-        self.measuring.measured.connect(self._on_measured)
+        tip = "Make a table of the cells of Labels and Image layers"
+        self.measure_button = _button("Measure …", tip, self._ask_layers)
+        self.measuring = TaskRow()
+        self.measuring.cancel_requested.connect(self.measuring.cancel)
+        self.measuring.finished.connect(self._on_measured)
         self.measuring.failed.connect(self._on_failed)
         self._dialog: MeasureDialog | None = None
-        self.layer_box = Choice(
-            "Layer of the cells", "Layer whose labels, points or shapes are the cells of the table"
-        )
-        self.layer_box.currentIndexChanged.connect(
-            lambda: catalog.choose_layer(self.layer_box.value)
-        )
-        self.instance_box = Choice(
-            "Column of ids", "Column of obs that holds each cell's id in the layer"
-        )
-        self.instance_box.currentIndexChanged.connect(
-            lambda: catalog.choose_ids(*self.instance_box.value)
-        )
-        self.image_box = Choice("Column of images", "Column of obs that holds each cell's image")
-        self.image_box.currentIndexChanged.connect(
-            lambda: catalog.choose_image_column(self.image_box.value)
-        )
+        self._better: Link | None = None
+        tip = "Layer whose labels, points or shapes are the cells of the table"
+        self.layer_box = _choice("Layer of the cells", tip, catalog.choose_layer)
+        tip = "Column of obs that holds each cell's id in the layer"
+        self.instance_box = _choice("Column of ids", tip, lambda ids: catalog.choose_ids(*ids))
+        tip = "Column of obs that holds each cell's image"
+        self.image_box = _choice("Column of images", tip, catalog.choose_image_column)
         self.images_table = ImageTable()
         self.images_table.layer_chosen.connect(catalog.show_image)
         self.joined_text = Lines()
         self.joined_text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.message = Message()
-        self.mend_button = QPushButton()
-        self.mend_button.setToolTip("Join the table to the labels where its cells are")
+        tip = "Join the table to the labels where its cells are"
+        self.mend_button = _button("", tip, self._on_mend)
         self.mend_button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-        self.mend_button.clicked.connect(self._on_mend)
-        self.positions_button = QPushButton("Show positions")
-        self.positions_button.setToolTip("Add a Points layer of the cells at their positions")
-        self.positions_button.clicked.connect(catalog.show_positions)
+        tip = "Add a Points layer of the cells at their positions"
+        self.positions_button = _button("Show positions", tip, catalog.show_positions)
 
         self._by, self._in = form_label("joined by"), QLabel("in")
         self._cells_in = form_label("Cells in")
@@ -131,8 +123,8 @@ class DataPanel(QWidget):
         column(self, form, *above, self.mend_button, self.positions_button)
         catalog.listed.connect(self._show_lists)
         catalog.link_changed.connect(self._show_link)
-        catalog.stirred.connect(self._on_stirred)
-        catalog.painted.connect(self._on_painted)
+        catalog.stirred.connect(lambda: self._refresh.start())
+        catalog.painted.connect(lambda: self._rejoin.start())
 
     def stop(self) -> None:
         """Cancel all that is put off or runs in a thread: the viewer is followed no longer."""
@@ -145,14 +137,14 @@ class DataPanel(QWidget):
 
     def open_file(self, path: Path) -> Table | None:
         """Read a .h5ad or a .zarr and choose it; an error is shown in the panel."""
-        self.message.say("")
+        from centroid_encoder.viewer.data.reader import read_adata
+
         try:
-            table = self.catalog.open(path)
+            self._on_opened(read_adata(path), path)
         except OSError as error:
-            self.message.say(sentence(error), "error")
+            self._on_failed(error)
             return None
-        self.catalog.choose(table)
-        return table
+        return self.catalog.table
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         """Take files of tables; napari takes all others."""
@@ -198,48 +190,41 @@ class DataPanel(QWidget):
             return
         if accepted and dialog.plan is not None:
             self.message.say("")
-            self.measuring.measure(dialog.plan)
+            name = f"Measuring {dialog.plan.name}"
+            self.measuring.begin(partial(Measuring, dialog.plan), name)
         dialog.deleteLater()
 
-    def _on_measured(self, job: Measuring, name: str) -> None:
+    def _on_measured(self, job: Measuring) -> None:
         if job.adata is None:
             return
-        self.catalog.choose(self.catalog.add(job.adata, name))
-        if self.catalog.problem is not None or self.catalog.misfits:
+        self.catalog.choose(self.catalog.add(job.adata, job.name))
+        if self.catalog.faults:
             return
         said = f"{job.adata.n_vars} variables; no cell has a label yet. {LABEL_THEM}"
         notices = " ".join(sentence(notice) for notice in job.notices)
         self.message.say(notices or said, "warning" if notices else "info")
 
     def _on_mend(self) -> None:
-        better = next((x.better for x in self.catalog.misfits.values() if x.better), None)
-        if better is not None:
+        if (better := self._better) is not None:
             self.catalog.choose_ids(better.id_column, better.shift)
 
     # -- layers that change ----------------------------------------------------------------------
 
-    def _on_stirred(self) -> None:
-        self._refresh.start()
-
-    def _on_painted(self) -> None:
-        self._rejoin.start()
-
-    def _read_ids(self, layer: Labels, reading: Reading) -> None:
+    def _read_ids(self, layer: Labels, ids: Future[LayerIds]) -> None:
         """Read the ids of a large or lazy layer in a thread."""
         image = pixels(layer)
 
-        def read() -> tuple[Labels, Reading, LayerIds | ValueError]:
+        def read() -> Future[LayerIds]:
             try:
-                return layer, reading, label_ids(image)
+                ids.set_result(label_ids(image))
             except Exception as error:  # Lazy pixels can raise anything.
-                return layer, reading, ValueError(str(error))
+                ids.set_exception(ValueError(str(error)))
+            return ids
 
-        worker = create_worker(read, _start_thread=False)
-        worker.returned.connect(self._on_ids_read)
-        worker.start()
+        create_worker(read, _connect={"returned": self._on_ids_read})
 
-    def _on_ids_read(self, read: tuple[Labels, Reading, LayerIds | ValueError]) -> None:
-        self.catalog.take_ids(*read)
+    def _on_ids_read(self, ids: Future[LayerIds]) -> None:
+        self.catalog.take_ids(ids)
 
     # -- the state of the catalog ----------------------------------------------------------------
 
@@ -261,7 +246,7 @@ class DataPanel(QWidget):
 
     def _show_link(self) -> None:
         self._rejoin.stop()
-        catalog = self.catalog
+        catalog, table = self.catalog, self.catalog.table
         images = catalog.images()
         self._offer_columns(catalog.link, bool(images))
         self._show_images(images)
@@ -272,21 +257,24 @@ class DataPanel(QWidget):
             text = str(catalog.join)
         self.joined_text.setText(text)
         self.joined_text.setVisible(bool(text))
-        self._show_faults(bool(images))
-        self.positions_button.setVisible(catalog.has_positions)
+        self._show_fault(bool(images))
+        self.positions_button.setVisible(
+            table is not None
+            and not (catalog.link or catalog.reading)
+            and coordinates(table.adata) is not None
+        )
         self._show_lists()
 
-    def _show_faults(self, of_several: bool) -> None:
+    def _show_fault(self, of_several: bool) -> None:
         """Show the first fault of the links, and the button that mends it."""
-        catalog, better = self.catalog, None
         self.message.say("")
-        if catalog.problem is not None:
-            self.message.say(sentence(catalog.problem), "error")
-        elif catalog.misfits:
-            link, misfit = next(iter(catalog.misfits.items()))
+        self._better = None
+        for link, fault in list(self.catalog.faults.items())[:1]:
             which = f"{link.layer.name}: " if of_several else ""
-            self.message.say(which + misfit.text, "warning")
-            better = misfit.better
+            is_misfit = isinstance(fault, Misfit)
+            self.message.say(which + sentence(fault), "warning" if is_misfit else "error")
+            self._better = fault.better if isinstance(fault, Misfit) else None
+        better = self._better
         self.mend_button.setText("" if better is None else f"Join by {better.ids_name}")
         self.mend_button.setVisible(better is not None)
 
@@ -333,6 +321,20 @@ def summary(images: list[TableImage]) -> str:
         f"{n_cells:,} cells in {len(images)} images, {len(joins)} of them open; {missing:,} of "
         f"their cells not found; {others:,} label{'s' * (others != 1)} without a row"
     )
+
+
+def _button(text: str, tip: str, act: Callable[[], None]) -> QPushButton:
+    button = QPushButton(text)
+    button.setToolTip(tip)
+    button.clicked.connect(lambda: act())
+    return button
+
+
+def _choice(name: str, tip: str, act: Callable[[Any], None]) -> Choice:
+    """Box that calls a function with the object that the user chooses."""
+    box = Choice(name, tip)
+    box.currentIndexChanged.connect(lambda: act(box.value))
+    return box
 
 
 def _dropped(event: QDropEvent) -> list[Path]:

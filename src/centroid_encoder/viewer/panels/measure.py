@@ -1,13 +1,12 @@
-"""Choose the layers that are measured, and measure them."""
+"""Choose the layers that are measured."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from napari.layers import Image, Labels, Layer
-from qtpy.QtCore import Qt, Signal
+from qtpy.QtCore import Qt
 from qtpy.QtWidgets import (
     QCheckBox,
     QDialog,
@@ -19,7 +18,6 @@ from qtpy.QtWidgets import (
 )
 
 from centroid_encoder.viewer.data.measuring import (
-    Measuring,
     Plan,
     have_same_pixels,
     may_be_time,
@@ -27,43 +25,32 @@ from centroid_encoder.viewer.data.measuring import (
 )
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message, sentence
-from centroid_encoder.viewer.panels.progress import TaskRow
 
 MIN_WIDTH = 380
 """Least width of the dialog in pixels."""
 
 
 class LayerList(QListWidget):
-    """Layers with a check box each."""
+    """Layers with a check box each; those that are chosen at first are checked."""
 
-    def __init__(self, name: str, layers: Sequence[Layer]) -> None:
+    def __init__(self, name: str, layers: Sequence[Layer], chosen: Sequence[Layer]) -> None:
         super().__init__()
-        self._layers = list(layers)
+        self._entries: list[tuple[Layer, QListWidgetItem]] = []
         self.setAccessibleName(name)
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setMaximumHeight(140)
         for layer in layers:
             item = QListWidgetItem(layer.name, self)
             item.setFlags(Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsEnabled)
-        self.choose([])
+            is_chosen = any(layer is one for one in chosen)
+            item.setCheckState(Qt.CheckState.Checked if is_chosen else Qt.CheckState.Unchecked)
+            self._entries.append((layer, item))
 
     @property
     def chosen(self) -> list[Any]:
         """Layers whose box is checked."""
         checked = Qt.CheckState.Checked
-        return [one for i, one in enumerate(self._layers) if self._item(i).checkState() == checked]
-
-    def choose(self, layers: Sequence[Layer]) -> None:
-        """Check the boxes of these layers alone."""
-        for i, layer in enumerate(self._layers):
-            wanted = any(layer is one for one in layers)
-            state = Qt.CheckState.Checked if wanted else Qt.CheckState.Unchecked
-            self._item(i).setCheckState(state)
-
-    def _item(self, i: int) -> QListWidgetItem:
-        item = self.item(i)
-        assert item is not None
-        return item
+        return [layer for layer, item in self._entries if item.checkState() == checked]
 
 
 class MeasureDialog(QDialog):
@@ -87,8 +74,10 @@ class MeasureDialog(QDialog):
         self.setWindowTitle("Measure cells")
         self.setMinimumWidth(MIN_WIDTH)
         self.plan: Plan | None = None
-        self.labels_list = LayerList("Labels", labels)
-        self.images_list = LayerList("Images", images)
+        visible = [layer for layer in labels if layer.visible] or labels
+        fitting = [one for one in images if any(have_same_pixels(layer, one) for layer in labels)]
+        self.labels_list = LayerList("Labels", labels, visible)
+        self.images_list = LayerList("Images", images, fitting)
         self.time_box = QCheckBox("The first axis is time")
         self.time_box.setToolTip("Measure each frame by itself: a row for each cell and frame")
         self.text = Message()
@@ -99,9 +88,6 @@ class MeasureDialog(QDialog):
         )
         self.buttons.accepted.connect(self.accept)
         self.buttons.rejected.connect(self.reject)
-        self.labels_list.choose([layer for layer in labels if layer.visible] or labels)
-        fitting = [one for one in images if any(have_same_pixels(layer, one) for layer in labels)]
-        self.images_list.choose(fitting)
         times = [may_be_time(layer) for layer in labels]
         self.time_box.setVisible(any(time is not None for time in times))
         self.time_box.setChecked(any(times))
@@ -125,24 +111,3 @@ class MeasureDialog(QDialog):
         else:
             self.text.say(str(self.plan))
         self.measure_button.setEnabled(self.plan is not None)
-
-
-class MeasureRow(TaskRow):
-    """Measures cells in a thread; hidden while nothing is measured."""
-
-    measured = Signal(object, str)
-    """A `Measuring` that has ended, and the name of its table."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._table_name = ""
-        self.cancel_requested.connect(self.cancel)
-        self.finished.connect(self._on_measured)
-
-    def measure(self, chosen: Plan) -> None:
-        """Measure, in place of what is being measured."""
-        self._table_name = f"{chosen.name}: measured"
-        self.begin(partial(Measuring, chosen), f"Measuring {chosen.name}")
-
-    def _on_measured(self, job: Measuring) -> None:
-        self.measured.emit(job, self._table_name)

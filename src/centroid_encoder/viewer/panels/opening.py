@@ -52,6 +52,6 @@ class Opening(TaskRow):
 
     def _on_read(self, reading: Reading) -> None:
         self._next()
-        for notice in reading.notices:
-            show_warning(notice)
+        if reading.notice:
+            show_warning(reading.notice)
         self.opened.emit(reading.adata, reading.path)
