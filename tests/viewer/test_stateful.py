@@ -466,7 +466,7 @@ class User:
         if widget.result is not None and not widget.map._unfolds:
             key = "X_ce" if widget.result.key == "ce" else widget.result.key
             assert np.array_equal(scene.points, self.adata.obsm[key], equal_nan=True)
-            assert widget.map.class_names == [row.name for row in widget.classes.rows]
+            assert list(scene.names) == [row.name for row in widget.classes.rows]
             cells = misplaced(
                 self.adata, key=widget.session.key, regions=widget.session.misplaced_by
             ).index
@@ -478,8 +478,8 @@ class User:
                 row.name: on
                 for row, on in zip(widget.classes.rows, widget.classes.shown, strict=True)
             }
-            drawn = dict(zip(widget.map.class_names, widget.map.canvas.map.shown, strict=True))
-            assert len(drawn) == scene.n_classes
+            drawn = dict(zip(scene.names, widget.map.canvas.map.shown, strict=True))
+            assert len(drawn) == len(scene.names)
             assert drawn == (legend if list(legend) == list(drawn) else dict.fromkeys(drawn, True))
         checked = self.adata is not None and f"{widget.session.key}_cv" in self.adata.uns
         assert widget.verdict.isHidden() != checked

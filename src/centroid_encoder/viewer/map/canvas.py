@@ -25,7 +25,8 @@ from qtpy.QtWidgets import (
 )
 
 from centroid_encoder.viewer._icons import themed_icon
-from centroid_encoder.viewer.map.figure import MapFigure, Style
+from centroid_encoder.viewer.map.figure import MapFigure
+from centroid_encoder.viewer.map.scene import Style
 
 Tool = Literal["lasso", "rectangle", "pan", "zoom"]
 Mode = Literal["replace", "add", "remove"]
@@ -104,11 +105,11 @@ class MapCanvas(QWidget):
             button.setCheckable(True)
             self._group.addButton(button)
         self._group.buttonClicked.connect(self._on_tool)
-        self._add_button("home", "Show the whole map").clicked.connect(self._go_home)
+        self._add_button("home", "Show the whole map").clicked.connect(self.map.home)
         names = self._add_button("names", "Write the names of the classes at their centers")
         names.setCheckable(True)
         names.setText("Abc")
-        names.clicked.connect(self._on_names)
+        names.clicked.connect(self.map.set_named)
         self._add_button("window", "Show the map in a window of its own, or bring it back")
         self.set_tool("lasso")
         layout = QVBoxLayout(self)
@@ -163,12 +164,6 @@ class MapCanvas(QWidget):
 
     def _on_tool(self, button: QToolButton) -> None:
         self.set_tool(cast("Tool", button.accessibleName()))
-
-    def _on_names(self, on: bool) -> None:
-        self.map.set_named(on)
-
-    def _go_home(self) -> None:
-        self.map.home()
 
     def _ratio(self) -> float:
         return float(self.canvas.device_pixel_ratio)
