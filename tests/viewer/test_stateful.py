@@ -258,7 +258,7 @@ class User:
         canvas = self.widget.map.canvas
         if not canvas.map.axes:
             return
-        canvas.set_tool(self.pick(["lasso", "rectangle"]))
+        canvas.buttons[self.pick(["lasso", "rectangle"])].click()
         key = self.pick([Qt.NoModifier, Qt.ShiftModifier, Qt.ControlModifier])
         box = self.pick(canvas.map.axes).get_window_extent()
         height = canvas.canvas.height()

@@ -171,7 +171,7 @@ def test_the_lasso_selects_exactly_what_is_inside(
 
 
 def test_the_rectangle_selects_exactly_what_is_inside(canvas: MapCanvas, hand: Hand) -> None:
-    canvas.set_tool("rectangle")
+    canvas.buttons["rectangle"].click()
     for start, end in (((2, 3), (8, 7)), ((8, 7), (2, 3)), ((2, 7), (8, 3))):
         hand.drag([start, (5, 5), end])
         assert hand.made.pop() == (
@@ -182,7 +182,7 @@ def test_the_rectangle_selects_exactly_what_is_inside(canvas: MapCanvas, hand: H
 
 @pytest.mark.parametrize("tool", ["lasso", "rectangle"])
 def test_shift_adds_and_ctrl_removes(canvas: MapCanvas, hand: Hand, tool: Any) -> None:
-    canvas.set_tool(tool)
+    canvas.buttons[tool].click()
     for keys, how in ((SHIFT, "add"), (CTRL, "remove"), (PLAIN, "replace")):
         hand.drag([(1, 1), (1, 9), (9, 9)], keys=keys)
         assert hand.made.pop()[1] == how
@@ -282,7 +282,7 @@ def test_the_wheel_zooms_about_the_mouse(canvas: MapCanvas, hand: Hand) -> None:
     [("lasso", RIGHT), ("rectangle", RIGHT), ("pan", RIGHT), ("zoom", RIGHT), ("pan", LEFT)],
 )
 def test_dragging_moves_the_map(canvas: MapCanvas, hand: Hand, tool: Any, button: Any) -> None:
-    canvas.set_tool(tool)
+    canvas.buttons[tool].click()
     hand.drag([(2, 2), (3, 5)], button=button)
     np.testing.assert_allclose(view(canvas), [-1, 9, -3, 7], atol=0.1)
     assert canvas.map.axes[1].get_xlim() == canvas.map.axes[0].get_xlim()
@@ -292,7 +292,7 @@ def test_dragging_moves_the_map(canvas: MapCanvas, hand: Hand, tool: Any, button
 
 
 def test_dragging_zooms_into_a_rectangle(canvas: MapCanvas, hand: Hand) -> None:
-    canvas.set_tool("zoom")
+    canvas.buttons["zoom"].click()
     hand.drag([(2, 3), (4, 5), (6, 7)])
     np.testing.assert_allclose(view(canvas), [2, 6, 3, 7], atol=0.1)
     assert not hand.made
@@ -435,7 +435,7 @@ def test_nothing_but_the_owner_holds_a_map(qtbot: Any) -> None:
     # PyQt6 ends the process when Python collects a cycle of widgets.
     canvas = MapCanvas()
     canvas.map.show(make_scene(), COLORS)
-    canvas.set_tool("zoom")
+    canvas.buttons["zoom"].click()
     held, gone = weakref.ref(canvas), []
     canvas.destroyed.connect(lambda: gone.append(True))
     gc.disable()

@@ -130,9 +130,12 @@ class MapFigure:
 
     def home(self) -> None:
         """Show all of the map."""
-        (x_min, y_min), (x_max, y_max) = self._scene.limits.tolist()
+        self.look_at(self._scene.limits)
+
+    def look_at(self, view: NDArray[np.floating]) -> None:
+        """Show the part between two corners: (2, 2) lower left and upper right."""
         for ax in self.axes:
-            ax.set(xlim=(x_min, x_max), ylim=(y_min, y_max))
+            ax.set(xlim=view[:, 0], ylim=view[:, 1])
         self.place_names()
         self.changed.emit()
 
@@ -188,7 +191,7 @@ class MapFigure:
 
     def within(self, ax: Any, outline: Path) -> NDArray[np.intp]:
         """Rows of a panel's cells within an outline."""
-        rows = self._visible(self._rows_in(ax))
+        rows = self._visible(self._scene.panels[self.axes.index(ax)].rows)
         return np.asarray(rows[contained(outline, self._scene.points[rows])])
 
     def nearest(self, ax: Any, at: NDArray[np.floating], radius: float) -> int | None:
@@ -199,14 +202,11 @@ class MapFigure:
         points = self._scene.points
         (x, y), (x_at, y_at) = points.T, at.tolist()
         near = np.flatnonzero((np.abs(x - x_at) < radius) & (np.abs(y - y_at) < radius))
-        near = self._visible(near[np.isin(near, self._rows_in(ax))])
+        near = self._visible(np.intersect1d(near, self._scene.panels[self.axes.index(ax)].rows))
         distances = np.linalg.norm(points[near] - at, axis=1)
         if not (distances < radius).any():
             return None
         return int(near[distances.argmin()])
-
-    def _rows_in(self, ax: Any) -> NDArray[np.intp]:
-        return self._scene.panels[self.axes.index(ax)].rows
 
     def _visible(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of the rows that are embedded, and of a class that is switched on."""
@@ -344,6 +344,5 @@ class MapFigure:
 
 
 def _ring(ax: Any, **style: Any) -> Line2D:
-    (line,) = ax.plot([], [], ls="none", marker="o", animated=True, **style)
-    assert isinstance(line, Line2D)
-    return line
+    ring: Line2D = ax.plot([], [], ls="none", marker="o", animated=True, **style)[0]
+    return ring

@@ -28,8 +28,6 @@ from centroid_encoder.viewer.panels.fields import Choice, column
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-
     from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._centroid_encoder import Training
 
@@ -59,15 +57,15 @@ class MapPanel(QWidget):
         self.axes_box = self._add_box(
             "Components of the map", "The two components of the map that are drawn"
         )
+        self.axes_box.hide()
         self.regions_box = self._add_box(
             "Regions of the map",
             "Voronoi cells: places nearest to the center of a class. Decoder regions: places that "
             "the decoder of the model gives to a class",
             REGIONS[:2],
         )
-        self.panels_box.currentIndexChanged.connect(self._redraw)
-        self.axes_box.currentIndexChanged.connect(self._redraw)
-        self.axes_box.hide()
+        for box in (self.panels_box, self.axes_box):
+            box.currentIndexChanged.connect(self._redraw)
         self.regions_box.currentIndexChanged.connect(self._on_regions)
         self._empty = QLabel()
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -81,7 +79,7 @@ class MapPanel(QWidget):
         self._back.hide()
         self._window: QDialog | None = None
         self.canvas.buttons["window"].clicked.connect(self._on_window)
-        column(self, self._back, self._pages)
+        self._layout = column(self, self._back, self._pages)
         self._unfolds = False
         """Whether the map of a training that runs is drawn, in place of the session's."""
         self._limits: NDArray[np.floating] | None = None
@@ -99,16 +97,12 @@ class MapPanel(QWidget):
         session.values_changed.connect(self._on_values)
         session.selection_changed.connect(self._on_selection)
 
-    # -- its window ------------------------------------------------------------------------------
-
     def bring_back(self) -> None:
         """Show the map here again."""
         window, self._window = self._window, None
         if window is not None:
             self._back.hide()
-            layout = self.layout()
-            assert layout is not None
-            layout.addWidget(self._pages)
+            self._layout.addWidget(self._pages)
             self._pages.show()
             window.close()
             window.deleteLater()
@@ -125,8 +119,6 @@ class MapPanel(QWidget):
         self._window.finished.connect(self.bring_back)
         self._back.show()
         self._window.show()
-
-    # -- what is drawn ---------------------------------------------------------------------------
 
     def _add_box(self, name: str, tip: str, entries: Sequence[tuple[str, object]] = ()) -> Choice:
         box = Choice(name, tip)
@@ -149,7 +141,7 @@ class MapPanel(QWidget):
         if centers is None:
             codes, train = run.codes[run.kept], run.train[run.kept]
             centers = class_centers(found[train], codes[train], len(run.classes))
-        places = self._plane(centers, centers=True)
+        places = self._plane(plane_centers(centers))
         limits = self._steady(panel_limits(np.concatenate([embedding, places])))
         cells = {"train": ("training", run.train), "test": ("held-out", run.held_out)}
         unlabeled = run.kept & (run.codes < 0)
@@ -218,16 +210,13 @@ class MapPanel(QWidget):
         self.canvas.show_tip(self._session.describe(row, predictions=not self._unfolds))
 
     def _redraw(self) -> None:
-        adata, result = self._session.adata, self._session.result
-        if adata is not None and result is not None and not self._unfolds:
-            self._draw(adata, result)
-
-    def _draw(self, adata: AnnData, result: Result) -> None:
-        """Draw what is stored in an AnnData."""
-        codes, n_classes = self._session.codes, len(self._session.classes)
+        session, result = self._session, self._session.result
+        if session.adata is None or result is None or self._unfolds:
+            return
+        codes, n_classes = session.codes, len(session.classes)
         split = result.split.to_numpy()
         points = self._plane(result.embedding)
-        centers = self._plane(result.centers, centers=True)
+        centers = self._plane(plane_centers(result.centers))
         behind = self._behind(result)
         limits = panel_limits(np.concatenate([points[result.embedded], behind, centers]))
         # The map has no center of a class that was named by hand since.
@@ -239,15 +228,15 @@ class MapPanel(QWidget):
         also = f"\npale: reference cells (n = {len(behind):,})" if len(behind) else ""
         panels = tuple(
             Panel(
-                panel_title(result, which, self._session.regions) + also,
+                panel_title(result, which, session.regions) + also,
                 np.flatnonzero((split == which) | unlabeled),
             )
             for which in shown
         )
-        shapes = class_regions(adata, result, self._session.regions, limits)
-        names = tuple(map(str, self._session.classes))
+        shapes = class_regions(session.adata, result, session.regions, limits)
+        names = tuple(map(str, session.classes))
         scene = Scene(points, codes, panels, shapes, limits, names, centers, behind)
-        self._show(scene, list(self._session.class_colors.values()))
+        self._show(scene, list(session.class_colors.values()))
 
     def _behind(self, result: Result) -> NDArray[np.floating]:
         """Training cells, to be drawn behind new cells."""
@@ -258,22 +247,16 @@ class MapPanel(QWidget):
             result, others = reference, reference.embedded
         return self._plane(result.embedding[others])
 
-    def _plane(
-        self, points: NDArray[np.floating], *, centers: bool = False
-    ) -> NDArray[np.floating]:
-        """Two coordinates of points, or of centers, of any number of components."""
-        n_components = points.shape[1]
-        pairs = list(combinations(range(n_components), 2)) or [(0, 1)]
+    def _plane(self, points: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return two coordinates of points of any number of components."""
+        pairs = list(combinations(range(points.shape[1]), 2)) or [(0, 1)]
         if self.axes_box.count() != len(pairs):
-            self.axes_box.offer(
-                ((f"components {i + 1}, {j + 1}", (i, j)) for i, j in pairs), (0, 1)
-            )
+            entries = [(f"components {i + 1}, {j + 1}", (i, j)) for i, j in pairs]
+            self.axes_box.offer(entries, (0, 1))
         # In space there are no regions.
         self.axes_box.setVisible(len(pairs) > 1)
         self.regions_box.setVisible(len(pairs) == 1)
-        if n_components == 1:
-            return plane_centers(points) if centers else plane_points(points)
-        return points[:, self.axes_box.value]
+        return plane_points(points)[:, self.axes_box.value]
 
     def _show(self, scene: Scene, colors: list[str]) -> None:
         self._pages.setCurrentWidget(self.canvas)
