@@ -285,8 +285,8 @@ class User:
     def do_switch_class(self) -> None:
         classes = self.widget.classes
         if classes.rows:
-            state = self.pick([Qt.CheckState.Checked, Qt.CheckState.Unchecked])
-            classes.view.item(self.pick(range(len(classes.rows))), 0).setCheckState(state)
+            row = self.pick(range(len(classes.rows)))
+            classes.view.clicked.emit(classes.model.index(row, 0))
 
     def do_recolor_class(self) -> list[AnnData]:
         if not self.widget.classes.rows:
@@ -474,10 +474,8 @@ class User:
                 assert set(widget.misplaced.model.table["cell"]) == set(cells)
         if scene is not None:
             assert len(scene.points) == self.adata.n_obs
-            legend = {
-                row.name: on
-                for row, on in zip(widget.classes.rows, widget.classes.shown, strict=True)
-            }
+            hidden = widget.session.hidden
+            legend = {row.name: row.name not in hidden for row in widget.classes.rows}
             drawn = dict(zip(scene.names, widget.map.canvas.map.shown, strict=True))
             assert len(drawn) == len(scene.names)
             assert drawn == (legend if list(legend) == list(drawn) else dict.fromkeys(drawn, True))
