@@ -50,7 +50,6 @@ class MapPanel(QWidget):
         super().__init__(parent)
         self._session = session
         self.canvas = MapCanvas()
-        self.canvas.tools.addStretch()
         self.panels_box = self._add_box(
             "Cells of the map", "Training cells, held-out cells, or both side by side", PANELS
         )
@@ -122,7 +121,6 @@ class MapPanel(QWidget):
 
     def _add_box(self, name: str, tip: str, entries: Sequence[tuple[str, object]] = ()) -> Choice:
         box = Choice(name, tip)
-        box.setSizeAdjustPolicy(Choice.SizeAdjustPolicy.AdjustToContents)
         box.offer(entries, entries[0][1] if entries else None)
         self.canvas.tools.addWidget(box)
         return box
