@@ -25,7 +25,7 @@ from benchmarks.datasets import data_folder
 from centroid_encoder.core.regions import voronoi_cells
 from centroid_encoder.viewer.data.measuring import Measuring, Plan
 from centroid_encoder.viewer.map.canvas import MapCanvas
-from centroid_encoder.viewer.map.figure import Panel, Scene
+from centroid_encoder.viewer.map.scene import Panel, Scene
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -263,7 +263,8 @@ def redraw(n: int) -> None:
         (Panel(f"n = {n:,}", np.arange(n)),),
         voronoi_cells(centers, box),
         np.reshape(box, (2, 2)),
-        N_CLASSES,
+        tuple(map(str, range(N_CLASSES))),
+        centers,
     )
     colors = [f"C{i % 10}" for i in range(N_CLASSES)]
     canvas = MapCanvas()

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import scanpy as sc
 from matplotlib.colors import to_hex, to_rgb
+from scipy.spatial.distance import pdist
 from skimage.color import deltaE_ciede2000, rgb2lab
 
 import centroid_encoder as ce
@@ -53,7 +54,13 @@ class TestDefaultColours:
         lab = rgb2lab([to_rgb(color) for color in (*default_palette(20), *pages)])
         one, other = np.triu_indices(len(lab), 1)
         assert deltaE_ciede2000(lab[one], lab[other])[one < 20].min() > 8
-        assert len(set(default_palette(150))) == 150
+
+    @pytest.mark.parametrize("n", [101, 150, 300])
+    def test_of_many_classes_differ_wherever_they_lie(self, n):
+        colors = default_palette(n)
+        assert colors[:28] == default_palette(28)
+        lab = rgb2lab([to_rgb(color) for color in colors])
+        assert pdist(lab).min() > 10  # CIE76
 
     @pytest.mark.parametrize("scanpys", [False, True])
     def test_are_read_by_scanpy_whoever_has_set_its_figures(self, three, scanpys):

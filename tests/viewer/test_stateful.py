@@ -258,7 +258,7 @@ class User:
         canvas = self.widget.map.canvas
         if not canvas.map.axes:
             return
-        canvas.set_tool(self.pick(["lasso", "rectangle"]))
+        canvas.buttons[self.pick(["lasso", "rectangle"])].click()
         key = self.pick([Qt.NoModifier, Qt.ShiftModifier, Qt.ControlModifier])
         box = self.pick(canvas.map.axes).get_window_extent()
         height = canvas.canvas.height()
@@ -285,8 +285,8 @@ class User:
     def do_switch_class(self) -> None:
         classes = self.widget.classes
         if classes.rows:
-            state = self.pick([Qt.CheckState.Checked, Qt.CheckState.Unchecked])
-            classes.view.item(self.pick(range(len(classes.rows))), 0).setCheckState(state)
+            row = self.pick(range(len(classes.rows)))
+            classes.view.clicked.emit(classes.model.index(row, 0))
 
     def do_recolor_class(self) -> list[AnnData]:
         if not self.widget.classes.rows:
@@ -466,7 +466,7 @@ class User:
         if widget.result is not None and not widget.map._unfolds:
             key = "X_ce" if widget.result.key == "ce" else widget.result.key
             assert np.array_equal(scene.points, self.adata.obsm[key], equal_nan=True)
-            assert widget.map.class_names == [row.name for row in widget.classes.rows]
+            assert list(scene.names) == [row.name for row in widget.classes.rows]
             cells = misplaced(
                 self.adata, key=widget.session.key, regions=widget.session.misplaced_by
             ).index
@@ -474,12 +474,10 @@ class User:
                 assert set(widget.misplaced.model.table["cell"]) == set(cells)
         if scene is not None:
             assert len(scene.points) == self.adata.n_obs
-            legend = {
-                row.name: on
-                for row, on in zip(widget.classes.rows, widget.classes.shown, strict=True)
-            }
-            drawn = dict(zip(widget.map.class_names, widget.map.canvas.map.shown, strict=True))
-            assert len(drawn) == scene.n_classes
+            hidden = widget.session.hidden
+            legend = {row.name: row.name not in hidden for row in widget.classes.rows}
+            drawn = dict(zip(scene.names, widget.map.canvas.map.shown, strict=True))
+            assert len(drawn) == len(scene.names)
             assert drawn == (legend if list(legend) == list(drawn) else dict.fromkeys(drawn, True))
         checked = self.adata is not None and f"{widget.session.key}_cv" in self.adata.uns
         assert widget.verdict.isHidden() != checked

@@ -501,7 +501,7 @@ def test_a_new_class_is_shown_saved_and_opened(
     color = widget.classes.rows[-1].color
     assert len({row.color for row in widget.classes.rows}) == 4
     figure = widget.map.canvas.map
-    assert widget.map.class_names[-1] == "mast cell"
+    assert figure.scene.names[-1] == "mast cell"
     points, fills = (
         np.concatenate([getattr(panel.cells, name) for panel in figure._panels])
         for name in ("points", "colors")

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.colors import is_color_like, to_hex, to_rgb
+from scipy.spatial.distance import cdist
+from skimage.color import rgb2lab
 
 from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.tl._read import obs_column
@@ -37,6 +41,8 @@ DISTINCT = re.findall(
     """,
 )
 """See `default_palette`."""
+N_KEPT = 28
+"""Colours of `DISTINCT` that more than 100 classes have, too."""
 
 
 def label_colors(
@@ -129,8 +135,29 @@ def default_palette(n: int) -> list[str]:
     page. Every further one is the colour that lies farthest from all before it, from the greys of
     unlabeled cells and from a light and a dark page, in the eyes of people with normal vision, with
     protanopia and with deuteranopia (Machado et al. 2009), among those that are legible on both
-    pages. `docs/figures.md` has the smallest differences between two of them.
+    pages. `docs/figures.md` has the smallest differences between two of them. More than 100 classes
+    have the first 28 of these colours, and others that differ as much as possible from each other
+    for people with normal vision.
     """
     if n <= len(DISTINCT):
         return DISTINCT[:n]
-    return [to_hex(mpl.colormaps["hsv"](i / n)) for i in range(n)]
+    return [*DISTINCT[:N_KEPT], *_far_apart(n - N_KEPT)]
+
+
+@cache
+def _far_apart(n: int) -> list[str]:
+    """Return n colours, each the one of a grid that lies farthest from all before it in CIELAB."""
+    steps = np.linspace(0.05, 1, 12)
+    rgb = np.stack(np.meshgrid(steps, steps, steps), axis=-1).reshape(-1, 3)
+    lab = rgb2lab(rgb)
+    # Legible on a light and a dark page, and no grey.
+    legible = (lab[:, 0] > 40) & (lab[:, 0] < 88) & (np.hypot(lab[:, 1], lab[:, 2]) > 15)
+    rgb, lab = rgb[legible], lab[legible]
+    before = rgb2lab([to_rgb(color) for color in DISTINCT[:N_KEPT]])
+    distances = cdist(lab, before).min(axis=1)
+    colors = []
+    for _ in range(n):
+        farthest = distances.argmax()
+        colors.append(to_hex(rgb[farthest]))
+        distances = np.minimum(distances, np.linalg.norm(lab - lab[farthest], axis=1))
+    return colors

@@ -15,7 +15,7 @@ from qtpy.QtWidgets import QScrollArea, QSplitter, QTabWidget, QWidget
 
 from centroid_encoder.viewer._wheel import WheelGuard
 from centroid_encoder.viewer.map import colorings
-from centroid_encoder.viewer.map.figure import Style
+from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassTable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -20,7 +21,7 @@ from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication, QToolTip
 
 from centroid_encoder.viewer.map.canvas import PICK_RADIUS, TOOLS, MapCanvas
-from centroid_encoder.viewer.map.figure import Panel, Scene, Style
+from centroid_encoder.viewer.map.scene import Panel, Scene, Style
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
 LIMITS = np.array([[0.0, 0.0], [10.0, 10.0]])
@@ -45,7 +46,7 @@ def make_scene(n: int = N) -> Scene:
         Panel("training", rows[(rows % 2 == 0) | unlabeled]),
         Panel("held-out", rows[(rows % 2 == 1) | unlabeled]),
     )
-    return Scene(points, codes, panels, (), LIMITS, 3)
+    return Scene(points, codes, panels, (), LIMITS, ("A", "B", "C"), np.full((3, 2), np.nan))
 
 
 class Hand:
@@ -114,13 +115,13 @@ def view(canvas: MapCanvas) -> list[float]:
     return [*ax.get_xlim(), *ax.get_ylim()]
 
 
-def on_screen(canvas: MapCanvas, panel: int, shown: Any = (True, True, True)) -> NDArray[np.intp]:
+def on_screen(canvas: MapCanvas, panel: int) -> NDArray[np.intp]:
     """Rows that can be seen in a panel."""
     scene = canvas.map.scene
     assert scene is not None
     rows = scene.panels[panel].rows
     rows = rows[~np.isnan(scene.points[rows, 0])]
-    return rows[np.append(shown, True)[scene.codes[rows]]]
+    return rows[np.append(canvas.map.shown, True)[scene.codes[rows]]]
 
 
 def pixels_of(canvas: MapCanvas, panel: int, rows: NDArray[np.intp]) -> NDArray[np.floating]:
@@ -130,9 +131,9 @@ def pixels_of(canvas: MapCanvas, panel: int, rows: NDArray[np.intp]) -> NDArray[
     return where / canvas.canvas.device_pixel_ratio
 
 
-def inside(canvas: MapCanvas, path: list[QPoint], panel: int, **kwargs: Any) -> list[int]:
+def inside(canvas: MapCanvas, path: list[QPoint], panel: int) -> list[int]:
     """Rows inside an outline, reckoned in pixels, where the mouse was."""
-    rows = on_screen(canvas, panel, **kwargs)
+    rows = on_screen(canvas, panel)
     outline = Path([(place.x(), canvas.canvas.height() - place.y()) for place in path])
     found: list[int] = rows[outline.contains_points(pixels_of(canvas, panel, rows))].tolist()
     return found
@@ -170,7 +171,7 @@ def test_the_lasso_selects_exactly_what_is_inside(
 
 
 def test_the_rectangle_selects_exactly_what_is_inside(canvas: MapCanvas, hand: Hand) -> None:
-    canvas.set_tool("rectangle")
+    canvas.buttons["rectangle"].click()
     for start, end in (((2, 3), (8, 7)), ((8, 7), (2, 3)), ((2, 7), (8, 3))):
         hand.drag([start, (5, 5), end])
         assert hand.made.pop() == (
@@ -181,26 +182,25 @@ def test_the_rectangle_selects_exactly_what_is_inside(canvas: MapCanvas, hand: H
 
 @pytest.mark.parametrize("tool", ["lasso", "rectangle"])
 def test_shift_adds_and_ctrl_removes(canvas: MapCanvas, hand: Hand, tool: Any) -> None:
-    canvas.set_tool(tool)
+    canvas.buttons[tool].click()
     for keys, how in ((SHIFT, "add"), (CTRL, "remove"), (PLAIN, "replace")):
         hand.drag([(1, 1), (1, 9), (9, 9)], keys=keys)
         assert hand.made.pop()[1] == how
 
 
 def test_cells_of_classes_switched_off_are_out_of_reach(canvas: MapCanvas, hand: Hand) -> None:
-    shown = np.array([True, False, True])
-    canvas.map.set_shown(shown)
-    hand.drag(TRIANGLE)
-    rows, _ = hand.made.pop()
-    assert rows == inside(canvas, hand.path, 0, shown=shown)
     scene = canvas.map.scene
     assert scene is not None
-    assert set(scene.codes[rows]) == {-1, 0, 2}
     hidden = next(row for row in on_screen(canvas, 0) if scene.codes[row] == 1)
+    canvas.map.hide(frozenset("B"))
+    hand.drag(TRIANGLE)
+    rows, _ = hand.made.pop()
+    assert rows == inside(canvas, hand.path, 0)
+    assert set(scene.codes[rows]) == {-1, 0, 2}
     ax = canvas.map.axes[0]
     at = ax.transData.transform(scene.points[hidden])
     assert canvas.nearest(ax, *at) != hidden
-    canvas.map.set_shown(np.ones(3, dtype=bool))
+    canvas.map.hide(frozenset())
     assert canvas.nearest(ax, *at) == hidden
 
 
@@ -282,7 +282,7 @@ def test_the_wheel_zooms_about_the_mouse(canvas: MapCanvas, hand: Hand) -> None:
     [("lasso", RIGHT), ("rectangle", RIGHT), ("pan", RIGHT), ("zoom", RIGHT), ("pan", LEFT)],
 )
 def test_dragging_moves_the_map(canvas: MapCanvas, hand: Hand, tool: Any, button: Any) -> None:
-    canvas.set_tool(tool)
+    canvas.buttons[tool].click()
     hand.drag([(2, 2), (3, 5)], button=button)
     np.testing.assert_allclose(view(canvas), [-1, 9, -3, 7], atol=0.1)
     assert canvas.map.axes[1].get_xlim() == canvas.map.axes[0].get_xlim()
@@ -292,7 +292,7 @@ def test_dragging_moves_the_map(canvas: MapCanvas, hand: Hand, tool: Any, button
 
 
 def test_dragging_zooms_into_a_rectangle(canvas: MapCanvas, hand: Hand) -> None:
-    canvas.set_tool("zoom")
+    canvas.buttons["zoom"].click()
     hand.drag([(2, 3), (4, 5), (6, 7)])
     np.testing.assert_allclose(view(canvas), [2, 6, 3, 7], atol=0.1)
     assert not hand.made
@@ -341,7 +341,7 @@ def test_what_changes_is_seen_at_once(canvas: MapCanvas, hand: Hand, qtbot: Any)
     assert scene is not None
     hand.move(scene.points[2])
     assert changed()
-    canvas.map.set_shown(np.array([False, True, True]))
+    canvas.map.hide(frozenset("A"))
     assert changed()
     canvas.map.set_colors(["#123456"] * 3)
     assert changed()
@@ -407,7 +407,6 @@ def test_an_empty_map_takes_every_event(qtbot: Any) -> None:
             QTest.mouseRelease(canvas.canvas, button, PLAIN, QPoint(150, 120))
         canvas.map.home()
         canvas.map.select(None)
-        canvas.map.set_shown(np.empty(0, dtype=bool))
         QApplication.sendEvent(canvas.canvas, QEvent(QEvent.Type.Leave))
         assert not made
         if not again:
@@ -419,7 +418,7 @@ def test_a_map_that_is_cleared_or_replaced_in_the_middle_of_a_drag(
     canvas: MapCanvas, hand: Hand, qtbot: Any
 ) -> None:
     scene = make_scene()
-    one = Scene(scene.points, scene.codes, scene.panels[:1], (), LIMITS, 3)
+    one = replace(scene, panels=scene.panels[:1])
     for button in (LEFT, RIGHT):
         for happens in (canvas.map.clear, lambda: canvas.map.show(one, COLORS)):
             canvas.map.show(make_scene(), COLORS)
@@ -436,7 +435,7 @@ def test_nothing_but_the_owner_holds_a_map(qtbot: Any) -> None:
     # PyQt6 ends the process when Python collects a cycle of widgets.
     canvas = MapCanvas()
     canvas.map.show(make_scene(), COLORS)
-    canvas.set_tool("zoom")
+    canvas.buttons["zoom"].click()
     held, gone = weakref.ref(canvas), []
     canvas.destroyed.connect(lambda: gone.append(True))
     gc.disable()

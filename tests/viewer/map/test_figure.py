@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,8 @@ from centroid_encoder.pl._colors import default_palette
 from centroid_encoder.pl._regions import Shapes
 from centroid_encoder.viewer.map.contrast import contrast
 from centroid_encoder.viewer.map.dots import Dots, contained
-from centroid_encoder.viewer.map.figure import MapFigure, Panel, Scene, Style
+from centroid_encoder.viewer.map.figure import MapFigure
+from centroid_encoder.viewer.map.scene import Panel, Scene, Style
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
 LIMITS = np.array([[0.0, 0.0], [10.0, 10.0]])
@@ -42,11 +42,15 @@ def make_scene(
     codes: Any = CODES,
     panels: Sequence[Sequence[int]] = ((0, 1, 4, 5), (2, 3, 4)),
     titles: Sequence[str] = ("training cells (n = 3)", "held-out 5-NN error 12.5 % (n = 2)"),
-    n_classes: int = 3,
+    names: Sequence[str] = ("A", "B", "C"),
     shapes: Shapes = (),
+    centers: Any = None,
 ) -> Scene:
-    shown = [Panel(title, np.array(rows)) for title, rows in zip(titles, panels, strict=False)]
-    return Scene(np.asarray(points), np.asarray(codes), tuple(shown), shapes, LIMITS, n_classes)
+    """A scene of three classes; without centers, no names are written."""
+    shown = tuple(Panel(title, np.array(rows)) for title, rows in zip(titles, panels, strict=False))
+    centers = np.full((len(names), 2), np.nan) if centers is None else np.asarray(centers)
+    points, codes = np.asarray(points), np.asarray(codes)
+    return Scene(points, codes, shown, shapes, LIMITS, tuple(names), centers)
 
 
 def dots(figure: MapFigure, panel: int) -> Dots:
@@ -100,14 +104,22 @@ def test_every_cell_is_drawn_in_its_panel_and_color() -> None:
     assert color_at(figure, 1, POINTS[0]) == rgb(Style().panel)
 
 
-def test_regions_are_beneath_the_points_and_may_be_missing() -> None:
+OWNERS = np.repeat([[0, 1]], 50, axis=0).repeat(25, axis=1)
+
+
+@pytest.mark.parametrize(
+    "shapes", [[SQUARE, np.add(SQUARE, (5, 0)), NOTHING], OWNERS], ids=["polygons", "image"]
+)
+def test_regions_are_beneath_the_points_and_may_be_missing(shapes: Any) -> None:
     figure = make_figure()
-    # A class that owns nothing has no region.
-    figure.show(make_scene(shapes=[SQUARE, NOTHING, NOTHING]), COLORS)
-    tint = color_at(figure, 0, (3, 5))
-    assert tint[0] > max(tint[1:]) + 30
-    assert color_at(figure, 0, (7, 5)) == rgb(Style().panel)
+    figure.show(make_scene(shapes=shapes), COLORS)
+    red, green = (color_at(figure, 0, at) for at in ((3, 5), (7, 5)))
+    assert red[0] > max(red[1:]) + 30
+    assert green[1] > max(green[0], green[2]) + 30
     assert color_at(figure, 0, POINTS[0]) == rgb(COLORS[0])
+    # Classes that are switched off keep them.
+    figure.hide(frozenset("AB"))
+    assert color_at(figure, 0, (3, 5)) == red
     figure.show(make_scene(), COLORS)
     assert color_at(figure, 0, (3, 5)) == rgb(Style().panel)
 
@@ -118,26 +130,20 @@ def test_the_smallest_class_lies_on_top_and_unlabeled_cells_at_the_bottom() -> N
     figure = make_figure()
     figure.show(make_scene(points, codes, [range(len(codes))]), COLORS)
     assert color_at(figure, 0, (5, 5)) == rgb(COLORS[2])
-    figure.set_shown(np.array([True, True, False]))
-    assert color_at(figure, 0, (5, 5)) == rgb(COLORS[0])
-    figure.set_shown(np.array([False, True, False]))
-    assert color_at(figure, 0, (5, 5)) == rgb(COLORS[1])
-    figure.set_shown(np.zeros(3, dtype=bool))
-    assert color_at(figure, 0, (5, 5)) == rgb(Style().unlabeled)
+    for hidden, color in (("C", COLORS[0]), ("AC", COLORS[1]), ("ABC", Style().unlabeled)):
+        figure.hide(frozenset(hidden))
+        assert color_at(figure, 0, (5, 5)) == rgb(color)
 
 
-def test_classes_switched_off_keep_their_regions() -> None:
+def test_classes_switched_off_are_neither_drawn_nor_found() -> None:
     figure = make_figure()
-    figure.show(make_scene(shapes=[SQUARE, NOTHING, NOTHING]), COLORS)
-    before = color_at(figure, 0, (3, 5))
-    figure.set_shown(np.array([False, True, True]))
-    assert figure.shown.tolist() == [False, True, True]
-    assert drawn(figure, 0) == rows_of(1, 4)
+    figure.show(make_scene(), COLORS)
+    figure.hide(frozenset("A"))
     everything = Path([(-1, -1), (11, -1), (11, 11), (-1, 11)])
-    assert figure.within(figure.axes[0], everything).tolist() == [1, 4]
-    assert figure.within(figure.axes[1], everything).tolist() == [2, 4]
-    assert color_at(figure, 0, (3, 5)) == before
-    figure.set_shown(np.ones(3, dtype=bool))
+    for panel, rows in enumerate(([1, 4], [2, 4])):
+        assert drawn(figure, panel) == rows_of(*rows)
+        assert figure.within(figure.axes[panel], everything).tolist() == rows
+    figure.hide(frozenset())
     assert drawn(figure, 0) == rows_of(0, 1, 4)
 
 
@@ -169,10 +175,10 @@ def test_selected_cells_are_ringed_where_they_are_drawn() -> None:
     figure.select(np.array([True, False, True, True, False, True]))
     assert overlay(figure, 0) == rows_of(0)
     assert overlay(figure, 1) == rows_of(2, 3)
-    figure.set_shown(np.array([False, True, True]))
+    figure.hide(frozenset("A"))
     assert overlay(figure, 0) == set()
     assert overlay(figure, 1) == rows_of(2)
-    figure.set_shown(np.ones(3, dtype=bool))
+    figure.hide(frozenset())
     assert overlay(figure, 0) == rows_of(0)
     figure.select(None)
     assert overlay(figure, 0) == overlay(figure, 1) == set()
@@ -182,27 +188,24 @@ def test_a_selection_survives_a_scene_of_the_same_cells_only() -> None:
     figure = make_figure()
     figure.show(make_scene(), COLORS)
     figure.select(np.arange(6) == 0)
-    figure.show(make_scene(POINTS + 1), COLORS)
-    assert overlay(figure, 0) == {(3, 3)}
-    figure.show(make_scene(panels=[range(6)]), COLORS)
-    assert overlay(figure, 0) == rows_of(0)
-    figure.show(make_scene(POINTS[:5], CODES[:5], [range(5)]), COLORS)
-    assert overlay(figure, 0) == set()
+    for scene, ringed in (
+        (make_scene(POINTS + 1), {(3, 3)}),
+        (make_scene(panels=[range(6)]), rows_of(0)),
+        (make_scene(POINTS[:5], CODES[:5], [range(5)]), set()),
+    ):
+        figure.show(scene, COLORS)
+        assert overlay(figure, 0) == ringed
 
 
 def test_hover_rings_a_cell_in_the_panels_that_show_it() -> None:
     figure = make_figure()
     figure.show(make_scene(), COLORS)
-    figure.hover(0)
-    assert overlay(figure, 0, 1) == rows_of(0)
-    assert overlay(figure, 1, 1) == set()
-    figure.hover(4)
-    assert overlay(figure, 0, 1) == overlay(figure, 1, 1) == rows_of(4)
+    for row, ringed in ((0, [{0}, set()]), (4, [{4}, {4}]), (None, [set(), set()]), (4, [{4}] * 2)):
+        figure.hover(row)
+        assert [overlay(figure, panel, 1) for panel in (0, 1)] == [rows_of(*r) for r in ringed]
     # In another scene it may be elsewhere.
     figure.show(make_scene(POINTS + 1), COLORS)
     assert overlay(figure, 0, 1) == overlay(figure, 1, 1) == set()
-    figure.hover(None)
-    assert overlay(figure, 0, 1) == set()
 
 
 # -- points --------------------------------------------------------------------------------------
@@ -224,7 +227,9 @@ def test_points_stand_out_from_their_own_region(theme: str, n: int) -> None:
     codes = np.arange(n) % 36
     regions = voronoi_cells(centers, (0, 0, 10, 10))
     rows = np.arange(n)
-    scene = make_scene(centers[codes], codes, [rows, rows[:0]], ["", ""], 36, regions)
+    scene = make_scene(
+        centers[codes], codes, [rows, rows[:0]], ["", ""], tuple(map(str, at)), regions
+    )
     figure = make_figure(800, 420)
     figure.set_style(style_of(theme))
     figure.show(scene, default_palette(36))
@@ -244,19 +249,21 @@ def test_points_stand_out_from_their_own_region(theme: str, n: int) -> None:
     assert min(best) >= 2.95  # colours of pixels are whole numbers
 
 
-def test_the_upper_point_covers_the_lower_one_where_they_overlap() -> None:
+@pytest.mark.parametrize(
+    ("points", "codes", "at", "on_top", "hidden"),
+    [
+        ([[5, 5], [5.1, 5], [5.2, 5]], [0, 0, 1], (5.2, 5), 1, 2),
+        ([[0, 5], [-50, 5], [5, 60]], [0, 1, 1], (0.05, 5), 0, 1),
+    ],
+    ids=["overlapping", "at the rim and beyond"],
+)
+def test_which_points_are_seen(points: Any, codes: Any, at: Any, on_top: int, hidden: int) -> None:
     figure = make_figure()
-    points = np.array([[5, 5], [5.1, 5], [5.2, 5]])
-    figure.show(make_scene(points, [0, 0, 1], [range(3)]), COLORS)
-    assert color_at(figure, 0, points[2]) == rgb(COLORS[1])
-    assert rgb(COLORS[0]) in {tuple(color) for color in pixels(figure).reshape(-1, 3).tolist()}
-
-
-def test_points_at_the_rim_are_cut_off_and_those_beyond_are_not_drawn() -> None:
-    figure = make_figure()
-    figure.show(make_scene([[0, 5], [-50, 5], [5, 60]], [0, 1, 1], [range(3)]), COLORS)
-    assert color_at(figure, 0, (0.05, 5)) == rgb(COLORS[0])
-    assert rgb(COLORS[1]) not in {tuple(color) for color in pixels(figure).reshape(-1, 3).tolist()}
+    figure.show(make_scene(points, codes, [range(3)]), COLORS)
+    assert color_at(figure, 0, at) == rgb(COLORS[on_top])
+    seen = {tuple(color) for color in pixels(figure).reshape(-1, 3).tolist()}
+    assert rgb(COLORS[hidden]) not in seen
+    assert {rgb(COLORS[code]) for code in codes} - {rgb(COLORS[hidden])} <= seen
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -341,29 +348,15 @@ def test_a_cleared_figure_is_empty_and_can_be_used_again() -> None:
     assert figure.scene is None
     assert figure.axes == []
     assert len(np.unique(pixels(figure).reshape(-1, 3), axis=0)) == 1
-    # Nothing of this has anything to act upon.
-    figure.home()
+    # None of this has anything to act upon.
     figure.hover(None)
     figure.select(None)
     figure.draw_overlays()
     figure.arrange(300, 200)
     figure.set_style(Style())
-    figure.set_colors([])
     figure.show(make_scene(), COLORS)
     assert overlay(figure, 0) == set()
     assert drawn(figure, 1) == rows_of(2, 3, 4)
-
-
-def test_regions_of_a_decoder_are_an_image() -> None:
-    figure = make_figure()
-    owners = np.zeros((50, 50), dtype=int)
-    owners[:, 25:] = 1
-    figure.show(make_scene(shapes=owners), COLORS)
-    red, green = (color_at(figure, 0, at) for at in ((3, 5), (7, 5)))
-    assert red[0] > max(red[1:]) + 30
-    assert green[1] > max(green[0], green[2]) + 30
-    figure.show(make_scene(), COLORS)
-    assert color_at(figure, 0, (3, 5)) == rgb(Style().panel)
 
 
 @pytest.mark.parametrize("width", [800, 300])
@@ -372,7 +365,7 @@ def test_names_at_the_rim_stay_in_the_panel(at: tuple[float, float], width: int)
     names = ("tumor", "w" * 50, "a name of many words that fills several lines")
     centers = np.array([at, (5, 3), (6, 7)])
     figure = make_figure(width, 420)
-    figure.show(replace(make_scene(), names=names, centers=centers), COLORS)
+    figure.show(make_scene(names=names, centers=centers), COLORS)
     for ax in figure.axes:
         frame = ax.get_window_extent()
         shown = [text for text in ax.texts if text.get_text()]

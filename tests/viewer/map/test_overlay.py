@@ -176,7 +176,7 @@ def state(viewer: Any, layer: Any) -> dict[str, Any]:
     now: dict[str, Any] = {
         "layers": list(viewer.layers),
         "selection": set(viewer.layers.selection),
-        "removed": len(viewer.layers.events.removed.callbacks),
+        "events": len(viewer.layers.events.callbacks),
         "theme": len(viewer.events.theme.callbacks),
         "look": [layer.opacity, layer.visible, str(layer.blending), str(layer.mode)],
     }
@@ -352,13 +352,23 @@ def test_napari_outlines_the_plane_of_three_dimensions_that_is_seen() -> None:
     np.testing.assert_array_equal(marks.data, image == 7)
 
 
-def test_outlines_are_white_on_a_dark_canvas_and_black_on_a_light_one() -> None:
+def test_outlines_are_white_over_an_image_or_a_dark_canvas_and_else_black() -> None:
     viewer = ViewerModel()
+    image = viewer.add_image(np.zeros(IMAGE.shape))
     link = link_to(viewer, Labels(IMAGE))
     link.highlight(np.array([0]))
-    for theme, color in (("dark", "white"), ("light", "black"), ("dark", "white")):
-        viewer.theme = theme
+    for theme, visible, color in (
+        ("dark", True, "white"),
+        ("light", True, "white"),
+        ("light", False, "black"),
+        ("dark", False, "white"),
+    ):
+        viewer.theme, image.visible = theme, visible
         np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].colormap.map(1), to_rgba(color))
+    viewer.theme = "light"
+    viewer.layers.remove(image)
+    viewer.add_image(np.zeros(IMAGE.shape))  # above the labels
+    np.testing.assert_array_equal(viewer.layers[HIGHLIGHT].colormap.map(1), to_rgba("black"))
 
 
 def test_marks_are_those_of_the_last_selection() -> None:

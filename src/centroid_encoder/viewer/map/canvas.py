@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from matplotlib.backend_bases import MouseButton
@@ -25,7 +25,8 @@ from qtpy.QtWidgets import (
 )
 
 from centroid_encoder.viewer._icons import themed_icon
-from centroid_encoder.viewer.map.figure import MapFigure, Style
+from centroid_encoder.viewer.map.figure import MapFigure
+from centroid_encoder.viewer.map.scene import Style
 
 Tool = Literal["lasso", "rectangle", "pan", "zoom"]
 Mode = Literal["replace", "add", "remove"]
@@ -36,14 +37,17 @@ CLICK = 3
 """Pixels below which a drag is a click."""
 ZOOM_STEP = 1.25
 
-TOOLS: dict[Tool, tuple[str, str]] = {
+BUTTONS = {
     "lasso": ("polygon_lasso", "Lasso cells. Shift adds, Ctrl removes; a click picks one cell"),
     "rectangle": ("rectangle", "Select a rectangle. Shift adds, Ctrl removes"),
     "pan": ("pan_arrows", "Drag to move the map. With any tool: drag the right mouse button"),
     "zoom": ("zoom", "Drag a rectangle to zoom in. With any tool: turn the mouse wheel"),
+    "home": ("home", "Show the whole map"),
+    "names": ("", "Write the names of the classes at their centers"),
+    "window": ("pop_out", "Show the map in a window of its own, or bring it back"),
 }
-"""Icon and tip of each tool."""
-ICONS = {"home": "home", "window": "pop_out"} | {name: icon for name, (icon, _) in TOOLS.items()}
+"""Icon and tip of each button; the first ones are the tools."""
+TOOLS = get_args(Tool)
 
 
 @dataclass
@@ -99,18 +103,22 @@ class MapCanvas(QWidget):
         self.tools.setSpacing(2)
         self.buttons: dict[str, QToolButton] = {}
         self._group = QButtonGroup(self)
-        for name, (_, tip) in TOOLS.items():
-            button = self._add_button(name, tip)
-            button.setCheckable(True)
-            self._group.addButton(button)
+        for name, (_, tip) in BUTTONS.items():
+            button = QToolButton(self)
+            button.setAutoRaise(True)
+            button.setIconSize(QSize(18, 18))
+            button.setToolTip(tip)
+            button.setAccessibleName(name)
+            button.setCheckable(name in (*TOOLS, "names"))
+            if name in TOOLS:
+                self._group.addButton(button)
+            self.tools.addWidget(button)
+            self.buttons[name] = button
+        self.buttons["names"].setText("Abc")
         self._group.buttonClicked.connect(self._on_tool)
-        self._add_button("home", "Show the whole map").clicked.connect(self._go_home)
-        names = self._add_button("names", "Write the names of the classes at their centers")
-        names.setCheckable(True)
-        names.setText("Abc")
-        names.clicked.connect(self._on_names)
-        self._add_button("window", "Show the map in a window of its own, or bring it back")
-        self.set_tool("lasso")
+        self.buttons["home"].clicked.connect(self.map.home)
+        self.buttons["names"].clicked.connect(self.map.set_named)
+        self.buttons["lasso"].click()
         layout = QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addLayout(self.tools)
@@ -130,16 +138,9 @@ class MapCanvas(QWidget):
     def set_style(self, style: Style, icon_color: str) -> None:
         """Follow a theme."""
         self.map.set_style(style)
-        for name, icon in ICONS.items():
-            self.buttons[name].setIcon(themed_icon(icon, icon_color))
-
-    def set_tool(self, tool: Tool) -> None:
-        """Choose what dragging the left mouse button does."""
-        self._tool = tool
-        self.buttons[tool].setChecked(True)
-        self.canvas.setCursor(
-            Qt.CursorShape.OpenHandCursor if tool == "pan" else Qt.CursorShape.CrossCursor
-        )
+        for name, (icon, _) in BUTTONS.items():
+            if icon:
+                self.buttons[name].setIcon(themed_icon(icon, icon_color))
 
     def show_tip(self, text: str) -> None:
         """Describe the cell under the mouse."""
@@ -147,33 +148,18 @@ class MapCanvas(QWidget):
 
     def nearest(self, ax: Any, x: float, y: float) -> int | None:
         """Row of the cell that is drawn nearest to a place in pixels, or None if none is near."""
-        to_data = ax.transData.inverted()
-        at, beside = to_data.transform([(x, y), (x + PICK_RADIUS * self._ratio(), y)])
+        if ax not in self.map.axes:
+            return None
+        radius = PICK_RADIUS * self.canvas.device_pixel_ratio
+        at, beside = ax.transData.inverted().transform([(x, y), (x + radius, y)])
         return self.map.nearest(ax, at, beside[0] - at[0])
 
-    def _add_button(self, name: str, tip: str) -> QToolButton:
-        button = QToolButton(self)
-        button.setAutoRaise(True)
-        button.setIconSize(QSize(18, 18))
-        button.setToolTip(tip)
-        button.setAccessibleName(name)
-        self.buttons[name] = button
-        self.tools.addWidget(button)
-        return button
-
     def _on_tool(self, button: QToolButton) -> None:
-        self.set_tool(cast("Tool", button.accessibleName()))
-
-    def _on_names(self, on: bool) -> None:
-        self.map.set_named(on)
-
-    def _go_home(self) -> None:
-        self.map.home()
-
-    def _ratio(self) -> float:
-        return float(self.canvas.device_pixel_ratio)
-
-    # -- drawing ---------------------------------------------------------------------------------
+        """Choose the effect of dragging the left mouse button."""
+        self._tool = cast("Tool", button.accessibleName())
+        shapes = Qt.CursorShape
+        is_pan = self._tool == "pan"
+        self.canvas.setCursor(shapes.OpenHandCursor if is_pan else shapes.CrossCursor)
 
     def _on_resize(self, event: Any) -> None:
         self.map.arrange(event.width, event.height)
@@ -201,14 +187,6 @@ class MapCanvas(QWidget):
         # `blit` would repaint at once, and napari's canvas with it, in the middle of a change.
         self.canvas.update()
 
-    def _look_at(self, ax: Any, view: NDArray[np.floating]) -> None:
-        """Show other limits, (2, 2) of x and y."""
-        ax.set(xlim=view[0], ylim=view[1])
-        self.map.place_names()
-        self.canvas.draw_idle()
-
-    # -- mouse -----------------------------------------------------------------------------------
-
     def _on_press(self, event: Any) -> None:
         if event.inaxes in self.map.axes and self._drag is None:
             tool: Tool = self._tool if event.button == MouseButton.LEFT else "pan"
@@ -217,15 +195,14 @@ class MapCanvas(QWidget):
     def _on_move(self, event: Any) -> None:
         drag = self._drag
         if drag is None:
-            self._hover(event)
+            self._hover(self.nearest(event.inaxes, event.x, event.y))
             return
         drag.path.append((event.x, event.y))
         if drag.tool != "pan":
             self.map.trace(drag.outline)
         else:
             start, end = drag.ax.transData.inverted().transform(drag.path[-2:])
-            view = np.array([drag.ax.get_xlim(), drag.ax.get_ylim()])
-            self._look_at(drag.ax, view + (start - end)[:, None])
+            self.map.look_at(_view(drag.ax) + start - end)
 
     def _on_release(self, event: Any) -> None:
         drag = self._drag
@@ -235,34 +212,27 @@ class MapCanvas(QWidget):
         self.map.trace([])
         drag.path.append((event.x, event.y))
         corners = drag.ax.transData.inverted().transform(drag.outline)
-        click = CLICK * self._ratio()
-        if drag.tool == "pan":
-            pass
-        elif drag.tool == "zoom":
+        click = CLICK * self.canvas.device_pixel_ratio
+        if drag.tool == "zoom":
             if np.ptp(drag.outline, axis=0).min() >= click:
-                self._look_at(drag.ax, np.sort(corners[[0, 2]], axis=0).T)
-        elif np.ptp(drag.path, axis=0).max() < click:
-            row = self.nearest(drag.ax, *drag.path[0])
-            rows = np.array([] if row is None else [row], dtype=np.intp)
-            self.selection_made.emit(rows, _mode(event))
-        else:
-            rows = self.map.within(drag.ax, Path(corners, closed=False))
+                self.map.look_at(np.sort(corners[[0, 2]], axis=0))
+        elif drag.tool != "pan":
+            if np.ptp(drag.path, axis=0).max() < click:
+                row = self.nearest(drag.ax, *drag.path[0])
+                rows = np.array([] if row is None else [row], dtype=np.intp)
+            else:
+                rows = self.map.within(drag.ax, Path(corners, closed=False))
             self.selection_made.emit(rows, _mode(event))
 
     def _on_scroll(self, event: Any) -> None:
         if event.inaxes in self.map.axes:
-            ax, at = event.inaxes, np.array([[event.xdata], [event.ydata]])
-            view = np.array([ax.get_xlim(), ax.get_ylim()])
-            self._look_at(ax, at + (view - at) * ZOOM_STEP**-event.step)
+            at = np.array([event.xdata, event.ydata])
+            self.map.look_at(at + (_view(event.inaxes) - at) * ZOOM_STEP**-event.step)
 
     def _on_leave(self, _: Any) -> None:
-        self.map.hover(None)
-        QToolTip.hideText()
+        self._hover(None)
 
-    def _hover(self, event: Any) -> None:
-        row = None
-        if event.inaxes in self.map.axes:
-            row = self.nearest(event.inaxes, event.x, event.y)
+    def _hover(self, row: int | None) -> None:
         self.map.hover(row)
         if row is None:
             QToolTip.hideText()
@@ -277,7 +247,6 @@ class _Canvas(FigureCanvasQTAgg):
         super().__init__(figure)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(160, 200)
-        self.setMouseTracking(True)
 
     def sizeHint(self) -> QSize:
         return QSize(440, 280)
@@ -286,6 +255,11 @@ class _Canvas(FigureCanvasQTAgg):
         # Before 3.11, matplotlib draws on a canvas that was deleted meanwhile.
         if isalive(self):
             super()._draw_idle()
+
+
+def _view(ax: Any) -> NDArray[np.floating]:
+    """(2, 2) lower left and upper right corner of the part that is seen."""
+    return np.transpose([ax.get_xlim(), ax.get_ylim()])
 
 
 def _mode(event: Any) -> Mode:

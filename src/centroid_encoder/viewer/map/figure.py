@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.collections import PathCollection
-from matplotlib.colors import to_rgb, to_rgba
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
@@ -17,16 +17,11 @@ from matplotlib.transforms import IdentityTransform
 from numpy.typing import NDArray
 from psygnal import Signal
 
-from centroid_encoder.pl._regions import (
-    REGION_ALPHA,
-    Shapes,
-    add_image,
-    paint_image,
-    region_paths,
-)
+from centroid_encoder.pl._regions import REGION_ALPHA, add_image, paint_image, region_paths
 from centroid_encoder.viewer.map.contrast import blend, readable
 from centroid_encoder.viewer.map.dots import Dots, contained
 from centroid_encoder.viewer.map.names import write_names
+from centroid_encoder.viewer.map.scene import NOTHING, Scene, Style
 
 MAX_NAMES = 20
 """Classes whose names are written unless the user wants otherwise: more hide the map."""
@@ -40,54 +35,6 @@ LINE = 1.4 * TITLE_SIZE / 72
 """Height of a line of a title in inches."""
 GAP = 0.06
 """Inches between panels and around them."""
-
-
-@dataclass(frozen=True)
-class Panel:
-    """Cells that are drawn in one panel, and its title."""
-
-    title: str
-    rows: NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class Scene:
-    """What there is to draw."""
-
-    points: NDArray[np.floating]
-    """(n_obs, 2); NaN for cells that were left out."""
-    codes: NDArray[np.intp]
-    """(n_obs,) class of each cell, −1 for unlabeled ones."""
-    panels: tuple[Panel, ...]
-    shapes: Shapes
-    """Regions of the classes; empty to draw none."""
-    limits: NDArray[np.floating]
-    """(2, 2) lower left and upper right corner of the panels."""
-    n_classes: int
-    names: tuple[str, ...] = ()
-    """Names of the classes, to be written at their `centers`; empty for none."""
-    centers: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
-    """(n_classes, 2), or as many as there are names."""
-    reference: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
-    """(n, 2) reference cells, pale behind the cells of the scene."""
-
-
-NOTHING = Scene(np.empty((0, 2)), np.empty(0, dtype=np.intp), (), (), np.zeros((2, 2)), 0)
-
-
-@dataclass(frozen=True)
-class Style:
-    """Colours that follow napari's theme."""
-
-    page: str = "#262930"
-    panel: str = "#1c1e24"
-    ink: str = "#f0f1f2"
-    unlabeled: str = "#7a7d85"
-
-    @property
-    def dark(self) -> bool:
-        """Whether ink is lighter than the page."""
-        return sum(to_rgb(self.ink)) > sum(to_rgb(self.page))
 
 
 @dataclass
@@ -119,7 +66,7 @@ class MapFigure:
         self._scene = NOTHING
         self._style = Style()
         self._colors: list[str] = []
-        self._shown = np.empty(0, dtype=bool)
+        self._hidden: frozenset[str] = frozenset()
         self._selected: NDArray[np.bool_] | None = None
         self._panels: list[_Artists] = []
         self._named: bool | None = None
@@ -128,7 +75,7 @@ class MapFigure:
 
     @property
     def scene(self) -> Scene | None:
-        """What is drawn."""
+        """The scene that is drawn, or None."""
         return self._scene if self._panels else None
 
     @property
@@ -138,13 +85,13 @@ class MapFigure:
 
     @property
     def shown(self) -> NDArray[np.bool_]:
-        """(n_classes,) mask of the classes that are drawn."""
-        return self._shown
+        """(n_classes,) mask of the classes whose cells are drawn."""
+        return np.array([name not in self._hidden for name in self._scene.names], dtype=bool)
 
     @property
     def named(self) -> bool:
         """Whether the names of the classes are written on the map."""
-        few = self._scene.n_classes <= MAX_NAMES
+        few = len(self._scene.names) <= MAX_NAMES
         return few if self._named is None else self._named
 
     def set_named(self, named: bool) -> None:
@@ -155,10 +102,7 @@ class MapFigure:
 
     def clear(self) -> None:
         """Take everything off the figure."""
-        self.figure.clear()
-        self._scene, self._panels, self._selected, self._values = NOTHING, [], None, None
-        self._colors, self._shown = [], np.empty(0, dtype=bool)
-        self.changed.emit()
+        self.show(NOTHING, [])
 
     def show(self, scene: Scene, colors: Sequence[str]) -> None:
         """Draw a scene.
@@ -171,26 +115,27 @@ class MapFigure:
             Colour of each class.
         """
         before, self._scene, self._colors = self._scene, scene, list(colors)
-        if before.n_classes != scene.n_classes:
-            self._shown = np.ones(scene.n_classes, dtype=bool)
         if len(before.points) != len(scene.points):
             self._selected = self._values = None
         if len(self._panels) != len(scene.panels):
             self._build()
         for panel in self._panels:
-            panel.regions.set_paths(region_paths(scene.shapes, scene.n_classes))
+            panel.regions.set_paths(region_paths(scene.shapes, len(scene.names)))
+            # The cell under the mouse may have moved.
+            panel.hovered.set_data([], [])
         self.arrange(*self.figure.bbox.size)
         self._set_points()
-        # The cell under the mouse may have moved.
-        self._ring(None)
         self._paint()
         self.home()
 
     def home(self) -> None:
         """Show all of the map."""
-        (x_min, y_min), (x_max, y_max) = self._scene.limits.tolist()
+        self.look_at(self._scene.limits)
+
+    def look_at(self, view: NDArray[np.floating]) -> None:
+        """Show the part between two corners: (2, 2) lower left and upper right."""
         for ax in self.axes:
-            ax.set(xlim=(x_min, x_max), ylim=(y_min, y_max))
+            ax.set(xlim=view[:, 0], ylim=view[:, 1])
         self.place_names()
         self.changed.emit()
 
@@ -218,12 +163,13 @@ class MapFigure:
         self._paint()
         self.changed.emit()
 
-    def set_shown(self, shown: NDArray[np.bool_]) -> None:
-        """Show the points of some classes only; all regions stay."""
-        self._shown = shown
-        self._set_points()
-        self.place_names()
-        self.changed.emit()
+    def hide(self, names: frozenset[str]) -> None:
+        """Leave out the points of these classes; their regions stay."""
+        if names != self._hidden:
+            self._hidden = names
+            self._set_points()
+            self.place_names()
+            self.changed.emit()
 
     def select(self, selected: NDArray[np.bool_] | None) -> None:
         """Mark the cells of a (n_obs,) mask."""
@@ -233,7 +179,9 @@ class MapFigure:
 
     def hover(self, row: int | None) -> None:
         """Ring one cell, in the panels that show it."""
-        self._ring(row)
+        for panel, content in zip(self._panels, self._scene.panels, strict=True):
+            at = [] if row is None or row not in content.rows else [row]
+            panel.hovered.set_data(*self._scene.points[at].T)
         self.marked.emit()
 
     def trace(self, outline: Sequence[tuple[float, float]]) -> None:
@@ -243,9 +191,8 @@ class MapFigure:
 
     def within(self, ax: Any, outline: Path) -> NDArray[np.intp]:
         """Rows of a panel's cells within an outline."""
-        rows = self._visible(self._rows_in(ax))
-        within: NDArray[np.intp] = rows[contained(outline, self._scene.points[rows])]
-        return within
+        rows = self._visible(self._scene.panels[self.axes.index(ax)].rows)
+        return np.asarray(rows[contained(outline, self._scene.points[rows])])
 
     def nearest(self, ax: Any, at: NDArray[np.floating], radius: float) -> int | None:
         """Row of the cell of a panel that is nearest to a place, or None if none is near.
@@ -255,20 +202,16 @@ class MapFigure:
         points = self._scene.points
         (x, y), (x_at, y_at) = points.T, at.tolist()
         near = np.flatnonzero((np.abs(x - x_at) < radius) & (np.abs(y - y_at) < radius))
-        near = self._visible(near[np.isin(near, self._rows_in(ax))])
+        near = self._visible(np.intersect1d(near, self._scene.panels[self.axes.index(ax)].rows))
         distances = np.linalg.norm(points[near] - at, axis=1)
         if not (distances < radius).any():
             return None
         return int(near[distances.argmin()])
 
-    def _rows_in(self, ax: Any) -> NDArray[np.intp]:
-        return self._scene.panels[self.axes.index(ax)].rows
-
     def _visible(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of the rows that are embedded, and of a class that is switched on."""
-        shown = np.append(self._shown, True)[self._scene.codes[rows]]
-        visible: NDArray[np.intp] = rows[shown & ~np.isnan(self._scene.points[rows, 0])]
-        return visible
+        shown = np.append(self.shown, True)[self._scene.codes[rows]]
+        return np.asarray(rows[shown & ~np.isnan(self._scene.points[rows, 0])])
 
     def draw_overlays(self) -> None:
         """Draw selection, hover and outline on top of the canvas."""
@@ -289,42 +232,37 @@ class MapFigure:
         n = len(self._panels)
         if not n:
             return
-        titles = [panel.title for panel in self._scene.panels]
-        for ax, text in zip(self.axes, titles, strict=True):
-            ax.title.set_text(text)
-        longest = max(ax.title.get_window_extent().width for ax in self.axes)
-        n_lines = 1 + max(text.count("\n") for text in titles)
-        line, gap = LINE * self.figure.dpi, GAP * self.figure.dpi
+        # The number of cells has a line of its own: small panels have no room for longer lines.
+        titles = [panel.title.replace(" (n", "\n(n", 1) for panel in self._scene.panels]
+        n_lines = max(title.count("\n") for title in titles) + 1
+        heading, gap = n_lines * LINE * self.figure.dpi, GAP * self.figure.dpi
 
-        def place(columns: int, rows: int) -> tuple[float, float, bool, int, int]:
-            """Side of a panel, height of its title, whether that is split, columns and rows."""
+        def side(columns: int, rows: int) -> float:
             across = (width - gap * (columns + 1)) / columns
-            title = line * (n_lines + (longest > across))
-            side = min(across, (height - gap) / rows - title - gap)
-            return max(side, 1.0), title, longest > across, columns, rows
+            return max(min(across, (height - gap) / rows - heading - gap), 1.0)
 
-        size, title, is_split, columns, rows = max(place(n, 1), place(1, n))
+        columns, rows = max((n, 1), (1, n), key=lambda grid: side(*grid))
+        size = side(columns, rows)
         left = (width - columns * size - (columns - 1) * gap) / 2
-        top = (height - rows * (size + title) - (rows - 1) * gap) / 2
-        for i, ax in enumerate(self.axes):
+        top = (height - rows * (size + heading) - (rows - 1) * gap) / 2
+        for i, (ax, title) in enumerate(zip(self.axes, titles, strict=True)):
             row, column = divmod(i, columns)
             x = left + column * (size + gap)
-            y = height - top - (row + 1) * (size + title) - row * gap
+            y = height - top - (row + 1) * (size + heading) - row * gap
             ax.set_position((x / width, y / height, size / width, size / height))
-            if is_split:
-                ax.title.set_text(titles[i].replace(" (n", "\n(n"))
+            ax.title.set_text(title)
 
     def place_names(self) -> None:
         """Write the names of the classes that are shown where the panels have room for them."""
         scene, style = self._scene, self._style
-        shown = self._shown & (self.named and bool(scene.names))
-        names = [name for name, on in zip(scene.names, shown, strict=False) if on]
+        written = np.flatnonzero(self.shown & self.named)
+        names = [scene.names[code] for code in written]
         for panel in self._panels:
             for artist in panel.names:
                 artist.remove()
-            centers = scene.centers[shown] if names else scene.centers[:0]
-            colors = {"ink": style.ink, "halo": style.panel}
-            panel.names = write_names(panel.ax, names, centers, **colors)
+            panel.names = write_names(
+                panel.ax, names, scene.centers[written], ink=style.ink, halo=style.panel
+            )
 
     @property
     def _groups(self) -> tuple[NDArray[np.intp], list[str]]:
@@ -367,8 +305,7 @@ class MapFigure:
             rows = rows[np.argsort(-depth[codes_of[rows] + 1], kind="stable")]
             panel.cells.set_points(scene.points[rows], codes_of[rows])
             panel.cells.size = panel.reference.size = size
-            grey = np.zeros(len(scene.reference), dtype=np.intp)
-            panel.reference.set_points(scene.reference, grey)
+            panel.reference.set_points(scene.reference, np.zeros(len(scene.reference), np.intp))
             panel.selected.set_markersize(size + 2.5)
         self._mark()
 
@@ -383,15 +320,9 @@ class MapFigure:
             panel.selected.set_data(*self._scene.points[rows].T)
             panel.selected.set_markeredgewidth(1.2 if bold else 0.5)
 
-    def _ring(self, row: int | None) -> None:
-        """Ring one cell, in the panels that show it."""
-        for panel, content in zip(self._panels, self._scene.panels, strict=True):
-            at = [] if row is None or row not in content.rows else [row]
-            panel.hovered.set_data(*self._scene.points[at].T)
-
     def _paint(self) -> None:
         """Give every artist its colour."""
-        style, scene = self._style, self._scene
+        scene, style = self._scene, self._style
         alpha = REGION_ALPHA + 0.1 * style.dark
         colors = [*self._groups[1], style.unlabeled]
         has_regions = len(scene.shapes) > 0 and self._values is None
@@ -413,6 +344,5 @@ class MapFigure:
 
 
 def _ring(ax: Any, **style: Any) -> Line2D:
-    (line,) = ax.plot([], [], ls="none", marker="o", animated=True, **style)
-    assert isinstance(line, Line2D)
-    return line
+    ring: Line2D = ax.plot([], [], ls="none", marker="o", animated=True, **style)[0]
+    return ring

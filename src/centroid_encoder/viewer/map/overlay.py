@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import to_rgba
 from napari.components import ViewerModel
-from napari.layers import Points, Shapes
+from napari.layers import Image, Points, Shapes
 from napari.utils.theme import get_theme
 from numpy.typing import ArrayLike, NDArray
 from psygnal import Signal
@@ -63,7 +63,7 @@ class LayerLink:
         """The layer's own opacity, or its own colours, while it is coloured."""
         self._marking = False
         viewer.events.theme.connect(self._on_theme)
-        viewer.layers.events.removed.connect(self._on_removed)
+        viewer.layers.events.connect(self._on_layers)
         layer.events.visible.connect(self._on_visible)
         if isinstance(layer, ItemLayer):
             layer.selected_data.events.items_changed.connect(self._on_items_selected)
@@ -71,7 +71,7 @@ class LayerLink:
     def close(self) -> None:
         """Leave the layer and the viewer as they were before."""
         self.viewer.events.theme.disconnect(self._on_theme)
-        self.viewer.layers.events.removed.disconnect(self._on_removed)
+        self.viewer.layers.events.disconnect(self._on_layers)
         self.layer.events.visible.disconnect(self._on_visible)
         if isinstance(self.layer, ItemLayer):
             self.layer.selected_data.events.items_changed.disconnect(self._on_items_selected)
@@ -142,10 +142,8 @@ class LayerLink:
         rows = self._present(rows)
         if isinstance(self.layer, ItemLayer):
             self._marking = True
-            try:
-                self.layer.selected_data = set(self.join.ids[rows].tolist())
-            finally:
-                self._marking = False
+            self.layer.selected_data = set(self.join.ids[rows].tolist())
+            self._marking = False
             return
         if not len(rows) or self.layer not in self.viewer.layers:
             self.marks.remove()
@@ -159,9 +157,12 @@ class LayerLink:
 
     @property
     def _ink(self) -> tuple[float, ...]:
-        """Colour of outlines: white on a dark canvas, black on a light one."""
+        """Colour of outlines: white over an image and on a dark canvas, black on a light one."""
+        layers = list(self.viewer.layers)
+        below = layers[: layers.index(self.layer)] if self.layer in layers else []
+        over_image = any(isinstance(layer, Image) and layer.visible for layer in below)
         is_dark = sum(get_theme(self.viewer.theme).canvas.as_rgb_tuple()[:3]) < 3 * 128
-        return to_rgba("white" if is_dark else "black")
+        return to_rgba("white" if over_image or is_dark else "black")
 
     def show(self, rows: NDArray[np.intp]) -> None:
         """Move the camera to cells."""
@@ -170,8 +171,7 @@ class LayerLink:
         if extent is None:
             return
         (low, middle, high), cell = extent
-        ends = zip(low, high, strict=True)
-        corners = [self.layer.data_to_world(corner) for corner in product(*ends)]
+        corners = [self.layer.data_to_world(x) for x in product(*zip(low, high, strict=True))]
         low, high = np.min(corners, axis=0), np.max(corners, axis=0)
         middle = self.layer.data_to_world(middle)
         dims = self.viewer.dims
@@ -186,9 +186,8 @@ class LayerLink:
         canvas = np.array(self.viewer.canvas.size)[-len(size) :]
         # A cell in its neighbourhood, not filling the window.
         room = np.maximum(size * 1.5, 12 * cell * np.max(self.layer.scale))
-        camera.zoom = (
-            float(canvas.min() / room.max()) if len(size) > 2 else float((canvas / room).min())
-        )
+        share = canvas.min() / room.max() if len(size) > 2 else (canvas / room).min()
+        camera.zoom = float(share)
 
     def row_at(self, event: Any) -> int | None:
         """Row of the cell under the mouse, or None; None in a hidden layer, too."""
@@ -219,9 +218,11 @@ class LayerLink:
     def _on_theme(self, _: Any) -> None:
         self.marks.recolor({1: self._ink})
 
-    def _on_removed(self, event: Any) -> None:
-        if event.value is self.classes.layer:
+    def _on_layers(self, event: Any) -> None:
+        if event.type == "removed" and event.value is self.classes.layer:
             self.uncolor()
+        if event.type in ("inserted", "removed", "reordered", "visible"):
+            self._on_theme(event)
 
     # -- where the cells are ---------------------------------------------------------------------
 
@@ -240,15 +241,8 @@ class LayerLink:
     def _painted(self, values: NDArray[np.intp]) -> Any:
         """Replace each label by the value of its row; 0 where there is no row.
 
-        Parameters
-        ----------
-        values
-            (n_obs,) values of at least 0.
-
-        Returns
-        -------
-        Any
-            Image, or list of images of a multiscale layer; lazy if the layer's data are.
+        The values, (n_obs,), are at least 0. The result is an image, or a list of images for a
+        multiscale layer; it is lazy if the layer's data are.
         """
         joined = self.join.joined
         ids, dtype = self.join.ids[joined], np.min_scalar_type(int(values.max(initial=0)))
@@ -272,13 +266,8 @@ class LayerLink:
     def _extent(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.floating], float] | None:
         """Where cells are and how large one is, in pixels of the layer; None for no cells.
 
-        Returns
-        -------
-        where
-            (3, ndim) lowest corner, a place in their midst, highest corner. Along each axis the
-            place in their midst is one where there is a cell.
-        cell
-            Width of a cell, roughly.
+        The places, (3, ndim), are the lowest corner, a middle, and the highest corner. Along each
+        axis there is a cell at the middle.
         """
         if isinstance(self.layer, Points):
             found = list(np.sort(self.layer.data[self.join.ids[rows]], axis=0).T)

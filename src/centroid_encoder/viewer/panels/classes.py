@@ -5,40 +5,37 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
-from qtpy.QtCore import Qt
-from qtpy.QtGui import QColor, QIcon, QPixmap
+import pandas as pd
+from qtpy.QtCore import QModelIndex
+from qtpy.QtGui import QColor
 from qtpy.QtWidgets import (
-    QAbstractItemView,
     QColorDialog,
     QFileDialog,
     QHeaderView,
     QLabel,
     QPushButton,
-    QTableWidget,
-    QTableWidgetItem,
+    QTableView,
     QWidget,
 )
-from superqt.utils import signals_blocked
 
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition
 from centroid_encoder.viewer.panels.fields import Choice, column, plain_table, side_by_side
+from centroid_encoder.viewer.panels.table_model import TableModel
 from centroid_encoder.viewer.session.classes import ClassRow, class_rows
 from centroid_encoder.viewer.session.session import Session
 
-COLUMNS = ("", "", "class", "cells", "held-out error", "out of fold")
-BOX, COLOR, NAME = range(3)
-TIPS = (
-    "Switches the class on and off",
-    "A double click changes the colour everywhere",
-    "A double click shows a class alone",
-    "Labelled cells",
-    "Share of held-out cells of this class whose five nearest training cells have another class",
-    "The same for all its cells, each placed by a network that has not seen it (Check labels)",
-)
-SWATCH = 14
-ALL = "all images"
+ERROR_TIP = "Share of held-out cells whose five nearest training cells have another class"
+FOLD_TIP = "The same for all cells, each placed by a network that has not seen it (Check labels)"
+HEADERS = [
+    ("", "A click switches the class on and off"),
+    ("", "A double click changes the colour everywhere"),
+    ("class", "A double click shows a class alone"),
+    ("cells", "Labelled cells"),
+    ("held-out error", ERROR_TIP),
+    ("out of fold", FOLD_TIP),
+]
+BOX, COLOR, NAME, _, _, OUT_OF_FOLD = range(6)
 
 
 class ClassTable(QWidget):
@@ -48,29 +45,24 @@ class ClassTable(QWidget):
     ----------
     rows
         The classes.
-    shown
-        (n_classes,) mask of those that are switched on.
     """
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
         self.rows: list[ClassRow] = []
-        self.shown: NDArray[np.bool_] = np.empty(0, dtype=bool)
-        self.view = QTableWidget(0, len(COLUMNS))
-        for section, (name, tip) in enumerate(zip(COLUMNS, TIPS, strict=True)):
-            head = QTableWidgetItem(name)
-            head.setToolTip(tip)
-            self.view.setHorizontalHeaderItem(section, head)
-        self.view.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
+        self.model = TableModel(self, numbers_from=NAME + 1)
+        self.view = QTableView()
+        self.view.setModel(self.model)
+        self.view.setAccessibleName("Classes")
         plain_table(self.view)
         header = self.view.horizontalHeader()
         header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setMinimumSectionSize(SWATCH)
+        header.setMinimumSectionSize(14)
+        self._show()
         header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
-        self.view.itemDoubleClicked.connect(self._on_double_click)
-        self.view.itemChanged.connect(self._on_box)
-        self.view.setAccessibleName("Classes")
+        self.view.clicked.connect(self._on_click)
+        self.view.doubleClicked.connect(self._on_double_click)
         self.image_box = Choice("Image whose cells are counted", "Count the cells of one image")
         self.image_box.currentIndexChanged.connect(self._on_classes)
         self.save_button = QPushButton("Save counts …")
@@ -80,7 +72,10 @@ class ClassTable(QWidget):
         row = side_by_side(QLabel("Cells of"), (self.image_box, 1), self.save_button)
         self._of_images.setLayout(row)
         column(self, self._of_images, self.view)
+        session.hidden_changed.connect(self._show)
         for event in (
+            session.table_changed,
+            session.links_changed,
             session.result_changed,
             session.check_changed,
             session.label_key_changed,
@@ -88,20 +83,22 @@ class ClassTable(QWidget):
             session.labels_changed,
         ):
             event.connect(self._on_classes)
-        for event in (session.links_changed, session.table_changed):
-            event.connect(self._on_images)
-        self._on_images()
+        self._on_classes()
 
-    def _on_images(self) -> None:
-        """Offer the images that there are now."""
+    def _on_classes(self, _: object = None) -> None:
+        """Show the images, and the classes with their colours and numbers."""
         images = [image for image in self._session.catalog.images() if image.value is not None]
-        before = self.image_box.value
-        values = [image.value for image in images]
-        offered = [(ALL, None), *((image.name, image.value) for image in images)]
-        self.image_box.offer(offered, before if before in values else None)
+        chosen = self.image_box.value
+        chosen = chosen if chosen in [image.value for image in images] else None
+        self.image_box.offer([("all images", None), *((i.name, i.value) for i in images)], chosen)
         self._of_images.setVisible(bool(images))
-        if before is not None and before not in values:
-            self._on_classes()
+        self.set_classes(class_rows(self._session, self.image_box.value))
+
+    def set_classes(self, rows: list[ClassRow]) -> None:
+        """Show other classes, or other colours and numbers of the same ones."""
+        same = [row.name for row in rows] == [row.name for row in self.rows]
+        self.rows = rows
+        self._session.hide_classes(self._session.hidden if same else frozenset())
 
     def _ask_file(self) -> None:
         name, _ = QFileDialog.getSaveFileName(self, "Save counts", "composition.csv", "*.csv")
@@ -116,83 +113,39 @@ class ClassTable(QWidget):
             return
         try:
             check_target(path, ".csv")
-            table = composition(session.adata, image_column, label_key=label_key)
             with replacing(path) as beside:
-                table.to_csv(beside)
+                composition(session.adata, image_column, label_key=label_key).to_csv(beside)
         except (OSError, KeyError, ValueError) as error:
             session.failed.emit(error)
         else:
             session.say(f"Saved {path.name}.")
 
-    def _on_classes(self, _: object = None) -> None:
-        self.set_classes(class_rows(self._session, self.image_box.value))
+    def _show(self) -> None:
+        hidden = self._session.hidden
+        cells = [
+            (row.name not in hidden, QColor(row.color), row.name, *_numbers(row))
+            for row in self.rows
+        ]
+        self.model.set_table(pd.DataFrame(cells, columns=range(len(HEADERS))), HEADERS)
+        unknown = all(np.isnan(row.out_of_fold) for row in self.rows)
+        self.view.setColumnHidden(OUT_OF_FOLD, unknown)
 
-    def set_classes(self, rows: list[ClassRow]) -> None:
-        """Show other classes, or other colours and numbers of the same ones."""
-        same = [row.name for row in rows] == [row.name for row in self.rows]
-        self.rows = rows
-        unknown = all(np.isnan(row.out_of_fold) for row in rows)
-        self.view.setColumnHidden(COLUMNS.index("out of fold"), unknown)
-        with signals_blocked(self.view):
-            self.view.setRowCount(len(rows))
-            for i, row in enumerate(rows):
-                for section, item in enumerate(_items(row)):
-                    self.view.setItem(i, section, item)
-        self.show_classes(self.shown if same else np.ones(len(rows), dtype=bool))
+    def _on_click(self, index: QModelIndex) -> None:
+        if index.column() == BOX:
+            self._session.hide_classes(self._session.hidden ^ {self.rows[index.row()].name})
 
-    def show_classes(self, shown: NDArray[np.bool_]) -> None:
-        """Switch classes on and off: (n_classes,) mask of those that are shown."""
-        self.shown = shown
-        with signals_blocked(self.view):
-            for i, on in enumerate(shown):
-                if (item := self.view.item(i, BOX)) is not None:
-                    item.setCheckState(Qt.CheckState.Checked if on else Qt.CheckState.Unchecked)
-        hidden = [row.name for row, on in zip(self.rows, shown, strict=True) if not on]
-        self._session.hide_classes(frozenset(hidden))
-
-    def isolate(self, code: int) -> None:
-        """Show one class alone; once more, and all are back."""
-        alone = np.arange(len(self.shown)) == code
-        self.show_classes(np.ones_like(alone) if (self.shown == alone).all() else alone)
-
-    def _on_box(self, item: QTableWidgetItem) -> None:
-        shown = self.shown.copy()
-        shown[item.row()] = item.checkState() == Qt.CheckState.Checked
-        self.show_classes(shown)
-
-    def _on_double_click(self, item: QTableWidgetItem) -> None:
-        if item.column() == COLOR:
-            self._pick_color(item.row())
-        elif item.column() != BOX:
-            self.isolate(item.row())
-
-    def _pick_color(self, code: int) -> None:
-        row = self.rows[code]
-        color = QColorDialog.getColor(QColor(row.color), self, f"Colour of {row.name}")
-        if color.isValid():
-            self._session.recolor_class(code, color.name())
+    def _on_double_click(self, index: QModelIndex) -> None:
+        row = self.rows[index.row()]
+        if index.column() == COLOR:
+            color = QColorDialog.getColor(QColor(row.color), self, f"Colour of {row.name}")
+            if color.isValid():
+                self._session.recolor_class(index.row(), color.name())
+        elif index.column() != BOX:
+            # Show the class alone; once more, and all are back.
+            others = frozenset(other.name for other in self.rows) - {row.name}
+            self._session.hide_classes(frozenset() if self._session.hidden == others else others)
 
 
-def _items(row: ClassRow) -> list[QTableWidgetItem]:
-    """Return what the table shows of a class."""
-    numbers = f"{row.n:,}", _percent(row.error), _percent(row.out_of_fold)
-    items = [QTableWidgetItem(text) for text in ("", "", row.name, *numbers)]
-    for item, tip in zip(items, TIPS, strict=True):
-        item.setToolTip(tip)
-        item.setFlags(Qt.ItemFlag.ItemIsEnabled)
-    for item in items[-len(numbers) :]:
-        item.setTextAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-    items[BOX].setFlags(Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsUserCheckable)
-    items[COLOR].setIcon(_swatch(row.color))
-    items[NAME].setToolTip(row.name)
-    return items
-
-
-def _swatch(color: str) -> QIcon:
-    pixmap = QPixmap(SWATCH, SWATCH)
-    pixmap.fill(QColor(color))
-    return QIcon(pixmap)
-
-
-def _percent(error: float) -> str:
-    return "–" if np.isnan(error) else f"{100 * error:.1f} %"
+def _numbers(row: ClassRow) -> list[str]:
+    errors = (row.error, row.out_of_fold)
+    return [f"{row.n:,}", *("–" if np.isnan(e) else f"{100 * e:.1f} %" for e in errors)]

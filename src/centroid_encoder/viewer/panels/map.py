@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QComboBox, QDialog, QLabel, QPushButton, QStackedWidget, QWidget
-from superqt.utils import signals_blocked
+from qtpy.QtWidgets import QDialog, QLabel, QPushButton, QStackedWidget, QWidget
 
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.pl._axes import panel_title
@@ -24,51 +23,48 @@ from centroid_encoder.pl._regions import (
 from centroid_encoder.tl._result import QUERY, Regions, Result
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.colorings import GREY
-from centroid_encoder.viewer.map.figure import Panel, Scene
-from centroid_encoder.viewer.panels.fields import column
+from centroid_encoder.viewer.map.scene import Panel, Scene
+from centroid_encoder.viewer.panels.fields import Choice, column
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-
     from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._centroid_encoder import Training
 
-PANELS = {"both": ("train", "test"), "training": ("train",), "held-out": ("test",)}
-REGIONS: dict[str, Regions | None] = {
-    "Voronoi cells": "voronoi",
-    "no regions": None,
-    "decoder regions": "decoder",
-}
+PANELS = (("both", ("train", "test")), ("training", ("train",)), ("held-out", ("test",)))
+REGIONS: tuple[tuple[str, Regions | None], ...] = (
+    ("Voronoi cells", "voronoi"),
+    ("no regions", None),
+    ("decoder regions", "decoder"),
+)
 """The last one is for maps with a decoder."""
 
 
 class MapPanel(QWidget):
     """Training and held-out cells over the regions of their classes.
 
-    It is a part of the widget, or, after `pop_out`, a window of its own.
+    It is a part of the widget, or a window of its own.
     """
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
         self.canvas = MapCanvas()
-        self.canvas.tools.addStretch()
         self.panels_box = self._add_box(
-            "Cells of the map", PANELS, "Training cells, held-out cells, or both side by side"
+            "Cells of the map", "Training cells, held-out cells, or both side by side", PANELS
         )
-        self.panels_box.currentIndexChanged.connect(self._redraw)
         self.axes_box = self._add_box(
-            "Components of the map", (), "The two components of the map that are drawn"
+            "Components of the map", "The two components of the map that are drawn"
         )
-        self.axes_box.currentIndexChanged.connect(self._redraw)
         self.axes_box.hide()
         self.regions_box = self._add_box(
             "Regions of the map",
-            list(REGIONS)[:2],
             "Voronoi cells: places nearest to the center of a class. Decoder regions: places that "
             "the decoder of the model gives to a class",
+            REGIONS[:2],
         )
+        for box in (self.panels_box, self.axes_box):
+            box.currentIndexChanged.connect(self._redraw)
         self.regions_box.currentIndexChanged.connect(self._on_regions)
         self._empty = QLabel()
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -82,14 +78,12 @@ class MapPanel(QWidget):
         self._back.hide()
         self._window: QDialog | None = None
         self.canvas.buttons["window"].clicked.connect(self._on_window)
-        column(self, self._back, self._pages)
-        self.class_names: list[str] = []
-        """Classes that are drawn."""
+        self._layout = column(self, self._back, self._pages)
         self._unfolds = False
         """Whether the map of a training that runs is drawn, in place of the session's."""
         self._limits: NDArray[np.floating] | None = None
         self._frame_colors: list[str] | None = None
-        """Of the classes of that training, found once for all its frames."""
+        """Colours of the classes of that training, found once for all its frames."""
         self.canvas.selection_made.connect(session.select)
         self.canvas.drawn.connect(session.drawn.emit)
         self.canvas.cell_hovered.connect(self._on_hovered)
@@ -102,44 +96,32 @@ class MapPanel(QWidget):
         session.values_changed.connect(self._on_values)
         session.selection_changed.connect(self._on_selection)
 
-    # -- its window ------------------------------------------------------------------------------
-
-    def pop_out(self) -> None:
-        """Show the map in a window of its own; closing that brings it back."""
-        if self._window is None:
-            self._window = QDialog(self, Qt.WindowType.Window)
-            self._window.setWindowTitle("Centroid-Encoder: map")
-            self._window.resize(900, 720)
-            column(self._window, self._pages)
-            self._window.finished.connect(self.bring_back)
-            self._back.show()
-            self._window.show()
-
     def bring_back(self) -> None:
         """Show the map here again."""
         window, self._window = self._window, None
         if window is not None:
             self._back.hide()
-            layout = self.layout()
-            assert layout is not None
-            layout.addWidget(self._pages)
+            self._layout.addWidget(self._pages)
             self._pages.show()
             window.close()
             window.deleteLater()
 
     def _on_window(self) -> None:
-        if self._window is None:
-            self.pop_out()
-        else:
+        """Show the map in a window of its own, or bring it back, as closing the window does."""
+        if self._window is not None:
             self.bring_back()
+            return
+        self._window = QDialog(self, Qt.WindowType.Window)
+        self._window.setWindowTitle("Centroid-Encoder: map")
+        self._window.resize(900, 720)
+        column(self._window, self._pages)
+        self._window.finished.connect(self.bring_back)
+        self._back.show()
+        self._window.show()
 
-    # -- what is drawn ---------------------------------------------------------------------------
-
-    def _add_box(self, name: str, items: Iterable[str], tip: str) -> QComboBox:
-        box = QComboBox()
-        box.setAccessibleName(name)
-        box.addItems(list(items))
-        box.setToolTip(tip)
+    def _add_box(self, name: str, tip: str, entries: Sequence[tuple[str, object]] = ()) -> Choice:
+        box = Choice(name, tip)
+        box.offer(entries, entries[0][1] if entries else None)
         self.canvas.tools.addWidget(box)
         return box
 
@@ -150,31 +132,27 @@ class MapPanel(QWidget):
             self._frame_colors = [colors.get(name, GREY) for name in run.classes]
         self._unfolds = True
         self.panels_box.setEnabled(True)
-        self.class_names = [str(name) for name in run.classes]
         found, centers = frame
         embedding = self._plane(found)
         points = np.full((len(run.kept), 2), np.nan, dtype=np.float32)
         points[run.kept] = embedding
-        codes, train, n_classes = run.codes[run.kept], run.train[run.kept], len(run.classes)
         if centers is None:
-            centers = class_centers(found[train], codes[train], n_classes)
-        places = self._plane(centers, centers=True)
+            codes, train = run.codes[run.kept], run.train[run.kept]
+            centers = class_centers(found[train], codes[train], len(run.classes))
+        places = self._plane(plane_centers(centers))
         limits = self._steady(panel_limits(np.concatenate([embedding, places])))
-        titles = {"train": "training cells", "test": "held-out cells"}
-        masks = {"train": run.train, "test": run.held_out}
+        cells = {"train": ("training", run.train), "test": ("held-out", run.held_out)}
         unlabeled = run.kept & (run.codes < 0)
         panels = tuple(
-            Panel(
-                f"{titles[which]} (n = {masks[which].sum():,})",
-                np.flatnonzero(masks[which] | unlabeled),
-            )
-            for which in self._which(bool(run.held_out.any()))
+            Panel(f"{name} cells (n = {mask.sum():,})", np.flatnonzero(mask | unlabeled))
+            for name, mask in (cells[which] for which in self._which(bool(run.held_out.any())))
         )
         flat = self._session.regions is not None and found.shape[1] <= 2
         shapes = center_regions(centers, limits) if flat else []
-        names = tuple(self.class_names)
-        scene = Scene(points, run.codes, panels, shapes, limits, n_classes, names, places)
-        self._show(scene, self._frame_colors)
+        names = tuple(map(str, run.classes))
+        self._show(
+            Scene(points, run.codes, panels, shapes, limits, names, places), self._frame_colors
+        )
 
     def _steady(self, limits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Keep the axes still: they move only when cells leave them or huddle in the middle."""
@@ -189,34 +167,26 @@ class MapPanel(QWidget):
         return limits
 
     def _which(self, any_held_out: bool) -> tuple[str, ...]:
-        return PANELS[self.panels_box.currentText()] if any_held_out else ("train",)
+        chosen: tuple[str, ...] = self.panels_box.value
+        return chosen if any_held_out else ("train",)
 
     def _on_result(self) -> None:
-        """Show the session's map, or a text that says what to do next."""
+        """Show the session's map, or a hint on what to do next."""
         self._unfolds, self._limits, self._frame_colors = False, None, None
-        result = self._session.result
-        self._offer_decoder(result is not None and result.stored.has_decoder)
+        session, result = self._session, self._session.result
+        has_decoder = result is not None and result.stored.has_decoder
+        if session.regions == "decoder" and not has_decoder:
+            session.choose_regions("voronoi")
+        self.regions_box.offer(REGIONS if has_decoder else REGIONS[:2], session.regions)
         if result is None:
-            self.class_names = []
             self.canvas.map.clear()
-            self._empty.setText(self._session.absence)
+            self._empty.setText(session.absence)
             self._pages.setCurrentWidget(self._empty)
         self._redraw()
         self._on_selection()
 
-    def _offer_decoder(self, has_decoder: bool) -> None:
-        """Offer decoder regions for a map with a decoder only."""
-        *_, name = REGIONS
-        index = self.regions_box.findText(name)
-        if has_decoder and index < 0:
-            self.regions_box.addItem(name)
-        elif not has_decoder and index >= 0:
-            if self.regions_box.currentIndex() == index:
-                self.regions_box.setCurrentIndex(0)
-            self.regions_box.removeItem(index)
-
     def _on_regions(self) -> None:
-        self._session.choose_regions(REGIONS[self.regions_box.currentText()])
+        self._session.choose_regions(self.regions_box.value)
 
     def _on_colors(self) -> None:
         self._frame_colors = None
@@ -224,10 +194,7 @@ class MapPanel(QWidget):
             self.canvas.map.set_colors(list(self._session.class_colors.values()))
 
     def _on_hidden(self) -> None:
-        hidden = self._session.hidden
-        shown = np.array([name not in hidden for name in self.class_names], dtype=bool)
-        if len(shown) and not np.array_equal(shown, self.canvas.map.shown):
-            self.canvas.map.set_shown(shown)
+        self.canvas.map.hide(self._session.hidden)
 
     def _on_selection(self) -> None:
         if self._session.result is not None and not self._unfolds:
@@ -241,17 +208,13 @@ class MapPanel(QWidget):
         self.canvas.show_tip(self._session.describe(row, predictions=not self._unfolds))
 
     def _redraw(self) -> None:
-        adata, result = self._session.adata, self._session.result
-        if adata is not None and result is not None and not self._unfolds:
-            self._draw(adata, result)
-
-    def _draw(self, adata: AnnData, result: Result) -> None:
-        """Draw what is stored in an AnnData."""
-        codes, n_classes = self._session.codes, len(self._session.classes)
-        self.class_names = [str(name) for name in self._session.classes]
+        session, result = self._session, self._session.result
+        if session.adata is None or result is None or self._unfolds:
+            return
+        codes, n_classes = session.codes, len(session.classes)
         split = result.split.to_numpy()
         points = self._plane(result.embedding)
-        centers = self._plane(result.centers, centers=True)
+        centers = self._plane(plane_centers(result.centers))
         behind = self._behind(result)
         limits = panel_limits(np.concatenate([points[result.embedded], behind, centers]))
         # The map has no center of a class that was named by hand since.
@@ -263,15 +226,15 @@ class MapPanel(QWidget):
         also = f"\npale: reference cells (n = {len(behind):,})" if len(behind) else ""
         panels = tuple(
             Panel(
-                panel_title(result, which, self._session.regions) + also,
+                panel_title(result, which, session.regions) + also,
                 np.flatnonzero((split == which) | unlabeled),
             )
             for which in shown
         )
-        shapes = class_regions(adata, result, self._session.regions, limits)
-        names = tuple(self.class_names)
-        scene = Scene(points, codes, panels, shapes, limits, n_classes, names, centers, behind)
-        self._show(scene, list(self._session.class_colors.values()))
+        shapes = class_regions(session.adata, result, session.regions, limits)
+        names = tuple(map(str, session.classes))
+        scene = Scene(points, codes, panels, shapes, limits, names, centers, behind)
+        self._show(scene, list(session.class_colors.values()))
 
     def _behind(self, result: Result) -> NDArray[np.floating]:
         """Training cells, to be drawn behind new cells."""
@@ -282,24 +245,17 @@ class MapPanel(QWidget):
             result, others = reference, reference.embedded
         return self._plane(result.embedding[others])
 
-    def _plane(
-        self, points: NDArray[np.floating], *, centers: bool = False
-    ) -> NDArray[np.floating]:
-        """Two coordinates of points, or of centers, of any number of components."""
-        n_components = points.shape[1]
-        pairs = [(0, 1)] if n_components < 3 else list(combinations(range(n_components), 2))
+    def _plane(self, points: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Return two coordinates of points of any number of components."""
+        pairs = list(combinations(range(points.shape[1]), 2)) or [(0, 1)]
         if self.axes_box.count() != len(pairs):
-            with signals_blocked(self.axes_box):
-                self.axes_box.clear()
-                self.axes_box.addItems([f"components {i + 1}, {j + 1}" for i, j in pairs])
+            entries = [(f"components {i + 1}, {j + 1}", (i, j)) for i, j in pairs]
+            self.axes_box.offer(entries, (0, 1))
         # In space there are no regions.
         self.axes_box.setVisible(len(pairs) > 1)
         self.regions_box.setVisible(len(pairs) == 1)
-        if n_components == 1:
-            return plane_centers(points) if centers else plane_points(points)
-        return points[:, pairs[self.axes_box.currentIndex()]]
+        return plane_points(points)[:, self.axes_box.value]
 
     def _show(self, scene: Scene, colors: list[str]) -> None:
         self._pages.setCurrentWidget(self.canvas)
         self.canvas.map.show(scene, colors)
-        self._on_hidden()

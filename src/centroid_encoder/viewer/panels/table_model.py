@@ -7,11 +7,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from qtpy.QtCore import QAbstractTableModel, Qt
+from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QWidget
 
 
 class TableModel(QAbstractTableModel):
     """Rows of a data frame, which sorts them itself: 100,000 rows take no noticeable time.
+
+    Parameters
+    ----------
+    parent
+        Owner of the model.
+    numbers_from
+        First of the columns whose texts are numbers, to be aligned right.
 
     Attributes
     ----------
@@ -19,8 +27,9 @@ class TableModel(QAbstractTableModel):
         The data frame in the order of the rows; its index moves with them.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None, numbers_from: int | None = None) -> None:
         super().__init__(parent)
+        self._numbers_from = numbers_from
         self.table = pd.DataFrame()
         self._headers: list[tuple[str, str]] = []
 
@@ -56,13 +65,22 @@ class TableModel(QAbstractTableModel):
         return self._headers[section][roles.index(Qt.ItemDataRole(role))]
 
     def data(self, index: Any, role: int = 0) -> Any:
-        """Return the text of a cell; numbers have two decimals and are aligned right."""
+        """Return the text of a cell; numbers have two decimals and are aligned right.
+
+        A truth value is shown as a box, and a colour as a swatch.
+        """
         value = self.table.iat[index.row(), index.column()]
+        if isinstance(value, bool | np.bool_):
+            state = Qt.CheckState.Checked if value else Qt.CheckState.Unchecked
+            return state if role == Qt.ItemDataRole.CheckStateRole else None
+        if isinstance(value, QColor):
+            return value if role == Qt.ItemDataRole.DecorationRole else None
         is_number = isinstance(value, float | np.floating)
         if role == Qt.ItemDataRole.DisplayRole:
             return f"{value:.2f}" if is_number else str(value)
         if role == Qt.ItemDataRole.ToolTipRole:
             return str(value)
+        is_number |= self._numbers_from is not None and index.column() >= self._numbers_from
         if role == Qt.ItemDataRole.TextAlignmentRole and is_number:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         return None
