@@ -33,6 +33,7 @@ from qtpy.QtWidgets import (
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.data.tables import is_drawn
+from centroid_encoder.viewer.session.session import NO_MAP
 from tests.viewer.seen import is_colored, seen_colors
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def test_cancel_leaves_everything_as_it_was(
         qtbot.waitUntil(lambda: not thread.is_running, timeout=10_000)
         qtbot.wait(50)
     assert widget.message.text() == "Cancelled; nothing has changed."
-    assert "No map yet.\n\nChoose the labels and press Train." in texts(widget)
+    assert NO_MAP in texts(widget)
     assert layer.colormap is colormap
     assert layer.features is features
     assert list(viewer.layers) == [layer]
@@ -332,7 +333,7 @@ def test_labels_that_have_changed_since_are_said(
             "obs['cell_type'] has changed since the embedding was made: 'new' was not among"
         )
         assert widget.result is None
-        assert "No map yet.\n\nChoose the labels and press Train." in texts(widget)
+        assert NO_MAP in texts(widget)
 
 
 def test_of_a_result_of_three_dimensions_two_are_drawn(

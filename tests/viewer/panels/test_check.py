@@ -22,6 +22,7 @@ from centroid_encoder.viewer.panels.check import verdict
 from centroid_encoder.viewer.panels.training import TrainingPanel
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer.session.provenance import MadeBy
+from centroid_encoder.viewer.session.session import NO_MAP
 from tests.viewer.seen import seen_colors
 
 if TYPE_CHECKING:
@@ -153,8 +154,14 @@ def test_the_error_is_shown_and_suspects_are_listed(
         f"{chance:.1f} %."
     ) in texts(widget)
     assert widget.tabs.currentWidget() is widget.misplaced
-    per_class = cells.uns["ce_cv"]["per_class"]["knn_error"]
-    assert [row.out_of_fold for row in widget.classes.rows] == per_class.tolist()
+    per_class = cells.uns["ce_cv"]["per_class"]
+    held_out = cells.uns["ce"]["quality"]["per_class"]
+    # The errors of the classes are counted by the rule in the title of the map.
+    for regions, rule in (("no regions", "knn"), ("Voronoi cells", "voronoi")):
+        widget.map.regions_box.setCurrentText(regions)
+        rows = widget.classes.rows
+        assert [row.out_of_fold for row in rows] == per_class[f"{rule}_error"].tolist()
+        assert [row.error for row in rows] == held_out[f"test_{rule}_error"].tolist()
     assert not widget.classes.view.isColumnHidden(5)
     assert widget.misplaced.source is OUT_OF_FOLD
     suspects = ce.tl.mislabeled(cells)
@@ -195,7 +202,7 @@ def test_it_needs_no_map(widget: CentroidEncoderWidget, check: Do, cells: AnnDat
     assert widget.result is None
     assert widget.misplaced.source is OUT_OF_FOLD
     assert widget.misplaced.model.rowCount() == len(ce.tl.mislabeled(cells))
-    assert "No map yet.\n\nChoose the labels and press Train." in texts(widget)
+    assert NO_MAP in texts(widget)
     assert widget.keep.copy_button.isEnabled()
     assert not widget.keep.save_model_action.isEnabled()
     assert widget.keep.save_reliability_action.isEnabled()
@@ -304,6 +311,10 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     assert f"Voronoi error {100 * ours['quality']['voronoi_error']:.1f} ±" in seen
     assert unseen.startswith(f"Voronoi error {100 * others['quality']['voronoi_error']:.1f} ±")
     assert "Quote this one for new images" in unseen
+    script = widget.keep.script()
+    assert script.count("ce.tl.cross_validate(") == 2
+    assert "group_key='image'" in script
+    assert "key_added='ce_images'" in script
     # Whole images are held out once.
     widget.form.group_key.value = "image"
     check(widget)
@@ -485,7 +496,7 @@ def test_the_verdict_in_words():
         quality={"knn_error_sd": np.nan, "input_knn_error": np.nan},
         permutation=PermutationTest(observed=0.1, errors=np.full(19, 0.1), p_value=0.5),
     )
-    assert verdict(found, None, None).replace("\u00a0", " ") == (
+    assert verdict(found, None, ("knn", "5-NN")).replace("\u00a0", " ") == (
         "kind, cells held out: 5-NN error 9.0 % (3 folds × 2 repeats by donor, n = 2,638); always "
         "naming the largest class 60.0 %. Against shuffled labels p = 0.5 (19 permutations), "
         "no better than chance."

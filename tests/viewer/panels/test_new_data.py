@@ -302,7 +302,8 @@ def test_nothing_to_map(
     qtbot.waitUntil(lambda: not panel.table_box.count())
     assert not panel.map_button.isEnabled()
     assert panel.table_box.placeholderText() == "no other table found"
-    widget.session.choose_key("none")
+    widget.session.key = "none"
+    widget.session.read()
     assert not panel.open_button.isEnabled()
     panel.map_cells()
     assert panel.task is None
@@ -372,7 +373,8 @@ def test_labels_of_a_result_are_not_replaced_by_it(
     assert widget.form.label_key.value == "ce_label"
     with unchanged(others):
         train(widget)
-    assert "key_added" in widget.message.text()
+    assert "choose another column under Classes" in widget.message.text()
+    assert "key_added" not in widget.message.text()
 
 
 def test_warnings_are_shown(widget: CentroidEncoderWidget, send: Do, others: AnnData):

@@ -34,7 +34,7 @@ TIPS = (
     "A double click changes the colour everywhere",
     "A double click shows a class alone",
     "Labelled cells",
-    "Share of held-out cells of this class whose five nearest training cells have another class",
+    "Share of held-out cells of this class that are wrong by the rule in the title of the map",
     "The same for all its cells, each placed by a network that has not seen it (Check labels)",
 )
 SWATCH = 14
@@ -86,6 +86,7 @@ class ClassTable(QWidget):
             session.label_key_changed,
             session.colors_changed,
             session.labels_changed,
+            session.regions_changed,
         ):
             event.connect(self._on_classes)
         for event in (session.links_changed, session.table_changed):

@@ -27,6 +27,7 @@ from centroid_encoder.viewer.panels.fields import (
     sources,
 )
 from centroid_encoder.viewer.panels.message import Lines
+from centroid_encoder.viewer.session.relabeling import has_fractions
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -246,14 +247,9 @@ def _label_columns(adata: AnnData) -> list[str]:
     names = [
         str(name)
         for name in adata.obs.columns
-        if not (_is_measurement(adata.obs[name]) or name in ids or axis(name) is not None)
+        if not (has_fractions(adata.obs[name]) or name in ids or axis(name) is not None)
     ]
     return sorted(names, key=rank)
-
-
-def _is_measurement(column: pd.Series) -> bool:
-    """Whether a column has fractions; integers with missing values are floats, too."""
-    return pd.api.types.is_float_dtype(column.dtype) and bool((column.dropna() % 1 != 0).any())
 
 
 def _likely(labels: list[str]) -> str | None:

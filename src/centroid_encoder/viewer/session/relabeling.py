@@ -161,8 +161,8 @@ class Relabeling:
 
 def corrected(adata: AnnData, label_key: str) -> str:
     """Return the column with the corrections of a label column, or the column itself."""
-    while f"{label_key}{SUFFIX}" in adata.obs:
-        label_key += SUFFIX
+    while (column := f"{label_key}{SUFFIX}") in adata.obs and not has_fractions(adata.obs[column]):
+        label_key = column
     return label_key
 
 
@@ -188,11 +188,16 @@ def correction_column(adata: AnnData, label_key: str) -> str:
     return column if is_correction and column not in trained_on else f"{column}{SUFFIX}"
 
 
+def has_fractions(column: pd.Series) -> bool:
+    """Whether a column holds measurements; integers with missing values are floats, too."""
+    return pd.api.types.is_float_dtype(column.dtype) and bool((column.dropna() % 1 != 0).any())
+
+
 def as_categories(column: pd.Series) -> pd.Categorical:
     """Return labels with the categories that `tl.centroid_encoder` gives them."""
+    if has_fractions(column):
+        raise TypeError(f"obs[{column.name!r}] holds fractional numbers, not labels")
     if pd.api.types.is_float_dtype(column.dtype):
-        if (column.dropna() % 1 != 0).any():
-            raise TypeError(f"obs[{column.name!r}] holds fractional numbers, not labels")
         column = column.astype("Int64")
     return column.astype("category").array
 

@@ -14,12 +14,15 @@ from napari.components import LayerList
 from numpy.typing import NDArray
 from psygnal import Signal
 
+from centroid_encoder.pl._axes import RULES, title_rule
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
 from centroid_encoder.tl._result import (
     Column,
     Result,
     StoredCrossValidation,
     StoredMap,
+    cv_key,
+    keys_in,
     obs_key,
     read_result,
 )
@@ -47,7 +50,7 @@ NO_TABLE = (
     "No table yet.\n\nOpen a .h5ad or .zarr above, measure the cells of a Labels layer,\n"
     "or open a sample: File ▸ Open Sample ▸ Centroid-Encoder"
 )
-NO_MAP = "No map yet.\n\nChoose the labels and press Train."
+NO_MAP = "No map yet.\n\nChoose the classes and press Train."
 
 
 class Session:
@@ -173,6 +176,11 @@ class Session:
         return self.regions or "decoder"
 
     @property
+    def rule(self) -> tuple[str, str]:
+        """Rule by which errors are counted, as in the title of the map: its name, and a word."""
+        return RULES[self.regions] if self.result is None else title_rule(self.result, self.regions)
+
+    @property
     def relabeling(self) -> Relabeling | None:
         """Relabelling of the labels that are chosen; its steps last until others are chosen."""
         adata, label_key, known = self.adata, self.label_key, self._relabeling
@@ -194,10 +202,20 @@ class Session:
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
         self.result = self.check = self._relabeling = self._label_key = None
         self.hidden = frozenset()
+        self.key = self._stored_key()
         self.say("")
         self.table_changed.emit()
         self.columns_changed.emit()
         self.read()
+
+    def _stored_key(self) -> str:
+        """Return the name of the results of the table: the last one, "ce", or the first other."""
+        adata = self.adata
+        stored = [] if adata is None else keys_in(adata.obs)
+        for key in (self.key, "ce", *stored):
+            if adata is not None and (key in adata.uns or cv_key(key) in adata.uns):
+                return key
+        return "ce"
 
     def choose_key(self, key: str) -> None:
         """Choose the name of the results."""
