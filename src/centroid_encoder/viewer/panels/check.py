@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from qtpy.QtWidgets import QWidget
 
-from centroid_encoder.pl._axes import RULES
 from centroid_encoder.tl._result import StoredCrossValidation, fold_words
 from centroid_encoder.tl._summary import permutation_words
 from centroid_encoder.viewer.panels.fields import column
@@ -52,32 +51,14 @@ class Verdict(QWidget):
         of_images = StoredCrossValidation.read(adata, by_image(session.key))
         if of_images is not None and of_images.label_key != check.label_key:
             of_images = None
-        self.found.say(verdict(check, of_images, session.rule))
+        self.found.say(" ".join(_sentences(check, of_images, session.rule)))
         self.doubts.say(" ".join(map(sentence, check.warnings)), "warning")
-
-
-def verdict(
-    check: StoredCrossValidation,
-    of_images: StoredCrossValidation | None = None,
-    rule: tuple[str, str] = RULES["voronoi"],
-) -> str:
-    """Return the result of `tl.cross_validate` in sentences.
-
-    Parameters
-    ----------
-    check
-        The result.
-    of_images
-        The result with whole images held out.
-    rule
-        Name of the error that is shown, and a word for it, as in the title of the map.
-    """
-    return " ".join(_sentences(check, of_images, rule))
 
 
 def _sentences(
     check: StoredCrossValidation, of_images: StoredCrossValidation | None, rule: tuple[str, str]
 ) -> Iterator[str]:
+    """Yield the result in sentences, and that with whole images held out; see `Session.rule`."""
     quality = check.quality
     error = _error(check, rule)
     if of_images is None:
