@@ -114,8 +114,8 @@ from psygnal import SignalInstance
 N, WITH_CELLS = int(sys.argv[2]), sys.argv[3] == "cells"
 
 
-# What calls back: napari's models, psygnal's, among them ours, and figures. Of Qt's own signals,
-# only those of our widgets are connected to, and these are counted themselves.
+# Callbacks of napari's models, of psygnal's (among them ours) and of figures. Qt's own signals are
+# those of our widgets, which are counted themselves.
 CALLBACKS = {
     EventEmitter: lambda emitter: len(emitter.callbacks),
     # Some were never initialised.

@@ -83,7 +83,7 @@ class SaveRow(QWidget):
         )
         self.copy_button = QPushButton("Copy as Python")
         self.copy_button.setToolTip(
-            "Put a script on the clipboard that makes the same map and the same check"
+            "Put a script on the clipboard that makes the same map and the same checks"
         )
         self.copy_button.clicked.connect(self.copy_script)
         row = side_by_side(self.save_button, self.copy_button)
