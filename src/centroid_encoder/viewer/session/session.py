@@ -5,7 +5,7 @@ Panels call the methods of the session and connect to its events; no panel refer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -148,6 +148,14 @@ class Session:
         return self.label_key if self.result is None else self.result.label_key
 
     @property
+    def trained_labels(self) -> str | None:
+        """Label column of the stored map, if it still exists."""
+        stored = None if self.adata is None else self.adata.uns.get(self.key)
+        params = stored.get("params") if isinstance(stored, Mapping) else None
+        label_key = params.get("label_key") if isinstance(params, Mapping) else None
+        return label_key if self.adata is not None and label_key in self.adata.obs else None
+
+    @property
     def absence(self) -> str:
         """Text in place of a map that is missing."""
         return NO_TABLE if self.adata is None else NO_MAP
@@ -184,14 +192,13 @@ class Session:
         """Read the table that is chosen; its links come afterwards."""
         adata = self.adata
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
-        self._relabeling = self._label_key = None
+        self.result = self.check = self._relabeling = self._label_key = None
         self.hidden = frozenset()
         self.key = self._stored_key()
         self.say("")
-        self._read()
         self.table_changed.emit()
         self.columns_changed.emit()
-        self.result_changed.emit()
+        self.read()
 
     def _stored_key(self) -> str:
         """Return the name of the results of the table: the last one, "ce", or the first other."""
@@ -225,10 +232,6 @@ class Session:
 
     def read(self) -> None:
         """Read what is stored under the key."""
-        self._read()
-        self.result_changed.emit()
-
-    def _read(self) -> None:
         adata = self.adata
         self.result = self.check = None
         if adata is not None:
@@ -240,6 +243,7 @@ class Session:
                 if self.key in adata.uns or not isinstance(error, KeyError):
                     self.say(error, "warning")
         self._read_classes()
+        self.result_changed.emit()
 
     def _read_classes(self) -> None:
         self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
