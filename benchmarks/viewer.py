@@ -198,13 +198,13 @@ def first_frame(widget: CentroidEncoderWidget, name: str) -> None:
             loop.quit()
 
     session.framed.connect(on_framed)
-    session.drawn.connect(on_drawn)
+    widget.map.canvas.drawn.connect(on_drawn)
     started, processors = time.perf_counter(), time.process_time()
     widget.train()
     loop.exec()
     drawn, processors = time.perf_counter(), time.process_time() - processors
     session.framed.disconnect(on_framed)
-    session.drawn.disconnect(on_drawn)
+    widget.map.canvas.drawn.disconnect(on_drawn)
     print(
         f"{name}: first frame computed after {framed[0] - started:.2f} s, drawn after "
         f"{drawn - started:.2f} s; of the processors {processors:.2f} s"

@@ -164,7 +164,7 @@ def save(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, Path], None]:
 
     def run(widget: CentroidEncoderWidget, path: Path) -> None:
         widget.keep.save_table(path)
-        qtbot.waitUntil(lambda: widget.keep.worker is None, timeout=60_000)
+        qtbot.waitUntil(lambda: widget.keep.task is None, timeout=60_000)
         assert widget.keep.message.text() == f"Saved {path.name}."
 
     return run

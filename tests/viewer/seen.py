@@ -1,4 +1,4 @@
-"""The colours in which labels are seen."""
+"""The colours, texts and entries that a user sees."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from napari.layers import Labels
 from numpy.typing import ArrayLike, NDArray
+from qtpy.QtWidgets import QComboBox, QLabel, QWidget
 
 
 def seen_colors(viewer: Any, layer: Labels, labels: ArrayLike) -> NDArray[np.floating]:
@@ -29,3 +30,14 @@ def is_colored(viewer: Any, layer: Labels) -> bool:
     above = [other for other in viewer.layers if other.name.startswith(f"{layer.name} · ")]
     assert bool(above) == (layer.opacity == 0)
     return bool(above)
+
+
+def texts(widget: QWidget) -> list[str]:
+    """Texts of the visible labels of a widget."""
+    labels = [label for label in widget.findChildren(QLabel) if label.isVisible()]
+    return [label.text().replace("\u00a0", " ") for label in labels]
+
+
+def entries(box: QComboBox) -> list[str]:
+    """Texts of the entries of a box."""
+    return [box.itemText(i) for i in range(box.count())]

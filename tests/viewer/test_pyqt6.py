@@ -106,39 +106,6 @@ viewer.close()
 print("done")
 """
 
-MEASURING = """
-import numpy as np
-
-labels = np.kron(np.arange(1, 50).reshape(7, 7), np.ones((5, 5), dtype=int))
-viewer.add_image(np.random.default_rng(0).normal(size=labels.shape), name="DAPI")
-viewer.add_labels(labels, name="nuclei")
-
-
-def measure(widget):
-    widget.data.measure_button.click()
-    settle()
-    widget.data._dialog.accept()
-
-
-def is_measured(widget):
-    return widget.data.measuring.task is None and widget.data._dialog is None
-
-
-_, widget = viewer.window.add_plugin_dock_widget("centroid-encoder")
-for _ in range(3):
-    measure(widget)
-    wait(lambda: is_measured(widget))
-    gc.collect()
-assert len(widget.catalog.tables) == 3
-assert widget.catalog.join.n_joined == 49
-viewer.window.remove_dock_widget(widget.parent())
-del widget
-open_and_close(2, measure)
-open_and_close(2, lambda widget: widget.data.measure_button.click())
-viewer.close()
-print("done")
-"""
-
 LEFT_BEHIND = """
 from matplotlib.cbook import CallbackRegistry
 from napari.utils.events import EventEmitter
@@ -147,8 +114,8 @@ from psygnal import SignalInstance
 N, WITH_CELLS = int(sys.argv[2]), sys.argv[3] == "cells"
 
 
-# What calls back: napari's models, psygnal's, among them ours, and figures. Of Qt's own signals,
-# only those of our widgets are connected to, and these are counted themselves.
+# Callbacks of napari's models, of psygnal's (among them ours) and of figures. Qt's own signals are
+# those of our widgets, which are counted themselves.
 CALLBACKS = {
     EventEmitter: lambda emitter: len(emitter.callbacks),
     # Some were never initialised.
@@ -221,10 +188,6 @@ both_bindings = pytest.mark.parametrize("binding", ["pyqt6", "pyside6"])
 
 def test_pyqt6_opens_closes_floats_changes_its_theme_and_has_two_viewers() -> None:
     run("pyqt6", COMING_AND_GOING)
-
-
-def test_pyqt6_measures_and_is_closed_while_it_measures() -> None:
-    run("pyqt6", MEASURING)
 
 
 @pytest.mark.slow

@@ -118,12 +118,6 @@ def test_a_table_on_disk_stays_there(trained: ad.AnnData, tmp_path: Path) -> Non
     assert "note" not in ad.read_h5ad(tmp_path / "cells.h5ad").obs
 
 
-def test_a_table_without_a_matrix_can_be_saved(tmp_path: Path) -> None:
-    adata = ad.AnnData(obs=pd.DataFrame({"kind": ["a", "b"]}, index=["x", "y"]))
-    save_h5ad(adata, tmp_path / "cells.h5ad")
-    assert list(ad.read_h5ad(tmp_path / "cells.h5ad").obs["kind"]) == ["a", "b"]
-
-
 def test_a_csv_has_the_columns_and_the_embedding(trained: ad.AnnData, tmp_path: Path) -> None:
     save_csv(trained, "ce", tmp_path / "cells.csv")
     table = pd.read_csv(tmp_path / "cells.csv", index_col=0)
@@ -144,28 +138,6 @@ def test_a_table_that_cannot_be_written_leaves_the_old_file(
     with pytest.raises(Exception, match="tuple") as caught:
         save(trained, tmp_path / name)
     assert "odd" in " ".join(caught.value.__notes__)
-    assert contents(tmp_path) == before
-
-
-@pytest.mark.parametrize("error", [OSError("gone"), KeyboardInterrupt()])
-@pytest.mark.parametrize("step", ["centroid_encoder.files._flush", "os.replace"])
-def test_an_error_while_saving_leaves_the_old_file(
-    error: BaseException,
-    step: str,
-    trained: ad.AnnData,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    save_h5ad(trained, tmp_path / "cells.h5ad")
-    before = contents(tmp_path)
-
-    def fail(*args: Any, **kwargs: Any) -> None:
-        raise error
-
-    with monkeypatch.context() as patch:
-        patch.setattr(step, fail)
-        with pytest.raises(type(error)):
-            save_h5ad(trained, tmp_path / "cells.h5ad")
     assert contents(tmp_path) == before
 
 

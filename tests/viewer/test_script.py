@@ -97,31 +97,6 @@ def test_the_script_makes_the_same_map_of_corrected_labels(
     assert list(again.obs[f"{key}_split"]) == list(adata.obs[f"{key}_split"])
 
 
-def test_a_script_has_the_arguments_that_are_not_the_default(
-    cells: ad.AnnData, tmp_path: Path
-) -> None:
-    path = Path("data") / "cells.h5ad"
-    ce.tl.centroid_encoder(
-        cells, "cell_type", model=ce.CentroidEncoder(max_epochs=3), test_size=0.3, progress=False
-    )
-    script = as_python(in_file(path, cells), "ce")
-    assert script == (
-        f"# Made by centroid-encoder {ce.__version__} in napari.\n"
-        "import anndata as ad\n"
-        "import centroid_encoder as ce\n"
-        "\n"
-        f"adata = ad.read_h5ad({str(path)!r})\n"
-        "ce.tl.centroid_encoder(\n"
-        "    adata,\n"
-        "    'cell_type',\n"
-        "    test_size=0.3,\n"
-        "    model=ce.CentroidEncoder(max_epochs=3),\n"
-        ")\n"
-        "ce.pl.voronoi(adata)\n"
-        f"adata.write_h5ad({str(Path('data') / 'cells_ce.h5ad')!r})\n"
-    )
-
-
 def test_a_check_follows_the_training(cells: ad.AnnData, fast: ce.CentroidEncoder) -> None:
     weights = {"type 0": 2.0, "type 1": 1.0, "type 2": 1.0}
     model = ce.CentroidEncoder(hidden=(8,), max_epochs=1, class_weight=weights)

@@ -16,7 +16,7 @@ from superqt.utils import WorkerBase
 
 import centroid_encoder as ce
 from centroid_encoder.core.reports import Report, StoppedTooEarly
-from centroid_encoder.tl._run import Job
+from centroid_encoder.tl._run import Job, Progress
 from centroid_encoder.viewer.task import FRAME_PAUSE, Task
 
 Unchanged = Callable[[ad.AnnData], Any]
@@ -109,24 +109,6 @@ def test_it_ends_once_with_the_results_of_the_function(cells: ad.AnnData, qtbot:
     assert len(heard.ends) == 1
 
 
-def test_the_job_is_made_in_the_thread(qtbot: Any) -> None:
-    threads: list[int] = []
-
-    class Quick:
-        def run(self, callback: Any) -> None:
-            threads.append(threading.get_ident())
-
-    def make() -> Quick:
-        threads.append(threading.get_ident())
-        return Quick()
-
-    heard = Listener(make)
-    heard.task.start()
-    qtbot.waitUntil(lambda: bool(heard.ends))
-    assert len(set(threads)) == 1
-    assert threading.get_ident() not in threads
-
-
 def test_the_table_may_be_changed_once_it_was_read(cells: ad.AnnData, qtbot: Any) -> None:
     expected = cells.copy()
     job = training(expected, 200)()
@@ -202,36 +184,31 @@ def test_cancel_ends_all_signals(
         assert not heard.task.is_running
 
 
-@pytest.mark.parametrize("after", [0, 2])
+class Broken:
+    """A job that fails after its first step."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def run(self, callback: Callable[[Any], bool]) -> None:
+        callback(Progress(1, 2))
+        raise self.error
+
+
+@pytest.mark.parametrize("is_made", [False, True])
 @pytest.mark.parametrize("error", [ValueError("wrong"), RuntimeError("wrong"), KeyError("gone")])
-def test_errors_of_any_kind_arrive(
-    cells: ad.AnnData, unchanged: Unchanged, qtbot: Any, error: Exception, after: int
-) -> None:
-    def make() -> Any:
-        if not after:
+def test_errors_of_any_kind_arrive(qtbot: Any, error: Exception, is_made: bool) -> None:
+    def make() -> Broken:
+        if not is_made:
             raise error
-        job, epochs = training(cells)(), []
-        run = job.run
+        return Broken(error)
 
-        def broken(callback: Callable[[Any], bool]) -> None:
-            def count(step: Any) -> bool:
-                epochs.append(step)
-                if sum(isinstance(step, Report) for step in epochs) == after:
-                    raise error
-                return callback(step)
-
-            run(count)
-
-        job.run = broken
-        return job
-
-    with unchanged(cells):
-        heard = Listener(make)
-        heard.task.start()
-        qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
-        wait_for_thread()
-        deliver()
-        assert heard.ends == [error]
+    heard = Listener(make)
+    heard.task.start()
+    qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
+    wait_for_thread()
+    deliver()
+    assert heard.ends == [error]
 
 
 def test_one_frame_waits_while_the_window_is_busy(cells: ad.AnnData, qtbot: Any) -> None:

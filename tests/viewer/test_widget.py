@@ -18,7 +18,6 @@ from napari.layers import Labels
 from napari.utils.notifications import (
     ErrorNotification,
     Notification,
-    NotificationSeverity,
     notification_manager,
 )
 from qtpy.QtCore import QPoint, QPointF, Qt
@@ -27,13 +26,12 @@ from qtpy.QtWidgets import (
     QAbstractSpinBox,
     QApplication,
     QComboBox,
-    QLabel,
-    QWidget,
 )
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.data.tables import is_drawn
-from tests.viewer.seen import is_colored, seen_colors
+from centroid_encoder.viewer.session.session import NO_MAP
+from tests.viewer.seen import entries, is_colored, seen_colors, texts
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -72,15 +70,6 @@ def trained(widget: CentroidEncoderWidget, train: Train) -> CentroidEncoderWidge
     return widget
 
 
-def texts(widget: QWidget) -> list[str]:
-    """Texts of the visible labels of a widget."""
-    return [label.text() for label in widget.findChildren(QLabel) if label.isVisible()]
-
-
-def entries(box: Any) -> list[str]:
-    return [box.itemText(i) for i in range(box.count())]
-
-
 def colors_of(viewer: Viewer, layer: Labels, ids: Any) -> list[str]:
     return [to_hex(color) for color in seen_colors(viewer, layer, ids)]
 
@@ -104,17 +93,6 @@ def test_an_empty_viewer_says_what_to_do_next(open_widget: Open):
     widget.train()
     assert widget.training is None
     assert widget.message.text() == "There is no table to train on."
-
-
-def test_the_widget_fills_itself_when_layers_come(
-    open_widget: Open, add_cells: Callable[..., Labels], qtbot: QtBot, cells: AnnData
-):
-    widget = open_widget()
-    layer = add_cells()
-    qtbot.waitUntil(lambda: widget.catalog.table is not None)
-    assert widget.catalog.table.adata is cells
-    assert widget.catalog.layer is layer
-    assert widget.catalog.join.joined.all()
 
 
 # -- training ------------------------------------------------------------------------------------
@@ -175,23 +153,6 @@ def test_results_are_those_of_the_function(
     assert widget.message.kind != "error"
 
 
-def test_by_default_it_trains_as_the_function_does(
-    viewer: Viewer, train: Train, make_cells: Callable[..., AnnData]
-):
-    cells = make_cells(n_obs=30)
-    expected = cells.copy()
-    _, widget = viewer.window.add_plugin_dock_widget("centroid-encoder")
-    widget.show_table(cells)
-    train(widget)
-    ce.tl.centroid_encoder(expected, "cell_type", progress=False)
-    # The least bit of this one, an optimiser's and not a network's, was once another.
-    errors = [adata.uns["ce"]["quality"]["test"] for adata in (cells, expected)]
-    for name in ("calibration_error", "calibration_error_low", "calibration_error_high"):
-        first, second = (error.pop(name) for error in errors)
-        assert first == pytest.approx(second, rel=1e-9, nan_ok=True)
-    assert_equal(cells, expected, exact=True)
-
-
 def test_the_map_unfolds_live_and_stop_keeps_it(
     widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData
 ):
@@ -215,27 +176,6 @@ def test_the_map_unfolds_live_and_stop_keeps_it(
     assert 0 < epochs < 100_000
     assert not widget.trainer.progress.isVisible()
     assert np.array_equal(widget.map.canvas.map.scene.points, cells.obsm["X_ce"])
-
-
-def test_cancel_leaves_everything_as_it_was(
-    widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData, viewer: Viewer, unchanged: Any
-):
-    layer = viewer.layers["nuclei"]
-    colormap, features = layer.colormap, layer.features
-    with unchanged(cells):
-        widget.form.max_epochs.value = 100_000
-        widget.train()
-        qtbot.waitUntil(lambda: widget.map.canvas.map.scene is not None, timeout=60_000)
-        thread = widget.training
-        widget.trainer.progress._cancel.click()
-        assert widget.training is None
-        qtbot.waitUntil(lambda: not thread.is_running, timeout=10_000)
-        qtbot.wait(50)
-    assert widget.message.text() == "Cancelled; nothing has changed."
-    assert "No map yet.\n\nChoose the labels and press Train." in texts(widget)
-    assert layer.colormap is colormap
-    assert layer.features is features
-    assert list(viewer.layers) == [layer]
 
 
 @pytest.fixture
@@ -299,24 +239,6 @@ def test_missing_values_show_their_field(
     assert np.isnan(cells.X[3, 2])
 
 
-def test_an_error_in_the_thread_is_shown(
-    widget: CentroidEncoderWidget,
-    cells: AnnData,
-    qtbot: QtBot,
-    notified: list[Notification],
-    unchanged: Any,
-):
-    # float32 cannot hold what float64 can.
-    cells.X = cells.X.astype(np.float64)
-    cells.X[:, 0] *= 1e300
-    with unchanged(cells):
-        widget.train()
-        qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
-    assert widget.message.text()
-    assert [note.severity for note in notified] == [NotificationSeverity.ERROR]
-    assert widget.trainer.train_button.isEnabled()
-
-
 # -- results that are there ----------------------------------------------------------------------
 
 
@@ -332,7 +254,7 @@ def test_labels_that_have_changed_since_are_said(
             "obs['cell_type'] has changed since the embedding was made: 'new' was not among"
         )
         assert widget.result is None
-        assert "No map yet.\n\nChoose the labels and press Train." in texts(widget)
+        assert NO_MAP in texts(widget)
 
 
 def test_of_a_result_of_three_dimensions_two_are_drawn(
@@ -380,29 +302,6 @@ def test_colors_are_the_same_everywhere(
     assert not is_colored(viewer, layer)
 
 
-def test_layers_can_be_colored_by(trained: CentroidEncoderWidget, viewer: Viewer, cells: AnnData):
-    layer, result = viewer.layers["nuclei"], trained.result
-    groups = {
-        "label": cells.obs["cell_type"],
-        "predicted class": cells.obs["ce_label"],
-        "misplaced cells": result.misplaced("voronoi"),
-    }
-    for mode, group in groups.items():
-        trained.cells.color_box.setCurrentText(mode)
-        together = pd.crosstab(
-            np.array(colors_of(viewer, layer, cells.obs["cell_id"])), np.asarray(group)
-        ).to_numpy()
-        # One colour for each group, one group for each colour.
-        assert (np.count_nonzero(together, axis=0) == 1).all()
-        assert (np.count_nonzero(together, axis=1) == 1).all()
-    trained.cells.color_box.setCurrentText("novelty")
-    assert len(set(colors_of(viewer, layer, cells.obs["cell_id"]))) > 10
-    assert trained.cells.color_text.isVisible()
-    trained.cells.color_box.setCurrentText("as it was")
-    assert not is_colored(viewer, layer)
-    assert not trained.cells.color_text.isVisible()
-
-
 def test_a_selection_in_the_map_marks_the_layer_and_back(
     trained: CentroidEncoderWidget, viewer: Viewer, cells: AnnData
 ):
@@ -427,16 +326,6 @@ def test_a_selection_in_the_map_marks_the_layer_and_back(
     assert np.array_equal(np.concatenate(marked), cells.obsm["X_ce"][[5]].astype(float))
 
 
-def test_another_table_has_nothing_to_do_with_the_map_before(
-    trained: CentroidEncoderWidget, make_cells: Callable[..., AnnData]
-):
-    other = make_cells(n_obs=30)
-    other.obs = other.obs.rename(columns={"cell_type": "phenotype"})
-    trained.show_table(other, name="other")
-    assert trained.result is None
-    assert "This is the map of" not in " ".join(texts(trained))
-
-
 def test_the_wheel_changes_no_field_that_it_passes(trained: CentroidEncoderWidget):
     trained.misplaced.setFocus()
     fields = [*trained.findChildren(QComboBox), *trained.findChildren(QAbstractSpinBox)]
@@ -449,19 +338,11 @@ def test_the_wheel_changes_no_field_that_it_passes(trained: CentroidEncoderWidge
         ]
 
     before = shown()
+    nowhere, none = QPointF(), Qt.KeyboardModifier.NoModifier
+    turned = QPoint(0, 0), QPoint(0, -120), Qt.MouseButton.NoButton, none
     for field in fields:
-        point = QPointF(field.rect().center())
-        event = QWheelEvent(
-            point,
-            QPointF(field.mapToGlobal(field.rect().center())),
-            QPoint(0, 0),
-            QPoint(0, -120),
-            Qt.MouseButton.NoButton,
-            Qt.KeyboardModifier.NoModifier,
-            Qt.ScrollPhase.NoScrollPhase,
-            False,
-        )
-        QApplication.sendEvent(field, event)
+        phase = Qt.ScrollPhase.NoScrollPhase
+        QApplication.sendEvent(field, QWheelEvent(nowhere, nowhere, *turned, phase, False))
     assert shown() == before
 
 
@@ -527,7 +408,7 @@ def test_model_and_figures_can_be_saved(
 ):
     keep = trained.keep
     keep.save_model(tmp_path / "map.safetensors")
-    qtbot.waitUntil(lambda: keep.worker is None, timeout=60_000)
+    qtbot.waitUntil(lambda: keep.task is None, timeout=60_000)
     model = ce.load(tmp_path / "map.safetensors")
     # Training cells are placed by networks that have not seen them.
     others = cells[cells.obs["ce_split"] != "train"]
@@ -606,32 +487,6 @@ def test_cells_that_change_while_training_get_no_results_of_others(
     with unchanged(cells):
         end(widget)
     assert "have changed since they were read" in widget.message.text()
-
-
-def test_closing_the_dock_while_training_leaves_everything_as_it_was(
-    widget: CentroidEncoderWidget,
-    viewer: Viewer,
-    qtbot: QtBot,
-    begin: Train,
-    cells: AnnData,
-    unchanged: Any,
-    open_widget: Open,
-    train: Train,
-):
-    layer = viewer.layers["nuclei"]
-    colormap = layer.colormap
-    with unchanged(cells):
-        begin(widget)
-        widget.cells.color_box.setCurrentText("label")
-        widget.select(np.array([3]))
-        thread = widget.training
-        viewer.window.remove_dock_widget("all")
-        qtbot.waitUntil(lambda: not thread.is_running, timeout=10_000)
-    assert list(viewer.layers) == [layer]
-    assert layer.colormap is colormap
-    again = open_widget()
-    train(again)
-    assert np.array_equal(again.map.canvas.map.scene.points, cells.obsm["X_ce"])
 
 
 def test_nothing_of_a_removed_layer_stays(

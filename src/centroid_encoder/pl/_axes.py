@@ -73,13 +73,21 @@ def panel_title(result: Result, panel: str, regions: Regions | None) -> str:
     n = count_words(errors["n"], int((result.split == panel).sum()))
     if panel == "train":
         return f"training cells ({n})"
-    if regions == "decoder" and not result.stored.has_decoder:
-        regions = "voronoi"
-    rule, name = RULES[regions if result.embedding.shape[1] <= 2 else None]
+    rule, name = title_rule(result, regions)
     text = f"held-out {name} error {100 * errors[f'{rule}_error']:.1f} % ({n})"
     if errors["at_chance"]:
         text += f"\nno better than chance ({100 * errors['chance_error']:.1f} %)"
     return text
+
+
+def title_rule(result: Result, regions: Regions | None) -> tuple[str, str]:
+    """Return the rule whose error is in the title of a map: its name in stored errors, and a word.
+
+    In space there are no regions.
+    """
+    if regions == "decoder" and not result.stored.has_decoder:
+        regions = "voronoi"
+    return RULES[regions if result.embedding.shape[1] <= 2 else None]
 
 
 def count_words(n: int, n_shown: int) -> str:

@@ -13,16 +13,14 @@ import pandas as pd
 import pytest
 from anndata import AnnData
 from anndata.tests.helpers import assert_equal
-from qtpy.QtWidgets import QLabel
 
 import centroid_encoder as ce
-from centroid_encoder.tl._result import PermutationTest, StoredCrossValidation
 from centroid_encoder.viewer.data.tables import Table
-from centroid_encoder.viewer.panels.check import verdict
 from centroid_encoder.viewer.panels.training import TrainingPanel
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer.session.provenance import MadeBy
-from tests.viewer.seen import seen_colors
+from centroid_encoder.viewer.session.session import NO_MAP
+from tests.viewer.seen import seen_colors, texts
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -56,29 +54,6 @@ def widget(
     widget = open_widget()
     widget.form.n_folds.value = 2
     return widget
-
-
-@pytest.fixture
-def begin(qtbot: QtBot) -> Do:
-    """Begin a check that takes forever, and wait for its first report."""
-
-    def run(widget: CentroidEncoderWidget) -> None:
-        widget.form.max_epochs.value = 100_000
-        widget.trainer.check_button.click()
-        assert widget.training is not None, widget.message.text()
-        reports: list[Any] = []
-        widget.training.reported.connect(reports.append)
-        qtbot.waitUntil(lambda: bool(reports), timeout=60_000)
-
-    return run
-
-
-def texts(widget: CentroidEncoderWidget) -> list[str]:
-    return [label.text().replace("\u00a0", " ") for label in visible(widget)]
-
-
-def visible(widget: CentroidEncoderWidget) -> list[QLabel]:
-    return [label for label in widget.findChildren(QLabel) if label.isVisible()]
 
 
 def expected(adata: AnnData, **arguments: Any) -> AnnData:
@@ -121,6 +96,9 @@ def test_results_are_those_of_the_function(
         getattr(widget.form, name).value = value
     wanted = expected(cells, **arguments)
     check(widget)
+    assert ("Against shuffled labels" in widget.verdict.found.text()) == (
+        "n_permutations" in arguments
+    )
     for adata in (cells, wanted):
         np.nan_to_num(adata.X, copy=False)
         for column in adata.obs.columns[adata.obs.dtypes == np.float32]:
@@ -145,16 +123,19 @@ def test_the_error_is_shown_and_suspects_are_listed(
 
     quality = cells.uns["ce_cv"]["quality"]
     error, spread = 100 * quality["voronoi_error"], 100 * quality["voronoi_error_sd"]
-    whole, chance = 100 * quality["input_knn_error"], 100 * quality["chance_error"]
-    assert (
-        f"cell_type, cells held out: Voronoi error {error:.1f} ± {spread:.1f} % "
-        "(2 folds, n = 120); "
-        f"5-NN error with all features {whole:.1f} %; always naming the largest class "
-        f"{chance:.1f} %."
-    ) in texts(widget)
+    found = widget.verdict.found.text().replace("\u00a0", " ")
+    assert f"Voronoi error {error:.1f} ± {spread:.1f} % (2 folds, n = 120)" in found
+    for name in ("input_knn_error", "chance_error"):
+        assert f"{100 * quality[name]:.1f} %" in found
     assert widget.tabs.currentWidget() is widget.misplaced
-    per_class = cells.uns["ce_cv"]["per_class"]["knn_error"]
-    assert [row.out_of_fold for row in widget.classes.rows] == per_class.tolist()
+    per_class = cells.uns["ce_cv"]["per_class"]
+    held_out = cells.uns["ce"]["quality"]["per_class"]
+    # The errors of the classes are counted by the rule in the title of the map.
+    for regions, rule in (("no regions", "knn"), ("Voronoi cells", "voronoi")):
+        widget.map.regions_box.setCurrentText(regions)
+        rows = widget.classes.rows
+        assert [row.out_of_fold for row in rows] == per_class[f"{rule}_error"].tolist()
+        assert [row.error for row in rows] == held_out[f"test_{rule}_error"].tolist()
     assert not widget.classes.view.isColumnHidden(5)
     assert widget.misplaced.source is OUT_OF_FOLD
     suspects = ce.tl.mislabeled(cells)
@@ -195,7 +176,7 @@ def test_it_needs_no_map(widget: CentroidEncoderWidget, check: Do, cells: AnnDat
     assert widget.result is None
     assert widget.misplaced.source is OUT_OF_FOLD
     assert widget.misplaced.model.rowCount() == len(ce.tl.mislabeled(cells))
-    assert "No map yet.\n\nChoose the labels and press Train." in texts(widget)
+    assert NO_MAP in texts(widget)
     assert widget.keep.copy_button.isEnabled()
     assert not widget.keep.save_model_action.isEnabled()
     assert widget.keep.save_reliability_action.isEnabled()
@@ -240,38 +221,6 @@ def test_other_labels_than_those_of_the_map(
 # -- while it runs -------------------------------------------------------------------------------
 
 
-def test_it_says_how_far_it_is_and_cannot_be_stopped_only_cancelled(
-    widget: CentroidEncoderWidget, begin: Do, qtbot: QtBot, cells: AnnData, unchanged: Any
-):
-    with unchanged(cells):
-        begin(widget)
-        qtbot.waitUntil(lambda: "fold 1 of 2, epoch" in " ".join(texts(widget)), timeout=60_000)
-        assert not any("loss" in text for text in texts(widget))
-        progress = widget.trainer.progress
-        assert progress.isVisible()
-        assert not progress._stop.isVisible()
-        assert not progress._stop.isEnabled()
-        assert not widget.trainer.train_button.isEnabled()
-        assert not widget.trainer.check_button.isEnabled()
-        running = widget.training
-        widget.train()
-        widget.check()
-        widget.stop()
-        assert widget.training is running
-        assert running.is_running
-        # The map can be looked at, and cells selected.
-        widget.select(np.array([5]))
-        assert "1 cell selected" in texts(widget)
-        progress._cancel.click()
-        assert widget.training is None
-        qtbot.waitUntil(lambda: not running.is_running, timeout=10_000)
-        qtbot.wait(50)
-    assert widget.message.text() == "Cancelled; nothing has changed."
-    assert widget.verdict.isHidden()
-    assert widget.trainer.train_button.isEnabled()
-    assert widget.trainer.check_button.isEnabled()
-
-
 def test_many_cells_are_checked_on_all_cores(make_cells: MakeCells):
     call = MadeBy("cross_validate", "cell_type", {})
     for n_obs, n_jobs in ((120, 1), (2_600, joblib.cpu_count())):
@@ -304,6 +253,10 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     assert f"Voronoi error {100 * ours['quality']['voronoi_error']:.1f} ±" in seen
     assert unseen.startswith(f"Voronoi error {100 * others['quality']['voronoi_error']:.1f} ±")
     assert "Quote this one for new images" in unseen
+    script = widget.keep.script()
+    assert script.count("ce.tl.cross_validate(") == 2
+    assert "group_key='image'" in script
+    assert "key_added='ce_images'" in script
     # Whole images are held out once.
     widget.form.group_key.value = "image"
     check(widget)
@@ -333,21 +286,6 @@ def test_other_settings_than_those_of_the_map_are_named(
     assert "max_epochs=3" in widget.message.text()
 
 
-def test_no_check_while_a_map_is_trained(
-    widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData
-):
-    widget.form.max_epochs.value = 100_000
-    widget.train()
-    assert not widget.trainer.check_button.isEnabled()
-    running = widget.training
-    widget.check()
-    assert widget.training is running
-    assert not widget.trainer.checking
-    assert not widget.trainer.progress._stop.isHidden()
-    widget.cancel()
-    assert "ce_cv" not in cells.uns
-
-
 def test_an_error_shows_the_field_of_its_parameter(
     widget: CentroidEncoderWidget, check: Do, cells: AnnData, unchanged: Any
 ):
@@ -363,47 +301,6 @@ def test_an_error_shows_the_field_of_its_parameter(
     assert widget.message.text() == ""
     check(widget)
     assert "3 folds by donor" in widget.verdict.found.text()
-
-
-def test_without_a_table(open_widget: Open):
-    widget = open_widget()
-    assert not widget.trainer.check_button.isEnabled()
-    widget.check()
-    assert widget.training is None
-    assert widget.message.text() == "There is no table to check."
-
-
-def test_what_is_chosen_meanwhile_is_not_what_was_checked(
-    widget: CentroidEncoderWidget,
-    qtbot: QtBot,
-    cells: AnnData,
-    make_cells: MakeCells,
-    unchanged: Any,
-):
-    other = make_cells(n_obs=90)
-    ce.tl.centroid_encoder(other, "cell_type", model=MODEL, progress=False)
-    wanted = expected(cells, n_folds=2)
-    with unchanged(other):
-        widget.check()
-        widget.form.n_folds.value = 3
-        widget.show_table(other, name="other")
-        qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
-        assert widget.verdict.isHidden()
-        assert widget.misplaced.source is REGIONS
-        assert widget.tabs.currentWidget() is widget.train_page
-    assert_equal(cells.obs, wanted.obs, exact=True)
-    widget.catalog.choose(next(t for t in widget.catalog.tables if t.adata is cells))
-    assert widget.verdict.isVisible()
-
-
-def test_cells_that_change_meanwhile_do_not_get_results_of_others(
-    widget: CentroidEncoderWidget, begin: Do, qtbot: QtBot, cells: AnnData, unchanged: Any
-):
-    widget.check()
-    widget.training.begun.connect(lambda _: cells._inplace_subset_obs(np.arange(120)[::-1]))
-    qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
-    assert "ce_cv" not in cells.uns
-    assert "have changed since" in widget.message.text()
 
 
 # -- where it stays ------------------------------------------------------------------------------
@@ -437,56 +334,4 @@ def test_a_check_that_came_with_the_table_is_offered(
     assert widget.misplaced.model.rowCount() == 0
 
 
-def test_features_get_the_class_and_nothing_to_learn_from(
-    viewer: Viewer, open_widget: Open, check: Do, cells: AnnData, image_of: Callable[..., Any]
-):
-    image = image_of(cells)
-    features = pd.DataFrame(cells.X, columns=cells.var_names).assign(
-        index=cells.obs["cell_id"].to_numpy(), kind=cells.obs["cell_type"].to_numpy()
-    )
-    layer = viewer.add_labels(image, name="nuclei", features=features)
-    before = list(layer.features)
-    widget = open_widget()
-    widget.form.label_key.value = "kind"
-    widget.form.n_folds.value = 2
-    check(widget)
-    adata = widget.catalog.table.adata
-    assert list(layer.features) == [*before, "ce_cv_label"]
-    assert layer.features["ce_cv_label"].tolist() == adata.obs["ce_cv_label"].tolist()
-    widget.catalog.refresh()
-    assert widget.catalog.table.adata is adata
-    assert widget.verdict.isVisible()
-
-
 # -- words ---------------------------------------------------------------------------------------
-
-
-def stored(**changes: Any) -> StoredCrossValidation:
-    quality = {
-        "n": 2638, "voronoi_error": 0.0981, "voronoi_error_sd": 0.0123, "knn_error": 0.09,
-        "knn_error_sd": 0.01, "input_knn_error": 0.081, "chance_error": 0.6,
-    }  # fmt: skip
-    found = {"params": {"label_key": "kind", "n_folds": 5}} | changes
-    return StoredCrossValidation(
-        classes=pd.Index(["a", "b"]),
-        confusion=np.eye(2, dtype=np.int64),
-        per_class=pd.DataFrame(),
-        **found | {"quality": quality | changes.get("quality", {})},
-    )
-
-
-def test_the_verdict_in_words():
-    assert verdict(stored()).replace("\u00a0", " ") == (
-        "kind, cells held out: Voronoi error 9.8 ± 1.2 % (5 folds, n = 2,638); 5-NN error with all "
-        "features 8.1 %; always naming the largest class 60.0 %."
-    )
-    found = stored(
-        params={"label_key": "kind", "n_folds": 3, "n_repeats": 2, "group_key": "donor"},
-        quality={"knn_error_sd": np.nan, "input_knn_error": np.nan},
-        permutation=PermutationTest(observed=0.1, errors=np.full(19, 0.1), p_value=0.5),
-    )
-    assert verdict(found, None, None).replace("\u00a0", " ") == (
-        "kind, cells held out: 5-NN error 9.0 % (3 folds × 2 repeats by donor, n = 2,638); always "
-        "naming the largest class 60.0 %. Against shuffled labels p = 0.5 (19 permutations), "
-        "no better than chance."
-    )

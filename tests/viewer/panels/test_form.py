@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -42,20 +41,6 @@ def table(make_cells: Callable[..., AnnData]) -> AnnData:
     return adata
 
 
-def test_it_is_empty_without_a_table(form: TrainingForm):
-    assert form.label_key.value is None
-    assert form.parameters() == {}
-
-
-def test_labels_and_features_are_chosen_once_there_is_a_table(form: TrainingForm, table: AnnData):
-    boxes = form.label_key, form.features
-    assert not any(box.enabled for box in boxes)
-    form.set_adata(table)
-    assert all(box.enabled for box in boxes)
-    form.set_adata(None)
-    assert not any(box.enabled for box in boxes)
-
-
 def test_columns_that_may_be_labels_are_offered_the_likeliest_first(
     form: TrainingForm, table: AnnData
 ):
@@ -79,11 +64,6 @@ def test_labels_are_known_by_their_name(form: TrainingForm, columns: list[str], 
     obs = pd.DataFrame({name: categorical(6, 2) for name in columns})
     form.set_adata(AnnData(np.zeros((6, 2)), obs=obs.set_axis(list("abcdef"))))
     assert form.label_key.value == likely
-
-
-def test_a_column_that_is_asked_for_is_offered(form: TrainingForm, table: AnnData):
-    form.set_adata(table, "area")
-    assert form.label_key.value == "area"
 
 
 def test_ids_and_positions_are_no_labels(form: TrainingForm):
@@ -177,14 +157,6 @@ def test_knobs_are_arguments(
     assert form.parameters() == expected
 
 
-def test_the_fields_show_the_defaults(form: TrainingForm):
-    defaults = inspect.signature(ce.tl.centroid_encoder).parameters
-    assert form.placement.value == ce.CentroidEncoder().placement
-    assert form.n_components.value == ce.CentroidEncoder().n_components
-    for name in ("test_size", "missing", "group_key", "unlabeled_category"):
-        assert form.fields[name].value == defaults[name].default
-
-
 def test_epochs_are_chosen_by_hand_or_not(form: TrainingForm, table: AnnData):
     form.set_adata(table)
     assert form.max_epochs.native.placeholderText() == "auto"
@@ -236,13 +208,6 @@ def test_categories_follow_the_labels(form: TrainingForm, table: AnnData, qtbot:
     assert signal.args == ["donor"]
     assert form.unlabeled_category.choices == (None, "c0", "c1", "c2", "c3")
     assert form.parameters() == {}
-
-
-def test_a_column_that_is_gone_can_still_be_clicked_at(form: TrainingForm, table: AnnData):
-    form.set_adata(table)
-    del table.obs["donor"]
-    form.label_key.value = "donor"
-    assert form.unlabeled_category.choices == (None,)
 
 
 def test_a_field_is_shown_where_something_is_to_be_mended(form: TrainingForm, qtbot: QtBot):

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
 from anndata.tests.helpers import assert_equal
 from matplotlib.colors import to_hex
-from qtpy.QtWidgets import QLabel
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels import new_data as new_data_panel
-from tests.viewer.seen import is_colored, seen_colors
+from centroid_encoder.viewer.session.description import describe
+from tests.viewer.seen import entries, is_colored, seen_colors
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -77,14 +73,6 @@ def send(qtbot: QtBot) -> Do:
         qtbot.waitUntil(lambda: widget.new_data.task is None, timeout=60_000)
 
     return run
-
-
-def texts(widget: CentroidEncoderWidget) -> list[str]:
-    return [label.text() for label in widget.findChildren(QLabel) if label.isVisible()]
-
-
-def entries(box: Any) -> list[str]:
-    return [box.itemText(i) for i in range(box.count())]
 
 
 # -- what it does --------------------------------------------------------------------------------
@@ -149,9 +137,6 @@ def test_the_widget_goes_to_the_new_cells(
     colors = seen_colors(viewer, widget.catalog.layer, others.obs["cell_id"])
     seen = [to_hex(color) for color in colors]
     assert seen == [legend[name] for name in others.obs["ce_label"]]
-    assert entries(widget.cells.color_box) == [
-        "as it was", "label", "predicted class", "confidence", "novelty", "column or variable …",
-    ]  # fmt: skip
     widget.cells.color_box.setCurrentText("novelty")
     colors = seen_colors(viewer, widget.catalog.layer, others.obs["cell_id"])
     seen = colors[:, :3].sum(axis=1)
@@ -160,9 +145,7 @@ def test_the_widget_goes_to_the_new_cells(
     assert widget.misplaced.model.rowCount() == 0
     assert "no labels that could be wrong" in widget.misplaced.summary.text()
     assert all(np.isnan(row.error) for row in widget.classes.rows)
-    assert "novelty: " in widget.session.describe(3)
-    for regions in ("no regions", "Voronoi cells"):
-        widget.map.regions_box.setCurrentText(regions)
+    assert "novelty: " in describe(widget.session, 3)
     widget.select(np.array([4]))
     assert not is_colored(viewer, viewer.layers["nuclei"])
 
@@ -197,7 +180,7 @@ def test_mapped_cells_can_be_relabelled_saved_and_opened(
     widget.keep.save_figure(tmp_path / "mapped.png")
     assert widget.keep.message.text() == "Saved mapped.png."
     widget.keep.save_model(tmp_path / "map.safetensors")
-    qtbot.waitUntil(lambda: widget.keep.worker is None)
+    qtbot.waitUntil(lambda: widget.keep.task is None)
     table = widget.data.open_file(tmp_path / "mapped.h5ad")
     assert table is not None
     assert np.array_equal(widget.map.canvas.map.scene.points, others.obsm["X_ce"])
@@ -238,58 +221,6 @@ def test_a_file_is_opened_to_be_mapped(
     assert "X_ce" not in others.obsm
 
 
-@pytest.mark.slow
-def test_the_script_sends_the_same_cells_through_the_same_map(
-    open_widget: Open,
-    train: Do,
-    send: Do,
-    cells: AnnData,
-    others: AnnData,
-    tmp_path: Path,
-    save: Callable[..., None],
-    qtbot: QtBot,
-):
-    cells.write_h5ad(tmp_path / "known.h5ad")
-    others.write_h5ad(tmp_path / "new.h5ad")
-    widget = open_widget()
-    widget.data.open_file(tmp_path / "new.h5ad")
-    widget.data.open_file(tmp_path / "known.h5ad")
-    train(widget)
-    save(widget, tmp_path / "map.h5ad")
-    widget.new_data.form.min_confidence.value = 0.6
-    send(widget)
-    adata = widget.catalog.table.adata
-    assert adata.n_obs == 150
-    script = widget.keep.script()
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=tmp_path, env=environment)
-    made = ad.read_h5ad(tmp_path / "new_ce.h5ad")
-    assert np.array_equal(made.obsm["X_ce"], adata.obsm["X_ce"])
-    assert made.obs["ce_label"].tolist() == adata.obs["ce_label"].tolist()
-
-
-def test_features_of_a_layer_get_the_result(
-    widget: CentroidEncoderWidget,
-    viewer: Viewer,
-    send: Do,
-    others: AnnData,
-    image_of: Callable[..., Any],
-):
-    image = image_of(others, 2)
-    features = pd.DataFrame(others.X, columns=others.var_names).assign(
-        index=others.obs["cell_id"].to_numpy()
-    )
-    layer = viewer.add_labels(image, name="measured", features=features)
-    widget.catalog.refresh()
-    panel = widget.new_data
-    panel.table_box.choose(next(t for t in widget.catalog.tables if t.origin == "features"))
-    send(widget)
-    assert widget.catalog.table.origin == "features"
-    assert list(layer.features)[-4:] == ["ce_split", "ce_label", "CE1", "CE2"]
-    # An embedding is nothing to learn from.
-    assert not {"CE1", "CE2"} & set(widget.catalog.table.adata.var_names)
-
-
 # -- what goes wrong -----------------------------------------------------------------------------
 
 
@@ -302,7 +233,8 @@ def test_nothing_to_map(
     qtbot.waitUntil(lambda: not panel.table_box.count())
     assert not panel.map_button.isEnabled()
     assert panel.table_box.placeholderText() == "no other table found"
-    widget.session.choose_key("none")
+    widget.session.key = "none"
+    widget.session.read()
     assert not panel.open_button.isEnabled()
     panel.map_cells()
     assert panel.task is None
@@ -372,26 +304,8 @@ def test_labels_of_a_result_are_not_replaced_by_it(
     assert widget.form.label_key.value == "ce_label"
     with unchanged(others):
         train(widget)
-    assert "key_added" in widget.message.text()
-
-
-def test_warnings_are_shown(widget: CentroidEncoderWidget, send: Do, others: AnnData):
-    others._inplace_subset_var(np.arange(8) < 7)
-    widget.new_data.form.missing.value = "mean"
-    send(widget)
-    assert "X lacks 1 of the 8 features" in widget.message.text()
-    assert widget.message.kind == "warning"
-
-
-def test_cells_that_change_meanwhile_do_not_get_results_of_others(
-    widget: CentroidEncoderWidget, qtbot: QtBot, others: AnnData, unchanged: Any
-):
-    panel = widget.new_data
-    panel.map_button.click()
-    panel.task.begun.connect(lambda _: others._inplace_subset_obs(np.arange(150) > 20))
-    qtbot.waitUntil(lambda: panel.task is None, timeout=60_000)
-    assert "ce" not in others.uns
-    assert "have changed since" in panel.message.text()
+    assert "choose another column under Classes" in widget.message.text()
+    assert "key_added" not in widget.message.text()
 
 
 def test_who_has_gone_elsewhere_is_left_there(

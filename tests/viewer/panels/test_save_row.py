@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import anndata as ad
-import numpy as np
 import pandas as pd
 import pytest
 from pytestqt.qtbot import QtBot
 
-import centroid_encoder as ce
 from centroid_encoder.viewer.data.reader import read_adata
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.session.session import Session
@@ -24,7 +22,7 @@ def row(qtbot: QtBot) -> SaveRow:
 
 
 def finish(row: SaveRow, qtbot: QtBot) -> None:
-    qtbot.waitUntil(lambda: row.worker is None, timeout=60_000)
+    qtbot.waitUntil(lambda: row.task is None, timeout=60_000)
 
 
 def test_a_table_of_a_zarr_goes_back_into_it(
@@ -81,24 +79,3 @@ def test_an_error_is_shown_with_the_entry_at_fault(
     assert row.message.kind == "error"
     assert "'odd'" in row.message.text()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_new_class_is_there_when_the_file_is_opened_again(
-    cells: ad.AnnData, fast: ce.CentroidEncoder, tmp_path: Path, qtbot: QtBot, row: SaveRow
-) -> None:
-    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
-    session = row._session
-    session.catalog.choose(session.catalog.add(cells, "cells"))
-    session.choose_labels("cell_type")
-    session.select(np.array([0, 3]))
-    session.relabel("mast cell")
-    color = session.class_colors["mast cell"]
-    row.save_table(tmp_path / "cells_ce.h5ad")
-    finish(row, qtbot)
-    session.catalog.choose(session.catalog.add(read_adata(tmp_path / "cells_ce.h5ad"), "saved"))
-    assert session.result is not None
-    assert session.adata is not cells
-    np.testing.assert_array_equal(session.result.embedding, cells.obsm["X_ce"])
-    assert list(session.classes) == ["type 0", "type 1", "type 2", "mast cell"]
-    assert np.flatnonzero(session.codes == 3).tolist() == [0, 3]
-    assert session.class_colors["mast cell"] == color

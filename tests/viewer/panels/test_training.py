@@ -91,7 +91,6 @@ def test_training_again_writes_where_the_map_is(
     train(widget)
     ce.tl.ingest(new, cells, key_added="mine", progress=False)
     widget.show_table(new, name="new")
-    widget.session.show_mapped(widget.catalog.table, "mine")
     assert widget.session.key == "mine"
     # The other table has no result of this name.
     widget.catalog.choose(next(t for t in widget.catalog.tables if t.adata is cells))

@@ -129,12 +129,12 @@ class CellsPanel(QWidget):
 
     def link(self) -> None:
         """Show the cells in the layers of the session's links; what is shown already stays."""
-        if not self._session.links:
+        if not self._session.catalog.joins:
             self.unlink()
         elif not self._links:
             self._viewer.mouse_drag_callbacks.append(self._on_press)
         before = {(link.layer, link.join): link for link in self._links}
-        wanted = [(link.layer, join) for link, join in self._session.links.items()]
+        wanted = [(link.layer, join) for link, join in self._session.catalog.joins.items()]
         self._close([link for key, link in before.items() if key not in wanted])
         self._links = [before.get(key) or LayerLink(self._viewer, *key) for key in wanted]
         self._fresh = {link for link in self._links if link not in before.values()}

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 from qtpy.QtWidgets import QWidget
 
-from centroid_encoder.pl._axes import RULES
 from centroid_encoder.tl._result import StoredCrossValidation, fold_words
 from centroid_encoder.tl._summary import permutation_words
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.session.provenance import by_image
 
 if TYPE_CHECKING:
-    from centroid_encoder.tl._result import Regions
     from centroid_encoder.viewer.session.session import Session
 
 
@@ -52,39 +51,16 @@ class Verdict(QWidget):
         of_images = StoredCrossValidation.read(adata, by_image(session.key))
         if of_images is not None and of_images.label_key != check.label_key:
             of_images = None
-        self.found.say(verdict(check, of_images, session.regions))
+        self.found.say(" ".join(_sentences(check, of_images, session.rule)))
         self.doubts.say(" ".join(map(sentence, check.warnings)), "warning")
 
 
-def by_image(key: str) -> str:
-    """Return the name of the check with whole images held out, beside the check `key`."""
-    return f"{key}_images"
-
-
-def verdict(
-    check: StoredCrossValidation,
-    of_images: StoredCrossValidation | None = None,
-    regions: Regions | None = "voronoi",
-) -> str:
-    """Return the result of `tl.cross_validate` in sentences.
-
-    Parameters
-    ----------
-    check
-        The result.
-    of_images
-        The result with whole images held out.
-    regions
-        Kind of regions that the map shows. The error is that of their rule, as in the map's title.
-    """
-    return " ".join(_sentences(check, of_images, regions))
-
-
 def _sentences(
-    check: StoredCrossValidation, of_images: StoredCrossValidation | None, regions: Regions | None
+    check: StoredCrossValidation, of_images: StoredCrossValidation | None, rule: tuple[str, str]
 ) -> Iterator[str]:
+    """Yield the result in sentences, and that with whole images held out; see `Session.rule`."""
     quality = check.quality
-    error = _error(check, regions)
+    error = _error(check, rule)
     if of_images is None:
         text = f"{check.label_key}, cells held out: {error}"
     else:
@@ -94,7 +70,7 @@ def _sentences(
     yield f"{text}; always naming the largest class {_percent(quality['chance_error'])}."
     if of_images is not None:
         yield (
-            f"On images that they have not seen: {_error(of_images, regions)}. Quote this one for "
+            f"On images that they have not seen: {_error(of_images, rule)}. Quote this one for "
             "new images, and the first one for these images only."
         )
     if check.permutation is not None:
@@ -102,10 +78,10 @@ def _sentences(
         yield f"Against shuffled labels {words}.".replace("\n", ", ")
 
 
-def _error(check: StoredCrossValidation, regions: Regions | None) -> str:
+def _error(check: StoredCrossValidation, rule: tuple[str, str]) -> str:
     """Return the error of a rule, its name, its spread and the folds."""
-    rule, name = RULES[regions]
-    error, spread = (check.quality[f"{rule}_error{end}"] for end in ("", "_sd"))
+    stored, name = rule
+    error, spread = (check.quality[f"{stored}_error{end}"] for end in ("", "_sd"))
     shown = _percent(error, spread if np.isfinite(spread) else None)
     return f"{name} error {shown} ({fold_words(check)}, n\u00a0=\u00a0{int(check.quality['n']):,})"
 

@@ -25,7 +25,7 @@ from centroid_encoder.viewer.panels.table_model import TableModel
 from centroid_encoder.viewer.session.classes import ClassRow, class_rows
 from centroid_encoder.viewer.session.session import Session
 
-ERROR_TIP = "Share of held-out cells whose five nearest training cells have another class"
+ERROR_TIP = "Share of held-out cells of this class that are wrong by the rule in the map's title"
 FOLD_TIP = "The same for all cells, each placed by a network that has not seen it (Check labels)"
 HEADERS = [
     ("", "A click switches the class on and off"),
@@ -81,6 +81,7 @@ class ClassTable(QWidget):
             session.label_key_changed,
             session.colors_changed,
             session.labels_changed,
+            session.regions_changed,
         ):
             event.connect(self._on_classes)
         self._on_classes()

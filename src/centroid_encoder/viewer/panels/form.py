@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from magicgui.widgets import ComboBox, FloatSpinBox, LineEdit, SpinBox
 from magicgui.widgets.bases import ValueWidget
 from qtpy.QtCore import Signal
@@ -27,9 +28,7 @@ from centroid_encoder.viewer.panels.fields import (
     sources,
 )
 from centroid_encoder.viewer.panels.message import Lines
-
-if TYPE_CHECKING:
-    from anndata import AnnData
+from centroid_encoder.viewer.session.relabeling import has_fractions
 
 MAX_CLASSES = 1000
 """Columns with more values than that are offered last."""
@@ -106,7 +105,6 @@ class TrainingForm(Form):
         for function in (TRAIN, CHECK):
             self.explain(function)
         self._adata: AnnData | None = None
-        self._filling = False
         self.hint = Lines()
         self.missing_row = QWidget()
         self._lay_out(of_training, of_check)
@@ -118,30 +116,20 @@ class TrainingForm(Form):
         """Offer the columns of a table; keep what was chosen, where it exists there too."""
         same, self._adata = adata is self._adata, adata
         before = label_key or self.label_key.value
-        labels: list[str] = []
-        features: list[str] = []
-        columns: list[str] = []
-        masks: list[str] = []
-        if adata is not None:
-            labels = _label_columns(adata)
-            if label_key in adata.obs and label_key not in labels:
-                # The training raises an error that names the fault of this column.
-                labels.append(str(label_key))
-            features, masks = _representations(adata), _masks(adata)
-            # Whole images are what one would hold out first.
-            images = named(adata.obs, IMAGE_NAMES)
-            columns = list(dict.fromkeys(map(str, [*images, *adata.obs.columns])))
-        self._filling = True
-        try:
-            offer(self.label_key, labels, before if before in labels else _likely(labels))
-            offer(self.features, features, self.features.value)
-            offer(self.group_key, [("none", None), *columns], self.group_key.value)
-            auto = "highly_variable" if "highly_variable" in masks else None
-            chosen = self.mask_var.value
-            kept = chosen in masks or (same and chosen is None)
-            offer(self.mask_var, [("all", None), *masks], chosen if kept else auto)
-        finally:
-            self._filling = False
+        table = AnnData() if adata is None else adata
+        labels, features, masks = _label_columns(table), _representations(table), _masks(table)
+        if label_key in table.obs and label_key not in labels:
+            # The training raises an error that names the fault of this column.
+            labels.append(str(label_key))
+        # Whole images are what one would hold out first.
+        groups = dict.fromkeys(map(str, [*named(table.obs, IMAGE_NAMES), *table.obs.columns]))
+        offer(self.label_key, labels, before if before in labels else _likely(labels))
+        offer(self.features, features, self.features.value)
+        offer(self.group_key, [("none", None), *groups], self.group_key.value)
+        auto = "highly_variable" if "highly_variable" in masks else None
+        chosen = self.mask_var.value
+        kept = chosen in masks or (same and chosen is None)
+        offer(self.mask_var, [("all", None), *masks], chosen if kept else auto)
         for field in (self.label_key, self.features):
             field.enabled = adata is not None
         self._show_hint()
@@ -193,8 +181,6 @@ class TrainingForm(Form):
         return np.array_equal(adata[:, key].to_df()[key], adata.obs[key])
 
     def _on_label_key(self, key: str | None) -> None:
-        if self._filling:
-            return
         names: list[str] = []
         if self._adata is not None and key in self._adata.obs:
             column = self._adata.obs[key]
@@ -246,27 +232,17 @@ def _label_columns(adata: AnnData) -> list[str]:
     names = [
         str(name)
         for name in adata.obs.columns
-        if not (_is_measurement(adata.obs[name]) or name in ids or axis(name) is not None)
+        if not (has_fractions(adata.obs[name]) or name in ids or axis(name) is not None)
     ]
     return sorted(names, key=rank)
 
 
-def _is_measurement(column: pd.Series) -> bool:
-    """Whether a column has fractions; integers with missing values are floats, too."""
-    return pd.api.types.is_float_dtype(column.dtype) and bool((column.dropna() % 1 != 0).any())
-
-
 def _likely(labels: list[str]) -> str | None:
     """Return the likeliest label column by its name, else the first."""
-    for word in LIKELY:
-        for name in labels:
-            if word == name.lower():
-                return name
-    for word in LIKELY:
-        for name in labels:
-            if word in name.lower() and not name.startswith("ce_"):
-                return name
-    return labels[0] if labels else None
+    exact = [name for word in LIKELY for name in labels if word == name.lower()]
+    others = [name for name in labels if not name.startswith("ce_")]
+    similar = [name for word in LIKELY for name in others if word in name.lower()]
+    return next(iter([*exact, *similar, *labels]), None)
 
 
 def _representations(adata: AnnData) -> list[str]:

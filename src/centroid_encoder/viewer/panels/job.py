@@ -94,19 +94,7 @@ class JobPanel(QWidget):
         show_error(text)
 
     def begin(self, table: Table, made_by: MadeBy, source: Any, name: str) -> None:
-        """Run a job in a thread.
-
-        Parameters
-        ----------
-        table
-            Table of the cells.
-        made_by
-            The call of the same job in Python.
-        source
-            Second argument of the function: the label column or the reference.
-        name
-            Title of the progress bar.
-        """
+        """Run a job in a thread; `source` is the label column or the reference."""
         # Imported here: two threads that import scikit-learn disturb each other.
         getattr(tl, made_by.function)
         self.message.say("")

@@ -13,6 +13,7 @@ from qtpy.QtWidgets import QDialog, QLabel, QPushButton, QStackedWidget, QWidget
 
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.pl._axes import panel_title
+from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.pl._regions import (
     center_regions,
     class_regions,
@@ -25,6 +26,7 @@ from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.map.scene import Panel, Scene
 from centroid_encoder.viewer.panels.fields import Choice, column
+from centroid_encoder.viewer.session.description import describe
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
@@ -85,7 +87,6 @@ class MapPanel(QWidget):
         self._frame_colors: list[str] | None = None
         """Colours of the classes of that training, found once for all its frames."""
         self.canvas.selection_made.connect(session.select)
-        self.canvas.drawn.connect(session.drawn.emit)
         self.canvas.cell_hovered.connect(self._on_hovered)
         session.result_changed.connect(self._on_result)
         session.regions_changed.connect(self._redraw)
@@ -128,7 +129,9 @@ class MapPanel(QWidget):
     def show_frame(self, run: Training, frame: Frame, label_key: str) -> None:
         """Draw a live frame of a training."""
         if self._frame_colors is None:
-            colors = self._session.colors_of(label_key)
+            adata = self._session.adata
+            there = adata is not None and label_key in adata.obs
+            colors = label_colors(adata, label_key) if there else {}
             self._frame_colors = [colors.get(name, GREY) for name in run.classes]
         self._unfolds = True
         self.panels_box.setEnabled(True)
@@ -205,7 +208,7 @@ class MapPanel(QWidget):
             self.canvas.map.set_values(values)
 
     def _on_hovered(self, row: int) -> None:
-        self.canvas.show_tip(self._session.describe(row, predictions=not self._unfolds))
+        self.canvas.show_tip(describe(self._session, row, predictions=not self._unfolds))
 
     def _redraw(self) -> None:
         session, result = self._session, self._session.result

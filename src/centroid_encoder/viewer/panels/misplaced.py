@@ -142,7 +142,7 @@ class MisplacedTable(QWidget):
     def _on_steps(self) -> None:
         """Offer the labels and the steps that there are now."""
         session, relabeling = self._session, self._session.relabeling
-        self._offer_labels(list(session.new_labels))
+        self._offer_labels(session.new_labels)
         self.relabel_button.setEnabled(relabeling is not None and bool(session.selected.any()))
         steps = ("", "") if relabeling is None else relabeling.steps
         for button, step in zip((self.undo_button, self.redo_button), steps, strict=True):

@@ -152,11 +152,8 @@ class NewDataPanel(JobPanel):
         reference, table, key = self.reference, self.chosen, self.session.key
         if self.task is not None or reference is None or table is None:
             return
-        made_by = MadeBy(
-            "ingest",
-            str(reference.adata.uns[key]["params"]["label_key"]),
-            self.parameters(),
-        )
+        label_key = str(reference.adata.uns[key]["params"]["label_key"])
+        made_by = MadeBy("ingest", label_key, self.parameters())
         self._used = reference
         origin = reference.name if reference.path is None else reference.path.name
         source = origin, _map_of(reference.adata, key)
@@ -181,7 +178,7 @@ class NewDataPanel(JobPanel):
         if own is not None and own.ingested_from is None:
             raise InputError(
                 f"{table.name} has a map of its own in uns[{made_by.key!r}], which the results "
-                "would replace: choose another name (key_added)",
+                "would replace: choose another name under Store as",
                 parameter="key_added",
             )
         name, reference = source
@@ -192,10 +189,16 @@ class NewDataPanel(JobPanel):
     def written(self, table: Table, made_by: MadeBy) -> None:
         """Show the cells that were placed, unless the user has chosen a third table."""
         session, reference, warning = self.session, self._used, self.message.text()
-        if reference is None or session.table not in (reference, table):
+        if session.table not in (reference, table) or table not in session.catalog.tables:
             return
-        session.show_mapped(table, made_by.key)
+        assert reference is not None
+        session.key = made_by.key
+        if table is session.table:
+            session.read()
+        else:
+            session.catalog.choose(table)
         if session.result is not None:
+            session.mapped.emit()
             n = int((session.result.predicted < 0).sum())
             unassigned = f", {n:,} unassigned" if n else ""
             session.say(

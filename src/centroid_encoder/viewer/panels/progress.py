@@ -55,17 +55,7 @@ class TaskRow(QWidget):
         self.hide()
 
     def begin(self, make: Callable[[], Runnable], name: str, *, stoppable: bool = False) -> Task:
-        """Begin a task in place of the one that runs.
-
-        Parameters
-        ----------
-        make
-            Returns the job; see `Task`.
-        name
-            What the task is and for which data.
-        stoppable
-            Whether it is a training, which has live frames and a state to keep.
-        """
+        """Begin a task in place of the one that runs; a stoppable one is a training."""
         # It imports PyTorch, which the widget does not need before.
         from centroid_encoder.viewer.task import Task
 

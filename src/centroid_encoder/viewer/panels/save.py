@@ -11,19 +11,29 @@ import numpy as np
 from matplotlib.figure import Figure
 from napari.utils.notifications import show_error
 from qtpy.QtGui import QGuiApplication
-from qtpy.QtWidgets import QFileDialog, QHBoxLayout, QMenu, QPushButton, QVBoxLayout, QWidget
-from superqt.utils import create_worker
+from qtpy.QtWidgets import QFileDialog, QMenu, QPushButton, QWidget
 
 from centroid_encoder import pl
-from centroid_encoder.viewer.panels.fields import menu_button
+from centroid_encoder.viewer.panels.fields import column, menu_button, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
 
 if TYPE_CHECKING:
-    from centroid_encoder.viewer.data.tables import Table
     from centroid_encoder.viewer.session.session import Session
+    from centroid_encoder.viewer.task import Task
 
-FIGURES = "Figures (*.png *.pdf *.svg)"
 TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Columns and map (*.csv)"
+MODELS, FIGURES = "Model (*.safetensors)", "Figures (*.png *.pdf *.svg)"
+
+
+class Writing:
+    """The writing of a file as a job."""
+
+    def __init__(self, write: Callable[[], None]) -> None:
+        self._write = write
+
+    def run(self, _: object = None) -> None:
+        """Write the file."""
+        self._write()
 
 
 class SaveRow(QWidget):
@@ -36,23 +46,34 @@ class SaveRow(QWidget):
 
     Attributes
     ----------
-    worker
-        Thread that writes a file, or None.
+    task
+        The writing of a file, or None.
     """
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._session = session
         self.message = Message()
-        self.worker: Any = None
+        self.task: Task | None = None
         self._saved_to: Path | None = None
         menu = QMenu(self)
-        self.save_table_action = menu.addAction("Table as .h5ad, .zarr or .csv …", self._ask_table)
+        self.save_table_action = menu.addAction(
+            "Table as .h5ad, .zarr or .csv …",
+            lambda: self._ask(self.proposal, TABLES, self.save_table),
+        )
         self.update_action = menu.addAction("", self.update_store)
-        self.save_model_action = menu.addAction("Model as .safetensors …", self._ask_model)
-        self.save_figure_action = menu.addAction("Figure as .png, .pdf or .svg …", self._ask_figure)
-        self.save_reliability_action = menu.addAction(
-            "Reliability page as .png, .pdf or .svg …", self._ask_reliability
+        self.save_model_action, self.save_figure_action, self.save_reliability_action = (
+            menu.addAction(text, partial(self._ask, default, kinds, save))
+            for text, default, kinds, save in (
+                ("Model as .safetensors …", "map.safetensors", MODELS, self.save_model),
+                ("Figure as .png, .pdf or .svg …", "voronoi.png", FIGURES, self.save_figure),
+                (
+                    "Reliability page as .png, .pdf or .svg …",
+                    "reliability.png",
+                    FIGURES,
+                    self.save_reliability,
+                ),
+            )
         )
         self.save_button = menu_button(
             "Save …",
@@ -62,18 +83,12 @@ class SaveRow(QWidget):
         )
         self.copy_button = QPushButton("Copy as Python")
         self.copy_button.setToolTip(
-            "Put a script on the clipboard that makes the same map and the same check"
+            "Put a script on the clipboard that makes the same map and the same checks"
         )
         self.copy_button.clicked.connect(self.copy_script)
-        row = QHBoxLayout()
-        row.setContentsMargins(0, 0, 0, 0)
-        row.addWidget(self.save_button)
-        row.addWidget(self.copy_button)
+        row = side_by_side(self.save_button, self.copy_button)
         row.addStretch()
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(0, 0, 0, 0)
-        layout.addWidget(self.message)
-        layout.addLayout(row)
+        column(self, self.message, row)
         session.table_changed.connect(self._on_table)
         for event in (session.result_changed, session.check_changed):
             event.connect(self._offer)
@@ -86,7 +101,7 @@ class SaveRow(QWidget):
     def _offer(self) -> None:
         """Enable what can be saved."""
         table, result, checked = self._session.table, self._session.result, self._session.check
-        self.save_button.setEnabled(table is not None and self.worker is None)
+        self.save_button.setEnabled(table is not None and self.task is None)
         for action in (self.save_model_action, self.save_figure_action):
             action.setEnabled(result is not None)
         self.copy_button.setEnabled(result is not None or checked is not None)
@@ -124,31 +139,30 @@ class SaveRow(QWidget):
             write = partial(save_model, table.adata, self._session.key, path)
             self._write(write, f"Saved {path.name}.")
 
-    def save_figure(self, path: Path) -> None:
-        """Draw and write `pl.voronoi`."""
-        self._draw(pl.voronoi, path)
-
-    def save_reliability(self, path: Path) -> None:
-        """Draw and write `pl.reliability`."""
-        self._draw(pl.reliability, path)
-
-    def _draw(self, plot: Callable[..., Any], path: Path) -> None:
-        """Save a figure of `pl`."""
+    def save_figure(self, path: Path, plot: Callable[..., Any] = pl.voronoi) -> None:
+        """Draw a figure of `pl` and write it."""
         import matplotlib.pyplot as plt
 
         from centroid_encoder.viewer._save import save_figure
 
-        shown = {"key": self._session.key, "regions": self._session.regions}
-
-        def draw(table: Table) -> None:
-            drawn = plot(table.adata, show=False, **shown)
+        session = self._session
+        if session.adata is None:
+            return
+        try:
+            drawn = plot(session.adata, key=session.key, regions=session.regions, show=False)
             figure = drawn if isinstance(drawn, Figure) else np.ravel(drawn)[0].figure
             try:
                 save_figure(figure, path)
             finally:
                 plt.close(figure)
+        except Exception as error:  # shown as a sentence, not as a traceback
+            self._show(error)
+        else:
+            self.message.say(f"Saved {path.name}.")
 
-        self._do(draw, f"Saved {path.name}.")
+    def save_reliability(self, path: Path) -> None:
+        """Draw and write `pl.reliability`."""
+        self.save_figure(path, pl.reliability)
 
     def update_store(self) -> None:
         """Write the table into the zarr store it came from, in a thread."""
@@ -162,10 +176,12 @@ class SaveRow(QWidget):
 
     def copy_script(self) -> None:
         """Put the script on the clipboard."""
-        self._do(
-            lambda _: QGuiApplication.clipboard().setText(self.script()),
-            "Copied. Paste it into a file or a notebook.",
-        )
+        try:
+            QGuiApplication.clipboard().setText(self.script())
+        except Exception as error:  # as above
+            self._show(error)
+        else:
+            self.message.say("Copied. Paste it into a file or a notebook.")
 
     def script(self) -> str:
         """Return a script that makes the results again; empty without a table."""
@@ -174,48 +190,33 @@ class SaveRow(QWidget):
         table = self._session.table
         return "" if table is None else as_python(table, self._session.key)
 
-    def _do(self, function: Callable[[Table], object], done: str) -> None:
-        """Do something with the table, and show a text or an error."""
-        table = self._session.table
-        if table is None:
-            return
-        try:
-            function(table)
-        except Exception as error:  # shown as a sentence, not as a traceback
-            self._show(error)
-        else:
-            self.message.say(done)
-
     def _write(self, write: Callable[[], None], done: str, path: Path | None = None) -> None:
         """Write a file in a thread, one at a time; `path` is the new file of the table."""
-        if self.worker is not None:
-            return
+        from centroid_encoder.viewer.task import Task
+
         table = self._session.table
+        if self.task is not None or table is None:
+            return
 
-        def work() -> tuple[Exception, ...]:
-            # superqt ignores a RuntimeError that is raised.
-            try:
-                write()
-            except Exception as error:  # as above
-                return (error,)
-            return ()
-
-        self._written = table, done, path
-        self.message.say("Saving …")
-        self.worker = create_worker(work, _start_thread=False)
-        self.worker.returned.connect(self._on_written)
-        self._offer()
-        self.worker.start()
-
-    def _on_written(self, errors: tuple[Exception, ...]) -> None:
-        (table, done, path), self.worker = self._written, None
-        if errors:
-            self._show(errors[0])
-        else:
+        def on_written(_: object) -> None:
             self.message.say(done)
-        if path is not None and table is not None and not errors:
-            # Scripts read the table from this file.
-            table.path = self._saved_to = path
+            if path is not None:
+                # Scripts read the table from this file.
+                table.path = self._saved_to = path
+
+        self.message.say("Saving …")
+        self.task = Task(lambda: Writing(write), self)
+        self.task.finished.connect(on_written)
+        self.task.failed.connect(self._show)
+        for end in (self.task.finished, self.task.failed):
+            end.connect(self._on_end)
+        self._offer()
+        self.task.start()
+
+    def _on_end(self, _: object) -> None:
+        if self.task is not None:
+            self.task.deleteLater()
+        self.task = None
         self._offer()
 
     def _show(self, error: Exception) -> None:
@@ -223,9 +224,6 @@ class SaveRow(QWidget):
         text = " ".join([sentence(error), *getattr(error, "__notes__", [])])
         self.message.say(text, "error")
         show_error(text)
-
-    def _ask_table(self) -> None:
-        self._ask("Save the table", self.proposal, TABLES, self.save_table)
 
     @property
     def proposal(self) -> str:
@@ -236,18 +234,9 @@ class SaveRow(QWidget):
         saved = path == self._saved_to
         return str(path if saved else path.with_name(f"{path.stem}_{self._session.key}.h5ad"))
 
-    def _ask_model(self) -> None:
-        self._ask("Save the model", "map.safetensors", "Model (*.safetensors)", self.save_model)
-
-    def _ask_figure(self) -> None:
-        self._ask("Save the figure", "voronoi.png", FIGURES, self.save_figure)
-
-    def _ask_reliability(self) -> None:
-        self._ask("Save the reliability page", "reliability.png", FIGURES, self.save_reliability)
-
-    def _ask(self, title: str, default: str, kinds: str, save: Callable[[Path], None]) -> None:
-        """Ask for a file and save; a name without an ending gets that of the default."""
-        name, _ = QFileDialog.getSaveFileName(self, title, default, kinds)
+    def _ask(self, default: str, kinds: str, save: Callable[[Path], None]) -> None:
+        """Save under a name that the user chooses; without an ending, it gets the default's."""
+        name, _ = QFileDialog.getSaveFileName(self, "Save", default, kinds)
         if name:
             path = Path(name)
             save(path if path.suffix else path.with_suffix(Path(default).suffix))

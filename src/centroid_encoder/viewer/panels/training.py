@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from qtpy.QtWidgets import QPushButton
 
-from centroid_encoder.viewer.panels.check import by_image
+from centroid_encoder.errors import InputError
 from centroid_encoder.viewer.panels.fields import column, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.job import JobPanel
 from centroid_encoder.viewer.panels.message import sentence
-from centroid_encoder.viewer.session.provenance import MadeBy
+from centroid_encoder.viewer.session.provenance import MadeBy, by_image
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._cross_validate import CrossValidation
@@ -73,7 +73,17 @@ class TrainingPanel(JobPanel):
     @staticmethod
     def make_job(table: Table, made_by: MadeBy, source: Any) -> Job:
         """Read and check the input of a job; a check uses all cores where that pays."""
-        job = JobPanel.make_job(table, made_by, source)
+        try:
+            job = JobPanel.make_job(table, made_by, source)
+        except InputError as error:
+            if error.parameter != "key_added":
+                raise
+            # The form has no field for the name of the results.
+            raise InputError(
+                f"obs[{source!r}] is a part of the results, which the new ones would replace: "
+                "choose another column under Classes, or copy this one under a new name",
+                parameter="label_key",
+            ) from error
         if made_by.function == "cross_validate":
             check = cast("CrossValidation", job)
             # Its processes start anew, since a fork of this one would contain Qt.
@@ -126,9 +136,6 @@ class TrainingPanel(JobPanel):
     def _on_columns(self) -> None:
         """Offer the label columns; keep the chosen one, or choose that of the stored map."""
         session = self.session
-        if session.adata is not None and session.key not in session.adata.uns:
-            # Only New data stores results under another name.
-            session.key = "ce"
         self.form.set_adata(session.adata, session.label_key or session.trained_labels)
 
     def _on_labels(self) -> None:

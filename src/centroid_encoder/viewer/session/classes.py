@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from centroid_encoder.tl._result import Result, StoredCrossValidation
+    from centroid_encoder.tl._result import Result
     from centroid_encoder.viewer.session.session import Session
 
 
@@ -21,9 +21,9 @@ class ClassRow:
     n: int
     """Number of its cells."""
     error: float
-    """Held-out 5-NN error; NaN where it is not known."""
+    """Held-out error by the rule in the title of the map; NaN where it is not known."""
     out_of_fold: float = np.nan
-    """Cross-validated 5-NN error; NaN where it is not known."""
+    """Cross-validated error by the same rule; NaN where it is not known."""
 
 
 def class_rows(session: Session, image: object = None) -> list[ClassRow]:
@@ -40,6 +40,7 @@ def class_rows(session: Session, image: object = None) -> list[ClassRow]:
     if adata is None or label_key is None:
         return []
     result, column = session.result, session.catalog.image_column
+    rule, _ = session.rule
     counted = np.ones(adata.n_obs, dtype=bool)
     if image is not None and column is not None:
         counted = (adata.obs[column].astype(str) == str(image)).to_numpy()
@@ -51,8 +52,8 @@ def class_rows(session: Session, image: object = None) -> list[ClassRow]:
         codes = session.codes[(session.codes >= 0) & counted]
         in_class = np.bincount(codes, minlength=len(session.classes))
         n_cells = dict(zip(session.classes, map(int, in_class), strict=True))
-        held_out = _held_out_errors(result)
-    out_of_fold = _out_of_fold_errors(session.check, session.shown_labels)
+        held_out = _held_out_errors(result, rule)
+    out_of_fold = _out_of_fold_errors(session, rule)
     return [
         ClassRow(
             str(name),
@@ -65,20 +66,19 @@ def class_rows(session: Session, image: object = None) -> list[ClassRow]:
     ]
 
 
-def _held_out_errors(result: Result) -> dict[object, float]:
+def _held_out_errors(result: Result, rule: str) -> dict[object, float]:
     """Error of each class; empty for cells that were not trained on."""
     stored = result.stored
     if stored.quality is None:
         return {}
-    errors = stored.quality["per_class"]["test_knn_error"].tolist()
+    errors = stored.quality["per_class"][f"test_{rule}_error"].tolist()
     return dict(zip(stored.classes, errors, strict=True))
 
 
-def _out_of_fold_errors(
-    check: StoredCrossValidation | None, label_key: str | None
-) -> dict[str, float]:
+def _out_of_fold_errors(session: Session, rule: str) -> dict[str, float]:
     """Error of each class; empty if other labels were checked than those that are shown."""
-    if check is None or check.label_key != label_key:
+    check = session.check
+    if check is None or check.label_key != session.shown_labels:
         return {}
     per_class = check.per_class
-    return dict(zip(per_class["class"], per_class["knn_error"].astype(float), strict=True))
+    return dict(zip(per_class["class"], per_class[f"{rule}_error"].astype(float), strict=True))

@@ -37,6 +37,11 @@ class MadeBy:
         return self.parameters.get("key_added") or self.parameters.get("key") or "ce"
 
 
+def by_image(key: str) -> str:
+    """Return the name of the check with whole images held out, beside the check `key`."""
+    return f"{key}_images"
+
+
 def as_python(table: Table, key: str) -> str:
     """Return a script that makes the results `key` of a table again, from what is stored of them.
 
@@ -55,9 +60,10 @@ def as_python(table: Table, key: str) -> str:
     elif mapped is not None and mapped.model is not None:
         model = json.loads(mapped.model["config"])["estimator"]["params"]
         lines.append(_step("centroid_encoder", mapped.label_key, mapped.params, model, key))
-    if check is not None:
-        model = json.loads(check.model or "{}")
-        lines.append(_step("cross_validate", check.label_key, check.params, model, key))
+    for name in (key, by_image(key)):
+        if (check := StoredCrossValidation.read(adata, name)) is not None:
+            model = json.loads(check.model or "{}")
+            lines.append(_step("cross_validate", check.label_key, check.params, model, name))
     if mapped is not None and mapped.centers.shape[1] <= 2:
         lines.append(_call("ce.pl.voronoi", ["adata"], {} if key == "ce" else {"key": key}))
     lines.append(f"adata.write_h5ad({f'{stem}_{key}.h5ad'!r})")

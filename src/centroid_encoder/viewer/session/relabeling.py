@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SUFFIX = "_relabeled"
 Step = tuple[str, NDArray[np.intp], NDArray[Any], NDArray[Any]]
-"""Description, rows, their labels before and their labels after."""
+"""Description, rows, their labels now, and those that undo or redo gives them."""
 NEW_COLOR = "#d3d3d3"
 """Colour of a new label if every other colour is in use."""
 
@@ -54,8 +54,8 @@ class Relabeling:
     @property
     def labels(self) -> pd.Categorical:
         """(n_obs,) labels as they are now."""
-        there = self.column in self.adata.obs
-        return self._read(self.column if there else self._original)
+        column = self.column if self.column in self.adata.obs else self._original
+        return as_categories(obs_column(self.adata, column))
 
     @property
     def steps(self) -> tuple[str, str]:
@@ -63,8 +63,8 @@ class Relabeling:
         undo, redo = ((steps[-1][0] if steps else "") for steps in (self._done, self._undone))
         return undo, redo
 
-    def relabel(self, cells: ArrayLike, label: object) -> bool:
-        """Give cells another label, as one step; return whether anything changed.
+    def relabel(self, cells: ArrayLike, label: object) -> None:
+        """Give cells another label, as one step, unless all of them have it.
 
         Parameters
         ----------
@@ -89,35 +89,32 @@ class Relabeling:
         old = _values(labels[rows])
         rows, old = rows[old != name], old[old != name]
         if not len(rows):
-            return False
+            return
         n = f"{len(rows):,} {'cell' if len(rows) == 1 else 'cells'}"
         text = f"Remove the label of {n}" if label is None else f"Relabel {n} as {label}"
         new = np.full(len(rows), name, dtype=object)
         self._replace(rows, old, new)
-        self._done.append((text, rows, old, new))
+        self._done.append((text, rows, new, old))
         self._undone.clear()
-        return True
 
     def undo(self) -> None:
         """Undo the last step; a RuntimeError if something else has changed these labels."""
-        if self._done:
-            _, rows, old, new = self._done[-1]
-            self._replace(rows, new, old)
-            self._undone.append(self._done.pop())
+        self._take_back(self._done, self._undone)
 
     def redo(self) -> None:
         """Take the step again that was undone last; a RuntimeError as in `undo`."""
-        if self._undone:
-            _, rows, old, new = self._undone[-1]
-            self._replace(rows, old, new)
-            self._done.append(self._undone.pop())
+        self._take_back(self._undone, self._done)
 
     @property
     def _original(self) -> str:
         return self.column.removesuffix(SUFFIX)
 
-    def _read(self, column: str) -> pd.Categorical:
-        return as_categories(obs_column(self.adata, column))
+    def _take_back(self, steps: list[Step], others: list[Step]) -> None:
+        if steps:
+            text, rows, now, before = steps[-1]
+            self._replace(rows, now, before)
+            steps.pop()
+            others.append((text, rows, before, now))
 
     def _replace(self, rows: NDArray[np.intp], old: NDArray[Any], new: NDArray[Any]) -> None:
         """Write new labels in the place of old ones; drop all steps if these are not there."""
@@ -129,7 +126,7 @@ class Relabeling:
                 f"obs[{self.column!r}] was changed elsewhere; earlier relabelling cannot be undone "
                 "or redone"
             )
-        original = self._read(self._original)
+        original = as_categories(adata.obs[self._original])
         named = pd.Index(new[new != None].tolist()).unique()  # noqa: E711
         labels = labels.add_categories(named.difference(labels.categories, sort=False))
         labels[rows] = new
@@ -161,8 +158,8 @@ class Relabeling:
 
 def corrected(adata: AnnData, label_key: str) -> str:
     """Return the column with the corrections of a label column, or the column itself."""
-    while f"{label_key}{SUFFIX}" in adata.obs:
-        label_key += SUFFIX
+    while (column := f"{label_key}{SUFFIX}") in adata.obs and not has_fractions(adata.obs[column]):
+        label_key = column
     return label_key
 
 
@@ -188,11 +185,16 @@ def correction_column(adata: AnnData, label_key: str) -> str:
     return column if is_correction and column not in trained_on else f"{column}{SUFFIX}"
 
 
+def has_fractions(column: pd.Series) -> bool:
+    """Whether a column holds measurements; integers with missing values are floats, too."""
+    return pd.api.types.is_float_dtype(column.dtype) and bool((column.dropna() % 1 != 0).any())
+
+
 def as_categories(column: pd.Series) -> pd.Categorical:
     """Return labels with the categories that `tl.centroid_encoder` gives them."""
+    if has_fractions(column):
+        raise TypeError(f"obs[{column.name!r}] holds fractional numbers, not labels")
     if pd.api.types.is_float_dtype(column.dtype):
-        if (column.dropna() % 1 != 0).any():
-            raise TypeError(f"obs[{column.name!r}] holds fractional numbers, not labels")
         column = column.astype("Int64")
     return column.astype("category").array
 
@@ -210,13 +212,8 @@ def _as_category(label: object, categories: pd.Index) -> object:
         return by_text[text]
     if not text:
         raise ValueError("a label needs a name")
-    if pd.api.types.is_bool_dtype(categories.dtype):
-        raise ValueError(f"these labels are True or False; {text!r} is neither")
-    if pd.api.types.is_integer_dtype(categories.dtype):
-        try:
-            return int(text)
-        except ValueError:
-            raise ValueError(f"these labels are whole numbers; {text!r} is none") from None
+    if pd.api.types.is_integer_dtype(categories.dtype) and text.removeprefix("-").isdecimal():
+        return int(text)
     if not all(isinstance(name, str) for name in categories):
-        raise ValueError(f"{text!r} is none of the labels, and these are not text")
+        raise ValueError(f"{text!r} is none of the labels, which are not text")
     return text

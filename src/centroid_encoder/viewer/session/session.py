@@ -5,7 +5,7 @@ Panels call the methods of the session and connect to its events; no panel refer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,13 +14,14 @@ from napari.components import LayerList
 from numpy.typing import NDArray
 from psygnal import Signal
 
+from centroid_encoder.pl._axes import RULES, title_rule
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
 from centroid_encoder.tl._result import (
-    Column,
     Result,
     StoredCrossValidation,
     StoredMap,
-    obs_key,
+    cv_key,
+    keys_in,
     read_result,
 )
 from centroid_encoder.viewer.data.catalog import Catalog
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
     from centroid_encoder.tl._result import Regions
-    from centroid_encoder.viewer.data.join import Join, Link
     from centroid_encoder.viewer.data.tables import Table
     from centroid_encoder.viewer.session.provenance import MadeBy
 
@@ -47,7 +47,7 @@ NO_TABLE = (
     "No table yet.\n\nOpen a .h5ad or .zarr above, measure the cells of a Labels layer,\n"
     "or open a sample: File ▸ Open Sample ▸ Centroid-Encoder"
 )
-NO_MAP = "No map yet.\n\nChoose the labels and press Train."
+NO_MAP = "No map yet.\n\nChoose the classes and press Train."
 
 
 class Session:
@@ -69,8 +69,6 @@ class Session:
         Name of the results: ``uns[key]``, ``obs[f"{key}_…"]``.
     result, check
         The stored map and cross-validation under that name, or None.
-    absence
-        Text in the place of the map if there is none.
     classes, codes
         Classes of the map and, after them, those named since; (n_obs,) index into them of each
         cell, −1 for none. None without a map.
@@ -111,8 +109,6 @@ class Session:
     """The cells shown now were placed in the map of others."""
     framed = Signal(object, object, str)
     """A training of the table, its `Report` with an embedding, and the label column."""
-    drawn = Signal()
-    """The map is on the screen."""
 
     def __init__(self, layers: LayerList | None = None) -> None:
         self.catalog = Catalog(LayerList() if layers is None else layers)
@@ -121,7 +117,6 @@ class Session:
         self.key = "ce"
         self.result: Result | None = None
         self.check: StoredCrossValidation | None = None
-        self.absence = NO_TABLE
         self.selected = np.zeros(0, dtype=bool)
         self.regions: Regions | None = "voronoi"
         self.hidden: frozenset[str] = frozenset()
@@ -135,11 +130,6 @@ class Session:
     def table(self) -> Table | None:
         """The table that is chosen."""
         return self.catalog.table
-
-    @property
-    def links(self) -> dict[Link, Join]:
-        """Which layers show its cells, and which row is what there."""
-        return self.catalog.joins
 
     @property
     def adata(self) -> AnnData | None:
@@ -166,11 +156,21 @@ class Session:
         return label_key if self.adata is not None and label_key in self.adata.obs else None
 
     @property
+    def absence(self) -> str:
+        """Text in place of a map that is missing."""
+        return NO_TABLE if self.adata is None else NO_MAP
+
+    @property
     def misplaced_by(self) -> Regions:
         """Kind of regions by which cells are misplaced."""
         if self.result is not None and not self.result.stored.has_decoder:
             return "voronoi"
         return self.regions or "decoder"
+
+    @property
+    def rule(self) -> tuple[str, str]:
+        """Rule by which errors are counted, as in the title of the map: its name, and a word."""
+        return RULES[self.regions] if self.result is None else title_rule(self.result, self.regions)
 
     @property
     def relabeling(self) -> Relabeling | None:
@@ -194,16 +194,20 @@ class Session:
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
         self.result = self.check = self._relabeling = self._label_key = None
         self.hidden = frozenset()
+        self.key = self._stored_key()
         self.say("")
         self.table_changed.emit()
         self.columns_changed.emit()
         self.read()
 
-    def choose_key(self, key: str) -> None:
-        """Choose the name of the results."""
-        if key != self.key:
-            self.key = key
-            self.read()
+    def _stored_key(self) -> str:
+        """Return the name of the results of the table: the last one, "ce", or the first other."""
+        adata = self.adata
+        stored = [] if adata is None else keys_in(adata.obs)
+        for key in (self.key, "ce", *stored):
+            if adata is not None and (key in adata.uns or cv_key(key) in adata.uns):
+                return key
+        return "ce"
 
     def choose_labels(self, label_key: str | None) -> None:
         """Choose the label column."""
@@ -228,35 +232,23 @@ class Session:
 
     def read(self) -> None:
         """Read what is stored under the key."""
-        self.result, self.absence = self._read_map()
-        self.check = self._read_check()
+        adata = self.adata
+        self.result = self.check = None
+        if adata is not None:
+            try:
+                self.check = StoredCrossValidation.read(adata, self.key)
+                self.result = read_result(adata, self.key)
+            except (KeyError, ValueError) as error:
+                # A missing map is no problem, a damaged one is.
+                if self.key in adata.uns or not isinstance(error, KeyError):
+                    self.say(error, "warning")
         self._read_classes()
         self.result_changed.emit()
 
-    def show_mapped(self, table: Table, key: str) -> None:
-        """Choose a table whose cells were placed in a map, and the name of the result."""
-        if table not in self.catalog.tables:
-            return
-        self.key = key
-        if table is self.table:
-            self.read()
-        else:
-            self.catalog.choose(table)
-        if self.result is not None:
-            self.mapped.emit()
-
-    def _read_map(self) -> tuple[Result | None, str]:
-        """Return the map, or why there is none."""
-        adata = self.adata
-        if adata is None:
-            return None, NO_TABLE
-        try:
-            return read_result(adata, self.key), ""
-        except (KeyError, ValueError) as error:
-            # A missing map is no problem, a damaged one is.
-            if self.key in adata.uns or not isinstance(error, KeyError):
-                self.say(error, "warning")
-            return None, NO_MAP
+    def _read_classes(self) -> None:
+        self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
+        if self.adata is not None and self.result is not None:
+            self.classes, self.codes = corrected_classes(self.adata, self.result)
 
     @property
     def reference(self) -> Result | None:
@@ -265,40 +257,21 @@ class Session:
             return None
         own = self.result.stored
         for adata in (table.adata for table in self.catalog.tables):
-            for key in adata.uns:
+            for key in keys_in(adata.obs):
                 try:
                     stored = StoredMap.read(adata, key)
-                    if stored is not None and stored.ingested_from is None and _alike(stored, own):
+                    if stored is None or stored.ingested_from is not None:
+                        continue
+                    if np.array_equal(stored.centers, own.centers):
                         return read_result(adata, key)
-                except (KeyError, ValueError):  # damaged, or another result
+                except (KeyError, ValueError):  # It is damaged.
                     continue
         return None
 
-    def _read_classes(self) -> None:
-        if self.adata is not None and self.result is not None:
-            self.classes, self.codes = corrected_classes(self.adata, self.result)
-        else:
-            self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
-
-    def _read_check(self) -> StoredCrossValidation | None:
-        return None if self.adata is None else StoredCrossValidation.read(self.adata, self.key)
-
     def write(self, job: Any, table: Table, made_by: MadeBy) -> None:
-        """Write the result of a job into its table, and show it if that is the table shown.
+        """Write the result of a job that has ended into its table; show it if that is shown.
 
-        Parameters
-        ----------
-        job
-            A job that has ended.
-        table
-            The table that it has read.
-        made_by
-            The call of the same job in Python.
-
-        Raises
-        ------
-        ValueError
-            If the cells of the table are no longer those of the job.
+        A ValueError if the cells of the table are no longer those of the job.
         """
         job.write(table.adata)
         publish(table, job.key)
@@ -308,7 +281,7 @@ class Session:
         if made_by.function != "cross_validate":
             self.read()
         elif job.key == self.key:
-            self.check = self._read_check()
+            self.check = StoredCrossValidation.read(table.adata, self.key)
             self.check_changed.emit()
 
     # -- cells -----------------------------------------------------------------------------------
@@ -325,35 +298,6 @@ class Session:
         self.select(rows)
         self.zoom_requested.emit()
 
-    def describe(self, row: int, *, predictions: bool = True) -> str:
-        """Return a text on a cell.
-
-        Parameters
-        ----------
-        row
-            Row of the AnnData.
-        predictions
-            Whether the map is that of `result`, and not that of a running training.
-        """
-        if self.adata is None:
-            return ""
-        result = self.result if predictions else None
-        label_key = self.label_key if result is None else result.label_key
-        obs = self.adata.obs
-        lines = [f"cell {obs.index[row]}"]
-        if label_key in obs:
-            column = corrected(self.adata, str(label_key))
-            lines.append(f"{column}: {obs[column].iloc[row]}")
-        if result is not None:
-            code = result.predicted[row]
-            lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
-            names: tuple[Column, ...] = ("confidence", "novelty")
-            for name in names:
-                column = obs_key(result.key, name)
-                if column in obs and np.isfinite(obs[column].iloc[row]):
-                    lines.append(f"{name}: {obs[column].iloc[row]:.2f}")
-        return "\n".join(lines)
-
     # -- classes ---------------------------------------------------------------------------------
 
     @property
@@ -367,11 +311,6 @@ class Session:
             return colors
         colors |= class_colors(adata, self.result, None)
         return {name: colors[name] for name in self.classes}
-
-    def colors_of(self, label_key: str | None) -> dict[object, str]:
-        """Colour of each class of a label column; empty if it is gone."""
-        there = self.adata is not None and label_key in self.adata.obs
-        return label_colors(self.adata, str(label_key)) if there else {}
 
     def recolor_class(self, code: int, color: str) -> None:
         """Colour a class in the map, in layers, and for scanpy."""
@@ -389,25 +328,21 @@ class Session:
         self.colors_changed.emit()
 
     @property
-    def new_labels(self) -> Sequence[str]:
+    def new_labels(self) -> list[str]:
         """Labels that cells can be given: those of the column, and those given before."""
-        adata, label_key = self.adata, self.label_key
-        if adata is None or label_key is None:
-            return []
-        columns = label_key, corrected(adata, label_key)
-        return list(dict.fromkeys(str(name) for c in columns for name in label_colors(adata, c)))
+        adata, column = self.adata, self.corrected(self.label_key)
+        return [] if adata is None or column is None else [*map(str, label_colors(adata, column))]
 
     def relabel(self, label: str) -> None:
         """Give the selected cells another label; an empty one removes theirs."""
-        relabeling, rows = self.relabeling, np.flatnonzero(self.selected)
+        relabeling, rows, name = self.relabeling, np.flatnonzero(self.selected), label.strip()
         if relabeling is None or not len(rows):
             return
-        label = label.strip()
-        if self._change_labels(lambda: relabeling.relabel(rows, label or None)):
+        if self._change_labels(lambda: relabeling.relabel(rows, name or None)):
             cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
             self.say(
-                f"{cells} now {label or 'unlabeled'}. Written to obs[{relabeling.column!r}]; "
-                "choose it as labels to train with it."
+                f"{cells} now {name or 'unlabeled'}. Written to obs[{relabeling.column!r}]; "
+                "choose it under Classes to train with it."
             )
 
     def undo(self) -> None:
@@ -433,12 +368,3 @@ class Session:
             self.columns_changed.emit()
             self.labels_changed.emit()
         return True
-
-
-def _alike(one: StoredMap, other: StoredMap) -> bool:
-    """Return whether two maps are the same training, as far as their arrays are stored."""
-    mine, theirs = ((stored.model or {}).get("arrays", {}) for stored in (one, other))
-    shared = mine.keys() & theirs.keys()
-    return np.array_equal(one.centers, other.centers) and all(
-        np.array_equal(mine[name], theirs[name]) for name in shared
-    )
