@@ -148,7 +148,7 @@ def test_unfolding_satisfies_the_conditions_of_an_optimum(rng: np.random.Generat
     unit = np.trace(pull) * (lengths @ squared) / (lengths @ lengths)
     errors = np.einsum("ei,ij,ej->e", differences, A, differences) - squared
     slope = pull / unit - 2 * np.einsum("e,ei,ej->ij", errors, differences, differences) / 60
-    # Of a concave function on the cone: the slope has no positive direction, and none along A.
+    # At the optimum of a concave function on the cone, no direction of the slope is positive.
     assert linalg.eigvalsh(A)[0] > -1e-9
     assert linalg.eigvalsh(slope)[-1] < 1e-3
     np.testing.assert_allclose(slope @ A, 0, atol=1e-3)
