@@ -88,12 +88,6 @@ def test_what_cannot_be_downloaded_is_asked_for() -> None:
         datasets.data_path("pbmc3k/x.h5ad")
 
 
-def test_a_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("CE_DATA", str(tmp_path / "nowhere"))
-    with pytest.raises(FileNotFoundError, match="nowhere', which is no folder"):
-        datasets.data_path("sonar/sonar.all-data")
-
-
 def usps_archive(folder: Path, content: object) -> None:
     (folder / "usps").mkdir()
     with zipfile.ZipFile(folder / "usps/USPS.zip", "w") as archive:
@@ -121,11 +115,3 @@ def test_a_pickle_runs_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
 def test_the_sums_are_those_of_the_files() -> None:
     for name, (_, sha256) in datasets.REGISTRY.items():
         assert hashlib.sha256(datasets.data_path(name).read_bytes()).hexdigest() == sha256, name
-
-
-@needs_data
-def test_usps_is_read_as_it_is_stored() -> None:
-    X, digits = datasets.usps()
-    with np.load(datasets.data_path("usps/usps_11000.npz")) as file:
-        assert_array_equal(X, file["X"])
-        assert_array_equal(digits, file["digit"])

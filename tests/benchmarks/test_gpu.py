@@ -28,9 +28,3 @@ def test_runs_without_a_gpu(
     assert [line["data"] for line in lines] == ["cells"] * 2
     assert all(float(line["epoch_seconds"]) > 0 for line in lines)
     assert render.gpu_table(pd.read_csv(results)).count("one by one") == 2
-
-
-def test_a_check_that_fails_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        gpu.check("two is three", 2 == 3)
-    assert capsys.readouterr().out == "NO  two is three\n"

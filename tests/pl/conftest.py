@@ -23,7 +23,6 @@ def validate() -> Callable[..., ad.AnnData]:
 
     def write(
         adata: ad.AnnData,
-        label_key: str = "cell_type",
         *,
         n_folds: int = 5,
         n_repeats: int = 1,
@@ -32,10 +31,9 @@ def validate() -> Callable[..., ad.AnnData]:
         warnings: Sequence[str] = (),
         share_right: float = 0.8,
         confidence: np.ndarray | None = None,
-        key: str = "ce",
     ) -> ad.AnnData:
         rng = np.random.default_rng(0)
-        labels = adata.obs[label_key]
+        labels = adata.obs["cell_type"]
         classes = pd.Index(pd.Categorical(labels.dropna()).remove_unused_categories().categories)
         own = classes.get_indexer(labels.astype(object))
         labeled = own >= 0
@@ -46,11 +44,11 @@ def validate() -> Callable[..., ad.AnnData]:
         if confidence is None:
             confidence = rng.uniform(1 / n_classes, 1, len(own))
         confidence = np.where(labeled, confidence, np.nan).astype(np.float32)
-        adata.obs[f"{key}_cv_label"] = pd.Categorical.from_codes(predicted, classes)
-        adata.obs[f"{key}_cv_confidence"] = confidence
+        adata.obs["ce_cv_label"] = pd.Categorical.from_codes(predicted, classes)
+        adata.obs["ce_cv_confidence"] = confidence
         own_share = np.where(wrong, (1 - confidence) / 2, confidence)
         own_share[np.isnan(own_share) & labeled] = 0.5
-        adata.obs[f"{key}_cv_own"] = own_share.astype(np.float32)
+        adata.obs["ce_cv_own"] = own_share.astype(np.float32)
 
         confusion = np.zeros((n_classes, n_classes), dtype=np.int64)
         np.add.at(confusion, (own[labeled], predicted[labeled]), 1)
@@ -62,13 +60,13 @@ def validate() -> Callable[..., ad.AnnData]:
         for i, name in enumerate(ERRORS):
             quality |= {name: error + i / 100, f"{name}_sd": 0.004}
         params: dict[str, Any] = {
-            "label_key": label_key,
+            "label_key": "cell_type",
             "n_folds": n_folds,
             "n_repeats": n_repeats,
             "n_permutations": n_permutations,
             "random_state": 0,
         }
-        adata.uns[f"{key}_cv"] = {
+        adata.uns["ce_cv"] = {
             "params": params | ({} if group_key is None else {"group_key": group_key}),
             "classes": np.asarray(classes.tolist()),
             "errors": pd.DataFrame(
@@ -100,15 +98,15 @@ def validate() -> Callable[..., ad.AnnData]:
         }
         if n_permutations:
             null = np.clip(rng.normal(chance, 0.02, n_permutations), error + 0.01, 1)
-            adata.uns[f"{key}_cv"]["permutation"] = {
+            adata.uns["ce_cv"]["permutation"] = {
                 "errors": np.round(null * n) / n,
                 "observed": error,
                 "p_value": 1 / (n_permutations + 1),
             }
-        if key in adata.uns:
+        if "ce" in adata.uns:
             values = rng.uniform(1 / n_classes, 1, len(own)).astype(np.float32)
-            adata.obs[f"{key}_confidence"] = values
-            adata.uns[key]["quality"]["test"] |= {
+            adata.obs["ce_confidence"] = values
+            adata.uns["ce"]["quality"]["test"] |= {
                 "calibration_error": 0.023,
                 "calibration_error_low": 0.0,
                 "calibration_error_high": 0.044,
@@ -117,17 +115,3 @@ def validate() -> Callable[..., ad.AnnData]:
         return adata
 
     return write
-
-
-@pytest.fixture
-def forget() -> Callable[..., ad.AnnData]:
-    """Take the cross-validation away again: the held-out cells are left."""
-
-    def remove(adata: ad.AnnData, key: str = "ce") -> ad.AnnData:
-        del adata.uns[f"{key}_cv"]
-        adata.obs = adata.obs.drop(
-            columns=[f"{key}_cv_{c}" for c in ("label", "confidence", "own")]
-        )
-        return adata
-
-    return remove

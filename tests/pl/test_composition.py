@@ -57,11 +57,3 @@ def test_nothing_to_count_is_an_error(images: ad.AnnData) -> None:
     images.obs["image"] = None
     with pytest.raises(ValueError, match="no cell has both"):
         draw(images)
-
-
-def test_bars_of_many_groups_keep_their_height(images: ad.AnnData) -> None:
-    heights = []
-    for n in (4, 40):
-        images.obs["image"] = [f"image {i % n}" for i in range(120)]
-        heights.append(draw(images).get_window_extent().height)
-    assert heights[1] == pytest.approx(10 * heights[0])

@@ -119,33 +119,8 @@ class TestHeldOutCells:
         assert " of 22\n" in draw(view).get_title()
         assert view.is_view
 
-    def test_must_be_there(self, embed, unchanged):
-        adata = embed(test_size=0)
-        words = r"no cell was held out.*validate\(adata, 'cell_type'\)"
-        with unchanged(adata), pytest.raises(ValueError, match=words):
-            draw(adata)
-        assert not plt.get_fignums()
-
-
-@pytest.mark.parametrize(
-    ("kwargs", "words"),
-    [({"n_folds": 3, "n_repeats": 2}, "3 folds × 2 repeats"), ({"group_key": "$d$"}, "by $d$")],
-)
-def test_the_title_tells_how_it_was_validated(cells, validate, kwargs, words):
-    title = draw(validate(cells, **kwargs)).title
-    assert f"{words}, n = 120\n" in title.get_text()
-    assert not title.get_parse_math()
-    assert draw(cells, title="mine").get_title() == "mine"
-
 
 class TestNames:
-    @pytest.mark.parametrize("labels", [np.arange(120) % 4, np.arange(120) % 2 == 1], ids=str)
-    def test_can_be_numbers_and_truth_values(self, cells, validate, labels, tmp_path):
-        cells.obs["cell_type"] = labels
-        validate(cells).write_h5ad(tmp_path / "cells.h5ad")
-        for adata in (cells, ad.read_h5ad(tmp_path / "cells.h5ad")):
-            assert columns(draw(adata, order="category")) == list(map(str, np.unique(labels)))
-
     def test_are_written_as_they_are(self, make_cells, validate):
         names = ["_hidden", "$no_maths$", "100 $", "terminally differentiated T cell, subset 1"]
         ax = draw(validate(make_cells(4, names=names)), order="category")

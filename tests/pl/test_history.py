@@ -65,25 +65,3 @@ def test_stages_are_marked(staged):
     assert ends == [4.5, 8.5, 12.5, 18.5]
     named = {text.get_text().strip(): text.get_position()[0] for text in ax.texts}
     assert named == {"pretrain 1–3": 0.5, "train": 12.5, "merge": 18.5}
-
-
-@pytest.mark.parametrize(
-    "loss", [np.geomspace(1, 1e-4, 8), np.linspace(0.52, 0.53, 8), np.full(8, 0.3)]
-)
-def test_the_scale_is_readable_for_any_range(embed, loss):
-    adata = embed()
-    adata.uns["ce"]["history"]["loss"] = loss
-    ax = ce.pl.history(adata, show=False)
-    ax.figure.canvas.draw()
-    low, high = ax.get_ylim()
-    labels = zip(ax.get_yticklabels(), ax.get_yticks(), strict=True)
-    ticks = [label.get_text() for label, tick in labels if low <= tick <= high]
-    assert len(ticks) == len(set(ticks)) >= 2
-    assert all("mathdefault" not in tick for tick in ticks)
-
-
-@pytest.mark.parametrize("stored", [{"params": {}}, "text of another program"])
-def test_what_is_no_result_is_an_error(cells, stored):
-    cells.uns["ce"] = stored
-    with pytest.raises(KeyError, match=r"no result 'ce'; run ce.tl.centroid_encoder"):
-        ce.pl.history(cells)

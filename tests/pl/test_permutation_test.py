@@ -53,28 +53,6 @@ def test_draws_all_permutations_and_the_observed_error(cells, validate):
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("out-of-fold 5-NN error (%)", "permutations")
 
 
-@pytest.mark.parametrize(
-    ("errors", "observed"),
-    [([0.5] * 20, 0.1), ([0.0] * 5, 0.0), ([1.0] * 5, 1.0), ([0.61], 0.6), ([0.25, 0.75], 0.5)],
-)
-def test_draws_any_errors(cells, validate, errors, observed):
-    adata = with_test(validate(cells), errors, observed, 0.5)
-    ax = draw(adata)
-    ax.figure.canvas.draw()
-    assert sum(bar.get_height() for bar in ax.patches) == len(errors)
-    left, right = ax.get_xlim()
-    assert left <= 100 * min(errors) <= 100 * max(errors) <= right
-
-
-def test_bins_hold_equally_many_possible_errors(cells, validate):
-    # Errors of 700 cells, with gaps: bins of another width would look like a comb.
-    errors = np.arange(420, 500) / 700
-    ax = draw(with_test(validate(cells), errors, 0.1, 0.01))
-    heights = [bar.get_height() for bar in ax.patches]
-    assert len(heights) > 5
-    assert len(set(heights[:-1])) == 1
-
-
 def test_names_the_call_to_make_first(cells, validate, unchanged):
     with (
         unchanged(cells),

@@ -34,22 +34,6 @@ def test_an_image_has_the_colours_of_the_classes_with_gaps_between():
     assert min(border) > 150
 
 
-class TestLimits:
-    def test_are_equally_long_unless_asked_otherwise(self):
-        points = np.array([[0.0, 0], [10, 2], [np.nan, np.nan]])
-        assert_allclose(panel_limits(points), [[-0.5, -4.5], [10.5, 6.5]])
-        assert_allclose(panel_limits(points, equal=False), [[-0.5, -0.1], [10.5, 2.1]])
-
-    def test_of_one_component_are_those_of_its_spread_points(self):
-        embedding = np.linspace(0, 100, 30)[:, None]
-        points = plane_points(embedding)
-        assert_array_equal(points[:, :1], embedding)
-        assert_array_equal(plane_points(embedding), points, "the spread must not flicker")
-        low, high = panel_limits(points, equal=False)
-        assert (-1.2 < low[1] < plane_centers(embedding)[:, 1]).all()
-        assert ((plane_centers(embedding)[:, 1] == 0) & (high[1] < 1.2)).all()
-
-
 class TestRegions:
     @pytest.mark.parametrize("n_components", [1, 2])
     def test_of_centers_are_drawn_as_patches(self, embed, n_components):
@@ -79,13 +63,3 @@ class TestRegions:
         ax, _ = ce.pl.voronoi(adata, regions="decoder", show=False)
         assert not ax.patches
         assert [shown.get_visible() for shown in ax.images] == [True]
-
-    def test_of_a_map_without_a_decoder_are_those_of_its_centers(self, embed):
-        adata = embed()
-        result = read_result(adata, "ce")
-        for one, other in zip(
-            class_regions(adata, result, "decoder", LIMITS),
-            class_regions(adata, result, "voronoi", LIMITS),
-            strict=True,
-        ):
-            assert_array_equal(one, other)

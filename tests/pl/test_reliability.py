@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import anndata as ad
 import matplotlib.pyplot as plt
 import pytest
 from matplotlib.figure import Figure
@@ -61,13 +60,6 @@ def test_the_page_has_all_there_is(embed, validate):
     assert_legible(figure)
 
 
-def test_a_map_alone_needs_a_cross_validation(embed, validate, forget):
-    figure = draw(forget(validate(embed())))
-    assert len(titles(figure)) == 4
-    assert len(absent(figure)) == 1
-    assert_legible(figure)
-
-
 def test_a_map_without_held_out_cells_has_no_figures_of_them(embed):
     figure = draw(embed(test_size=0))
     assert titles(figure) == ["training cells (n = 120)"]
@@ -102,15 +94,6 @@ def test_the_words_name_the_classes_with_most_errors(embed, validate):
     ) in summary(adata, "ce")
     table["knn_error"] = 0.2
     assert not any("Least" in sentence for sentence in summary(adata, "ce"))
-
-
-@pytest.mark.parametrize("split", ["train", "test"])
-def test_a_selection_of_cells_has_one_map(embed, validate, split):
-    adata: ad.AnnData = validate(embed())
-    adata.uns["cell_type_colors"] = ["#111111", "#222222", "#333333"]
-    view = adata[adata.obs["ce_split"] == split]
-    assert len([ax for ax in draw(view).axes if ax.get_xlabel() == "CE1"]) == 1
-    assert view.is_view
 
 
 def test_regions_and_palette_are_those_of_the_map(embed, validate):

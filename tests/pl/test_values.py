@@ -155,13 +155,6 @@ def test_categories_have_their_own_colours_and_legend(adata: ad.AnnData) -> None
     assert max(box.x1 for box in boxes) < other.figure.bbox.x1
 
 
-def test_missing_categories_are_grey_and_named(adata: ad.AnnData) -> None:
-    adata.obs["half"] = pd.array([None] * 30 + [True, False] * 45, dtype="boolean")
-    axes = draw(adata, "half")
-    assert sum(len(by_color(ax)["#d3d3d3"]) for ax in axes) == 30
-    assert legends(axes[-1])["half"] == ["False", "True", "none"]
-
-
 def test_of_many_categories_a_hundred_are_coloured(adata: ad.AnnData) -> None:
     """The others are grey, and the legend has their number."""
     names = [f"c{i:03}" for i in range(110)]
@@ -191,10 +184,3 @@ def test_errors_name_what_is_near(
     with unchanged(adata), pytest.raises((KeyError, ValueError), match=words):
         draw(adata, **kwargs)
     assert not plt.get_fignums()
-
-
-@pytest.mark.filterwarnings("ignore:Variable names are not unique")
-def test_a_name_that_occurs_twice_is_an_error(adata: ad.AnnData) -> None:
-    adata.var_names = ["gene3", *adata.var_names[1:]]
-    with pytest.raises(ValueError, match="var_names has 'gene3' 2 times"):
-        draw(adata, "gene3")

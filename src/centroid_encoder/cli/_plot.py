@@ -25,7 +25,7 @@ def _add(name: str, text: str, *own: options.Decorator) -> None:
     @options.together(*own)
     @click.option("--key", default="ce", help="Name of the results, as given to --key-added.")
     # Letters smaller than a dot, and images larger than matplotlib makes, would fail.
-    @click.option("--dpi", type=click.IntRange(10, 2400), show_default="200", help="Dots per inch.")
+    @click.option("--dpi", type=click.IntRange(10, 2400), show_default="300", help="Dots per inch.")
     @reporting
     def draw(session: Session, input_file: Path, output: Path, **arguments: Any) -> Results:
         import matplotlib as mpl

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numbers
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from anndata import AnnData
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy.stats import binomtest
@@ -17,10 +19,6 @@ from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.tl._result import HeldOut, read_held_out
 from centroid_encoder.tl._summary import interval_words
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.axes import Axes
 
 STRIP = 0.2
 """Height of the histogram, as a share of the diagram above it."""
@@ -44,34 +42,17 @@ def calibration(
     80 % are right. Bars are 95 % intervals (Wilson), and the histogram beneath counts the cells.
     The predictions are the out-of-fold ones where there has been a cross-validation, else those of
     the held-out cells. The error in the title, with its 95 % interval, is the one that was stored
-    when the confidences were computed.
+    when the confidences were computed. The result and the errors are those of `voronoi`.
 
     Parameters
     ----------
     adata
         Annotated data after `ce.tl.cross_validate` or `ce.tl.centroid_encoder`.
-    key
-        Name of the results, as given to `key_added`.
-    title
-        In place of the default.
     n_bins
         Number of points, from 1 to 1000. Each stands for equally many cells: confidences crowd near
         100 %, and bins of equal width would leave most points to a handful of cells.
-    ax, show, save, dpi
+    key, title, ax, show, save, dpi
         As in `voronoi`.
-
-    Returns
-    -------
-    Axes | None
-        None if shown; else the axes of the diagram.
-
-    Raises
-    ------
-    KeyError
-        If there is no result under that key, or if a column that belongs to it is gone.
-    ValueError
-        If there is no cell with a confidence, if the labels are no longer those of the result, or
-        if an argument is not valid.
     """
     if not (isinstance(n_bins, numbers.Integral) and 1 <= n_bins <= MAX_BINS):
         wanted = f"a whole number from 1 to {MAX_BINS}"

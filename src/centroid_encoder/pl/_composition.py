@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
+from matplotlib.axes import Axes
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
 from centroid_encoder.pl._colors import Palette, label_colors
 from centroid_encoder.pl._legend import legend_beside
 from centroid_encoder.tl._composition import composition as composition_of
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.axes import Axes
 
 MAX_GROUPS = 1000
 
@@ -35,7 +33,8 @@ def composition(
 ) -> Axes | None:
     """Plot which classes each image, donor or other group is made of: a bar for each group.
 
-    The numbers are those of `ce.tl.composition`, which returns them as a table.
+    The numbers are those of `ce.tl.composition`, which returns them as a table. The result and the
+    errors are those of `voronoi`.
 
     Parameters
     ----------
@@ -48,27 +47,10 @@ def composition(
         Default: the labels of the map.
     key
         Name of the map, as given to `key_added`. Only without a `label_key`.
-    title
-        In place of the default.
     counts
         Show numbers of cells in place of shares of the group.
-    palette
+    palette, title, ax, show, save, dpi
         As in `voronoi`.
-    ax, show, save, dpi
-        As in `voronoi`.
-
-    Returns
-    -------
-    Axes | None
-        None if shown; else the axes of the bars.
-
-    Raises
-    ------
-    KeyError
-        If there is no such column or map.
-    ValueError
-        If no cell has both a group and a label, if there are too many groups, or if an argument is
-        not valid.
     """
     path = check_save("composition", save, dpi, own=ax is None)
     table = composition_of(adata, group_key, label_key=label_key, key=key)

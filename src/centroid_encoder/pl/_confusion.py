@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from anndata import AnnData
+from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
@@ -22,10 +24,6 @@ from centroid_encoder.tl._result import (
     read_held_out,
     read_result,
 )
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.axes import Axes
 
 Order = Literal["similar", "category"]
 
@@ -53,36 +51,19 @@ def confusion(
     A row is a class, with the number of its cells; its squares show the classes that were predicted
     for them. The predictions are the out-of-fold labels where there has been a cross-validation,
     else those of the held-out cells. The colour scale is that of the square root, so that rare
-    confusions are seen, too.
+    confusions are seen, too. The result and the errors are those of `voronoi`.
 
     Parameters
     ----------
     adata
         Annotated data after `ce.tl.cross_validate`, or after a training with held-out cells.
-    key
-        Name of the results, as given to `key_added`.
-    title
-        In place of the default.
     counts
         Show numbers of cells in place of shares of the class.
     order
         ``"similar"``: classes that are taken for each other stand side by side; ``"category"``: as
         in the label column.
-    ax, show, save, dpi
+    key, title, ax, show, save, dpi
         As in `voronoi`.
-
-    Returns
-    -------
-    Axes | None
-        None if shown; else the axes of the squares.
-
-    Raises
-    ------
-    KeyError
-        If there is no result under that key, or if a column that belongs to it is gone.
-    ValueError
-        If no cell was held out, if the labels are no longer those of the result, or if an argument
-        is not valid.
     """
     path = check_save("confusion", save, dpi, own=ax is None)
     check_choice("order", order, Order)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
+from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes
 from centroid_encoder.tl._result import StoredMap, check_trained, no_result
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.axes import Axes
 
 
 def history(
@@ -26,24 +24,14 @@ def history(
 ) -> Axes | None:
     """Plot the training loss, the validation loss and error, and the stages of a training.
 
+    The result and the errors are those of `voronoi`.
+
     Parameters
     ----------
     adata
         Annotated data with the result of a training by `ce.tl.centroid_encoder`.
-    key
-        Name of the results, as given to `key_added`.
-    ax, show, save, dpi
+    key, ax, show, save, dpi
         As in `voronoi`.
-
-    Returns
-    -------
-    Axes | None
-        None if shown; else the axes of the losses.
-
-    Raises
-    ------
-    KeyError
-        If there is no result under that key.
     """
     path = check_save("history", save, dpi, own=ax is None)
     check_trained(adata, key)

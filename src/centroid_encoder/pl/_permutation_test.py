@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
@@ -12,10 +14,6 @@ from centroid_encoder.errors import MissingKeyError
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
 from centroid_encoder.tl._result import StoredCrossValidation, cv_key
 from centroid_encoder.tl._summary import permutation_words
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.axes import Axes
 
 
 def permutation_test(
@@ -31,28 +29,15 @@ def permutation_test(
     """Plot the out-of-fold error among the errors that shuffled labels give.
 
     A supervised embedding separates any labels, even random ones. Where the labels belong to the
-    cells, their error lies to the left of all errors with shuffled labels.
+    cells, their error lies to the left of all errors with shuffled labels. The result and the
+    errors are those of `voronoi`.
 
     Parameters
     ----------
     adata
         Annotated data after `ce.tl.cross_validate` with ``n_permutations``.
-    key
-        Name of the results, as given to `key_added`.
-    title
-        In place of the default.
-    ax, show, save, dpi
+    key, title, ax, show, save, dpi
         As in `voronoi`.
-
-    Returns
-    -------
-    Axes | None
-        None if shown; else the axes of the histogram.
-
-    Raises
-    ------
-    KeyError
-        If there is no permutation test under that key.
     """
     path = check_save("permutation_test", save, dpi, own=ax is None)
     stored = StoredCrossValidation.read(adata, key)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+from anndata import AnnData
+from matplotlib.figure import Figure
 
 from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.pl._axes import Save, check_save, finish
@@ -26,10 +27,6 @@ from centroid_encoder.tl._result import (
     read_result,
 )
 from centroid_encoder.tl._summary import summary
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from matplotlib.figure import Figure
 
 MAX_ENTRIES = 45
 """Classes in a legend; with more there is no room for the map."""
@@ -49,29 +46,14 @@ def reliability(
 
     The upper half is `voronoi` and the numbers in words, the lower half is `confusion`,
     `calibration` and `permutation_test`. A text takes the place of a figure that cannot be drawn.
+    The result is the page, or None if it was shown; the errors are those of `voronoi`.
 
     Parameters
     ----------
     adata
         Annotated data after `ce.tl.centroid_encoder`, `ce.tl.cross_validate` or, better, both.
-    key
-        Name of the results, as given to `key_added`.
-    regions, palette
+    key, regions, palette, show, save, dpi
         As in `voronoi`.
-    show, save, dpi
-        As in `voronoi`.
-
-    Returns
-    -------
-    Figure | None
-        None if shown; else the page.
-
-    Raises
-    ------
-    KeyError
-        If there is no result under that key, or if a column that belongs to it is gone.
-    ValueError
-        If the labels are no longer those of the result, or if an argument is not valid.
     """
     path = check_save("reliability", save, dpi, own=True)
     check_trained(adata, key)
@@ -88,16 +70,7 @@ def reliability(
     figure: Any = plt.figure(figsize=tuple(size), layout="constrained")
     try:
         above, beneath = figure.add_gridspec(2, 1, hspace=0.08)
-        if result is None or result.embedding.shape[1] > 2:
-            maps, words = above.subgridspec(1, 2, width_ratios=(2, 1))
-            lack = (
-                "There is no map yet."
-                if result is None
-                else "Only maps of one or two components are drawn."
-            )
-            _replace(figure.add_subplot(maps), lack)
-        else:
-            words = _draw_map(figure, above, adata, result, regions=regions, palette=palette)
+        words = _draw_map(figure, above, adata, result, regions=regions, palette=palette)
         _draw_evidence(figure, beneath, adata, key)
         sentences = summary(adata, key)
         if result is not None and len(result.classes) > MAX_ENTRIES:
@@ -109,8 +82,15 @@ def reliability(
     return finish(figure, show=show, path=path, dpi=dpi, own=True)
 
 
-def _draw_map(figure: Any, place: Any, adata: AnnData, result: Result, **options: Any) -> Any:
-    """Draw the panels of `voronoi` and return the place beside them."""
+def _draw_map(
+    figure: Any, place: Any, adata: AnnData, result: Result | None, **options: Any
+) -> Any:
+    """Draw the panels of `voronoi`, or a text in their place; return the place beside them."""
+    if result is None or result.embedding.shape[1] > 2:
+        places = place.subgridspec(1, 3)
+        absent = "There is no map yet." if result is None else "Only 1-D and 2-D maps are drawn."
+        _replace(figure.add_subplot(places[:2]), absent)
+        return places[2]
     n_panels = sum((result.split == panel).any() for panel in ("train", "test"))
     places = place.subgridspec(1, n_panels + 1, wspace=0.04)
     axes = [figure.add_subplot(places[i]) for i in range(n_panels)]
@@ -149,17 +129,10 @@ def _replace(ax: Any, text: str) -> None:
 def _write(ax: Any, sentences: list[str]) -> None:
     """Write sentences in the place of a figure, in the largest font in which they fit."""
     ax.set_axis_off()
+    # No line ends between a number and its unit.
+    words = "\n\n".join(sentences).replace(" %", "\u00a0%")
+    style = {"linespacing": 1.35, "va": "center", "in_layout": False, "parse_math": False}
+    text = ax.text(0, 0.5, words, transform=ax.transAxes, wrap=True, **style)
     ax.figure.draw_without_rendering()
-    width, height = ax.get_window_extent().size / ax.figure.dpi * 72
-    # No line ends within a number and its unit.
-    sentences = [
-        re.sub(r" (?=%|± )|(?<=±) |(?<=n) (?== )|(?<=n =) ", "\u00a0", s) for s in sentences
-    ]
-    for font in plt.rcParams["font.size"] * np.linspace(1, 0.5, 6):
-        # A letter is on average half as wide as high; widest lines have more.
-        letters = int(width / (0.58 * font))
-        text = "\n\n".join(textwrap.fill(s, letters, break_on_hyphens=False) for s in sentences)
-        if 1.35 * font * (text.count("\n") + 1) < height:
-            break
-    style = {"fontsize": font, "linespacing": 1.35, "va": "center", "in_layout": False}
-    ax.text(0, 0.5, text, transform=ax.transAxes, parse_math=False, **style)
+    while text.get_window_extent().height > ax.get_window_extent().height:
+        text.set_fontsize(0.9 * text.get_fontsize())

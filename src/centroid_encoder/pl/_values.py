@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from matplotlib.colors import Normalize
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
@@ -15,9 +16,6 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl._read import near_matches, obs_column
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 MAX_CATEGORIES = 100
 """Categories that are coloured; the colours of more cannot be told apart."""
@@ -99,14 +97,10 @@ def variable_values(source: Any, i: int, *, layer: str | None = None) -> NDArray
 
 def _categories(name: str, column: pd.Series, colors: dict[object, str]) -> Values:
     """Return codes and colours of the categories with the most cells, up to `MAX_CATEGORIES`."""
-    codes = pd.Index(list(colors)).get_indexer(column.astype(object))
-    counts = np.bincount(codes[codes >= 0], minlength=len(colors))
-    colored = np.sort(np.argsort(-counts, kind="stable")[:MAX_CATEGORIES])
-    # The last entry is for code −1.
-    places = np.full(len(colors) + 1, -1)
-    places[colored] = np.arange(len(colored))
-    kept = [list(colors.items())[i] for i in colored]
-    grey = ["none"] if (codes < 0).any() else []
-    if (n_grey := len(colors) - len(colored)) > 0:
-        grey.insert(0, f"… and {n_grey} more")
-    return Values(name, places[codes], dict(kept), grey)
+    column = column.astype(object)
+    counts = column.value_counts().reindex(list(colors), fill_value=0)
+    most = counts.nlargest(MAX_CATEGORIES).index
+    kept = {category: color for category, color in colors.items() if category in most}
+    grey = [f"… and {len(colors) - len(kept)} more"] if len(kept) < len(colors) else []
+    grey += ["none"] if column.isna().any() else []
+    return Values(name, pd.Index(list(kept)).get_indexer(column), kept, grey)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
+from anndata import AnnData
+from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
+from matplotlib.colors import to_rgba
 from matplotlib.patches import PathPatch
 from numpy.typing import NDArray
 
@@ -29,11 +33,6 @@ from centroid_encoder.pl._regions import (
 from centroid_encoder.pl._values import Values, read_values
 from centroid_encoder.tl._read import check_choice
 from centroid_encoder.tl._result import QUERY, UNASSIGNED, Regions, Result, read_result
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from anndata import AnnData
-    from matplotlib.axes import Axes
 
 Split = Literal["train", "test"]
 LegendLoc = Literal["right margin", "on data"]
@@ -71,7 +70,8 @@ def voronoi(
     show how far the picture can be believed. The error in the title is the one that
     `ce.tl.centroid_encoder` counted, by the rule whose regions are drawn. A cell lies at the mean
     of the class positions, weighted by its probabilities, plus its scatter within the classes: a
-    clump towards a border is doubt between two classes, not a subtype.
+    clump towards a border is doubt between two classes, not a subtype. The figure shows one or two
+    components; ``sc.pl.embedding(adata, "ce", projection="3d")`` draws three.
 
     Parameters
     ----------
@@ -99,9 +99,9 @@ def voronoi(
     mark_misplaced
         Circle the cells that lie in another class's region.
     palette
-        Colours of the classes: a matplotlib colour map, a list in category order, or a dict.
-        Default: ``adata.uns[f"{label_key}_colors"]``, which is written if it is missing, with
-        colours that the colour-blind can tell apart.
+        Colours of the classes: a matplotlib colour map, a list in category order, or a dict with
+        a colour for every category. Default: ``adata.uns[f"{label_key}_colors"]``, which is
+        written if it is missing, with colours that the colour-blind can tell apart.
     legend_loc
         ``"right margin"``, ``"on data"`` or None.
     size
@@ -117,8 +117,7 @@ def voronoi(
         Path of the file to write, or True for a file ``"voronoi"`` in ``scanpy.settings.figdir``,
         with the suffix and the format of scanpy's settings.
     dpi
-        Dots per inch of the file. Default: that of matplotlib's settings, or 200; in vector
-        formats, where it is that of the points, at least 300.
+        Dots per inch of the file. Default: that of matplotlib's settings, or 300.
 
     Returns
     -------
@@ -155,13 +154,9 @@ def voronoi(
         raise InputError(f"this figure shows two components, not {n_components}; {advice}")
     panels = [p for p in ([split] if split else SPLITS) if (result.split == p).any()]
     if not panels:
-        text = "none of these cells was trained on, held out or ingested: nothing to draw"
-        if split is not None:
-            cause = "these were ingested" if result.is_query else "none was held out (test_size=0)"
-            text = f"no cell has the split {split!r}: {cause}"
-        raise InputError(text, "split")
-    if isinstance(title, str):
-        title = [title]
+        wanted, found = split or " or ".join(SPLITS), ", ".join(result.split.dropna().unique())
+        raise InputError(f"nothing to draw: no cell has the split {wanted}, only {found}", "split")
+    title = [title] if isinstance(title, str) else title
     titles = title or [panel_title(result, panel, regions) for panel in panels]
     if len(titles) != len(panels):
         text = f"title must have one entry for each of the {len(panels)} panels"
@@ -204,6 +199,7 @@ def voronoi(
 
 
 def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int) -> list[Any]:
+    """Return the axes given, or a row of new ones."""
     if ax is None:
         # Placed in inches, so that panels have one size and are aligned.
         step = PANEL + 2.2 * plt.rcParams["font.size"] / 72
@@ -230,10 +226,9 @@ def _fill(ax: Axes, shapes: Shapes, limits: NDArray[np.floating], colors: Sequen
     paint_image(add_image(ax), shapes, limits, colors, REGION_ALPHA)
     for outline, color in zip(region_paths(shapes, len(colors)), colors, strict=True):
         if len(outline):
-            ax.add_patch(PathPatch(outline, facecolor=color, alpha=REGION_ALPHA, linewidth=0))
             # Borders in the colour of the page separate regions in light and in dark figures.
-            border = ax.get_facecolor()
-            ax.add_patch(PathPatch(outline, facecolor="none", edgecolor=border, linewidth=1))
+            style = {"facecolor": to_rgba(color, REGION_ALPHA), "edgecolor": ax.get_facecolor()}
+            ax.add_patch(PathPatch(outline, linewidth=1, **style))
 
 
 def _draw_cells(
