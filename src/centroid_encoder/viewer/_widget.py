@@ -10,7 +10,7 @@ import numpy as np
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
-from qtpy.QtCore import QEvent, Qt, QTimer
+from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
 from qtpy.QtWidgets import QScrollArea, QSplitter, QTabWidget, QWidget
 
 from centroid_encoder.viewer._wheel import WheelGuard
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from centroid_encoder.viewer.data.ids import CellLayer
     from centroid_encoder.viewer.task import Task
 
-WIDTH = 460
-"""Pixels below which something would be cut off."""
 WORKER = "centroid_encoder.viewer.task"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
@@ -243,13 +241,28 @@ class CentroidEncoderWidget(QWidget):
         splitter.setStretchFactor(1, 1)
         splitter.setChildrenCollapsible(False)
         # A low window scrolls; it would otherwise grow beyond the screen.
-        scrolled = QScrollArea()
+        scrolled = _Scrolled()
         scrolled.setWidget(splitter)
         scrolled.setWidgetResizable(True)
         scrolled.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
-        scrolled.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         # Save is always visible.
         column(self, scrolled, self.keep).setContentsMargins(6, 0, 6, 2)
-        self.setMinimumWidth(WIDTH)
         WheelGuard(self)
+
+
+class _Scrolled(QScrollArea):
+    """A widget that scrolls up and down, and is as wide as its content needs."""
+
+    def minimumSizeHint(self) -> QSize:
+        content, bar = self.widget(), self.verticalScrollBar()
+        least = super().minimumSizeHint()
+        if content is not None and bar is not None:
+            least.setWidth(content.minimumSizeHint().width() + bar.sizeHint().width())
+        return least
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Take another width when the content needs one, as with another style."""
+        if event.type() == QEvent.Type.LayoutRequest:
+            self.updateGeometry()
+        return bool(super().eventFilter(watched, event))

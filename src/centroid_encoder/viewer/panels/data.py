@@ -113,7 +113,7 @@ class DataPanel(QWidget):
         self.positions_button = _button("Show positions", tip, catalog.show_positions)
 
         self._by, self._in = form_label("joined by"), QLabel("in")
-        self._cells_in = form_label("Cells in")
+        self._cells_in = form_label("Segmentation")
         form = form_layout()
         tables = self.table_box, self.close_button, self.open_button, self.measure_button
         form.addRow(form_label("Table"), side_by_side(*tables))
