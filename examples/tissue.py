@@ -35,7 +35,7 @@ def main() -> None:
     error = adata.uns["ce"]["quality"]["test"]["knn_error"]
     print(f"{adata.n_obs} cells; held-out 5-NN error {100 * error:.1f} %")
     widget.cells.color_box.setCurrentText("label")
-    viewer.layers["nuclei"].opacity = 0.7
+    viewer.layers["nuclei · label"].opacity = 0.7
     suspects = ce.tl.misplaced(adata).index[:20]
     widget.select(np.asarray(adata.obs_names.get_indexer(suspects)))
     widget.tabs.setCurrentWidget(widget.classes)

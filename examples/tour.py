@@ -47,7 +47,7 @@ def main() -> None:
     wait(500)
     adata = widget.catalog.table.adata
     widget.cells.color_box.setCurrentText("label")
-    viewer.layers["nuclei"].opacity = 0.7
+    viewer.layers["nuclei · label"].opacity = 0.7
     widget.tabs.setCurrentWidget(widget.classes)
     wait(1000)
     trained = window(viewer)
