@@ -86,6 +86,7 @@ def reporting(command: Callable[..., Results]) -> Callable[..., None]:
         name = click.get_current_context().command_path.split()[1]
         head = {"command": name, "version": __version__}
         logger = logging.getLogger("centroid_encoder")
+        level = logger.level
         logger.setLevel(logging.WARNING if quiet else logging.INFO)
         try:
             # stdout is for results alone.
@@ -104,6 +105,8 @@ def reporting(command: Callable[..., Results]) -> Callable[..., None]:
                 found = {"error": text, "parameter": parameter, "warnings": session.warnings}
                 click.echo(as_line(head | found))
             raise click.ClickException(text) from error
+        finally:
+            logger.setLevel(level)
         if as_json:
             click.echo(as_line({**head, **document, "warnings": session.warnings}))
         else:
