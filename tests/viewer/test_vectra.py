@@ -20,7 +20,7 @@ from skimage.io import imread
 from benchmarks.datasets import data_folder
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.viewer import CentroidEncoderWidget
-from tests.viewer.seen import is_colored
+from tests.viewer.seen import is_colored, seen_colors
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_from_the_files_to_the_saved_result(
     widget.cells.color_box.setCurrentText("label")
     assert is_colored(viewer, labels)
     # One colour per class, the one that its map has; every class another.
-    seen = np.array([labels.get_color(number)[:3] for number in adata.obs["cell_id"]])
+    seen = seen_colors(viewer, labels, adata.obs["cell_id"])[:, :3]
     palette = label_colors(adata, "phenotype")
     expected = to_rgba_array([palette[name] for name in adata.obs["phenotype"]])
     assert_allclose(seen, expected[:, :3], atol=1 / 255)
