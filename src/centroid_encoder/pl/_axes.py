@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.backend_bases import FigureCanvasBase
-from matplotlib.figure import Figure
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._result import QUERY, Regions, Result
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 T = TypeVar("T")
 Save = str | os.PathLike[str] | bool | None

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numbers
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from anndata import AnnData
-from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from scipy.stats import binomtest
@@ -19,6 +17,10 @@ from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.tl._result import HeldOut, read_held_out
 from centroid_encoder.tl._summary import interval_words
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from matplotlib.axes import Axes
 
 STRIP = 0.2
 """Height of the histogram, as a share of the diagram above it."""

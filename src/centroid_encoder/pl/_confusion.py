@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from anndata import AnnData
-from matplotlib.axes import Axes
 from matplotlib.colors import PowerNorm
 from matplotlib.font_manager import FontProperties
 from numpy.typing import NDArray
@@ -24,6 +22,10 @@ from centroid_encoder.tl._result import (
     read_held_out,
     read_result,
 )
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from matplotlib.axes import Axes
 
 Order = Literal["similar", "category"]
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from anndata import AnnData
 from matplotlib.colors import to_rgba
 from matplotlib.image import AxesImage
 from matplotlib.path import Path
@@ -22,6 +21,9 @@ from centroid_encoder.core.regions import (
     voronoi_cells,
 )
 from centroid_encoder.tl._result import Regions, Result
+
+if TYPE_CHECKING:
+    from anndata import AnnData
 
 Shapes: TypeAlias = "Sequence[Polygon] | NDArray[np.intp]"
 """Polygon of each class, or an image of class indices; an empty list for no regions."""

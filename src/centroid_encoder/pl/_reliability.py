@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
-from anndata import AnnData
-from matplotlib.figure import Figure
 
 from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.pl._axes import Save, check_save, finish
@@ -27,6 +25,10 @@ from centroid_encoder.tl._result import (
     read_result,
 )
 from centroid_encoder.tl._summary import summary
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from matplotlib.figure import Figure
 
 MAX_ENTRIES = 45
 """Classes in a legend; with more there is no room for the map."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from anndata import AnnData
 from matplotlib.colors import Normalize
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
@@ -16,6 +15,9 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl._read import near_matches, obs_column
+
+if TYPE_CHECKING:
+    from anndata import AnnData
 
 MAX_CATEGORIES = 100
 """Categories that are coloured; the colours of more cannot be told apart."""

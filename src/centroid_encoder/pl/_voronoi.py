@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from anndata import AnnData
-from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_rgba
 from matplotlib.patches import PathPatch
@@ -33,6 +31,10 @@ from centroid_encoder.pl._regions import (
 from centroid_encoder.pl._values import Values, read_values
 from centroid_encoder.tl._read import check_choice
 from centroid_encoder.tl._result import QUERY, UNASSIGNED, Regions, Result, read_result
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from matplotlib.axes import Axes
 
 Split = Literal["train", "test"]
 LegendLoc = Literal["right margin", "on data"]
