@@ -414,7 +414,7 @@ def test_model_and_figures_can_be_saved(
     others = cells[cells.obs["ce_split"] != "train"]
     assert np.array_equal(model.transform(others.to_df()), others.obsm["X_ce"])
     keep.save_figure(tmp_path / "map.png")
-    keep.save_reliability(tmp_path / "page.png")
+    keep.save_figure(tmp_path / "page.png", ce.pl.reliability)
     assert all((tmp_path / name).stat().st_size > 10_000 for name in ("map.png", "page.png"))
     assert list(cells.uns["cell_type_colors"]) == trained.map.canvas.map._colors
     with unchanged(cells):

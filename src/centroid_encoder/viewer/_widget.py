@@ -141,11 +141,11 @@ class CentroidEncoderWidget(QWidget):
 
     def stop(self) -> None:
         """End the training and keep the best map so far."""
-        self.trainer.stop()
+        self.trainer.progress.stop()
 
     def cancel(self) -> None:
         """End the training or the check and leave everything as it was."""
-        self.trainer.cancel()
+        self.trainer.progress.cancel()
 
     # -- what is shown ---------------------------------------------------------------------------
 
@@ -191,7 +191,8 @@ class CentroidEncoderWidget(QWidget):
                 what = "check" if self.trainer.checking else "training"
                 show_info(f"Centroid-Encoder was closed; its {what} is cancelled.")
             self.cancel()
-            self.new_data.cancel()
+            self.new_data.opening.cancel()
+            self.new_data.progress.cancel()
             self.cells.unlink()
             self.map.bring_back()
             self.catalog.disconnect()

@@ -16,7 +16,7 @@ from anndata.tests.helpers import assert_equal
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.data.tables import Table
-from centroid_encoder.viewer.panels.training import TrainingPanel
+from centroid_encoder.viewer.panels.training import training_job
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer.session.provenance import MadeBy
 from centroid_encoder.viewer.session.session import NO_MAP
@@ -224,7 +224,7 @@ def test_other_labels_than_those_of_the_map(
 def test_many_cells_are_checked_on_all_cores(make_cells: MakeCells):
     call = MadeBy("cross_validate", "cell_type", {})
     for n_obs, n_jobs in ((120, 1), (2_600, joblib.cpu_count())):
-        job: Any = TrainingPanel.make_job(Table(make_cells(n_obs=n_obs), ""), call, "cell_type")
+        job: Any = training_job(Table(make_cells(n_obs=n_obs), ""), call)
         assert job.n_jobs == n_jobs
 
 

@@ -10,7 +10,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 from qtpy.QtWidgets import QLabel, QProgressBar, QPushButton
 
-from centroid_encoder.core.reports import Report
+from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.tl._run import Progress
 from centroid_encoder.viewer.panels.progress import TaskRow
 
@@ -44,7 +44,10 @@ def report(step: int, stage: str = "train") -> Report:
     return Report(stage=stage, epoch=step, n_epochs=40, step=step, n_steps=40, loss=0.12345)
 
 
-def test_it_shows_how_far_a_training_is(row: TaskRow, qtbot: QtBot) -> None:
+@pytest.mark.parametrize("stopped_at", [0, 1, 2])
+def test_a_training_can_be_kept_once_its_first_epoch_is_over(
+    row: TaskRow, qtbot: QtBot, stopped_at: int
+) -> None:
     (bar,) = row.findChildren(QProgressBar)
     stop, _ = row.findChildren(QPushButton)
     job = Steps(report(0, "start"), report(1, "pretrain 1"), report(4))
@@ -54,25 +57,30 @@ def test_it_shows_how_far_a_training_is(row: TaskRow, qtbot: QtBot) -> None:
     # The data are read.
     assert (bar.minimum(), bar.maximum()) == (0, 0)
     shown = (
-        ("cells: first epoch", False),
-        ("cells: pretrain 1, epoch 1 of 40, loss 0.123", False),
-        ("cells: train, epoch 4 of 40, loss 0.123", True),
+        "cells: first epoch",
+        "cells: pretrain 1, epoch 1 of 40, loss 0.123",
+        "cells: train, epoch 4 of 40, loss 0.123",
     )
-    for allowed, (start, has_begun) in zip(job.allowed, shown, strict=False):
+    for allowed, start in zip(job.allowed, shown[: stopped_at + 1], strict=False):
         qtbot.wait(60)
         allowed.set()
         qtbot.waitUntil(lambda start=start: text(row).startswith(start))
-        assert row.has_begun == has_begun
-    assert (bar.value(), bar.maximum()) == (4, 40)
-    assert text(row).endswith("left")
-    with qtbot.waitSignal(row.stop_requested):
+    if stopped_at < 2:
+        with qtbot.waitSignal(row.failed) as failed:
+            stop.click()
+        assert isinstance(failed.args[0], StoppedTooEarly)
+    else:
+        assert (bar.value(), bar.maximum()) == (4, 40)
+        assert text(row).endswith("left")
         stop.click()
-    assert not stop.isEnabled()
-    with qtbot.waitSignal(row.finished) as ended:
-        job.allowed[-1].set()
-    assert ended.args == [job]
+        assert not stop.isEnabled()
+        with qtbot.waitSignal(row.finished) as ended:
+            job.allowed[-1].set()
+        assert ended.args == [job]
     assert row.isHidden()
     assert row.task is None
+    for allowed in job.allowed:
+        allowed.set()
 
 
 def test_other_jobs_can_only_be_cancelled(row: TaskRow, qtbot: QtBot) -> None:
@@ -81,22 +89,11 @@ def test_other_jobs_can_only_be_cancelled(row: TaskRow, qtbot: QtBot) -> None:
     job = Steps(Progress(3, 12))
     row.begin(lambda: job, "cells")
     assert stop.isHidden()
+    row.stop()
     job.allowed[0].set()
     qtbot.waitUntil(lambda: text(row) == "cells: 3 of 12 cells")
     assert (bar.value(), bar.maximum()) == (3, 12)
-    with qtbot.waitSignal(row.cancel_requested):
+    with qtbot.waitSignal(row.cancelled), qtbot.assertNotEmitted(row.finished, wait=100):
         cancel.click()
-    with qtbot.assertNotEmitted(row.finished, wait=200):
-        row.cancel()
         job.allowed[-1].set()
-    assert row.isHidden()
-
-
-def test_an_error_ends_it(row: TaskRow, qtbot: QtBot) -> None:
-    def make() -> Steps:
-        raise ValueError("wrong")
-
-    with qtbot.waitSignal(row.failed) as failed:
-        row.begin(make, "cells")
-    assert str(failed.args[0]) == "wrong"
     assert row.isHidden()

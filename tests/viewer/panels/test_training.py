@@ -66,7 +66,7 @@ def test_closing_while_something_runs(
         task = row.task
         assert task is not None
         if how == "cancel":
-            row.cancel_requested.emit()
+            row._cancel.click()
             assert row.task is None
             assert row.isHidden()
         elif how == "dock":

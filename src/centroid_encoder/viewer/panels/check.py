@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from qtpy.QtWidgets import QWidget
 
+from centroid_encoder.errors import InputError
 from centroid_encoder.tl._result import StoredCrossValidation, fold_words
 from centroid_encoder.tl._summary import permutation_words
 from centroid_encoder.viewer.panels.fields import column
@@ -48,11 +49,19 @@ class Verdict(QWidget):
         self.setVisible(check is not None)
         if check is None or adata is None:
             return
-        of_images = StoredCrossValidation.read(adata, by_image(session.key))
-        if of_images is not None and of_images.label_key != check.label_key:
-            of_images = None
-        self.found.say(" ".join(_sentences(check, of_images, session.rule)))
-        self.doubts.say(" ".join(map(sentence, check.warnings)), "warning")
+        doubts = " ".join(map(sentence, check.warnings))
+        try:
+            of_images = StoredCrossValidation.read(adata, by_image(session.key))
+            if of_images is not None and of_images.label_key != check.label_key:
+                of_images = None
+            self.found.say(" ".join(_sentences(check, of_images, session.rule)))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            # An `InputError` names the entry; somebody may also have changed the numbers in it.
+            named = isinstance(error, InputError)
+            text = sentence(error) if named else f"A check in uns is damaged: {error!r}."
+            self.found.say("")
+            doubts = f"{text} Press Check labels to make it again."
+        self.doubts.say(doubts, "warning")
 
 
 def _sentences(

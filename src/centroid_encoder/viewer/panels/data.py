@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from qtpy.QtCore import Qt, QTimer
+from qtpy.QtCore import QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
-from qtpy.QtWidgets import QFileDialog, QLabel, QMenu, QPushButton, QSizePolicy, QWidget
+from qtpy.QtWidgets import QLabel, QMenu, QSizePolicy, QWidget
 from superqt.utils import create_worker
 
 from centroid_encoder.viewer.data.ids import LayerIds, label_ids, may_be_ids, pixels
@@ -20,16 +19,16 @@ from centroid_encoder.viewer.data.measuring import UNLABELED, Measuring
 from centroid_encoder.viewer.data.positions import Misfit, coordinates
 from centroid_encoder.viewer.panels.fields import (
     Choice,
+    button,
     column,
     form_label,
     form_layout,
-    menu_button,
     side_by_side,
 )
 from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog
-from centroid_encoder.viewer.panels.message import Lines, Message, sentence
-from centroid_encoder.viewer.panels.opening import TABLES, Opening
+from centroid_encoder.viewer.panels.message import Kind, Message, sentence
+from centroid_encoder.viewer.panels.opening import Opening
 from centroid_encoder.viewer.panels.progress import TaskRow
 
 if TYPE_CHECKING:
@@ -73,44 +72,39 @@ class DataPanel(QWidget):
         self._rejoin = QTimer(self, interval=PAUSE, singleShot=True)
         self._rejoin.timeout.connect(catalog.join_again)
 
-        self.table_box = _choice(
-            "Table", "Tables of cells that were found in napari", catalog.choose
-        )
-        menu = QMenu(self)
-        menu.addAction("File (.h5ad, .csv) …", self._ask_file)
-        menu.addAction("AnnData folder (.zarr) …", self._ask_folder)
-        tip = "Read a .h5ad, .zarr or .csv; or drop it here"
-        self.open_button = menu_button("Open …", tip, menu)
-        self.close_button = _button("✕", "Close table: what is not saved is lost", self._on_close)
-        self.close_button.setAccessibleName("Close table")
-        self.close_button.setMaximumWidth(24)
         self.opening = Opening()
         self.opening.opened.connect(self._on_opened)
         self.opening.failed.connect(self._on_failed)
+        tip = "Tables of cells that were found in napari"
+        self.table_box = Choice("Table", tip, catalog.choose)
+        menu = QMenu(self)
+        menu.addAction("File (.h5ad, .csv) …", self.opening.ask)
+        menu.addAction("AnnData folder (.zarr) …", self.opening.ask_folder)
+        self.open_button = button("Open …", "Read a .h5ad, .zarr or .csv; or drop it here", menu)
+        self.close_button = button("✕", "Close table: what is not saved is lost", self._on_close)
+        self.close_button.setAccessibleName("Close table")
+        self.close_button.setMaximumWidth(24)
         tip = "Make a table of the cells of Labels and Image layers"
-        self.measure_button = _button("Measure …", tip, self._ask_layers)
+        self.measure_button = button("Measure …", tip, self._ask_layers)
         self.measuring = TaskRow()
-        self.measuring.cancel_requested.connect(self.measuring.cancel)
         self.measuring.finished.connect(self._on_measured)
         self.measuring.failed.connect(self._on_failed)
         self._dialog: MeasureDialog | None = None
         self._better: Link | None = None
         tip = "Layer whose labels, points or shapes are the cells of the table"
-        self.layer_box = _choice("Layer of the cells", tip, catalog.choose_layer)
+        self.layer_box = Choice("Layer of the cells", tip, catalog.choose_layer)
         tip = "Column of obs that holds each cell's id in the layer"
-        self.instance_box = _choice("Column of ids", tip, lambda ids: catalog.choose_ids(*ids))
+        self.instance_box = Choice("Column of ids", tip, lambda ids: catalog.choose_ids(*ids))
         tip = "Column of obs that holds each cell's image"
-        self.image_box = _choice("Column of images", tip, catalog.choose_image_column)
+        self.image_box = Choice("Column of images", tip, catalog.choose_image_column)
         self.images_table = ImageTable()
         self.images_table.layer_chosen.connect(catalog.show_image)
-        self.joined_text = Lines()
-        self.joined_text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.message = Message()
+        self.joined_text, self.message = Message(), Message()
         tip = "Join the table to the labels where its cells are"
-        self.mend_button = _button("", tip, self._on_mend)
+        self.mend_button = button("", tip, self._on_mend)
         self.mend_button.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         tip = "Add a Points layer of the cells at their positions"
-        self.positions_button = _button("Show positions", tip, catalog.show_positions)
+        self.positions_button = button("Show positions", tip, catalog.show_positions)
 
         self._by, self._in = form_label("joined by"), QLabel("in")
         self._cells_in = form_label("Segmentation")
@@ -156,22 +150,12 @@ class DataPanel(QWidget):
 
     # -- actions of the user ---------------------------------------------------------------------
 
-    def _ask_file(self) -> None:
-        name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", TABLES)
-        if name:
-            self.opening.read(Path(name))
-
-    def _ask_folder(self) -> None:
-        name = QFileDialog.getExistingDirectory(self, "Open a table: choose its .zarr folder")
-        if name:
-            self.opening.read(Path(name))
-
     def _on_opened(self, adata: AnnData, path: Path) -> None:
         self.message.say("")
         self.catalog.choose(self.catalog.add(adata, path.name, path=path))
 
     def _on_failed(self, error: Exception) -> None:
-        self.message.say(sentence(error), "error")
+        self.message.say(error, "error")
 
     def _on_close(self) -> None:
         if self.catalog.table is not None:
@@ -186,13 +170,12 @@ class DataPanel(QWidget):
 
     def _on_chosen(self, accepted: int) -> None:
         dialog, self._dialog = self._dialog, None
-        if dialog is None:
-            return
-        if accepted and dialog.plan is not None:
-            self.message.say("")
-            name = f"Measuring {dialog.plan.name}"
-            self.measuring.begin(partial(Measuring, dialog.plan), name)
+        assert dialog is not None
+        plan = dialog.plan if accepted else None
         dialog.deleteLater()
+        if plan is not None:
+            self.message.say("")
+            self.measuring.begin(partial(Measuring, plan), f"Measuring {plan.name}")
 
     def _on_measured(self, job: Measuring) -> None:
         if job.adata is None:
@@ -255,8 +238,7 @@ class DataPanel(QWidget):
             text = summary(images)
         elif catalog.join is not None:
             text = str(catalog.join)
-        self.joined_text.setText(text)
-        self.joined_text.setVisible(bool(text))
+        self.joined_text.say(text)
         self._show_fault(bool(images))
         self.positions_button.setVisible(
             table is not None
@@ -271,9 +253,9 @@ class DataPanel(QWidget):
         self._better = None
         for link, fault in list(self.catalog.faults.items())[:1]:
             which = f"{link.layer.name}: " if of_several else ""
-            is_misfit = isinstance(fault, Misfit)
-            self.message.say(which + sentence(fault), "warning" if is_misfit else "error")
             self._better = fault.better if isinstance(fault, Misfit) else None
+            kind: Kind = "warning" if isinstance(fault, Misfit) else "error"
+            self.message.say(which + sentence(fault), kind)
         better = self._better
         self.mend_button.setText("" if better is None else f"Join by {better.ids_name}")
         self.mend_button.setVisible(better is not None)
@@ -321,20 +303,6 @@ def summary(images: list[TableImage]) -> str:
         f"{n_cells:,} cells in {len(images)} images, {len(joins)} of them open; {missing:,} of "
         f"their cells not found; {others:,} label{'s' * (others != 1)} without a row"
     )
-
-
-def _button(text: str, tip: str, act: Callable[[], None]) -> QPushButton:
-    button = QPushButton(text)
-    button.setToolTip(tip)
-    button.clicked.connect(lambda: act())
-    return button
-
-
-def _choice(name: str, tip: str, act: Callable[[Any], None]) -> Choice:
-    """Box that calls a function with the object that the user chooses."""
-    box = Choice(name, tip)
-    box.currentIndexChanged.connect(lambda: act(box.value))
-    return box
 
 
 def _dropped(event: QDropEvent) -> list[Path]:

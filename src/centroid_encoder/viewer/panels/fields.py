@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magicgui.widgets import ComboBox
@@ -46,24 +46,30 @@ QPushButton::menu-indicator {
 class Form(QWidget):
     """Fields for the keyword arguments of functions of `tl`.
 
+    Parameters
+    ----------
+    functions
+        Functions whose docstrings are the tooltips of the fields without one.
+    fields
+        Fields with the names of parameters. The one named ``features`` stands for `use_rep`,
+        `layer` and `use_raw`: it is ``"X"``, ``"raw"``, ``"layers: …"`` or ``"obsm: …"``.
+
     Attributes
     ----------
     fields
-        Fields by the name of the parameter.
-    features
-        Where the values are: ``"X"``, ``"raw"``, ``"layers: …"`` or ``"obsm: …"``; one field for
-        the parameters `use_rep`, `layer` and `use_raw`.
+        Fields by their name.
     """
 
     setting_changed = Signal()
     """The user changed a value."""
 
-    def __init__(self, features: ComboBox, *others: ValueWidget[Any]) -> None:
+    def __init__(self, functions: Sequence[str], *fields: ValueWidget[Any]) -> None:
         super().__init__()
-        self.features = features
-        fields = features, *others
         self.fields = {field.name: field for field in fields}
         self._defaults = {field.name: field.value for field in fields}
+        docs = {
+            name: one.doc for function in functions for name, one in parameters(function).items()
+        }
         for field in fields:
             field.changed.connect(lambda _: self.setting_changed.emit())
             field.native.setAccessibleName(field.label)
@@ -71,18 +77,14 @@ class Form(QWidget):
             field.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
             if isinstance(field, ComboBox):
                 _keep_narrow(field.native)
-
-    def explain(self, function: str) -> None:
-        """Take the tooltips of fields without one from the docstring of a function."""
-        for name, parameter in parameters(function).items():
-            if name in self.fields and not self.fields[name].tooltip:
+            if field.name in docs and not field.tooltip:
                 # Messages use the name of the parameter, which may differ from the label.
-                self.fields[name].tooltip = f"{name}: {plain(parameter.doc)}"
+                field.tooltip = f"{field.name}: {plain(docs[field.name])}"
 
     def arguments(self, function: str) -> dict[str, Any]:
         """Return the keyword arguments of a function whose fields the user has changed."""
         known = parameters(function)
-        kind, _, name = str(self.features.value).partition(": ")
+        kind, _, name = str(self.fields["features"].value).partition(": ")
         arguments: dict[str, dict[str, Any]] = {
             "X": {"use_rep": "X"},
             "raw": {"use_raw": True},
@@ -105,15 +107,25 @@ class Form(QWidget):
 
 
 class Choice(QComboBox):
-    """Box to choose an object in; `name` and `tip` describe it in a word and in a sentence."""
+    """Box to choose an object in.
 
-    def __init__(self, name: str, tip: str, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    Parameters
+    ----------
+    name, tip
+        Description in a word and in a sentence.
+    act
+        Function that is called with the object that the user chooses.
+    """
+
+    def __init__(self, name: str, tip: str, act: Callable[[Any], None] | None = None) -> None:
+        super().__init__()
         self._values: list[object] = []
         self.setAccessibleName(name)
         self.setToolTip(tip)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         _keep_narrow(self)
+        if act is not None:
+            self.currentIndexChanged.connect(lambda: act(self.value))
 
     def offer(self, entries: Iterable[tuple[str, object]], chosen: object) -> None:
         """Replace the entries, a text and an object each, and choose one, without a signal."""
@@ -161,13 +173,15 @@ def sources(adata: AnnData) -> list[str]:
     ]
 
 
-def form_layout() -> QFormLayout:
+def form_layout(*fields: ValueWidget[Any]) -> QFormLayout:
     """Return a form whose fields are in line with those of the other forms of the widget."""
     form = QFormLayout()
     form.setContentsMargins(0, 0, 0, 0)
     form.setVerticalSpacing(4)
     form.setFieldGrowthPolicy(QFormLayout.FieldGrowthPolicy.ExpandingFieldsGrow)
     form.setLabelAlignment(Qt.AlignmentFlag.AlignLeft)
+    for field in fields:
+        add_row(form, field)
     return form
 
 
@@ -185,10 +199,7 @@ def add_row(
     """Put a field below the others, after its name, with widgets beside it; its stretch is 3."""
     label = form_label(field.label, field.tooltip or "")
     label.setBuddy(field.native)
-    if beside:
-        form.addRow(label, side_by_side((field.native, 3), *beside))
-    else:
-        form.addRow(label, field.native)
+    form.addRow(label, side_by_side((field.native, 3), *beside))
 
 
 def column(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:
@@ -211,13 +222,16 @@ def side_by_side(*widgets: QWidget | tuple[QWidget, int]) -> QHBoxLayout:
     return row
 
 
-def menu_button(text: str, tip: str, menu: QMenu) -> QPushButton:
-    """Return a button that opens a menu, with an arrow that is apart from its text."""
-    button = QPushButton(text)
-    button.setToolTip(tip)
-    button.setMenu(menu)
-    button.setStyleSheet(MENU_BUTTON)
-    return button
+def button(text: str, tip: str, act: Callable[[], object] | QMenu) -> QPushButton:
+    """Return a button that calls a function, or opens a menu."""
+    made = QPushButton(text)
+    made.setToolTip(tip)
+    if isinstance(act, QMenu):
+        made.setMenu(act)
+        made.setStyleSheet(MENU_BUTTON)
+    else:
+        made.clicked.connect(lambda: act())
+    return made
 
 
 def plain_table(view: QTableView) -> None:

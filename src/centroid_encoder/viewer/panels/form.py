@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 from magicgui.widgets import ComboBox, FloatSpinBox, LineEdit, SpinBox
-from magicgui.widgets.bases import ValueWidget
 from qtpy.QtCore import Signal
 from qtpy.QtGui import QIntValidator
 from qtpy.QtWidgets import QLabel, QWidget
@@ -21,13 +19,12 @@ from centroid_encoder.viewer.data.positions import axis
 from centroid_encoder.viewer.panels.fields import (
     PAGE,
     Form,
-    add_row,
     column,
     form_layout,
     offer,
     sources,
 )
-from centroid_encoder.viewer.panels.message import Lines
+from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.relabeling import has_fractions
 
 MAX_CLASSES = 1000
@@ -67,6 +64,7 @@ class TrainingForm(Form):
     def __init__(self) -> None:
         none = [("none", None)]
         self.label_key = ComboBox(name="label_key", label="Classes", choices=(), nullable=True)
+        self.features = ComboBox(name="features", label="Features", choices=())
         self.missing = ComboBox(name="missing", label="Missing values", choices=MISSING)
         self.mask_var = ComboBox(name="mask_var", label="Variables", choices=[("all", None)])
         self.group_key = ComboBox(name="group_key", label="Hold out whole", choices=none)
@@ -100,14 +98,19 @@ class TrainingForm(Form):
             *(self.unlabeled_category, self.test_size, self.max_epochs, self.device),
         )
         of_check = self.n_folds, self.n_permutations
-        features = ComboBox(name="features", label="Features", choices=())
-        super().__init__(features, self.label_key, self.missing, *of_training, *of_check)
-        for function in (TRAIN, CHECK):
-            self.explain(function)
+        shown_first = self.label_key, self.features, self.missing
+        super().__init__((CHECK, TRAIN), *shown_first, *of_training, *of_check)
         self._adata: AnnData | None = None
-        self.hint = Lines()
+        self.hint = Message()
         self.missing_row = QWidget()
-        self._lay_out(of_training, of_check)
+        self.missing_row.setLayout(form_layout(self.missing))
+        self.missing_row.hide()
+        column(self, form_layout(self.label_key, self.features), self.missing_row, self.hint)
+        self.advanced = QWidget()
+        title = QLabel("For Check labels")
+        layout = column(self.advanced, form_layout(*of_training), title, form_layout(*of_check))
+        layout.setContentsMargins(*PAGE)
+        layout.addStretch()
         self.label_key.changed.connect(self._on_label_key)
         self.setting_changed.connect(self._show_hint)
         self.set_adata(None)
@@ -197,26 +200,7 @@ class TrainingForm(Form):
         elif adata is not None and WITH_POSITIONS in adata.obsm and self.features.value == "X":
             names = [str(name) for name in adata.obs if axis(name) is not None]
             text = f"Left out, since they are positions: {', '.join(names)}"
-        self.hint.setText(text)
-        self.hint.setVisible(bool(text))
-
-    def _lay_out(
-        self, of_training: Sequence[ValueWidget[Any]], of_check: Sequence[ValueWidget[Any]]
-    ) -> None:
-        above, below, training, check = (form_layout() for _ in range(4))
-        add_row(above, self.label_key)
-        add_row(above, self.features)
-        add_row(below, self.missing)
-        self.missing_row.setLayout(below)
-        self.missing_row.hide()
-        column(self, above, self.missing_row, self.hint)
-        for fields, form in ((of_training, training), (of_check, check)):
-            for field in fields:
-                add_row(form, field)
-        self.advanced = QWidget()
-        layout = column(self.advanced, training, QLabel("For Check labels"), check)
-        layout.setContentsMargins(*PAGE)
-        layout.addStretch()
+        self.hint.say(text)
 
 
 def _label_columns(adata: AnnData) -> list[str]:

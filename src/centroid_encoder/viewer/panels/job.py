@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from functools import partial
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from napari.utils.notifications import show_error
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from centroid_encoder.viewer.session.session import Session
     from centroid_encoder.viewer.task import Task
 
-TOO_EARLY = "Stopped before the first epoch was over; nothing has changed."
 logger = logging.getLogger("centroid_encoder")
 
 
@@ -54,10 +53,9 @@ class JobPanel(QWidget):
         self.progress = TaskRow()
         self.message = Message()
         form.setting_changed.connect(self._on_setting)
-        self.progress.stop_requested.connect(self.stop)
-        self.progress.cancel_requested.connect(self.cancel)
         self.progress.finished.connect(self._on_finished)
         self.progress.failed.connect(self._on_failed)
+        self.progress.cancelled.connect(self._on_cancelled)
         session.table_changed.connect(self.enable)
 
     @property
@@ -65,62 +63,31 @@ class JobPanel(QWidget):
         """The running task, or None."""
         return self.progress.task
 
-    def stop(self) -> None:
-        """End a training and keep its best state; other jobs go on."""
-        if self.task is None or not self._is_training:
-            return
-        if self.progress.has_begun:
-            self.task.stop()
-        else:
-            # The thread may still read the data, which it does not interrupt.
-            self.cancel()
-            self.message.say(TOO_EARLY)
-
-    def cancel(self) -> None:
-        """End the job and leave everything as it was."""
-        if self.task is not None:
-            self.progress.cancel()
-            self._end()
-            self.message.say("Cancelled; nothing has changed.")
-
     def say_error(self, error: Exception) -> None:
         """Show an error, and give the field of the parameter at fault the focus."""
         logger.debug("failed", exc_info=error)
         parameter = getattr(error, "parameter", None)
         if parameter is not None:
             self.form.point_at(parameter)
-        text = sentence(error)
-        self.message.say(text, "error")
-        show_error(text)
+        self.message.say(error, "error")
+        show_error(self.message.text())
 
-    def begin(self, table: Table, made_by: MadeBy, source: Any, name: str) -> None:
-        """Run a job in a thread; `source` is the label column or the reference."""
+    def begin(self, table: Table, made_by: MadeBy, make: Callable[[], Job], name: str) -> None:
+        """Run a job in a thread, which also makes it; see `read_and_check`."""
         # Imported here: two threads that import scikit-learn disturb each other.
         getattr(tl, made_by.function)
         self.message.say("")
         self.table, self.made_by, self._job = table, made_by, None
-        make = partial(self.make_job, table, made_by, source)
         task = self.progress.begin(make, name, stoppable=self._is_training)
         task.begun.connect(self._on_begun)
         task.framed.connect(self._on_framed)
         self.enable()
-
-    @staticmethod
-    def make_job(table: Table, made_by: MadeBy, source: Any) -> Job:
-        """Read and check the input of a job; called in the thread."""
-        job: Job = getattr(tl, made_by.function).job(table.adata, source, **made_by.parameters)
-        job.detach()
-        return job
 
     def enable(self) -> None:
         """Enable the buttons of jobs that can begin now."""
 
     def written(self, table: Table, made_by: MadeBy) -> None:
         """Show results that were written into their table, if the session does not."""
-
-    def notices(self, job: Job) -> list[str]:
-        """Return the warnings that are shown beside the results of a job."""
-        return job.notices
 
     @property
     def _is_training(self) -> bool:
@@ -147,15 +114,16 @@ class JobPanel(QWidget):
         table, made_by = self.table, self.made_by
         if table is None or made_by is None:
             return
-        self.table = self.made_by = self._job = None
-        self.enable()
+        self._forget()
         try:
             self.session.write(job, table, made_by)
         except Exception as error:  # a sentence in the widget, not a traceback
             self.session.read()
             self.say_error(error)
             return
-        if notices := self.notices(job):
+        # `Verdict` shows the doubts of a check.
+        notices = [notice for notice in job.notices if notice not in getattr(job, "doubts", [])]
+        if notices:
             self.message.say(" ".join(map(sentence, notices)), "warning")
         self.written(table, made_by)
 
@@ -164,14 +132,28 @@ class JobPanel(QWidget):
 
         self._end()
         if isinstance(error, StoppedTooEarly):
-            self.message.say(TOO_EARLY)
+            self.message.say("Stopped before the first epoch was over; nothing has changed.")
         else:
             self.say_error(error)
+
+    def _on_cancelled(self) -> None:
+        self._end()
+        self.message.say("Cancelled; nothing has changed.")
 
     def _end(self) -> None:
         """Forget a job without results, and its live frames."""
         was_training = self._is_training
-        self.table = self.made_by = self._job = None
-        self.enable()
+        self._forget()
         if was_training:
             self.session.read()
+
+    def _forget(self) -> None:
+        self.table = self.made_by = self._job = None
+        self.enable()
+
+
+def read_and_check(table: Table, made_by: MadeBy, source: Any) -> Job:
+    """Return a job whose input is read and checked; `source` is the label column or a map."""
+    job: Job = getattr(tl, made_by.function).job(table.adata, source, **made_by.parameters)
+    job.detach()
+    return job

@@ -41,8 +41,9 @@ class Message(Lines):
         self.colors: dict[str, str] = {}
         self.hide()
 
-    def say(self, text: str, kind: Kind = "info") -> None:
-        """Show a text, or nothing."""
+    def say(self, said: str | Exception, kind: Kind = "info") -> None:
+        """Show a text, the sentence of an exception, or nothing."""
+        text = said if isinstance(said, str) else sentence(said)
         self.kind = kind
         self.setText(text)
         self.setToolTip(text)

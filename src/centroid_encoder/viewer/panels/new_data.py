@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
 from magicgui.widgets import ComboBox, FloatSpinBox, LineEdit
-from qtpy.QtWidgets import QFileDialog, QLabel, QPushButton
+from qtpy.QtWidgets import QLabel
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._result import StoredMap
@@ -17,6 +18,7 @@ from centroid_encoder.viewer.panels.fields import (
     Choice,
     Form,
     add_row,
+    button,
     column,
     form_label,
     form_layout,
@@ -24,13 +26,14 @@ from centroid_encoder.viewer.panels.fields import (
     side_by_side,
     sources,
 )
-from centroid_encoder.viewer.panels.job import JobPanel
-from centroid_encoder.viewer.panels.opening import TABLES, Opening
+from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
+from centroid_encoder.viewer.panels.opening import Opening
 from centroid_encoder.viewer.session.provenance import MadeBy
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
+    from centroid_encoder.tl._ingest import Ingestion
     from centroid_encoder.tl._run import Job
     from centroid_encoder.viewer.data.tables import Table
     from centroid_encoder.viewer.session.session import Session
@@ -43,7 +46,7 @@ class NewDataForm(Form):
     """Where the values of the new cells are, and what happens to those that do not fit."""
 
     def __init__(self) -> None:
-        features = ComboBox(name="features", label="Features", choices=[AS_FOR_THE_MAP])
+        self.features = ComboBox(name="features", label="Features", choices=[AS_FOR_THE_MAP])
         self.missing = ComboBox(
             name="missing",
             label="Missing",
@@ -59,10 +62,8 @@ class NewDataForm(Form):
             name="max_novelty", label="novelty ≤", value=1, min=0, max=1, step=0.01
         )
         self.key_added = LineEdit(name="key_added", label="Store as", value="ce")
-        super().__init__(
-            features, self.missing, self.min_confidence, self.max_novelty, self.key_added
-        )
-        self.explain(INGEST)
+        thresholds = self.min_confidence, self.max_novelty
+        super().__init__((INGEST,), self.features, self.missing, *thresholds, self.key_added)
 
     def set_adata(self, adata: AnnData | None) -> None:
         """Offer where the values of a table can be."""
@@ -88,22 +89,30 @@ class NewDataPanel(JobPanel):
         self._offered: tuple[Table | None, str] = None, ""
         self._used: Table | None = None
         """Table of the map of the running job."""
-        self.table_box = Choice("New cells", "Table of the new cells")
+        self.table_box = Choice("New cells", "Table of the new cells", self._on_table)
         self.table_box.setPlaceholderText("no other table found")
-        self.table_box.currentIndexChanged.connect(self._on_table)
-        self.open_button = QPushButton("Open …")
-        self.open_button.setToolTip("Read a .h5ad or a .csv")
-        self.open_button.clicked.connect(self._ask_file)
         self.opening = Opening()
         self.opening.opened.connect(self._on_opened)
         self.opening.failed.connect(self.say_error)
-        self.map_button = QPushButton("Map new data")
-        self.map_button.setToolTip(
+        self.open_button = button("Open …", "Read a .h5ad or a .csv", self.opening.ask)
+        tip = (
             "Place these cells in the map, without training: each gets a position, a class, a "
             "confidence and a novelty"
         )
-        self.map_button.clicked.connect(self.map_cells)
-        self._lay_out()
+        self.map_button = button("Map new data", tip, self.map_cells)
+        form, rows = self.form, form_layout()
+        rows.addRow(form_label("New cells"), side_by_side(self.table_box, self.open_button))
+        add_row(rows, form.features)
+        add_row(rows, form.missing)
+        novelty = QLabel(form.max_novelty.label)
+        novelty.setToolTip(form.max_novelty.tooltip or "")
+        novelty.setBuddy(form.max_novelty.native)
+        add_row(rows, form.min_confidence, novelty, (form.max_novelty.native, 2))
+        add_row(rows, form.key_added, self.map_button)
+        form.setLayout(rows)
+        layout = column(self, form, self.opening, self.progress, self.message)
+        layout.setContentsMargins(*PAGE)
+        layout.addStretch()
         session.result_changed.connect(self.offer)
         session.catalog.listed.connect(self.offer)
         self.offer()
@@ -131,38 +140,21 @@ class NewDataPanel(JobPanel):
         entries = [(table.name, table) for table in others]
         self.table_box.offer(entries, chosen if chosen in others else first)
         if self.chosen is not chosen:
-            self._on_table()
+            self._on_table(self.chosen)
         self.enable()
-
-    def parameters(self) -> dict[str, Any]:
-        """Return the keyword arguments of `tl.ingest` that differ from its defaults."""
-        key = self.session.key
-        chosen = self.form.arguments(INGEST)
-        chosen.pop("key_added", None)
-        chosen |= {} if key == "ce" else {"key": key}
-        return chosen if self.key == key else chosen | {"key_added": self.key}
-
-    @property
-    def key(self) -> str:
-        """Where the results will be."""
-        return self.form.key_added.value.strip() or self.session.key
 
     def map_cells(self) -> None:
         """Begin, with the table and the settings that are chosen; one at a time."""
         reference, table, key = self.reference, self.chosen, self.session.key
         if self.task is not None or reference is None or table is None:
             return
-        label_key = str(reference.adata.uns[key]["params"]["label_key"])
-        made_by = MadeBy("ingest", label_key, self.parameters())
+        stored = reference.adata.uns[key]["params"]
+        names = {"key": key, "key_added": self.form.key_added.value.strip() or key}
+        call = MadeBy("ingest", str(stored["label_key"]), self.form.arguments(INGEST) | names)
         self._used = reference
         origin = reference.name if reference.path is None else reference.path.name
-        source = origin, _map_of(reference.adata, key)
-        self.begin(table, made_by, source, table.name)
-
-    def cancel(self) -> None:
-        """End the job, and the reading of files."""
-        self.opening.cancel()
-        super().cancel()
+        make = partial(ingestion, table, call, _map_of(reference.adata, key), origin)
+        self.begin(table, call, make, table.name)
 
     def enable(self) -> None:
         """Enable what can be used now."""
@@ -170,21 +162,6 @@ class NewDataPanel(JobPanel):
         self.map_button.setEnabled(ready and self.chosen is not None)
         for widget in (self.table_box, self.open_button, self.form):
             widget.setEnabled(ready)
-
-    @staticmethod
-    def make_job(table: Table, made_by: MadeBy, source: Any) -> Job:
-        """Check that no map of the table is replaced, and read and check the new cells."""
-        own = StoredMap.read(table.adata, made_by.key)
-        if own is not None and own.ingested_from is None:
-            raise InputError(
-                f"{table.name} has a map of its own in uns[{made_by.key!r}], which the results "
-                "would replace: choose another name under Store as",
-                parameter="key_added",
-            )
-        name, reference = source
-        job: Any = JobPanel.make_job(table, made_by, reference)
-        job.origin = name
-        return cast("Job", job)
 
     def written(self, table: Table, made_by: MadeBy) -> None:
         """Show the cells that were placed, unless the user has chosen a third table."""
@@ -207,36 +184,27 @@ class NewDataPanel(JobPanel):
                 "warning" if warning else "info",
             )
 
-    def _on_table(self, _: int = 0) -> None:
-        self.form.set_adata(None if self.chosen is None else self.chosen.adata)
+    def _on_table(self, table: Table | None) -> None:
+        self.form.set_adata(None if table is None else table.adata)
         self._on_setting()
 
-    def _ask_file(self) -> None:
-        """List a file whose cells are to be placed."""
-        name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", TABLES)
-        if name:
-            self.message.say("")
-            self.opening.read(Path(name))
-
     def _on_opened(self, adata: AnnData, path: Path) -> None:
+        self.message.say("")
         self.table_box.choose(self.session.catalog.add(adata, path.name, path=path))
 
-    def _lay_out(self) -> None:
-        form = self.form
-        rows = form_layout()
-        tables = side_by_side(self.table_box, self.open_button)
-        rows.addRow(form_label("New cells"), tables)
-        add_row(rows, form.features)
-        add_row(rows, form.missing)
-        name = QLabel(form.max_novelty.label)
-        name.setToolTip(form.max_novelty.tooltip or "")
-        name.setBuddy(form.max_novelty.native)
-        add_row(rows, form.min_confidence, name, (form.max_novelty.native, 2))
-        add_row(rows, form.key_added, self.map_button)
-        form.setLayout(rows)
-        layout = column(self, form, self.opening, self.progress, self.message)
-        layout.setContentsMargins(*PAGE)
-        layout.addStretch()
+
+def ingestion(table: Table, made_by: MadeBy, reference: AnnData, origin: str) -> Job:
+    """Return a job that replaces no map of the table's own; `origin` is the name of `reference`."""
+    own = StoredMap.read(table.adata, made_by.key)
+    if own is not None and own.ingested_from is None:
+        raise InputError(
+            f"{table.name} has a map of its own in uns[{made_by.key!r}], which the results "
+            "would replace: choose another name under Store as",
+            parameter="key_added",
+        )
+    job = cast("Ingestion", read_and_check(table, made_by, reference))
+    job.origin = origin
+    return job
 
 
 def _map_of(reference: AnnData, key: str) -> AnnData:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from napari.utils.notifications import show_warning
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QWidget
+from qtpy.QtWidgets import QFileDialog, QWidget
 
 from centroid_encoder.viewer.panels.progress import TaskRow
 
@@ -28,9 +28,20 @@ class Opening(TaskRow):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._waiting: list[Path] = []
-        self.cancel_requested.connect(self.cancel)
         self.finished.connect(self._on_read)
         self.failed.connect(self._next)
+
+    def ask(self) -> None:
+        """Read a file that the user chooses."""
+        name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", TABLES)
+        if name:
+            self.read(Path(name))
+
+    def ask_folder(self) -> None:
+        """Read a zarr store that the user chooses."""
+        name = QFileDialog.getExistingDirectory(self, "Open a table: choose its .zarr folder")
+        if name:
+            self.read(Path(name))
 
     def read(self, *paths: Path) -> None:
         """Read files, after those that are being read."""

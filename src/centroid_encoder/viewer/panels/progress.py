@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QProgressBar, QPushButton, QWidget
+from qtpy.QtWidgets import QProgressBar, QWidget
 
-from centroid_encoder.viewer.panels.fields import column, side_by_side
+from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines
 
 if TYPE_CHECKING:
@@ -25,31 +25,24 @@ class TaskRow(QWidget):
     ----------
     task
         The running task, or None.
-    has_begun
-        Whether the first epoch is over, so that a part of the job can be kept.
     """
 
     finished = Signal(object)
     """The job of a task that has ended."""
     failed = Signal(object)
-    """The exception that ended a task."""
-    stop_requested = Signal()
-    cancel_requested = Signal()
+    """The exception that ended a task; `StoppedTooEarly` if `stop` left nothing to keep."""
+    cancelled = Signal()
+    """A task was ended without any result."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.task: Task | None = None
-        self.has_begun = False
         self._name = ""
+        self._has_begun = False
         self._first: tuple[float, int] | None = None
         self._bar = QProgressBar()
-        self._stop = QPushButton("Stop")
-        self._stop.setToolTip("End the training now and keep the best map so far")
-        self._stop.clicked.connect(self._on_stop)
-        self._cancel = QPushButton("Cancel")
-        self._cancel.setObjectName("cancel")
-        self._cancel.setToolTip("End it now and leave everything as it was")
-        self._cancel.clicked.connect(self.cancel_requested)
+        self._stop = button("Stop", "End the training now and keep the best map so far", self.stop)
+        self._cancel = button("Cancel", "End it now and leave everything as it was", self.cancel)
         self._text = Lines()
         column(self, side_by_side(self._bar, self._stop, self._cancel), self._text)
         self.hide()
@@ -64,7 +57,7 @@ class TaskRow(QWidget):
         self.task.reported.connect(self._on_reported)
         self.task.finished.connect(self._on_finished)
         self.task.failed.connect(self._on_failed)
-        self._name, self._first, self.has_begun = name, None, False
+        self._name, self._first, self._has_begun = name, None, False
         self._stop.setVisible(stoppable)
         self._stop.setEnabled(stoppable)
         self._stop.setText("Stop")
@@ -74,11 +67,27 @@ class TaskRow(QWidget):
         self.task.start()
         return self.task
 
+    def stop(self) -> None:
+        """End a training and keep its best state; other tasks go on."""
+        from centroid_encoder.core.reports import StoppedTooEarly
+
+        if self.task is None or not self._stop.isEnabled():
+            return
+        self._stop.setText("Stopping …")
+        self._stop.setEnabled(False)
+        if self._has_begun:
+            self.task.stop()
+        else:
+            # The thread may still read the data, which it does not interrupt.
+            self.task.cancel()
+            self._on_failed(StoppedTooEarly())
+
     def cancel(self) -> None:
         """End the task without any result; the thread ends after its current step."""
         if self.task is not None:
             self.task.cancel()
             self._end()
+            self.cancelled.emit()
 
     def _on_reported(self, step: Report | Progress) -> None:
         from centroid_encoder.core.reports import Report
@@ -88,7 +97,8 @@ class TaskRow(QWidget):
             text = f"{step.stage}, epoch {step.epoch} of {step.n_epochs}"
             if step.epoch:
                 text += "" if self._stop.isHidden() else f", loss {step.loss:.3f}"
-                self.has_begun = not step.stage.startswith("pretrain")
+                # The epochs of the pretraining leave no map to keep.
+                self._has_begun = not step.stage.startswith("pretrain")
             else:
                 text = "first epoch"
         else:
@@ -108,11 +118,6 @@ class TaskRow(QWidget):
         since, first = self._first
         seconds = (now - since) / (done - first) * (total - done)
         return f", {seconds:.0f} s left" if seconds < 100 else f", {seconds / 60:.0f} min left"
-
-    def _on_stop(self) -> None:
-        self._stop.setText("Stopping …")
-        self._stop.setEnabled(False)
-        self.stop_requested.emit()
 
     def _on_finished(self, job: Runnable) -> None:
         self._end()

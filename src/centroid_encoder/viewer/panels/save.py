@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
 from napari.utils.notifications import show_error
 from qtpy.QtGui import QGuiApplication
-from qtpy.QtWidgets import QFileDialog, QMenu, QPushButton, QWidget
+from qtpy.QtWidgets import QFileDialog, QMenu, QWidget
 
 from centroid_encoder import pl
-from centroid_encoder.viewer.panels.fields import column, menu_button, side_by_side
+from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
 
 if TYPE_CHECKING:
@@ -23,17 +25,6 @@ if TYPE_CHECKING:
 
 TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Columns and map (*.csv)"
 MODELS, FIGURES = "Model (*.safetensors)", "Figures (*.png *.pdf *.svg)"
-
-
-class Writing:
-    """The writing of a file as a job."""
-
-    def __init__(self, write: Callable[[], None]) -> None:
-        self._write = write
-
-    def run(self, _: object = None) -> None:
-        """Write the file."""
-        self._write()
 
 
 class SaveRow(QWidget):
@@ -57,35 +48,27 @@ class SaveRow(QWidget):
         self.task: Task | None = None
         self._saved_to: Path | None = None
         menu = QMenu(self)
-        self.save_table_action = menu.addAction(
-            "Table as .h5ad, .zarr or .csv …",
-            lambda: self._ask(self.proposal, TABLES, self.save_table),
-        )
+
+        def action(text: str, default: str, kinds: str, save: Callable[[Path], None]) -> Any:
+            return menu.addAction(text, lambda: self._ask(default, kinds, save))
+
+        text = "Table as .h5ad, .zarr or .csv …"
+        self.save_table_action = action(text, "", TABLES, self.save_table)
         self.update_action = menu.addAction("", self.update_store)
-        self.save_model_action, self.save_figure_action, self.save_reliability_action = (
-            menu.addAction(text, partial(self._ask, default, kinds, save))
-            for text, default, kinds, save in (
-                ("Model as .safetensors …", "map.safetensors", MODELS, self.save_model),
-                ("Figure as .png, .pdf or .svg …", "voronoi.png", FIGURES, self.save_figure),
-                (
-                    "Reliability page as .png, .pdf or .svg …",
-                    "reliability.png",
-                    FIGURES,
-                    self.save_reliability,
-                ),
-            )
-        )
-        self.save_button = menu_button(
-            "Save …",
+        text = "Model as .safetensors …"
+        self.save_model_action = action(text, "map.safetensors", MODELS, self.save_model)
+        text = "Figure as .png, .pdf or .svg …"
+        self.save_figure_action = action(text, "voronoi.png", FIGURES, self.save_figure)
+        text = "Reliability page as .png, .pdf or .svg …"
+        page = partial(self.save_figure, plot=pl.reliability)
+        self.save_reliability_action = action(text, "reliability.png", FIGURES, page)
+        tip = (
             "The table with the map, the map alone, the figure, or a page with the figure and the "
-            "evidence for it",
-            menu,
+            "evidence for it"
         )
-        self.copy_button = QPushButton("Copy as Python")
-        self.copy_button.setToolTip(
-            "Put a script on the clipboard that makes the same map and the same checks"
-        )
-        self.copy_button.clicked.connect(self.copy_script)
+        self.save_button = button("Save …", tip, menu)
+        tip = "Put a script on the clipboard that makes the same map and the same checks"
+        self.copy_button = button("Copy as Python", tip, self.copy_script)
         row = side_by_side(self.save_button, self.copy_button)
         row.addStretch()
         column(self, self.message, row)
@@ -148,21 +131,13 @@ class SaveRow(QWidget):
         session = self._session
         if session.adata is None:
             return
-        try:
+        with self._saying(f"Saved {path.name}."):
             drawn = plot(session.adata, key=session.key, regions=session.regions, show=False)
             figure = drawn if isinstance(drawn, Figure) else np.ravel(drawn)[0].figure
             try:
                 save_figure(figure, path)
             finally:
                 plt.close(figure)
-        except Exception as error:  # shown as a sentence, not as a traceback
-            self._show(error)
-        else:
-            self.message.say(f"Saved {path.name}.")
-
-    def save_reliability(self, path: Path) -> None:
-        """Draw and write `pl.reliability`."""
-        self.save_figure(path, pl.reliability)
 
     def update_store(self) -> None:
         """Write the table into the zarr store it came from, in a thread."""
@@ -176,12 +151,8 @@ class SaveRow(QWidget):
 
     def copy_script(self) -> None:
         """Put the script on the clipboard."""
-        try:
+        with self._saying("Copied. Paste it into a file or a notebook."):
             QGuiApplication.clipboard().setText(self.script())
-        except Exception as error:  # as above
-            self._show(error)
-        else:
-            self.message.say("Copied. Paste it into a file or a notebook.")
 
     def script(self) -> str:
         """Return a script that makes the results again; empty without a table."""
@@ -205,7 +176,8 @@ class SaveRow(QWidget):
                 table.path = self._saved_to = path
 
         self.message.say("Saving …")
-        self.task = Task(lambda: Writing(write), self)
+        job = SimpleNamespace(run=lambda _: write())
+        self.task = Task(lambda: job, self)
         self.task.finished.connect(on_written)
         self.task.failed.connect(self._show)
         for end in (self.task.finished, self.task.failed):
@@ -218,6 +190,16 @@ class SaveRow(QWidget):
             self.task.deleteLater()
         self.task = None
         self._offer()
+
+    @contextmanager
+    def _saying(self, done: str) -> Iterator[None]:
+        """Say that the block is done, or show its error as a sentence and not as a traceback."""
+        try:
+            yield
+        except Exception as error:
+            self._show(error)
+        else:
+            self.message.say(done)
 
     def _show(self, error: Exception) -> None:
         # anndata names the entry that it cannot write in a note.
@@ -236,6 +218,7 @@ class SaveRow(QWidget):
 
     def _ask(self, default: str, kinds: str, save: Callable[[Path], None]) -> None:
         """Save under a name that the user chooses; without an ending, it gets the default's."""
+        default = default or self.proposal
         name, _ = QFileDialog.getSaveFileName(self, "Save", default, kinds)
         if name:
             path = Path(name)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
-
-from qtpy.QtWidgets import QPushButton
+from functools import partial
+from typing import TYPE_CHECKING, cast
 
 from centroid_encoder.errors import InputError
-from centroid_encoder.viewer.panels.fields import column, side_by_side
+from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm
-from centroid_encoder.viewer.panels.job import JobPanel
+from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
 from centroid_encoder.viewer.panels.message import sentence
 from centroid_encoder.viewer.session.provenance import MadeBy, by_image
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._run import Job
     from centroid_encoder.viewer.data.tables import Table
     from centroid_encoder.viewer.session.provenance import Function
-    from centroid_encoder.viewer.session.session import Kind, Session
+    from centroid_encoder.viewer.session.session import Session
 
 OTHER_LABELS = "This is the map of"
 
@@ -37,20 +36,17 @@ class TrainingPanel(JobPanel):
     def __init__(self, session: Session) -> None:
         super().__init__(session, TrainingForm())
         self._holds_out_images = False
-        self.train_button = QPushButton("Train")
-        self.train_button.setToolTip("Train a map of the cells that keeps their classes together")
-        self.check_button = QPushButton("Check labels")
-        self.check_button.setToolTip(
+        tip = "Train a map of the cells that keeps their classes together"
+        self.train_button = button("Train", tip, self.train)
+        tip = (
             "Estimate the error of the map by cross-validation and list likely label errors. For a "
             "table of several images, also estimate the error on an image that the networks have "
             "not seen. The map does not change"
         )
-        buttons = side_by_side((self.train_button, 2), (self.check_button, 1))
-        column(self, self.form, buttons)
-        self.train_button.clicked.connect(self.train)
-        self.check_button.clicked.connect(self.check)
+        self.check_button = button("Check labels", tip, self.check)
+        column(self, self.form, side_by_side((self.train_button, 2), (self.check_button, 1)))
         self.form.label_key_changed.connect(session.choose_labels)
-        session.said.connect(self._on_said)
+        session.said.connect(self.message.say)
         session.failed.connect(self.say_error)
         session.columns_changed.connect(self._on_columns)
         session.label_key_changed.connect(self._on_labels)
@@ -70,30 +66,10 @@ class TrainingPanel(JobPanel):
         """Begin a cross-validation of its labels."""
         self._begin("cross_validate", "There is no table to check.")
 
-    @staticmethod
-    def make_job(table: Table, made_by: MadeBy, source: Any) -> Job:
-        """Read and check the input of a job; a check uses all cores where that pays."""
-        try:
-            job = JobPanel.make_job(table, made_by, source)
-        except InputError as error:
-            if error.parameter != "key_added":
-                raise
-            # The form has no field for the name of the results.
-            raise InputError(
-                f"obs[{source!r}] is a part of the results, which the new ones would replace: "
-                "choose another column under Classes, or copy this one under a new name",
-                parameter="label_key",
-            ) from error
-        if made_by.function == "cross_validate":
-            check = cast("CrossValidation", job)
-            # Its processes start anew, since a fork of this one would contain Qt.
-            check.n_jobs = check.suitable_jobs
-        return job
-
     def enable(self) -> None:
         """Enable the buttons if a job can begin."""
-        for button in (self.train_button, self.check_button):
-            button.setEnabled(self.session.table is not None and self.task is None)
+        for one in (self.train_button, self.check_button):
+            one.setEnabled(self.session.table is not None and self.task is None)
 
     def written(self, table: Table, made_by: MadeBy) -> None:
         """After a check of several images, check how the map does on images it has not seen."""
@@ -108,12 +84,8 @@ class TrainingPanel(JobPanel):
         parameters |= {"group_key": images, "key_added": by_image(made_by.key)}
         self._holds_out_images = True
         call = MadeBy("cross_validate", made_by.label_key, parameters)
-        self.begin(table, call, made_by.label_key, f"{table.name}, {images} held out")
-
-    def notices(self, job: Job) -> list[str]:
-        """Return the warnings to show, except those of a check, which `Verdict` shows."""
-        stored = getattr(job, "doubts", [])
-        return [notice for notice in job.notices if notice not in stored]
+        make = partial(training_job, table, call)
+        self.begin(table, call, make, f"{table.name}, {images} held out")
 
     def _begin(self, function: Function, without_table: str) -> None:
         if self.task is not None:
@@ -127,11 +99,8 @@ class TrainingPanel(JobPanel):
         chosen = self.form.parameters(f"tl.{function}")
         if self.session.key != "ce":
             chosen["key_added"] = self.session.key
-        made_by = MadeBy(function, label_key, chosen)
-        self.begin(table, made_by, label_key, f"{table.name}, {label_key}")
-
-    def _on_said(self, text: str | Exception, kind: Kind) -> None:
-        self.message.say(text if isinstance(text, str) else sentence(text), kind)
+        call = MadeBy(function, label_key, chosen)
+        self.begin(table, call, partial(training_job, table, call), f"{table.name}, {label_key}")
 
     def _on_columns(self) -> None:
         """Offer the label columns; keep the chosen one, or choose that of the stored map."""
@@ -153,3 +122,23 @@ class TrainingPanel(JobPanel):
             self.message.say(text, "warning")
         else:
             super()._on_failed(error)
+
+
+def training_job(table: Table, made_by: MadeBy) -> Job:
+    """Return a training or a check that can run; a check uses all cores where that pays."""
+    try:
+        job = read_and_check(table, made_by, made_by.label_key)
+    except InputError as error:
+        if error.parameter != "key_added":
+            raise
+        # The form has no field for the name of the results.
+        raise InputError(
+            f"obs[{made_by.label_key!r}] is a part of the results, which the new ones would "
+            "replace: choose another column under Classes, or copy this one under a new name",
+            parameter="label_key",
+        ) from error
+    if made_by.function == "cross_validate":
+        check = cast("CrossValidation", job)
+        # Its processes start anew, since a fork of this one would contain Qt.
+        check.n_jobs = check.suitable_jobs
+    return job
