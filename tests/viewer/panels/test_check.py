@@ -257,6 +257,13 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     assert script.count("ce.tl.cross_validate(") == 2
     assert "group_key='image'" in script
     assert "key_added='ce_images'" in script
+    # Somebody damages what is stored.
+    for damaged, part in ((others, "classes"), (ours["quality"], "chance_error")):
+        kept = damaged.pop(part)
+        widget.session.read()
+        assert part in widget.verdict.doubts.text()
+        assert "Press Check labels" in widget.verdict.doubts.text()
+        damaged[part] = kept
     # Whole images are held out once.
     widget.form.group_key.value = "image"
     check(widget)
