@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     Do = Callable[[CentroidEncoderWidget], None]
     MakeCells = Callable[..., AnnData]
 
-MODEL = ce.CentroidEncoder(max_epochs=3)
-
 
 @pytest.fixture
 def cells(make_cells: MakeCells) -> AnnData:
@@ -56,30 +54,17 @@ def widget(
     return widget
 
 
-def expected(adata: AnnData, **arguments: Any) -> AnnData:
-    done = ce.tl.cross_validate(
-        adata, "cell_type", model=MODEL, progress=False, copy=True, **arguments
-    )
-    assert done is not None
-    return done
-
-
 # -- what it does --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("values", "arguments"),
     [
-        ({"n_folds": 2}, {"n_folds": 2}),
-        (
-            {"group_key": "donor", "n_permutations": 1},
-            {"group_key": "donor", "n_permutations": 1},
-        ),
-        ({"n_folds": 3, "missing": "drop", "test_size": 0.4},
-         {"n_folds": 3, "missing": "drop"}),
+        ({"group_key": "donor", "n_permutations": 1}, {}),
+        ({"n_folds": 3, "missing": "drop", "test_size": 0.4}, {"n_folds": 3, "missing": "drop"}),
     ],
-    ids=["folds", "groups", "missing"],
-)  # fmt: skip
+    ids=["groups", "missing"],
+)
 def test_results_are_those_of_the_function(
     widget: CentroidEncoderWidget,
     check: Do,
@@ -94,7 +79,10 @@ def test_results_are_those_of_the_function(
     widget.form.n_folds.value = 5
     for name, value in values.items():
         getattr(widget.form, name).value = value
-    wanted = expected(cells, **arguments)
+    arguments, model = arguments or values, ce.CentroidEncoder(max_epochs=3)
+    wanted = ce.tl.cross_validate(
+        cells, "cell_type", model=model, progress=False, copy=True, **arguments
+    )
     check(widget)
     assert ("Against shuffled labels" in widget.verdict.found.text()) == (
         "n_permutations" in arguments
@@ -109,13 +97,15 @@ def test_results_are_those_of_the_function(
 def test_the_error_is_shown_and_suspects_are_listed(
     widget: CentroidEncoderWidget, viewer: Viewer, train: Do, check: Do, cells: AnnData
 ):
-    widget.form.max_epochs.value = 40
     train(widget)
     assert widget.verdict.isHidden()
     assert not widget.misplaced.source_buttons[OUT_OF_FOLD].isEnabled()
     embedding = cells.obsm["X_ce"]
     widget.select(np.array([7]))
+    widget.form.max_epochs.value = 10
     check(widget)
+    # Its settings are not those of the map.
+    assert "max_epochs=3" in widget.message.text()
     # The map and the selection stay.
     assert cells.obsm["X_ce"] is embedding
     assert np.flatnonzero(widget.session.selected).tolist() == [7]
@@ -170,20 +160,6 @@ def test_the_error_is_shown_and_suspects_are_listed(
     assert not np.array_equal(colors[wrong][0], colors[~wrong][0])
 
 
-def test_it_needs_no_map(widget: CentroidEncoderWidget, check: Do, cells: AnnData):
-    check(widget)
-    assert "ce" not in cells.uns
-    assert widget.result is None
-    assert widget.misplaced.source is OUT_OF_FOLD
-    assert widget.misplaced.model.rowCount() == len(ce.tl.mislabeled(cells))
-    assert NO_MAP in texts(widget)
-    assert widget.keep.copy_button.isEnabled()
-    assert not widget.keep.save_model_action.isEnabled()
-    assert widget.keep.save_reliability_action.isEnabled()
-    assert "ce_cv_label" in widget.form.label_key.choices
-    assert widget.form.label_key.value == "cell_type"
-
-
 def test_warnings_are_shown(widget: CentroidEncoderWidget, qtbot: QtBot, cells: AnnData):
     cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) % 4, list("abcd"))
     rates = 30 + 30 * np.eye(3, cells.n_vars)[cells.obs["cell_type"].cat.codes]
@@ -201,12 +177,11 @@ def test_warnings_are_shown(widget: CentroidEncoderWidget, qtbot: QtBot, cells: 
     assert "group_key" not in widget.message.text()
 
 
-def test_other_labels_than_those_of_the_map(
-    widget: CentroidEncoderWidget, train: Do, check: Do, cells: AnnData
-):
+def test_other_labels_than_those_of_the_map(open_widget: Open, check: Do, embed: MakeCells):
+    cells, widget = embed(), open_widget()
     cells.obs["half"] = pd.Categorical(np.where(np.arange(120) < 60, "a", "b"))
     widget.show_table(cells)
-    train(widget)
+    widget.form.n_folds.value = 2
     widget.form.label_key.value = "half"
     check(widget)
     assert widget.verdict.found.text().startswith("half, cells held out: ")
@@ -284,15 +259,6 @@ def test_classes_of_one_image_leave_the_second_error_unknown(
     assert widget.verdict.isVisible()
 
 
-def test_other_settings_than_those_of_the_map_are_named(
-    widget: CentroidEncoderWidget, train: Do, check: Do
-):
-    train(widget)
-    widget.form.max_epochs.value = 2
-    check(widget)
-    assert "max_epochs=3" in widget.message.text()
-
-
 def test_an_error_shows_the_field_of_its_parameter(
     widget: CentroidEncoderWidget, check: Do, cells: AnnData, unchanged: Any
 ):
@@ -322,6 +288,15 @@ def test_a_check_that_came_with_the_table_is_offered(
     widget.data.open_file(tmp_path / "cells.h5ad")
     widget.form.n_folds.value = 2
     check(widget)
+    # It needs no map.
+    assert "ce" not in widget.session.adata.uns
+    assert widget.result is None
+    assert widget.misplaced.source is OUT_OF_FOLD
+    assert NO_MAP in texts(widget)
+    assert widget.keep.copy_button.isEnabled()
+    assert not widget.keep.save_model_action.isEnabled()
+    assert widget.keep.save_reliability_action.isEnabled()
+    assert widget.form.label_key.value == "cell_type"
     found, doubted = widget.verdict.found.text(), widget.verdict.doubts.text()
     listed, known = widget.misplaced.model.table, widget.keep.script()
     save(widget, tmp_path / "checked.h5ad")
@@ -339,6 +314,3 @@ def test_a_check_that_came_with_the_table_is_offered(
     widget.session.read()
     assert "obs['ce_cv_own'], a part of the cross-validation 'ce', is gone." in texts(widget)
     assert widget.misplaced.model.rowCount() == 0
-
-
-# -- words ---------------------------------------------------------------------------------------
