@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
-from qtpy.QtWidgets import QComboBox
 
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.panels.data import EMPTY, DataPanel
+from tests.viewer.seen import entries
 
 ImageOf = Callable[..., NDArray[np.int32]]
 
@@ -45,27 +45,12 @@ def layers(panel: DataPanel) -> LayerList:
     return panel.layers  # type: ignore[attr-defined, no-any-return]
 
 
-def entries(box: QComboBox) -> list[str]:
-    return [box.itemText(i) for i in range(box.count())]
-
-
-def test_without_tables_it_says_what_to_do(
+def test_a_burst_of_events_is_answered_once(
     panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf, qtbot: QtBot
 ) -> None:
     assert panel.message.text() == EMPTY
     assert panel.table_box.placeholderText() == "no table found"
     assert not panel.table_box.isEnabled()
-    layers.append(Labels(image_of(cells), name="nuclei", metadata={"adata": cells}))
-    qtbot.waitUntil(panel.table_box.isEnabled)
-    assert panel.message.isHidden()
-    assert panel.joined_text.text() == (
-        "120 cells; 0 without a label in the image; 0 labels without a row"
-    )
-
-
-def test_a_burst_of_events_is_answered_once(
-    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf, qtbot: QtBot
-) -> None:
     listed: list[None] = []
     panel.catalog.listed.connect(lambda: listed.append(None))
     layer = Labels(image_of(cells), name="nuclei", metadata={"adata": cells})
@@ -74,6 +59,8 @@ def test_a_burst_of_events_is_answered_once(
         layer.name = f"nuclei {i}"
     qtbot.waitUntil(lambda: bool(listed))
     assert len(listed) == 1
+    assert panel.table_box.isEnabled()
+    assert panel.message.isHidden()
     assert entries(panel.layer_box) == ["none", "nuclei 4"]
 
     joined: list[None] = []
@@ -128,18 +115,14 @@ def test_columns_of_ids_and_images_are_chosen(
         assert box.isHidden()
 
 
-@pytest.mark.parametrize("positions", [True, False])
 def test_ids_that_are_off_by_one_are_mended_with_a_button(
-    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf, positions: bool
+    panel: DataPanel, layers: LayerList, cells: AnnData, image_of: ImageOf
 ) -> None:
     image = image_of(cells)
     ids = np.unique(image)[1:]
     # Ids without gaps, as most programs give them.
     image = np.searchsorted(ids, image, side="right").astype(np.int32)
     cells.obs["cell_id"] = np.searchsorted(ids, cells.obs["cell_id"])
-    if positions:
-        places = [np.argwhere(image == i + 1).mean(axis=0)[::-1] for i in cells.obs["cell_id"]]
-        cells.obsm["spatial"] = np.array(places)
     layers.append(Labels(image, name="nuclei", metadata={"adata": cells}))
     panel.catalog.refresh()
     assert panel.message.kind == "warning"
@@ -191,16 +174,11 @@ def test_a_table_is_closed_with_a_button(panel: DataPanel, cells: AnnData, tmp_p
     assert panel.message.text() == EMPTY
 
 
-@pytest.mark.parametrize("columns", [None, ["X_centroid", "Y_centroid"]])
 def test_positions_are_shown_where_there_is_no_layer(
-    panel: DataPanel, layers: LayerList, cells: AnnData, columns: list[str] | None
+    panel: DataPanel, layers: LayerList, cells: AnnData
 ) -> None:
     assert panel.positions_button.isHidden()
-    places = np.random.default_rng(0).uniform(0, 99, (cells.n_obs, 2))
-    if columns is None:
-        cells.obsm["spatial"] = places
-    else:
-        cells.obs[columns] = places
+    places = cells.obsm["spatial"] = np.random.default_rng(0).uniform(0, 99, (cells.n_obs, 2))
     panel.catalog.choose(panel.catalog.add(cells, "cells"))
     panel.positions_button.click()
     assert np.array_equal(layers["cells"].data, places[:, ::-1])
@@ -221,7 +199,9 @@ def dropped(panel: DataPanel, *paths: Path) -> bool:
 
 def test_tables_are_dropped(panel: DataPanel, cells: AnnData, tmp_path: Path, qtbot: QtBot) -> None:
     cells.write_zarr(tmp_path / "cells.zarr")
+    cells.obs_names = [*cells.obs_names[1:], cells.obs_names[1]]
     cells.write_h5ad(tmp_path / "cells.h5ad")
+    notification_manager.records.clear()
     assert not dropped(panel, tmp_path / "photo.tif")
     assert panel.catalog.tables == []
     (tmp_path / "text.h5ad").write_text("no table")
@@ -233,16 +213,7 @@ def test_tables_are_dropped(panel: DataPanel, cells: AnnData, tmp_path: Path, qt
     assert panel.table_box.currentText() == "cells.h5ad"
     assert [table.name for table in panel.catalog.tables] == ["cells.zarr", "cells.h5ad"]
     assert panel.catalog.tables[0].path == tmp_path / "cells.zarr"
-
-
-def test_cells_that_are_given_other_names_are_told(
-    panel: DataPanel, cells: AnnData, tmp_path: Path, qtbot: QtBot
-) -> None:
-    cells.obs_names = [*cells.obs_names[1:], cells.obs_names[1]]
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    notification_manager.records.clear()
-    dropped(panel, tmp_path / "cells.h5ad")
-    qtbot.waitUntil(lambda: len(panel.catalog.tables) == 1)
+    # Cells of one name are given others.
     said = [record.message for record in notification_manager.records]
     assert any("was appended to 1 of them" in text for text in said)
 
@@ -264,20 +235,12 @@ def test_reading_can_be_cancelled(
     qtbot.waitUntil(lambda: len(panel.catalog.tables) == 1)
 
 
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda path: path.mkdir(), "it is a folder, but no zarr store"),
-        (lambda path: zarr.open_group(path, mode="w"), "a zarr store, but not of an AnnData"),
-        (
-            lambda path: zarr.open_group(path, mode="w").create_group("tables/cells"),
-            "one of its tables here: tables/cells",
-        ),
-    ],
-)
-def test_a_folder_that_is_no_table_is_said_there(
-    panel: DataPanel, make: Callable[[Path], object], words: str, tmp_path: Path
-) -> None:
-    make(tmp_path / "images.zarr")
+def test_a_folder_that_is_no_table_is_said_there(panel: DataPanel, tmp_path: Path) -> None:
+    assert panel.open_file(tmp_path) is None
+    assert "it is a folder, but no zarr store" in panel.message.text()
+    images = zarr.open_group(tmp_path / "images.zarr", mode="w")
     assert panel.open_file(tmp_path / "images.zarr") is None
-    assert words in panel.message.text()
+    assert "a zarr store, but not of an AnnData" in panel.message.text()
+    images.create_group("tables/cells")
+    assert panel.open_file(tmp_path / "images.zarr") is None
+    assert "one of its tables here: tables/cells" in panel.message.text()

@@ -6,11 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from anndata import AnnData
-
-import centroid_encoder as ce
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -23,20 +20,18 @@ if TYPE_CHECKING:
 def begin(widget: CentroidEncoderWidget, what: str, path: Path) -> TaskRow:
     """Begin what takes a while; return the row that shows it."""
     widget.form.max_epochs.value = 100_000
-    if what == "train":
-        widget.trainer.train_button.click()
-    elif what == "check":
-        widget.trainer.check_button.click()
-    elif what == "ingest":
-        widget.new_data.map_button.click()
-    elif what == "measure":
-        widget.data.measure_button.click()
-        widget.data._dialog.accept()
-        return widget.data.measuring
+    data = widget.data
+    if what == "measure":
+        data.measure_button.click()
+        data._dialog.accept()
+    elif what == "read":
+        data.opening.read(path, path)
     else:
-        widget.data.opening.read(path, path)
-        return widget.data.opening
-    return widget.new_data.progress if what == "ingest" else widget.trainer.progress
+        trainer, panel = widget.trainer, widget.new_data
+        buttons = {"train": trainer.train_button, "check": trainer.check_button}
+        buttons.get(what, panel.map_button).click()
+    rows = {"measure": data.measuring, "read": data.opening, "ingest": widget.new_data.progress}
+    return rows.get(what, widget.trainer.progress)
 
 
 @pytest.mark.parametrize(
@@ -84,20 +79,3 @@ def test_closing_while_something_runs(
     if how != "viewer":
         assert widget.catalog.tables == tables
         assert [layer.name for layer in viewer.layers] == ["nuclei"]
-
-
-def test_training_again_writes_where_the_map_is(
-    open_widget: Callable[[], CentroidEncoderWidget],
-    make_cells: Callable[..., AnnData],
-    embed: Callable[..., AnnData],
-) -> None:
-    widget, cells, new = open_widget(), embed(), make_cells(n_obs=60)
-    ce.tl.ingest(new, cells, key_added="mine", progress=False)
-    widget.show_table(cells)
-    widget.show_table(new, name="new")
-    assert widget.session.key == "mine"
-    # The other table has no result of this name.
-    widget.catalog.choose(next(t for t in widget.catalog.tables if t.adata is cells))
-    assert widget.session.key == "ce"
-    assert widget.result is not None
-    assert np.array_equal(widget.map.canvas.map.scene.points, cells.obsm["X_ce"])
