@@ -37,6 +37,7 @@ MISSING = [
     ('leave these cells out (missing="drop")', "drop"),
     ('take the feature\'s mean (missing="mean")', "mean"),
 ]
+PLACEMENTS = [("Voronoi", "voronoi"), ("bottleneck", "bottleneck")]
 NO_LABELS = (
     "No column of obs has classes. Cluster the cells (sc.tl.leiden), train a map of the clusters, "
     "lasso cells on it and name them under Misplaced cells; or label cells in another tool."
@@ -68,11 +69,7 @@ class TrainingForm(Form):
         self.missing = ComboBox(name="missing", label="Missing values", choices=MISSING)
         self.mask_var = ComboBox(name="mask_var", label="Variables", choices=[("all", None)])
         self.group_key = ComboBox(name="group_key", label="Hold out whole", choices=none)
-        self.placement = ComboBox(
-            name="placement",
-            label="Placement",
-            choices=[("Voronoi", "voronoi"), ("bottleneck", "bottleneck")],
-        )
+        self.placement = ComboBox(name="placement", label="Placement", choices=PLACEMENTS)
         self.n_components = SpinBox(name="n_components", label="Dimensions", value=2, min=1)
         self.unlabeled_category = ComboBox(
             name="unlabeled_category", label="Unlabelled is", choices=none
@@ -120,7 +117,8 @@ class TrainingForm(Form):
         same, self._adata = adata is self._adata, adata
         before = label_key or self.label_key.value
         table = AnnData() if adata is None else adata
-        labels, features, masks = _label_columns(table), _representations(table), _masks(table)
+        labels, features = _label_columns(table), _representations(table)
+        masks = [str(name) for name in table.var if table.var[name].dtype == bool]
         if label_key in table.obs and label_key not in labels:
             # The training raises an error that names the fault of this column.
             labels.append(str(label_key))
@@ -237,7 +235,3 @@ def _representations(adata: AnnData) -> list[str]:
         for source in sources(adata)
         if source not in own and not source.startswith("obsm: spatial")
     ]
-
-
-def _masks(adata: AnnData) -> list[str]:
-    return [str(name) for name in adata.var.columns if adata.var[name].dtype == bool]

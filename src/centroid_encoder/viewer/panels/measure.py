@@ -24,7 +24,7 @@ from centroid_encoder.viewer.data.measuring import (
     plan,
 )
 from centroid_encoder.viewer.panels.fields import column
-from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.message import Message
 
 MIN_WIDTH = 380
 """Least width of the dialog in pixels."""
@@ -35,22 +35,22 @@ class LayerList(QListWidget):
 
     def __init__(self, name: str, layers: Sequence[Layer], chosen: Sequence[Layer]) -> None:
         super().__init__()
-        self._entries: list[tuple[Layer, QListWidgetItem]] = []
+        self._layers = layers
         self.setAccessibleName(name)
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setMaximumHeight(140)
         for layer in layers:
             item = QListWidgetItem(layer.name, self)
             item.setFlags(Qt.ItemFlag.ItemIsUserCheckable | Qt.ItemFlag.ItemIsEnabled)
-            is_chosen = any(layer is one for one in chosen)
+            is_chosen = layer in chosen
             item.setCheckState(Qt.CheckState.Checked if is_chosen else Qt.CheckState.Unchecked)
-            self._entries.append((layer, item))
 
     @property
     def chosen(self) -> list[Any]:
         """Layers whose box is checked."""
-        checked = Qt.CheckState.Checked
-        return [layer for layer, item in self._entries if item.checkState() == checked]
+        states = [self.item(row).checkState() for row in range(self.count())]
+        pairs = zip(self._layers, states, strict=True)
+        return [layer for layer, state in pairs if state == Qt.CheckState.Checked]
 
 
 class MeasureDialog(QDialog):
@@ -107,7 +107,7 @@ class MeasureDialog(QDialog):
             self.plan = plan(*chosen, time_series=self.time_box.isChecked())
         except ValueError as error:
             self.plan = None
-            self.text.say(sentence(error), "error")
+            self.text.say(error, "error")
         else:
             self.text.say(str(self.plan))
         self.measure_button.setEnabled(self.plan is not None)

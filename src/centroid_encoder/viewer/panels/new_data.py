@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 INGEST = "tl.ingest"
 AS_FOR_THE_MAP = "as for the map"
+MISSING = [('stop (missing="error")', "error"), ('take the training mean (missing="mean")', "mean")]
 
 
 class NewDataForm(Form):
@@ -47,14 +48,7 @@ class NewDataForm(Form):
 
     def __init__(self) -> None:
         self.features = ComboBox(name="features", label="Features", choices=[AS_FOR_THE_MAP])
-        self.missing = ComboBox(
-            name="missing",
-            label="Missing",
-            choices=[
-                ('stop (missing="error")', "error"),
-                ('take the training mean (missing="mean")', "mean"),
-            ],
-        )
+        self.missing = ComboBox(name="missing", label="Missing", choices=MISSING)
         self.min_confidence = FloatSpinBox(
             name="min_confidence", label="Confidence ≥", value=0, min=0, max=1, step=0.05
         )

@@ -55,8 +55,10 @@ class TaskRow(QWidget):
         TaskRow.cancel(self)
         self.task = Task(make, self, live=stoppable)
         self.task.reported.connect(self._on_reported)
-        self.task.finished.connect(self._on_finished)
-        self.task.failed.connect(self._on_failed)
+        for ended in (self.task.finished, self.task.failed):
+            ended.connect(self._end)
+        self.task.finished.connect(self.finished)
+        self.task.failed.connect(self.failed)
         self._name, self._first, self._has_begun = name, None, False
         self._stop.setVisible(stoppable)
         self._stop.setEnabled(stoppable)
@@ -80,7 +82,8 @@ class TaskRow(QWidget):
         else:
             # The thread may still read the data, which it does not interrupt.
             self.task.cancel()
-            self._on_failed(StoppedTooEarly())
+            self._end()
+            self.failed.emit(StoppedTooEarly())
 
     def cancel(self) -> None:
         """End the task without any result; the thread ends after its current step."""
@@ -118,14 +121,6 @@ class TaskRow(QWidget):
         since, first = self._first
         seconds = (now - since) / (done - first) * (total - done)
         return f", {seconds:.0f} s left" if seconds < 100 else f", {seconds / 60:.0f} min left"
-
-    def _on_finished(self, job: Runnable) -> None:
-        self._end()
-        self.finished.emit(job)
-
-    def _on_failed(self, error: Exception) -> None:
-        self._end()
-        self.failed.emit(error)
 
     def _end(self) -> None:
         task, self.task = self.task, None
