@@ -20,18 +20,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(QWidget):
-    """Result of a cross-validation and its warnings; hidden without one.
-
-    Parameters
-    ----------
-    session
-        Session with the result.
-
-    Attributes
-    ----------
-    found, doubts
-        Labels with the result and the warnings.
-    """
+    """Result of a cross-validation, `found`, and its warnings, `doubts`; hidden without one."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()

@@ -55,11 +55,6 @@ class DataPanel(QWidget):
     """Choose a table, the layers that show its cells, and the columns that join them.
 
     A table of several images has a list of them, with the layer of each.
-
-    Parameters
-    ----------
-    catalog
-        The tables and layers, and the choices.
     """
 
     def __init__(self, catalog: Catalog, parent: QWidget | None = None) -> None:

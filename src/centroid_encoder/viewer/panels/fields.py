@@ -44,20 +44,11 @@ QPushButton::menu-indicator {
 
 
 class Form(QWidget):
-    """Fields for the keyword arguments of functions of `tl`.
+    """Fields for the keyword arguments of functions of `tl`, by the names of the parameters.
 
-    Parameters
-    ----------
-    functions
-        Functions whose docstrings are the tooltips of the fields without one.
-    fields
-        Fields with the names of parameters. The one named ``features`` stands for `use_rep`,
-        `layer` and `use_raw`: it is ``"X"``, ``"raw"``, ``"layers: …"`` or ``"obsm: …"``.
-
-    Attributes
-    ----------
-    fields
-        Fields by their name.
+    The field ``features`` stands for `use_rep`, `layer` and `use_raw`: it is ``"X"``, ``"raw"``,
+    ``"layers: …"`` or ``"obsm: …"``. The docstrings of the functions are the tooltips of the
+    fields without one.
     """
 
     setting_changed = Signal()
@@ -107,14 +98,9 @@ class Form(QWidget):
 
 
 class Choice(QComboBox):
-    """Box to choose an object in.
+    """Box to choose an object in; `name` and `tip` describe it in a word and in a sentence.
 
-    Parameters
-    ----------
-    name, tip
-        Description in a word and in a sentence.
-    act
-        Function that is called with the object that the user chooses.
+    `act` is called with the object that the user chooses.
     """
 
     def __init__(self, name: str, tip: str, act: Callable[[Any], None] | None = None) -> None:

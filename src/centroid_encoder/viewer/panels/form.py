@@ -45,16 +45,10 @@ NO_LABELS = (
 
 
 class TrainingForm(Form):
-    """The classes and features of a training or a check; all other fields are `advanced`.
+    """The classes and features of a training or a check; `advanced` is a page of other fields.
 
-    Attributes
-    ----------
-    advanced
-        Page with the other fields.
-    missing_row
-        Label and field of `missing`, which are hidden until values are missing.
-    hint
-        Text on the columns of the table.
+    `missing_row` holds the field of `missing` and is hidden until values are missing; `hint` is a
+    text on the columns of the table.
     """
 
     label_key_changed = Signal(object)

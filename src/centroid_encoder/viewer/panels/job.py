@@ -26,21 +26,10 @@ logger = logging.getLogger("centroid_encoder")
 
 
 class JobPanel(QWidget):
-    """One job at a time, on the table that was chosen when it began.
+    """One job at a time, with the arguments of a form, on the table that was chosen at first.
 
-    Parameters
-    ----------
-    session
-        Session with the table; the results are written into it.
-    form
-        Fields for the arguments of the job.
-
-    Attributes
-    ----------
-    form, progress, message
-        Its parts.
-    table, made_by
-        Table and call of the running job, or None.
+    `table` and `made_by` are those of the running job, or None. Its results are written into the
+    session.
     """
 
     def __init__(self, session: Session, form: Form) -> None:

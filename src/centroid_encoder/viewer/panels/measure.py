@@ -56,15 +56,7 @@ class LayerList(QListWidget):
 class MeasureDialog(QDialog):
     """Choose what to measure: at first all visible labels, and all images that fit them.
 
-    Parameters
-    ----------
-    labels, images
-        Layers to choose from.
-
-    Attributes
-    ----------
-    plan
-        The choice; None while it has a fault, which the dialog shows.
+    `plan` is the choice; None while it has a fault, which the dialog shows.
     """
 
     def __init__(

@@ -66,15 +66,7 @@ class NewDataForm(Form):
 
 
 class NewDataPanel(JobPanel):
-    """Places the cells of another table in the map.
-
-    Attributes
-    ----------
-    table_box
-        The tables whose cells can be placed in the map.
-    map_button
-        Button that begins it.
-    """
+    """Places the cells of another table in the map."""
 
     form: NewDataForm
 

@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 
 class TaskRow(QWidget):
-    """Runs a task and shows a bar, what is done, Stop and Cancel; hidden without a task.
-
-    Attributes
-    ----------
-    task
-        The running task, or None.
-    """
+    """Runs `task` and shows a bar, what is done, Stop and Cancel; hidden if `task` is None."""
 
     finished = Signal(object)
     """The job of a task that has ended."""

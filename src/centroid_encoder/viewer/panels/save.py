@@ -30,15 +30,7 @@ MODELS, FIGURES = "Model (*.safetensors)", "Figures (*.png *.pdf *.svg)"
 class SaveRow(QWidget):
     """Save menu and "Copy as Python". Modules that write files are imported when needed.
 
-    Parameters
-    ----------
-    session
-        Session with the table that is shown.
-
-    Attributes
-    ----------
-    task
-        The writing of a file, or None.
+    `task` is the writing of a file, or None.
     """
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
@@ -72,13 +64,9 @@ class SaveRow(QWidget):
         row = side_by_side(self.save_button, self.copy_button)
         row.addStretch()
         column(self, self.message, row)
-        session.table_changed.connect(self._on_table)
+        session.table_changed.connect(lambda: self.message.say(""))
         for event in (session.result_changed, session.check_changed):
             event.connect(self._offer)
-        self._offer()
-
-    def _on_table(self) -> None:
-        self.message.say("")
         self._offer()
 
     def _offer(self) -> None:
@@ -129,8 +117,6 @@ class SaveRow(QWidget):
         from centroid_encoder.viewer._save import save_figure
 
         session = self._session
-        if session.adata is None:
-            return
         with self._saying(f"Saved {path.name}."):
             drawn = plot(session.adata, key=session.key, regions=session.regions, show=False)
             figure = drawn if isinstance(drawn, Figure) else np.ravel(drawn)[0].figure

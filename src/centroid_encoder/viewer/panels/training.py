@@ -25,10 +25,7 @@ OTHER_LABELS = "This is the map of"
 class TrainingPanel(JobPanel):
     """Trains maps, checks labels by cross-validation, and shows the messages of the session.
 
-    Attributes
-    ----------
-    form, train_button, check_button
-        Its parts. The widget lays out `progress`, `message` and the form's `advanced` fields.
+    The widget lays out `progress`, `message` and the form's `advanced` fields.
     """
 
     form: TrainingForm
@@ -116,7 +113,7 @@ class TrainingPanel(JobPanel):
             self.session.say("")
 
     def _on_failed(self, error: Exception) -> None:
-        if self.checking and self._holds_out_images:
+        if self._holds_out_images:
             self._end()
             text = f"The error on new images is unknown. {sentence(error)}"
             self.message.say(text, "warning")
