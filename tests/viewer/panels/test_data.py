@@ -218,23 +218,6 @@ def test_tables_are_dropped(panel: DataPanel, cells: AnnData, tmp_path: Path, qt
     assert any("was appended to 1 of them" in text for text in said)
 
 
-def test_reading_can_be_cancelled(
-    panel: DataPanel, cells: AnnData, tmp_path: Path, qtbot: QtBot
-) -> None:
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    dropped(panel, tmp_path / "cells.h5ad", tmp_path / "cells.h5ad")
-    worker = panel.opening.task
-    panel.opening._cancel.click()
-    assert panel.opening.isHidden()
-    # It may have ended before anything listens to its signals.
-    qtbot.waitUntil(lambda: not worker.is_running)
-    qtbot.wait(50)
-    assert panel.catalog.tables == []
-    # And again.
-    dropped(panel, tmp_path / "cells.h5ad")
-    qtbot.waitUntil(lambda: len(panel.catalog.tables) == 1)
-
-
 def test_a_folder_that_is_no_table_is_said_there(panel: DataPanel, tmp_path: Path) -> None:
     assert panel.open_file(tmp_path) is None
     assert "it is a folder, but no zarr store" in panel.message.text()

@@ -45,7 +45,7 @@ class Verdict(QWidget):
                 of_images = None
             self.found.say(" ".join(_sentences(check, of_images, session.rule)))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            # An `InputError` names the entry; somebody may also have changed the numbers in it.
+            # An `InputError` names the damaged entry of uns; other errors come from its values.
             named = isinstance(error, InputError)
             text = sentence(error) if named else f"A check in uns is damaged: {error!r}."
             self.found.say("")

@@ -91,7 +91,7 @@ class TrainingForm(Form):
         of_check = self.n_folds, self.n_permutations
         shown_first = self.label_key, self.features, self.missing
         super().__init__((CHECK, TRAIN), *shown_first, *of_training, *of_check)
-        self._adata: AnnData | None = None
+        self._adata = AnnData()
         self.hint = Message()
         self.missing_row = QWidget()
         self.missing_row.setLayout(form_layout(self.missing))
@@ -108,9 +108,9 @@ class TrainingForm(Form):
 
     def set_adata(self, adata: AnnData | None, label_key: str | None = None) -> None:
         """Offer the columns of a table; keep what was chosen, where it exists there too."""
-        same, self._adata = adata is self._adata, adata
+        same = adata is self._adata
+        table = self._adata = AnnData() if adata is None else adata
         before = label_key or self.label_key.value
-        table = AnnData() if adata is None else adata
         labels, features = _label_columns(table), _representations(table)
         masks = [str(name) for name in table.var if table.var[name].dtype == bool]
         if label_key in table.obs and label_key not in labels:
@@ -157,39 +157,38 @@ class TrainingForm(Form):
     def _mask(self) -> dict[str, Any]:
         """Return the argument for the variables to learn from, if it is not the default."""
         adata, source = self._adata, str(self.features.value)
-        if adata is None or source == "raw" or source.startswith("obsm: "):
+        if source == "raw" or source.startswith("obsm: "):
             # A representation has no variables, and `raw` has others.
             return {}
         mask = self.mask_var.value
-        if source == "X" and self._is_feature(adata):
+        if source == "X" and self._labels_are_feature():
             # Labels must not be learned from themselves.
             others = np.asarray(adata.var_names != self.label_key.value)
             return {"mask_var": others & adata.var[mask].to_numpy() if mask else others}
         default = "highly_variable" if "highly_variable" in adata.var else None
         return {} if mask == default else {"mask_var": mask}
 
-    def _is_feature(self, adata: AnnData) -> bool:
+    def _labels_are_feature(self) -> bool:
         """Whether the labels are among the features, as in a layer's table of features."""
-        key = self.label_key.value
+        adata, key = self._adata, self.label_key.value
         if key not in adata.var_names or not pd.api.types.is_numeric_dtype(adata.obs[key].dtype):
             return False
         return np.array_equal(adata[:, key].to_df()[key], adata.obs[key])
 
     def _on_label_key(self, key: str | None) -> None:
         names: list[str] = []
-        if self._adata is not None and key in self._adata.obs:
-            column = self._adata.obs[key]
-            if isinstance(column.dtype, pd.CategoricalDtype):
-                names = [name for name in column.cat.categories if isinstance(name, str)]
+        obs = self._adata.obs
+        if key in obs and isinstance(obs[key].dtype, pd.CategoricalDtype):
+            names = [name for name in obs[key].cat.categories if isinstance(name, str)]
         offer(self.unlabeled_category, [("none", None), *names], self.unlabeled_category.value)
         self.label_key_changed.emit(key)
 
     def _show_hint(self) -> None:
         """Show that there are no classes, or which features are left out by default."""
         adata, text = self._adata, ""
-        if adata is not None and not self.label_key.choices[1:]:
+        if adata.n_obs and not self.label_key.choices[1:]:
             text = NO_LABELS
-        elif adata is not None and WITH_POSITIONS in adata.obsm and self.features.value == "X":
+        elif WITH_POSITIONS in adata.obsm and self.features.value == "X":
             names = [str(name) for name in adata.obs if axis(name) is not None]
             text = f"Left out, since they are positions: {', '.join(names)}"
         self.hint.say(text)

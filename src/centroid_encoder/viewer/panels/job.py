@@ -26,10 +26,10 @@ logger = logging.getLogger("centroid_encoder")
 
 
 class JobPanel(QWidget):
-    """One job at a time, with the arguments of a form, on the table that was chosen at first.
+    """One job at a time, on the table that was chosen when it began.
 
-    `table` and `made_by` are those of the running job, or None. Its results are written into the
-    session.
+    `form` has the fields for its arguments; `table` and `made_by`, the table and the call of the
+    running job, are None without one. The session writes the results.
     """
 
     def __init__(self, session: Session, form: Form) -> None:

@@ -180,7 +180,10 @@ class NewDataPanel(JobPanel):
 
 
 def ingestion(table: Table, made_by: MadeBy, reference: AnnData, origin: str) -> Job:
-    """Return a job that replaces no map of the table's own; `origin` is the name of `reference`."""
+    """Return the job that places the cells, unless it would replace a map of the table's own.
+
+    `origin` is the name of the reference.
+    """
     own = StoredMap.read(table.adata, made_by.key)
     if own is not None and own.ingested_from is None:
         raise InputError(

@@ -122,7 +122,7 @@ class TrainingPanel(JobPanel):
 
 
 def training_job(table: Table, made_by: MadeBy) -> Job:
-    """Return a training or a check that can run; a check uses all cores where that pays."""
+    """Return a training or a check; a check uses all cores where that pays."""
     try:
         job = read_and_check(table, made_by, made_by.label_key)
     except InputError as error:
