@@ -155,27 +155,24 @@ class SaveRow(QWidget):
         if self.task is not None or table is None:
             return
 
-        def on_written(_: object) -> None:
-            self.message.say(done)
-            if path is not None:
-                # Scripts read the table from this file.
-                table.path = self._saved_to = path
+        def on_end(error: Exception | None = None) -> None:
+            task.deleteLater()
+            self.task = None
+            with self._saying(done):
+                if error is not None:
+                    raise error
+                if path is not None:
+                    # Scripts read the table from this file.
+                    table.path = self._saved_to = path
+            self._offer()
 
         self.message.say("Saving …")
         job = SimpleNamespace(run=lambda _: write())
-        self.task = Task(lambda: job, self)
-        self.task.finished.connect(on_written)
-        self.task.failed.connect(self._show)
-        for end in (self.task.finished, self.task.failed):
-            end.connect(self._on_end)
+        task = self.task = Task(lambda: job, self)
+        task.finished.connect(lambda _: on_end())
+        task.failed.connect(on_end)
         self._offer()
-        self.task.start()
-
-    def _on_end(self, _: object) -> None:
-        if self.task is not None:
-            self.task.deleteLater()
-        self.task = None
-        self._offer()
+        task.start()
 
     @contextmanager
     def _saying(self, done: str) -> Iterator[None]:
@@ -183,15 +180,12 @@ class SaveRow(QWidget):
         try:
             yield
         except Exception as error:
-            self._show(error)
+            # anndata names the entry that it cannot write in a note.
+            text = " ".join([sentence(error), *getattr(error, "__notes__", [])])
+            self.message.say(text, "error")
+            show_error(text)
         else:
             self.message.say(done)
-
-    def _show(self, error: Exception) -> None:
-        # anndata names the entry that it cannot write in a note.
-        text = " ".join([sentence(error), *getattr(error, "__notes__", [])])
-        self.message.say(text, "error")
-        show_error(text)
 
     @property
     def proposal(self) -> str:
