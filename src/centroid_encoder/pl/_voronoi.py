@@ -142,13 +142,12 @@ def voronoi(
     if (layer is not None or use_raw is not None) and (color is None or color in adata.obs):
         name = "use_raw" if layer is None else "layer"
         raise InputError(f"{name} has no effect unless color is a variable; got {color!r}", name)
-    for name, value, choices in (
-        ("regions", regions, Regions),
-        ("split", split, Split),
-        ("legend_loc", legend_loc, LegendLoc),
-    ):
-        if value is not None:
-            check_choice(name, value, choices)
+    if regions is not None:
+        check_choice("regions", regions, Regions)
+    if split is not None:
+        check_choice("split", split, Split)
+    if legend_loc is not None:
+        check_choice("legend_loc", legend_loc, LegendLoc)
     path = check_save("voronoi", save, dpi, own=ax is None)
     result = read_result(adata, key)
     if (n_components := result.embedding.shape[1]) > 2:
@@ -203,12 +202,12 @@ def voronoi(
 def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int) -> list[Any]:
     """Return the axes given, or a row of new ones."""
     if ax is None:
-        # Placed in inches, so that panels have one size and are aligned.
-        step = PANEL + 2.2 * plt.rcParams["font.size"] / 72
-        figure = plt.figure(figsize=(n_panels * step, PANEL))
-        boxes = ((i / n_panels, 0, PANEL / step / n_panels, 1) for i in range(n_panels))
-        return [figure.add_axes(box) for box in boxes]
-    axes = list(ax) if isinstance(ax, Sequence | np.ndarray) else [ax]
+        gap = 2.2 * plt.rcParams["font.size"] / 72
+        figure = plt.figure(figsize=(n_panels * PANEL + (n_panels - 1) * gap, PANEL))
+        edges: dict[str, Any] = {"left": 0, "right": 1, "bottom": 0, "top": 1}
+        grid = figure.add_gridspec(1, n_panels, wspace=gap / PANEL, **edges)
+        return list(grid.subplots(squeeze=False)[0])
+    axes = list(np.ravel(ax))
     if len(axes) != n_panels:
         text = f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}"
         raise InputError(f"{text}. Choose one panel with split", "ax")
