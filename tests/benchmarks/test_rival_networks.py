@@ -75,10 +75,8 @@ def divergence(p: Array, code: Array, k: Kernel) -> float:
 
 
 def class_pairs(labels: NDArray[np.integer]) -> Array:
-    p = np.zeros((len(labels), len(labels)))
-    for i in range(len(labels)):
-        for j in range(len(labels)):
-            p[i, j] = i != j and labels[i] == labels[j]
+    p = np.equal.outer(labels, labels).astype(float)
+    np.fill_diagonal(p, 0)
     return p / p.sum()
 
 
@@ -145,9 +143,7 @@ def test_tsne() -> None:
     X, code = rng().normal(size=(10, 4)), rng().normal(size=(10, 2))
     squared = ((X[:, None] - X) ** 2).sum(axis=2)
     conditional = neighbor_probabilities(torch.tensor(squared), 2.5).numpy()
-    joint = np.array(
-        [[(conditional[i, j] + conditional[j, i]) / 20 for j in range(10)] for i in range(10)]
-    )
+    joint = (conditional + conditional.T) / 20
     found = TSNE(tensor(X), 2.5, 1.0).loss(make_batch(code))
     expected = divergence(joint, code, kernel(1.0))
     assert float(found.detach()) == pytest.approx(expected, rel=1e-4)
