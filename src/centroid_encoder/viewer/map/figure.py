@@ -10,14 +10,13 @@ import numpy as np
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.path import Path
 from matplotlib.transforms import IdentityTransform
 from numpy.typing import NDArray
 from psygnal import Signal
 
-from centroid_encoder.pl._regions import REGION_ALPHA, add_image, paint_image, region_paths
+from centroid_encoder.pl._regions import REGION_ALPHA
 from centroid_encoder.viewer.map.contrast import blend, readable
 from centroid_encoder.viewer.map.dots import Dots, contained
 from centroid_encoder.viewer.map.names import write_names
@@ -45,8 +44,6 @@ class _Artists:
     reference: Dots
     regions: PathCollection
     """One for each class."""
-    image: AxesImage
-    """Regions that are not polygons."""
     cells: Dots
     selected: Line2D
     hovered: Line2D
@@ -120,7 +117,7 @@ class MapFigure:
         if len(self._panels) != len(scene.panels):
             self._build()
         for panel in self._panels:
-            panel.regions.set_paths(region_paths(scene.shapes, len(scene.names)))
+            panel.regions.set_paths(scene.shapes)
             # The cell under the mouse may have moved.
             panel.hovered.set_data([], [])
         self.arrange(*self.figure.bbox.size)
@@ -286,7 +283,6 @@ class MapFigure:
                 ax,
                 Dots(ax, 1.5),
                 PathCollection([], linewidths=1),
-                add_image(ax),
                 Dots(ax, 2),
                 _ring(ax, zorder=3),
                 _ring(ax, mew=1.6, markersize=10, zorder=4),
@@ -335,7 +331,6 @@ class MapFigure:
             panel.ax.spines[:].set_visible(False)
             panel.regions.set_facecolor([to_rgba(color, alpha) for color in self._colors])
             panel.regions.set_edgecolor(style.panel)
-            paint_image(panel.image, scene.shapes, scene.limits, self._colors, alpha)
             panel.cells.set_colors(colors, edges)
             pale = [blend(style.ink, style.panel, 0.35)]
             panel.reference.set_colors(pale, pale)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from matplotlib.colors import to_rgb
+from matplotlib.path import Path
 from numpy.typing import NDArray
-
-from centroid_encoder.pl._regions import Shapes
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Scene:
     codes: NDArray[np.intp]
     """(n_obs,) class of each cell, −1 for unlabeled ones."""
     panels: tuple[Panel, ...]
-    shapes: Shapes
-    """Regions of the classes; empty to draw none."""
+    shapes: Sequence[Path]
+    """Region of each class; empty to draw none."""
     limits: NDArray[np.floating]
     """(2, 2) lower left and upper right corner of the panels."""
     names: tuple[str, ...]
