@@ -30,7 +30,6 @@ from centroid_encoder.cli import cli
 
 FIGURES = [name.replace("_", "-") for name in ce.pl.__all__]
 FIT = ("--label-key", "cell_type", "--max-epochs", "3")
-REPLACE = ("-o", "in.h5ad", "--overwrite")
 VALIDATE = (*FIT, "--n-folds", "2", "--n-permutations", "2")
 HEAVY = {"torch", "scanpy", "anndata", "matplotlib", "sklearn", "pandas", "numpy"}
 pytestmark = pytest.mark.filterwarnings(
@@ -87,9 +86,7 @@ def images(folder: Path) -> Path:
 
 
 def run(*arguments: object, status: int = 0) -> Result:
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
+    result = CliRunner(catch_exceptions=False).invoke(cli, [str(one) for one in arguments])
     assert result.exit_code == status, result.output
     return result
 
@@ -105,10 +102,9 @@ def failure(*arguments: object, status: int = 1) -> str:
     """Last line of the error of a command that fails and changes no file."""
     before = contents()
     result = run(*arguments, status=status)
-    assert contents() == before
-    assert result.stdout == ""
-    assert result.stderr.count("Error: ") == 1
-    return result.stderr.rstrip("\n").rpartition("Error: ")[2]
+    assert (contents(), result.stdout) == (before, "")
+    _, text = result.stderr.rstrip("\n").split("Error: ")
+    return text
 
 
 def contents() -> dict[Path, bytes | None]:
@@ -292,7 +288,8 @@ def test_an_input_is_closed_before_it_is_replaced(
     rename = os.replace
     monkeypatch.setattr(os, "replace", count)
     shutil.copy(results, "in.h5ad")
-    result = run(command, "in.h5ad", *options, "--key-added", "new", *REPLACE)
+    replace = ("--key-added", "new", "-o", "in.h5ad", "--overwrite")
+    result = run(command, "in.h5ad", *options, *replace)
     assert open_files == [0]
     label = "new_cv_label" if command == "cross-validate" else "new_label"
     assert {"ce_label", label} <= set(ad.read_h5ad("in.h5ad").obs)
@@ -332,29 +329,25 @@ def test_cross_validate_writes_what_the_tools_write(folder: Path) -> None:
     assert found["quality"] == stored["quality"]
     assert found["errors"] == stored["errors"].to_dict("records")
     assert found["confusion"] == stored["confusion"].tolist()
-    assert found["permutation"]["p_value"] == stored["permutation"]["p_value"]
     assert "group_key='donor'" in found["warnings"][0]
 
 
 # ingest
 
 
-@pytest.mark.parametrize("suffix", [".h5ad", ".safetensors"])
-def test_ingest_writes_what_the_tool_writes(suffix: str, folder: Path, results: Path) -> None:
-    shutil.copy(results, "map.h5ad")
-    ce.tl.fitted_model(ad.read_h5ad(results), device="cpu").save("map.safetensors")
-    reference = f"map{suffix}"
-    place = ("ingest", "map.h5ad", "--reference", reference, "-o", "out.h5ad")
+def test_ingest_writes_what_the_tool_writes(folder: Path, results: Path) -> None:
+    adata, reference = ad.read_h5ad(results), "map.safetensors"
+    ce.tl.fitted_model(adata, device="cpu").save(reference)
+    place = ("ingest", results, "--reference", reference, "-o", "out.h5ad")
 
     found = as_json(*place, "--min-confidence", 0.9, "--max-novelty", 0.9, "--key-added", "new")
 
-    adata = ad.read_h5ad("map.h5ad")
     options = {"min_confidence": 0.9, "max_novelty": 0.9, "key_added": "new"}
     ce.tl.ingest(adata, reference, progress=False, **options)
     assert as_written(ad.read_h5ad("out.h5ad")) == as_written(adata)
     names = "command version input reference output key n_obs params classes labels n_unassigned "
     assert list(found) == f"{names}mean_confidence median_novelty warnings".split()
-    assert (found["input"], found["reference"]) == ("map.h5ad", reference)
+    assert (found["input"], found["reference"]) == (str(results), reference)
     counts = adata.obs["new_label"].value_counts()
     assert found["n_unassigned"] == counts["unassigned"] > 0
     assert found["labels"] == counts.drop("unassigned").reindex(found["classes"]).to_dict()
@@ -378,9 +371,7 @@ def test_every_figure_is_drawn(figure: str, results: Path, folder: Path) -> None
     before = results.read_bytes()
     needed = ["--group-key", "ce_split"] * (figure == "composition")
     found = as_json("plot", figure, results, *needed, "-o", "figure.png", "--dpi", 40)
-    paths = {"input": str(results), "output": "figure.png"}
-    head = {"command": "plot", "version": ce.__version__, "figure": figure}
-    assert found == {**head, **paths, "warnings": []}
+    assert (found["figure"], found["output"], found["warnings"]) == (figure, "figure.png", [])
     assert Path("figure.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(os.listdir()) == ["figure.png", "in.h5ad"]
     assert results.read_bytes() == before
@@ -435,7 +426,6 @@ def test_a_time_series(images: Path) -> None:
         ("nuclei.tif small.npy", "'small' has the shape (7, 12) and labels 'nuclei' (8, 12"),
         ("in.h5ad", "its name must end in .tif or .npy"),
         ("damaged.tif", "damaged.tif cannot be read: "),
-        ("nuclei.tif --spacing 2", "spacing has no unit; pass unit='um'"),
         ("nuclei.tif dapi.npy --channels a,b", "there are 1 channels, dapi;"),
         ("nuclei.tif dapi.npy ./dapi.npy", "two images have the same name"),
     ],

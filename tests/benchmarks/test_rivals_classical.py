@@ -56,14 +56,12 @@ SLOW = {name: [pytest.mark.slow] if "UMAP" in name else [] for name in RIVALS}
 @pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW[name]) for name in RIVALS])
 def test_a_rival_separates_blobs_and_repeats_itself(name: str) -> None:
     X, y = blobs()
-    train, test = np.s_[:90], np.s_[90:]
-    first, second = (embed(RIVALS[name](3), X[train], y[train], X[test]) for _ in range(2))
+    first, second = (embed(RIVALS[name](3), X[:90], y[:90], X[90:]) for _ in range(2))
     for part, again, n in zip(first, second, (90, 30), strict=True):
-        assert part.shape == (n, 2)
-        assert part.dtype == np.float64
+        assert (part.shape, part.dtype) == ((n, 2), np.float64)
         assert np.isfinite(part).all()
         np.testing.assert_array_equal(part, again)
-    assert knn_error(first[0], y[train], first[1], y[test]) < 0.1
+    assert knn_error(first[0], y[:90], first[1], y[90:]) < 0.1
 
 
 class Ruler(BaseEstimator):
@@ -159,12 +157,10 @@ def test_regression_is_the_weighted_mean() -> None:
 def test_posteriors_leave_the_point_itself_out() -> None:
     X, y = blobs(30, distance=1.0)
     model = ParzenPosterior().fit(X, y)
-    names, codes = np.unique(y, return_inverse=True)
-    for i in range(30):
-        others = np.arange(30) != i
-        k = np.exp(-cdist(X[[i]], X[others], "sqeuclidean")[0] / (2 * model.width**2))
-        expected = [k[codes[others] == c].sum() / k.sum() for c in range(len(names))]
-        np.testing.assert_allclose(model.predict_proba()[i], 0.999 * np.array(expected) + 0.001 / 3)
+    k = np.exp(-cdist(X, X, "sqeuclidean") / (2 * model.width**2))
+    np.fill_diagonal(k, 0)
+    expected = k @ np.equal.outer(y, np.unique(y)) / k.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(), 0.999 * expected + 0.001 / 3)
 
 
 def gradient_error(cost: Callable[..., tuple[Any, ...]], *parts: Array) -> float:

@@ -52,7 +52,7 @@ def test_cells_without_confidence_are_left_out(cells, validate):
     confidence = np.random.default_rng(0).random(120)
     confidence[:30] = np.nan
     assert "n = 120, 90 shown" in draw(validate(cells, confidence=confidence)).get_title()
-    validate(cells, confidence=np.full(120, np.nan))
+    cells.obs["ce_cv_confidence"] = np.nan
     with pytest.raises(ValueError, match=r"among the out-of-fold labels, .* has a confidence"):
         draw(cells)
 

@@ -47,28 +47,23 @@ def validated(cells, validate):
     return with_table(validate(cells), [[9, 0, 3], [0, 12, 0], [6, 0, 6]])
 
 
-def test_squares_are_shares_of_the_true_class(validated):
+def test_squares_are_shares_of_the_true_class_or_counts(validated):
     ax = draw(validated, order="category")
     assert_allclose(squares(ax), [[75, 0, 25], [0, 100, 0], [50, 0, 50]])
     shares = {(0, 0): "75", (0, 2): "25", (1, 1): "100", (2, 0): "50", (2, 2): "50"}
     assert written(ax) == shares
     assert ax.child_axes[0].get_ylabel() == "share of the true class (%)"
     assert ax.get_title() == "out-of-fold labels, 5 folds, n = 36\n75.0 % right"
-
-
-def test_squares_are_counts_on_request(validated):
-    table = [[9_000, 0, 1_234], [0, 12, 0], [6, 0, 6]]
-    ax = draw(with_table(validated, table), order="category", counts=True)
-    assert_allclose(squares(ax), table)
-    assert written(ax)[0, 2] == "1,234"
-    assert ax.child_axes[0].get_ylabel() == "cells"
-    assert ax.images[0].norm.vmax == 9_000
-
-
-def test_shares_never_round_to_none_or_to_all(validated):
-    ax = draw(with_table(validated, [[999, 1, 0], [0, 5, 0], [1, 6, 993]]), order="category")
+    # Shares are never rounded to none or to all.
+    table = [[9_990, 10, 0], [0, 5, 0], [1, 6, 993]]
+    ax = draw(with_table(validated, table), order="category")
     shares = {(0, 0): ">99", (0, 1): "<1", (1, 1): "100", (2, 0): "<1", (2, 1): "1", (2, 2): "99"}
     assert written(ax) == shares
+    ax = draw(validated, order="category", counts=True)
+    assert_allclose(squares(ax), table)
+    assert written(ax)[0, 0] == "9,990"
+    assert ax.child_axes[0].get_ylabel() == "cells"
+    assert ax.images[0].norm.vmax == 9_990
 
 
 @pytest.mark.parametrize("counts", [False, True])
