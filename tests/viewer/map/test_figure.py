@@ -21,6 +21,8 @@ from centroid_encoder.viewer.map.contrast import contrast
 from centroid_encoder.viewer.map.dots import Dots, contained
 from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.map.scene import Panel, Scene, Style
+from centroid_encoder.viewer.map.texts import Texts
+from tests.viewer.seen import names_on, title_of
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
 LIMITS = np.array([[0.0, 0.0], [10.0, 10.0]])
@@ -159,7 +161,6 @@ def test_a_theme_colors_page_panel_and_ink(dark: bool) -> None:
     assert color_at(figure, 0, (9, 9)) == rgb(style.panel)
     assert color_at(figure, 0, POINTS[4]) == rgb(style.unlabeled)
     for ax in figure.axes:
-        assert ax.title.get_color() == style.ink
         assert {line.get_markeredgecolor() for line in ax.lines} == {style.ink}
     # Later scenes follow it, too.
     figure.show(make_scene(panels=[range(6)]), COLORS)
@@ -328,16 +329,16 @@ def test_titles_fit(size: tuple[int, int], titles: list[str]) -> None:
     figure = make_figure(*size)
     figure.show(make_scene(titles=titles), COLORS)
     panels = boxes(figure, *size)
-    pixels(figure)
-    texts = [ax.title.get_window_extent() for ax in figure.axes]
-    for ax, title, text, panel in zip(figure.axes, titles, texts, panels, strict=True):
-        assert ax.title.get_text().replace("\n", " ") == title.replace("\n", " ")
-        assert text.x0 >= 0
-        assert text.x1 <= size[0]
-        assert text.y1 <= size[1]
-        assert text.y0 >= panel[3]
+    written = [title_of(ax) for ax in figure.axes]
+    for title, (text, _, box), panel in zip(titles, written, panels, strict=True):
+        assert text.replace("\n", " ") == title.replace("\n", " ")
+        assert box.x0 >= 0
+        assert box.x1 <= size[0]
+        assert box.y1 <= size[1]
+        assert box.y0 >= panel[3]
+    first, second = (box for *_, box in written)
     below = panels[1][3] < panels[0][1]
-    assert texts[1].y1 <= panels[0][1] if below else texts[0].x1 <= texts[1].x0
+    assert second.y1 <= panels[0][1] if below else first.x1 <= second.x0
 
 
 def test_a_cleared_figure_is_empty_and_can_be_used_again() -> None:
@@ -367,11 +368,23 @@ def test_names_at_the_rim_stay_in_the_panel(at: tuple[float, float], width: int)
     figure = make_figure(width, 420)
     figure.show(make_scene(names=names, centers=centers), COLORS)
     for ax in figure.axes:
-        frame = ax.get_window_extent()
-        shown = [text for text in ax.texts if text.get_text()]
-        for text in shown:
-            box = text.get_window_extent()
-            # Its halo is wider than the letters.
-            assert frame.x0 + 2 <= box.x0 < box.x1 <= frame.x1 - 2
-            assert frame.y0 + 2 <= box.y0 < box.y1 <= frame.y1 - 2
-        assert shown[0].get_text() == "tumor"
+        frame, written = ax.get_window_extent(), names_on(ax)
+        assert written[0].text == "tumor"
+        for _, _, box in written:
+            assert frame.x0 <= box.x0 < box.x1 <= frame.x1
+            assert frame.y0 <= box.y0 < box.y1 <= frame.y1
+
+
+def test_names_that_are_apart_from_their_centers_have_lines() -> None:
+    figure = make_figure()
+    figure.show(make_scene(centers=[(5, 5), (5, 5), (0.1, 2)]), COLORS)
+    (texts,) = (artist for artist in figure.axes[0].artists if isinstance(artist, Texts))
+    written, lines = texts.written_names()
+    (first, second, rim) = (box for *_, box in written)
+    assert not first.overlaps(second)
+    assert rim.x0 > figure.axes[0].get_window_extent().x0
+    at = figure.axes[0].transData.transform((5, 5))
+    apart = [not box.contains(*at) for box in (first, second)]
+    assert any(apart)
+    assert len(lines) == sum(apart)
+    np.testing.assert_allclose(lines[:, 0], [at] * len(lines))

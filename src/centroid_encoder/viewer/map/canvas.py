@@ -163,7 +163,6 @@ class MapCanvas(QWidget):
 
     def _on_resize(self, event: Any) -> None:
         self.map.arrange(event.width, event.height)
-        self.map.place_names()
 
     def _on_draw(self, _: Any) -> None:
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)

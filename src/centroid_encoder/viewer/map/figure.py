@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,8 +20,8 @@ from psygnal import Signal
 from centroid_encoder.pl._regions import REGION_ALPHA, add_image, paint_image, region_paths
 from centroid_encoder.viewer.map.contrast import blend, readable
 from centroid_encoder.viewer.map.dots import Dots, contained
-from centroid_encoder.viewer.map.names import write_names
 from centroid_encoder.viewer.map.scene import NOTHING, Scene, Style
+from centroid_encoder.viewer.map.texts import TITLE_SIZE, Texts
 
 MAX_NAMES = 20
 """Classes whose names are written unless the user wants otherwise: more hide the map."""
@@ -29,8 +29,6 @@ MAX_BOLD = 200
 """Selected cells with bold rings: more would hide what they mark."""
 MAX_RINGS = 20_000
 """Selected cells with rings; of more, some evenly spaced ones have rings."""
-TITLE_SIZE = 9
-"""Points."""
 LINE = 1.4 * TITLE_SIZE / 72
 """Height of a line of a title in inches."""
 GAP = 0.06
@@ -50,7 +48,7 @@ class _Artists:
     cells: Dots
     selected: Line2D
     hovered: Line2D
-    names: list[Any] = field(default_factory=list)
+    texts: Texts
 
 
 class MapFigure:
@@ -97,7 +95,7 @@ class MapFigure:
     def set_named(self, named: bool) -> None:
         """Write the names of the classes or not, however many they are."""
         self._named = named
-        self.place_names()
+        self._set_points()
         self.changed.emit()
 
     def clear(self) -> None:
@@ -136,7 +134,6 @@ class MapFigure:
         """Show the part between two corners: (2, 2) lower left and upper right."""
         for ax in self.axes:
             ax.set(xlim=view[:, 0], ylim=view[:, 1])
-        self.place_names()
         self.changed.emit()
 
     def set_style(self, style: Style) -> None:
@@ -144,7 +141,6 @@ class MapFigure:
         self._style = style
         self.figure.set_facecolor(style.page)
         self._paint()
-        self.place_names()
         self.changed.emit()
 
     def set_colors(self, colors: Sequence[str]) -> None:
@@ -168,7 +164,6 @@ class MapFigure:
         if names != self._hidden:
             self._hidden = names
             self._set_points()
-            self.place_names()
             self.changed.emit()
 
     def select(self, selected: NDArray[np.bool_] | None) -> None:
@@ -245,24 +240,12 @@ class MapFigure:
         size = side(columns, rows)
         left = (width - columns * size - (columns - 1) * gap) / 2
         top = (height - rows * (size + heading) - (rows - 1) * gap) / 2
-        for i, (ax, title) in enumerate(zip(self.axes, titles, strict=True)):
+        for i, (panel, title) in enumerate(zip(self._panels, titles, strict=True)):
             row, column = divmod(i, columns)
             x = left + column * (size + gap)
             y = height - top - (row + 1) * (size + heading) - row * gap
-            ax.set_position((x / width, y / height, size / width, size / height))
-            ax.title.set_text(title)
-
-    def place_names(self) -> None:
-        """Write the names of the classes that are shown where the panels have room for them."""
-        scene, style = self._scene, self._style
-        written = np.flatnonzero(self.shown & self.named)
-        names = [scene.names[code] for code in written]
-        for panel in self._panels:
-            for artist in panel.names:
-                artist.remove()
-            panel.names = write_names(
-                panel.ax, names, scene.centers[written], ink=style.ink, halo=style.panel
-            )
+            panel.ax.set_position((x / width, y / height, size / width, size / height))
+            panel.texts.title = title
 
     @property
     def _groups(self) -> tuple[NDArray[np.intp], list[str]]:
@@ -277,11 +260,9 @@ class MapFigure:
             ax = self.figure.add_axes((0, 0, 1, 1), sharex=share, sharey=share)
             ax.set(xticks=[], yticks=[], autoscale_on=False)
             ax.set_aspect("equal")
-            # Axes without ticks would still cost a fifth of a frame, and so would a title that
-            # looks for room among them.
+            # Axes without ticks would still cost a fifth of a frame.
             ax.xaxis.set_visible(False)
             ax.yaxis.set_visible(False)
-            ax.set_title("", y=1, fontsize=TITLE_SIZE, parse_math=False)
             artists = _Artists(
                 ax,
                 Dots(ax, 1.5),
@@ -290,12 +271,15 @@ class MapFigure:
                 Dots(ax, 2),
                 _ring(ax, zorder=3),
                 _ring(ax, mew=1.6, markersize=10, zorder=4),
+                Texts(ax, 4),
             )
             ax.add_collection(artists.regions, autolim=False)
             self._panels.append(artists)
 
     def _set_points(self) -> None:
         scene, (codes_of, colors) = self._scene, self._groups
+        written = np.flatnonzero(self.shown & self.named)
+        names = [scene.names[code] for code in written]
         size = float(np.clip(8_000 / max(len(scene.points), 1), 2, 30)) ** 0.5
         for panel, content in zip(self._panels, scene.panels, strict=True):
             rows = self._visible(content.rows)
@@ -307,6 +291,7 @@ class MapFigure:
             panel.cells.size = panel.reference.size = size
             panel.reference.set_points(scene.reference, np.zeros(len(scene.reference), np.intp))
             panel.selected.set_markersize(size + 2.5)
+            panel.texts.names, panel.texts.centers = names, scene.centers[written]
         self._mark()
 
     def _mark(self) -> None:
@@ -331,12 +316,12 @@ class MapFigure:
         self._outline.set_color(style.ink)
         for panel in self._panels:
             panel.ax.set_facecolor(style.panel)
-            panel.ax.title.set_color(style.ink)
             panel.ax.spines[:].set_visible(False)
             panel.regions.set_facecolor([to_rgba(color, alpha) for color in self._colors])
             panel.regions.set_edgecolor(style.panel)
             paint_image(panel.image, scene.shapes, scene.limits, self._colors, alpha)
             panel.cells.set_colors(colors, edges)
+            panel.texts.ink, panel.texts.halo = style.ink, style.panel
             pale = [blend(style.ink, style.panel, 0.35)]
             panel.reference.set_colors(pale, pale)
             for overlay in (panel.selected, panel.hovered):
