@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from centroid_encoder.core.regions import voronoi_cells
 from centroid_encoder.pl._colors import default_palette
 from centroid_encoder.pl._regions import Shapes
-from centroid_encoder.viewer.map.contrast import contrast
 from centroid_encoder.viewer.map.dots import Dots, contained
 from centroid_encoder.viewer.map.figure import MapFigure
-from centroid_encoder.viewer.map.scene import Panel, Scene, Style
+from centroid_encoder.viewer.map.scene import Panel, Scene, Style, contrast
 from centroid_encoder.viewer.map.texts import Texts
 from tests.viewer.seen import names_on, title_of
 
@@ -285,7 +284,7 @@ def test_an_outline_contains_what_matplotlib_says(dtype: Any) -> None:
 def boxes(figure: MapFigure, width: int, height: int) -> list[NDArray[np.floating]]:
     """Left, bottom, right and top of each panel in pixels."""
     figure.figure.set_size_inches(width / 96, height / 96)
-    figure.arrange(width, height)
+    figure.arrange()
     return [ax.get_position().extents * ([width, height] * 2) for ax in figure.axes]
 
 
@@ -353,7 +352,7 @@ def test_a_cleared_figure_is_empty_and_can_be_used_again() -> None:
     figure.hover(None)
     figure.select(None)
     figure.draw_overlays()
-    figure.arrange(300, 200)
+    figure.arrange()
     figure.set_style(Style())
     figure.show(make_scene(), COLORS)
     assert overlay(figure, 0) == set()

@@ -161,8 +161,8 @@ class MapCanvas(QWidget):
         is_pan = self._tool == "pan"
         self.canvas.setCursor(shapes.OpenHandCursor if is_pan else shapes.CrossCursor)
 
-    def _on_resize(self, event: Any) -> None:
-        self.map.arrange(event.width, event.height)
+    def _on_resize(self, _: Any) -> None:
+        self.map.arrange()
 
     def _on_draw(self, _: Any) -> None:
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)

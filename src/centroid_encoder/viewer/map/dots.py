@@ -23,6 +23,8 @@ class Dots(Artist):
 
     Attributes
     ----------
+    points, codes
+        (n, 2) points, the last on top, and (n,) index of each one's colour.
     size
         Diameter in points.
     """
@@ -32,24 +34,14 @@ class Dots(Artist):
         self.set_zorder(zorder)
         ax.add_artist(self)
         self.size = 2.0
-        self._points: NDArray[np.floating] = np.empty((0, 2))
-        self._codes = np.empty(0, dtype=np.intp)
+        self.points: NDArray[np.floating] = np.empty((0, 2))
+        self.codes = np.empty(0, dtype=np.intp)
         self._colors = np.zeros((2, 1, 3), dtype=np.uint8)
-
-    @property
-    def points(self) -> NDArray[np.floating]:
-        """(n, 2) points, the last on top."""
-        return self._points
 
     @property
     def colors(self) -> NDArray[np.uint8]:
         """(n, 3) fill colour of each point."""
-        colors: NDArray[np.uint8] = self._colors[0][self._codes]
-        return colors
-
-    def set_points(self, points: NDArray[np.floating], codes: NDArray[np.intp]) -> None:
-        """Show other points: (n, 2), the last on top, and (n,) index of each one's colour."""
-        self._points, self._codes = points, codes
+        return np.asarray(self._colors[0][self.codes])
 
     def set_colors(self, fills: Sequence[str], edges: Sequence[str]) -> None:
         """Change the colours of the points and of their edges."""
@@ -58,32 +50,35 @@ class Dots(Artist):
 
     def draw(self, renderer: Any) -> None:
         """Draw the points."""
-        if not len(self._points) or self.axes is None:
+        if not len(self.points) or self.axes is None:
             return
         dpi = self.axes.figure.dpi
         size = max(round(self.size / 72 * dpi), 1)
         left, bottom, right, top = np.rint(self.axes.bbox.extents).astype(int).tolist()
         # With a margin for dots that are cut off by the rim.
         shape = max(top - bottom, 1) + 2 * size, max(right - left, 1) + 2 * size
-        places = self.axes.transData.transform(self._points) - (left, bottom) + size / 2
+        places = self.axes.transData.transform(self.points) - (left, bottom) + size / 2
         column, row = np.rint(places).astype(np.intp).T
         inside = (row >= 0) & (row <= shape[0] - size)
         inside &= (column >= 0) & (column <= shape[1] - size)
-        at, codes = (row * shape[1] + column)[inside], self._codes[inside]
-        order = np.arange(1, len(at) + 1, dtype=np.int32)
-        uppermost = np.zeros(shape[0] * shape[1], dtype=np.int32)
-        image = np.zeros((len(uppermost), 4), dtype=np.uint8)
+        at, codes = (row * shape[1] + column)[inside], self.codes[inside]
         y, x = np.indices((size, size)) - (size - 1) / 2
         distances = np.hypot(x, y)
-        for i, j in np.argwhere(distances < size / 2 + 0.7).tolist():
-            # Of points in the same pass, the last assignment to a pixel counts.
+        stamp = np.argwhere(distances < size / 2 + 0.7)
+        distances = distances[tuple(stamp.T)]
+        # The last point on a pixel is seen; of the same pass, numpy keeps the last assignment.
+        uppermost = np.zeros(shape[0] * shape[1], dtype=np.int64)
+        order = len(stamp) * np.arange(1, len(at) + 1)
+        for k, (i, j) in enumerate(stamp.tolist()):
             pixels = at + i * shape[1] + j
-            above = np.flatnonzero(uppermost[pixels] < order)
-            pixels = pixels[above]
-            uppermost[pixels] = order[above]
-            is_edge = size <= EDGE * dpi / 96 or distances[i, j] > (size - 1) / 2 - dpi / 96
-            image[pixels, :3] = self._colors[int(is_edge)][codes[above]]
-            image[pixels, 3] = round(255 * np.clip(size / 2 + 0.7 - distances[i, j], 0, 1))
+            uppermost[pixels] = np.maximum(uppermost[pixels], order + k)
+        painted = np.flatnonzero(uppermost)
+        point, k = np.divmod(uppermost[painted], len(stamp))
+        is_edge = (distances > (size - 1) / 2 - dpi / 96) | (size <= EDGE * dpi / 96)
+        opacity = np.rint(255 * np.clip(size / 2 + 0.7 - distances, 0, 1)).astype(np.uint8)
+        image = np.zeros((len(uppermost), 4), dtype=np.uint8)
+        image[painted, :3] = self._colors[is_edge[k].astype(np.intp), codes[point - 1]]
+        image[painted, 3] = opacity[k]
         image = image.reshape(*shape, 4)[size:-size, size:-size]
         gc = renderer.new_gc()
         renderer.draw_image(gc, left, bottom, np.ascontiguousarray(image))

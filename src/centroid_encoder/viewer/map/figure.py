@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.pl._regions import REGION_ALPHA, add_image, paint_image, region_paths
-from centroid_encoder.viewer.map.contrast import blend, readable
 from centroid_encoder.viewer.map.dots import Dots, contained
-from centroid_encoder.viewer.map.scene import NOTHING, Scene, Style
+from centroid_encoder.viewer.map.scene import NOTHING, Panel, Scene, Style, blend, readable
 from centroid_encoder.viewer.map.texts import TITLE_SIZE, Texts
 
 MAX_NAMES = 20
@@ -40,6 +39,8 @@ class _Artists:
     """One panel on the figure."""
 
     ax: Any
+    rows: NDArray[np.intp]
+    """Rows of the cells that are drawn, the last on top."""
     reference: Dots
     regions: PathCollection
     """One for each class."""
@@ -95,8 +96,7 @@ class MapFigure:
     def set_named(self, named: bool) -> None:
         """Write the names of the classes or not, however many they are."""
         self._named = named
-        self._set_points()
-        self.changed.emit()
+        self._update()
 
     def clear(self) -> None:
         """Take everything off the figure."""
@@ -121,9 +121,8 @@ class MapFigure:
             panel.regions.set_paths(region_paths(scene.shapes, len(scene.names)))
             # The cell under the mouse may have moved.
             panel.hovered.set_data([], [])
-        self.arrange(*self.figure.bbox.size)
-        self._set_points()
-        self._paint()
+        self.arrange()
+        self._update()
         self.home()
 
     def home(self) -> None:
@@ -140,14 +139,12 @@ class MapFigure:
         """Follow a theme."""
         self._style = style
         self.figure.set_facecolor(style.page)
-        self._paint()
-        self.changed.emit()
+        self._update()
 
     def set_colors(self, colors: Sequence[str]) -> None:
         """Colour the classes."""
         self._colors = list(colors)
-        self._paint()
-        self.changed.emit()
+        self._update()
 
     def set_values(self, values: tuple[NDArray[np.intp], list[str]] | None) -> None:
         """Colour the points by something else than their classes; None takes that back.
@@ -155,16 +152,13 @@ class MapFigure:
         Values are an index (n_obs,) of each point's colour, −1 for grey, and the colours.
         """
         self._values = values
-        self._set_points()
-        self._paint()
-        self.changed.emit()
+        self._update()
 
     def hide(self, names: frozenset[str]) -> None:
         """Leave out the points of these classes; their regions stay."""
         if names != self._hidden:
             self._hidden = names
-            self._set_points()
-            self.changed.emit()
+            self._update()
 
     def select(self, selected: NDArray[np.bool_] | None) -> None:
         """Mark the cells of a (n_obs,) mask."""
@@ -174,8 +168,8 @@ class MapFigure:
 
     def hover(self, row: int | None) -> None:
         """Ring one cell, in the panels that show it."""
-        for panel, content in zip(self._panels, self._scene.panels, strict=True):
-            at = [] if row is None or row not in content.rows else [row]
+        for panel in self._panels:
+            at = panel.rows[panel.rows == row]
             panel.hovered.set_data(*self._scene.points[at].T)
         self.marked.emit()
 
@@ -186,27 +180,21 @@ class MapFigure:
 
     def within(self, ax: Any, outline: Path) -> NDArray[np.intp]:
         """Rows of a panel's cells within an outline."""
-        rows = self._visible(self._scene.panels[self.axes.index(ax)].rows)
-        return np.asarray(rows[contained(outline, self._scene.points[rows])])
+        panel = self._panels[self.axes.index(ax)]
+        return np.sort(panel.rows[contained(outline, panel.cells.points)])
 
     def nearest(self, ax: Any, at: NDArray[np.floating], radius: float) -> int | None:
         """Row of the cell of a panel that is nearest to a place, or None if none is near.
 
         A search tree would have to be built for each frame of a training.
         """
-        points = self._scene.points
-        (x, y), (x_at, y_at) = points.T, at.tolist()
+        panel = self._panels[self.axes.index(ax)]
+        (x, y), (x_at, y_at) = panel.cells.points.T, at.tolist()
         near = np.flatnonzero((np.abs(x - x_at) < radius) & (np.abs(y - y_at) < radius))
-        near = self._visible(np.intersect1d(near, self._scene.panels[self.axes.index(ax)].rows))
-        distances = np.linalg.norm(points[near] - at, axis=1)
+        distances = np.linalg.norm(panel.cells.points[near] - at, axis=1)
         if not (distances < radius).any():
             return None
-        return int(near[distances.argmin()])
-
-    def _visible(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of the rows that are embedded, and of a class that is switched on."""
-        shown = np.append(self.shown, True)[self._scene.codes[rows]]
-        return np.asarray(rows[shown & ~np.isnan(self._scene.points[rows, 0])])
+        return int(panel.rows[near[distances.argmin()]])
 
     def draw_overlays(self) -> None:
         """Draw selection, hover and outline on top of the canvas."""
@@ -216,14 +204,8 @@ class MapFigure:
         if self._panels:
             self.figure.draw_artist(self._outline)
 
-    def arrange(self, width: float, height: float) -> None:
-        """Place square panels beside or above each other, whichever makes them larger.
-
-        Parameters
-        ----------
-        width, height
-            Size of the figure in pixels.
-        """
+    def arrange(self) -> None:
+        """Place square panels beside or above each other, whichever makes them larger."""
         n = len(self._panels)
         if not n:
             return
@@ -231,6 +213,7 @@ class MapFigure:
         titles = [panel.title.replace(" (n", "\n(n", 1) for panel in self._scene.panels]
         n_lines = max(title.count("\n") for title in titles) + 1
         heading, gap = n_lines * LINE * self.figure.dpi, GAP * self.figure.dpi
+        width, height = self.figure.bbox.size.tolist()
 
         def side(columns: int, rows: int) -> float:
             across = (width - gap * (columns + 1)) / columns
@@ -247,87 +230,88 @@ class MapFigure:
             panel.ax.set_position((x / width, y / height, size / width, size / height))
             panel.texts.title = title
 
-    @property
-    def _groups(self) -> tuple[NDArray[np.intp], list[str]]:
-        """Which points have a colour in common, −1 for grey, and the colours."""
-        return self._values or (self._scene.codes, self._colors)
-
     def _build(self) -> None:
         self.figure.clear()
         self._panels = []
         for _ in self._scene.panels:
             share = self.axes[0] if self._panels else None
-            ax = self.figure.add_axes((0, 0, 1, 1), sharex=share, sharey=share)
-            ax.set(xticks=[], yticks=[], autoscale_on=False)
-            ax.set_aspect("equal")
+            ax: Any = self.figure.add_axes((0, 0, 1, 1), sharex=share, sharey=share)
+            ax.set(xticks=[], yticks=[], autoscale_on=False, aspect="equal")
             # Axes without ticks would still cost a fifth of a frame.
             ax.xaxis.set_visible(False)
             ax.yaxis.set_visible(False)
-            artists = _Artists(
-                ax,
-                Dots(ax, 1.5),
-                PathCollection([], linewidths=1),
-                add_image(ax),
-                Dots(ax, 2),
-                _ring(ax, zorder=3),
-                _ring(ax, mew=1.6, markersize=10, zorder=4),
-                Texts(ax, 4),
+            ax.spines[:].set_visible(False)
+            regions = PathCollection([], linewidths=1)
+            ax.add_collection(regions, autolim=False)
+            ring = {"ls": "none", "marker": "o", "mfc": "none", "animated": True}
+            self._panels.append(
+                _Artists(
+                    ax,
+                    np.empty(0, dtype=np.intp),
+                    Dots(ax, 1.5),
+                    regions,
+                    add_image(ax),
+                    Dots(ax, 2),
+                    ax.plot([], [], zorder=3, **ring)[0],
+                    ax.plot([], [], mew=1.6, markersize=10, zorder=4, **ring)[0],
+                    Texts(ax, 4),
+                )
             )
-            ax.add_collection(artists.regions, autolim=False)
-            self._panels.append(artists)
 
-    def _set_points(self) -> None:
-        scene, (codes_of, colors) = self._scene, self._groups
-        written = np.flatnonzero(self.shown & self.named)
-        names = [scene.names[code] for code in written]
+    def _update(self) -> None:
+        """Give every artist its content and its colours."""
+        scene, style, shown = self._scene, self._style, self.shown
+        alpha = REGION_ALPHA + 0.1 * style.dark
+        codes, colors = self._values or (scene.codes, self._colors)
+        has_regions = len(scene.shapes) > 0 and self._values is None
+        fills = [*colors, style.unlabeled]
+        grounds = [blend(fill, style.panel, alpha * has_regions) for fill in fills]
+        edges = [readable(*pair, style.ink) for pair in zip(fills, grounds, strict=True)]
+        pale = [blend(style.ink, style.panel, 0.35)]
         size = float(np.clip(8_000 / max(len(scene.points), 1), 2, 30)) ** 0.5
+        named = np.flatnonzero(shown & self.named)
+        self._outline.set_color(style.ink)
         for panel, content in zip(self._panels, scene.panels, strict=True):
-            rows = self._visible(content.rows)
-            counts = np.bincount(codes_of[rows] + 1, minlength=len(colors) + 1)
-            # Unlabeled cells at the bottom, the smallest class on top.
-            depth = np.where(np.arange(len(counts)), counts, len(rows) + 1)
-            rows = rows[np.argsort(-depth[codes_of[rows] + 1], kind="stable")]
-            panel.cells.set_points(scene.points[rows], codes_of[rows])
+            panel.ax.set_facecolor(style.panel)
+            panel.regions.set_facecolor([to_rgba(color, alpha) for color in self._colors])
+            panel.regions.set_edgecolor(style.panel)
+            paint_image(panel.image, scene.shapes, scene.limits, self._colors, alpha)
+            panel.rows = rows = _drawn(scene, content, shown, codes)
+            panel.cells.points, panel.cells.codes = scene.points[rows], codes[rows]
+            panel.cells.set_colors(fills, edges)
+            panel.reference.points = scene.reference
+            panel.reference.codes = np.zeros(len(scene.reference), dtype=np.intp)
+            panel.reference.set_colors(pale, pale)
             panel.cells.size = panel.reference.size = size
-            panel.reference.set_points(scene.reference, np.zeros(len(scene.reference), np.intp))
-            panel.selected.set_markersize(size + 2.5)
-            panel.texts.names, panel.texts.centers = names, scene.centers[written]
+            panel.selected.set(markersize=size + 2.5, markeredgecolor=style.ink)
+            panel.hovered.set_markeredgecolor(style.ink)
+            panel.texts.names = [scene.names[code] for code in named]
+            panel.texts.centers = scene.centers[named]
+            panel.texts.ink, panel.texts.halo = style.ink, style.panel
         self._mark()
+        self.changed.emit()
 
     def _mark(self) -> None:
         """Ring the selected cells."""
-        for panel, content in zip(self._panels, self._scene.panels, strict=True):
-            rows = content.rows[:0]
+        for panel in self._panels:
+            rows = panel.rows[:0]
             if self._selected is not None:
-                rows = self._visible(content.rows[self._selected[content.rows]])
+                rows = panel.rows[self._selected[panel.rows]]
             bold = len(rows) < MAX_BOLD
             rows = rows[:: len(rows) // MAX_RINGS + 1]
             panel.selected.set_data(*self._scene.points[rows].T)
             panel.selected.set_markeredgewidth(1.2 if bold else 0.5)
 
-    def _paint(self) -> None:
-        """Give every artist its colour."""
-        scene, style = self._scene, self._style
-        alpha = REGION_ALPHA + 0.1 * style.dark
-        colors = [*self._groups[1], style.unlabeled]
-        has_regions = len(scene.shapes) > 0 and self._values is None
-        grounds = [blend(c, style.panel, alpha * has_regions) for c in colors]
-        edges = [readable(c, g, style.ink) for c, g in zip(colors, grounds, strict=True)]
-        self._outline.set_color(style.ink)
-        for panel in self._panels:
-            panel.ax.set_facecolor(style.panel)
-            panel.ax.spines[:].set_visible(False)
-            panel.regions.set_facecolor([to_rgba(color, alpha) for color in self._colors])
-            panel.regions.set_edgecolor(style.panel)
-            paint_image(panel.image, scene.shapes, scene.limits, self._colors, alpha)
-            panel.cells.set_colors(colors, edges)
-            panel.texts.ink, panel.texts.halo = style.ink, style.panel
-            pale = [blend(style.ink, style.panel, 0.35)]
-            panel.reference.set_colors(pale, pale)
-            for overlay in (panel.selected, panel.hovered):
-                overlay.set(markerfacecolor="none", markeredgecolor=style.ink)
 
+def _drawn(
+    scene: Scene, panel: Panel, shown: NDArray[np.bool_], codes: NDArray[np.intp]
+) -> NDArray[np.intp]:
+    """Rows of a panel that are embedded and of a class that is switched on, the last on top.
 
-def _ring(ax: Any, **style: Any) -> Line2D:
-    ring: Line2D = ax.plot([], [], ls="none", marker="o", animated=True, **style)[0]
-    return ring
+    Cells with the code −1 lie at the bottom, those of the rarest code on top.
+    """
+    rows = panel.rows
+    rows = rows[np.append(shown, True)[scene.codes[rows]] & ~np.isnan(scene.points[rows, 0])]
+    counts = np.bincount(codes[rows] + 1, minlength=1)
+    counts[0] = len(rows) + 1
+    return np.asarray(rows[np.argsort(-counts[codes[rows] + 1], kind="stable")])
