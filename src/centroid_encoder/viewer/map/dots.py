@@ -73,12 +73,12 @@ class Dots(Artist):
             pixels = at + i * shape[1] + j
             uppermost[pixels] = np.maximum(uppermost[pixels], order + k)
         painted = np.flatnonzero(uppermost)
-        point, k = np.divmod(uppermost[painted], len(stamp))
+        point, place = np.divmod(uppermost[painted], len(stamp))
         is_edge = (distances > (size - 1) / 2 - dpi / 96) | (size <= EDGE * dpi / 96)
         opacity = np.rint(255 * np.clip(size / 2 + 0.7 - distances, 0, 1)).astype(np.uint8)
         image = np.zeros((len(uppermost), 4), dtype=np.uint8)
-        image[painted, :3] = self._colors[is_edge[k].astype(np.intp), codes[point - 1]]
-        image[painted, 3] = opacity[k]
+        image[painted, :3] = self._colors[is_edge[place].astype(np.intp), codes[point - 1]]
+        image[painted, 3] = opacity[place]
         image = image.reshape(*shape, 4)[size:-size, size:-size]
         gc = renderer.new_gc()
         renderer.draw_image(gc, left, bottom, np.ascontiguousarray(image))

@@ -22,13 +22,13 @@ class Drawing:
 
     def __init__(self, viewer: ViewerModel) -> None:
         self.viewer = viewer
-        self.layer: Labels | None = None
+        self._layer: Labels | None = None
         self._colors: dict[int, Any] = {}
 
     @property
-    def is_shown(self) -> bool:
-        """Whether it is in the viewer; the user may remove it."""
-        return self.layer is not None and self.layer in self.viewer.layers
+    def layer(self) -> Labels | None:
+        """The layer, or None while it is not in the viewer; the user may remove it."""
+        return self._layer if self._layer in self.viewer.layers else None
 
     def show(
         self,
@@ -40,30 +40,24 @@ class Drawing:
         contour: int = 0,
     ) -> None:
         """Show data above a layer; if the drawing is shown already, replace its data."""
-        if self.layer is not None and self.is_shown:
+        if self.layer is not None:
             self.layer.data, self.layer.name = data, name
             self.layer.contour = contour
             self.recolor(colors)
             return
-        same = ("multiscale", "scale", "translate", "rotate", "shear", "affine", "units")
+        same = ("multiscale", "scale", "translate", "rotate", "shear", "affine", "units", "visible")
+        options = {name: getattr(above, name) for name in same}
+        options |= {"colormap": _colormap(colors), "metadata": {DRAWN: True}}
         self._colors = colors
-        self.layer = Labels(
-            data,
-            name=name,
-            colormap=_colormap(colors),
-            opacity=opacity,
-            visible=above.visible,
-            metadata={DRAWN: True},
-            **{attribute: getattr(above, attribute) for attribute in same},
-        )
+        self._layer = Labels(data, name=name, opacity=opacity, **options)
         layers = self.viewer.layers
         # The user's choice of layers stays as it is.
         selection, active = set(layers.selection), layers.selection.active
-        layers.insert(layers.index(above) + 1, self.layer)
+        layers.insert(layers.index(above) + 1, self._layer)
         layers.selection = selection
         layers.selection.active = active
         # If it were set before the layer is in the viewer, napari would find the outlines twice.
-        self.layer.contour = contour
+        self._layer.contour = contour
 
     def recolor(self, colors: dict[int, Any]) -> None:
         """Change the colours of the values in the image."""
@@ -71,25 +65,14 @@ class Drawing:
         if self.layer is not None and colors != self._colors:
             self.layer.colormap, self._colors = _colormap(colors), colors
 
-    def set_visible(self, visible: bool) -> None:
-        """Hide the layer, or show it again."""
-        if self.layer is not None:
-            self.layer.visible = visible
-
-    def remove(self) -> None:
-        """Show nothing."""
-        layer, self.layer = self.layer, None
-        if layer is not None and layer in self.viewer.layers:
-            self.viewer.layers.remove(layer)
-
 
 def remove(drawings: Iterable[Drawing]) -> None:
     """Remove several drawings at once; napari takes a third of a second for each removal."""
-    shown = [drawing for drawing in drawings if drawing.is_shown]
+    shown = [drawing for drawing in drawings if drawing.layer is not None]
     together = shown[0].viewer.layers.batched_update() if len(shown) > 1 else nullcontext()
     with together:
         for drawing in shown:
-            drawing.remove()
+            drawing.viewer.layers.remove(drawing.layer)
 
 
 def outlines(marked: NDArray[np.integer], width: int) -> NDArray[np.integer]:
@@ -99,12 +82,8 @@ def outlines(marked: NDArray[np.integer], width: int) -> NDArray[np.integer]:
     """
     inside = marked > 0
     for _ in range(width):
-        eroded = inside.copy()
-        eroded[1:] &= inside[:-1]
-        eroded[:-1] &= inside[1:]
-        eroded[:, 1:] &= inside[:, :-1]
-        eroded[:, :-1] &= inside[:, 1:]
-        inside = eroded
+        wide = np.pad(inside, 1, constant_values=True)
+        inside &= wide[2:, 1:-1] & wide[:-2, 1:-1] & wide[1:-1, 2:] & wide[1:-1, :-2]
     return np.where(inside, 0, marked)
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.path import Path
 from matplotlib.transforms import IdentityTransform
@@ -34,22 +32,28 @@ GAP = 0.06
 """Inches between panels and around them."""
 
 
-@dataclass
-class _Artists:
-    """One panel on the figure."""
+class _Panel:
+    """The artists of one panel."""
 
-    ax: Any
-    rows: NDArray[np.intp]
-    """Rows of the cells that are drawn, the last on top."""
-    reference: Dots
-    regions: PathCollection
-    """One for each class."""
-    image: AxesImage
-    """Regions that are not polygons."""
-    cells: Dots
-    selected: Line2D
-    hovered: Line2D
-    texts: Texts
+    def __init__(self, figure: Figure, share: Any) -> None:
+        self.ax: Any = figure.add_axes((0, 0, 1, 1), sharex=share, sharey=share)
+        self.ax.set(xticks=[], yticks=[], autoscale_on=False, aspect="equal")
+        # Axes without ticks would still cost a fifth of a frame.
+        self.ax.xaxis.set_visible(False)
+        self.ax.yaxis.set_visible(False)
+        self.ax.spines[:].set_visible(False)
+        self.rows = np.empty(0, dtype=np.intp)
+        """Rows of the cells that are drawn, the last on top."""
+        self.image = add_image(self.ax)
+        """Regions that are not polygons."""
+        self.regions = PathCollection([], linewidths=1)
+        """One for each class."""
+        self.ax.add_collection(self.regions, autolim=False)
+        self.reference, self.cells = Dots(self.ax, 1.5), Dots(self.ax, 2)
+        ring: dict[str, Any] = {"ls": "none", "marker": "o", "mfc": "none", "animated": True}
+        (self.selected,) = self.ax.plot([], [], zorder=3, **ring)
+        (self.hovered,) = self.ax.plot([], [], mew=1.6, markersize=10, zorder=4, **ring)
+        self.texts = Texts(self.ax, 4)
 
 
 class MapFigure:
@@ -67,7 +71,7 @@ class MapFigure:
         self._colors: list[str] = []
         self._hidden: frozenset[str] = frozenset()
         self._selected: NDArray[np.bool_] | None = None
-        self._panels: list[_Artists] = []
+        self._panels: list[_Panel] = []
         self._named: bool | None = None
         self._values: tuple[NDArray[np.intp], list[str]] | None = None
         self._outline = Line2D([], [], lw=1, ls="--", transform=IdentityTransform())
@@ -116,7 +120,11 @@ class MapFigure:
         if len(before.points) != len(scene.points):
             self._selected = self._values = None
         if len(self._panels) != len(scene.panels):
-            self._build()
+            self.figure.clear()
+            self._panels = []
+            for _ in scene.panels:
+                share = self.axes[0] if self._panels else None
+                self._panels.append(_Panel(self.figure, share))
         for panel in self._panels:
             panel.regions.set_paths(region_paths(scene.shapes, len(scene.names)))
             # The cell under the mouse may have moved.
@@ -213,7 +221,7 @@ class MapFigure:
         titles = [panel.title.replace(" (n", "\n(n", 1) for panel in self._scene.panels]
         n_lines = max(title.count("\n") for title in titles) + 1
         heading, gap = n_lines * LINE * self.figure.dpi, GAP * self.figure.dpi
-        width, height = self.figure.bbox.size.tolist()
+        width, height = self.figure.bbox.size
 
         def side(columns: int, rows: int) -> float:
             across = (width - gap * (columns + 1)) / columns
@@ -229,34 +237,6 @@ class MapFigure:
             y = height - top - (row + 1) * (size + heading) - row * gap
             panel.ax.set_position((x / width, y / height, size / width, size / height))
             panel.texts.title = title
-
-    def _build(self) -> None:
-        self.figure.clear()
-        self._panels = []
-        for _ in self._scene.panels:
-            share = self.axes[0] if self._panels else None
-            ax: Any = self.figure.add_axes((0, 0, 1, 1), sharex=share, sharey=share)
-            ax.set(xticks=[], yticks=[], autoscale_on=False, aspect="equal")
-            # Axes without ticks would still cost a fifth of a frame.
-            ax.xaxis.set_visible(False)
-            ax.yaxis.set_visible(False)
-            ax.spines[:].set_visible(False)
-            regions = PathCollection([], linewidths=1)
-            ax.add_collection(regions, autolim=False)
-            ring = {"ls": "none", "marker": "o", "mfc": "none", "animated": True}
-            self._panels.append(
-                _Artists(
-                    ax,
-                    np.empty(0, dtype=np.intp),
-                    Dots(ax, 1.5),
-                    regions,
-                    add_image(ax),
-                    Dots(ax, 2),
-                    ax.plot([], [], zorder=3, **ring)[0],
-                    ax.plot([], [], mew=1.6, markersize=10, zorder=4, **ring)[0],
-                    Texts(ax, 4),
-                )
-            )
 
     def _update(self) -> None:
         """Give every artist its content and its colours."""
