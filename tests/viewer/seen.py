@@ -9,7 +9,7 @@ from napari.layers import Labels
 from numpy.typing import ArrayLike, NDArray
 from qtpy.QtWidgets import QComboBox, QLabel, QWidget
 
-from centroid_encoder.viewer.map.texts import Texts, Written
+from centroid_encoder.viewer.map.artists import Texts, Written
 
 
 def seen_colors(viewer: Any, layer: Labels, labels: ArrayLike) -> NDArray[np.floating]:

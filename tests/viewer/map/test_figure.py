@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from centroid_encoder.core.regions import voronoi_cells
 from centroid_encoder.pl._colors import default_palette
 from centroid_encoder.pl._regions import Shapes
-from centroid_encoder.viewer.map.dots import Dots, contained
+from centroid_encoder.viewer.map.artists import Dots, Texts, contained
 from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.map.scene import Panel, Scene, Style, contrast
-from centroid_encoder.viewer.map.texts import Texts
 from tests.viewer.seen import names_on, title_of
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
@@ -145,6 +144,7 @@ def test_classes_switched_off_are_neither_drawn_nor_found() -> None:
         for panel, rows in enumerate(found):
             assert drawn(figure, panel) == rows_of(*rows)
             assert figure.within(figure.axes[panel], everything).tolist() == rows
+        assert figure.nearest(figure.axes[0], POINTS[0], 1) == (None if hidden else 0)
 
 
 def test_a_theme_colors_page_panel_and_ink() -> None:

@@ -17,8 +17,8 @@ from skimage.color import rgb2lab
 
 import centroid_encoder as ce
 from centroid_encoder.pl._regions import panel_limits
+from centroid_encoder.viewer.map.artists import Dots
 from centroid_encoder.viewer.map.colorings import color_cells
-from centroid_encoder.viewer.map.dots import Dots
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.session.session import Session
 from tests.viewer.seen import names_on, title_of

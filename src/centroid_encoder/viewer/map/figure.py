@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.pl._regions import REGION_ALPHA, add_image, paint_image, region_paths
-from centroid_encoder.viewer.map.dots import Dots, contained
+from centroid_encoder.viewer.map.artists import TITLE_SIZE, Dots, Texts, contained
 from centroid_encoder.viewer.map.scene import NOTHING, Panel, Scene, Style, blend, readable
-from centroid_encoder.viewer.map.texts import TITLE_SIZE, Texts
 
 MAX_NAMES = 20
 """Classes whose names are written unless the user wants otherwise: more hide the map."""
