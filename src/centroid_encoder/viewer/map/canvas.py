@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from matplotlib.backend_bases import MouseButton
@@ -50,14 +49,13 @@ BUTTONS = {
 TOOLS = get_args(Tool)
 
 
-@dataclass
-class _Drag:
+class _Drag(NamedTuple):
     """A drag from the press of a button to its release."""
 
     ax: Any
     button: MouseButton
     tool: Tool
-    path: list[tuple[float, float]] = field(default_factory=list)
+    path: list[tuple[float, float]]
     """Places of the mouse, in pixels of the figure."""
 
     @property
@@ -133,7 +131,7 @@ class MapCanvas(QWidget):
         self.canvas.mpl_connect("motion_notify_event", self._on_move)
         self.canvas.mpl_connect("button_release_event", self._on_release)
         self.canvas.mpl_connect("scroll_event", self._on_scroll)
-        self.canvas.mpl_connect("figure_leave_event", self._on_leave)
+        self.canvas.mpl_connect("figure_leave_event", self._on_move)
 
     def set_style(self, style: Style, icon_color: str) -> None:
         """Follow a theme."""
@@ -161,9 +159,8 @@ class MapCanvas(QWidget):
         is_pan = self._tool == "pan"
         self.canvas.setCursor(shapes.OpenHandCursor if is_pan else shapes.CrossCursor)
 
-    def _on_resize(self, event: Any) -> None:
-        self.map.arrange(event.width, event.height)
-        self.map.place_names()
+    def _on_resize(self, _: Any) -> None:
+        self.map.arrange()
 
     def _on_draw(self, _: Any) -> None:
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)
@@ -195,7 +192,12 @@ class MapCanvas(QWidget):
     def _on_move(self, event: Any) -> None:
         drag = self._drag
         if drag is None:
-            self._hover(self.nearest(event.inaxes, event.x, event.y))
+            row = self.nearest(event.inaxes, event.x, event.y)
+            self.map.hover(row)
+            if row is None:
+                QToolTip.hideText()
+            else:
+                self.cell_hovered.emit(row)
             return
         drag.path.append((event.x, event.y))
         if drag.tool != "pan":
@@ -212,32 +214,20 @@ class MapCanvas(QWidget):
         self.map.trace([])
         drag.path.append((event.x, event.y))
         corners = drag.ax.transData.inverted().transform(drag.outline)
-        click = CLICK * self.canvas.device_pixel_ratio
-        if drag.tool == "zoom":
-            if np.ptp(drag.outline, axis=0).min() >= click:
-                self.map.look_at(np.sort(corners[[0, 2]], axis=0))
-        elif drag.tool != "pan":
-            if np.ptp(drag.path, axis=0).max() < click:
+        moved = np.ptp(drag.path, axis=0) >= CLICK * self.canvas.device_pixel_ratio
+        if drag.tool == "zoom" and moved.all():
+            self.map.look_at(np.sort(corners[[0, 2]], axis=0))
+        elif drag.tool in ("lasso", "rectangle"):
+            rows = self.map.within(drag.ax, Path(corners, closed=False))
+            if not moved.any():
                 row = self.nearest(drag.ax, *drag.path[0])
                 rows = np.array([] if row is None else [row], dtype=np.intp)
-            else:
-                rows = self.map.within(drag.ax, Path(corners, closed=False))
             self.selection_made.emit(rows, _mode(event))
 
     def _on_scroll(self, event: Any) -> None:
         if event.inaxes in self.map.axes:
             at = np.array([event.xdata, event.ydata])
             self.map.look_at(at + (_view(event.inaxes) - at) * ZOOM_STEP**-event.step)
-
-    def _on_leave(self, _: Any) -> None:
-        self._hover(None)
-
-    def _hover(self, row: int | None) -> None:
-        self.map.hover(row)
-        if row is None:
-            QToolTip.hideText()
-        else:
-            self.cell_hovered.emit(row)
 
 
 class _Canvas(FigureCanvasQTAgg):
