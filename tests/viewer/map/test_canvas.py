@@ -29,6 +29,7 @@ N = 400
 LEFT, RIGHT = Qt.MouseButton.LeftButton, Qt.MouseButton.RightButton
 PLAIN = Qt.KeyboardModifier.NoModifier
 SHIFT, CTRL = Qt.KeyboardModifier.ShiftModifier, Qt.KeyboardModifier.ControlModifier
+KEYS = [(SHIFT, "add"), (CTRL, "remove"), (PLAIN, "replace")]
 
 Corners = list[tuple[float, float]]
 TRIANGLE: Corners = [(1, 1), (9, 2), (4, 9)]
@@ -154,27 +155,20 @@ def test_the_lasso_selects_exactly_what_is_inside(
     radii = np.where(np.arange(10) % 2, 1.7, 4.7)
     star = 5 + np.column_stack([radii * np.cos(angles), radii * np.sin(angles)])
     for corners in (TRIANGLE, star.tolist()):
-        hand.drag(corners, panel)
-        rows, how = hand.made.pop()
-        assert rows == inside(canvas, hand.path, panel)
-        assert how == "replace"
-        assert 20 < len(rows) < 150
+        for keys, how in KEYS:
+            hand.drag(corners, panel, keys)
+            rows = inside(canvas, hand.path, panel)
+            assert hand.made.pop() == (rows, how)
+            assert 20 < len(rows) < 150
 
 
 def test_the_rectangle_selects_exactly_what_is_inside(canvas: MapCanvas, hand: Hand) -> None:
     canvas.buttons["rectangle"].click()
     corners = [hand.at(c) for c in ((2, 3), (8, 3), (8, 7), (2, 7))]
     for start, end in (((2, 3), (8, 7)), ((2, 7), (8, 3))):
-        hand.drag([start, (5, 5), end])
-        assert hand.made.pop() == (inside(canvas, corners, 0), "replace")
-
-
-@pytest.mark.parametrize("tool", ["lasso", "rectangle"])
-def test_shift_adds_and_ctrl_removes(canvas: MapCanvas, hand: Hand, tool: Any) -> None:
-    canvas.buttons[tool].click()
-    for keys, how in ((SHIFT, "add"), (CTRL, "remove"), (PLAIN, "replace")):
-        hand.drag([(1, 1), (1, 9), (9, 9)], keys=keys)
-        assert hand.made.pop()[1] == how
+        for keys, how in KEYS:
+            hand.drag([start, (5, 5), end], keys=keys)
+            assert hand.made.pop() == (inside(canvas, corners, 0), how)
 
 
 def reference(canvas: MapCanvas, panel: int, at: QPoint) -> int | None:
@@ -292,27 +286,25 @@ def test_what_changes_is_seen_at_once(canvas: MapCanvas, hand: Hand, qtbot: Any)
         frames.append(shot(canvas, qtbot))
         return not np.array_equal(frames[-1], frames[-2])
 
+    scene = canvas.map.scene
+    assert scene is not None
+    canvas.map.home()
     assert not changed()
     canvas.map.select(np.arange(N) % 5 == 1)
     assert changed()
     canvas.map.select(None)
     assert changed()
     assert np.array_equal(frames[-1], frames[0])
-    scene = canvas.map.scene
-    assert scene is not None
     hand.move(scene.points[2])
     assert changed()
     canvas.map.hide(frozenset("A"))
     assert changed()
     canvas.map.set_colors(["#123456"] * 3)
     assert changed()
-    canvas.map.home()
-    assert not changed()
-    start, end = hand.at((2, 2)), hand.at((8, 6))
-    QTest.mousePress(canvas.canvas, LEFT, PLAIN, start)
-    QTest.mouseMove(canvas.canvas, end)
+    QTest.mousePress(canvas.canvas, LEFT, PLAIN, hand.at((2, 2)))
+    QTest.mouseMove(canvas.canvas, hand.at((8, 6)))
     assert changed()  # the outline of the lasso
-    QTest.mouseRelease(canvas.canvas, LEFT, PLAIN, end)
+    QTest.mouseRelease(canvas.canvas, LEFT, PLAIN, hand.at((8, 6)))
     assert changed()
     canvas.map.clear()
     assert changed()

@@ -161,7 +161,6 @@ def test_colors_that_look_alike() -> None:
     assert not one.looks_like(None)
     assert not one.looks_like(Colors(one.codes, ["#ff0000", "#0000ff"], ""))
     assert not one.looks_like(Colors(np.array([0, 1, 1]), one.colors, ""))
-    assert not one.looks_like(Colors(np.array([0, 1]), one.colors, ""))
 
 
 # -- any column or variable ----------------------------------------------------------------------
@@ -222,24 +221,17 @@ def test_of_many_categories_the_largest_have_a_color_and_the_others_are_grey(
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix, sparse.csc_array])
 @pytest.mark.parametrize("has_raw", [False, True])
-def test_a_variable_has_the_values_of_pl_voronoi(
-    embed: Callable[..., ad.AnnData], make: Any, has_raw: bool
+def test_a_variable_has_the_colors_of_its_values(
+    cells: ad.AnnData, make: Any, has_raw: bool
 ) -> None:
     """The values are those of ``raw`` if there is one."""
-    adata = embed(test_size=0)
-    adata.X = make(adata.X)
+    values, x = cells.X[:, 3].copy(), cells.X
+    cells.X = make(x)
     if has_raw:
-        raw = adata[:, ::-1].copy()
-        raw.X = make(np.square(raw.X.toarray() if sparse.issparse(raw.X) else raw.X))
-        adata.raw = raw
-    position = list((adata.raw if has_raw else adata).var_names).index("gene3")
-    ax = ce.pl.voronoi(adata, color="gene3", show=False)
-    (drawn,) = (one for one in ax.collections if len(one.get_offsets()) == adata.n_obs)
-    place = {tuple(at): i for i, at in enumerate(adata.obsm["X_ce"].astype(float).tolist())}
-    order = [place[tuple(at)] for at in np.asarray(drawn.get_offsets()).tolist()]
-    adata.obs["same"] = np.asarray(drawn.get_array())[np.argsort(order)]
-    made, expected = color_variable(adata, position), color_column(adata, "same")
+        cells.raw, values = ad.AnnData(make(np.square(x)), var=cells.var), np.square(values)
+    cells.obs["same"] = values
+    made, expected = color_variable(cells, 3), color_column(cells, "same")
     np.testing.assert_array_equal(made.codes, expected.codes)
     assert made.meaning == expected.meaning
     with pytest.raises(KeyError):
-        color_column(adata, "gone")
+        color_column(cells, "gone")

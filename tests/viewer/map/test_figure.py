@@ -164,28 +164,17 @@ def test_selected_cells_are_ringed_where_they_are_drawn() -> None:
     figure = make_figure()
     figure.show(make_scene(), COLORS)
     figure.select(np.array([True, False, True, True, False, True]))
-    assert overlay(figure, 0) == rows_of(0)
-    assert overlay(figure, 1) == rows_of(2, 3)
-    figure.hide(frozenset("A"))
-    assert overlay(figure, 0) == set()
-    assert overlay(figure, 1) == rows_of(2)
-    figure.hide(frozenset())
-    assert overlay(figure, 0) == rows_of(0)
-    figure.select(None)
-    assert overlay(figure, 0) == overlay(figure, 1) == set()
-
-
-def test_a_selection_survives_a_scene_of_the_same_cells_only() -> None:
-    figure = make_figure()
-    figure.show(make_scene(), COLORS)
-    figure.select(np.arange(6) == 0)
-    for scene, ringed in (
+    for hidden, ringed in (("", [{0}, {2, 3}]), ("A", [set(), {2}]), ("", [{0}, {2, 3}])):
+        figure.hide(frozenset(hidden))
+        assert [overlay(figure, panel) for panel in (0, 1)] == [rows_of(*r) for r in ringed]
+    # The selection survives a scene of the same cells only.
+    for scene, points in (
         (make_scene(POINTS + 1), {(3, 3)}),
-        (make_scene(panels=[range(6)]), rows_of(0)),
+        (make_scene(panels=[range(6)]), rows_of(0, 2, 3)),
         (make_scene(POINTS[:5], CODES[:5], [range(5)]), set()),
     ):
         figure.show(scene, COLORS)
-        assert overlay(figure, 0) == ringed
+        assert overlay(figure, 0) == points
 
 
 def test_hover_rings_a_cell_in_the_panels_that_show_it() -> None:

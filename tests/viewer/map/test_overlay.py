@@ -138,17 +138,11 @@ def test_images_of_any_kind(make: Callable[[], Labels]) -> None:
         np.testing.assert_array_equal(drawn.data_to_world([1] * 2), layer.data_to_world([1] * 2))
     viewer.layers.remove(HIGHLIGHT)
     np.testing.assert_array_equal(shown(viewer, layer), wanted(data, SEEN))
-
-
-def test_other_colors_replace_the_first() -> None:
-    viewer = ViewerModel()
-    layer = Labels(IMAGE, name="nuclei")
-    link = link_to(viewer, layer)
-    link.color("label", CODES, COLORS)
+    # Other colours replace the first.
     link.color("split", np.array([1, -1, 0, 0, 0]), ["#ffff00", "#00ffff"])
     yellow_and_cyan = {20: "#ffff00", 4: "#ffff00", 55: "#00ffff"}
-    np.testing.assert_array_equal(shown(viewer, layer), wanted(IMAGE, yellow_and_cyan))
-    assert [other.name for other in viewer.layers if is_drawn(other)] == ["nuclei · split"]
+    np.testing.assert_array_equal(shown(viewer, layer), wanted(data, yellow_and_cyan))
+    assert [drawn.name for drawn in viewer.layers if is_drawn(drawn)] == [f"{layer.name} · split"]
 
 
 # -- undone --------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ class Texts(PanelArtist):
     def written_title(self) -> Written:
         """Return the title and its place."""
         panel, dpi = self.ax.bbox, self.ax.figure.dpi
-        picture = _picture(self.title, TITLE_SIZE, "normal", self.ink, None, dpi)
+        picture = _picture(self.title, TITLE_SIZE, self.ink, None, dpi)
         height, width, _ = picture.shape
         left, bottom = (panel.x0 + panel.x1 - width) / 2, panel.y1 + TITLE_GAP / 72 * dpi
         return Written(self.title, picture, Bbox.from_bounds(left, bottom, width, height))
@@ -181,9 +181,8 @@ class Texts(PanelArtist):
         seen = np.flatnonzero(((places > panel.min) & (places < panel.max)).all(axis=1))
         # In a small panel, large letters would hide the cells.
         size = float(np.clip(panel.width / dpi * 3, 6, 9))
-        style = size, "bold" if size > 7 else "normal", self.ink, self.halo, dpi
         names = [wrapped(self.names[i]) for i in seen.tolist()]
-        pictures = [_picture(name, *style) for name in names]
+        pictures = [_picture(name, size, self.ink, self.halo, dpi) for name in names]
         sizes = np.reshape([picture.shape[1::-1] for picture in pictures], (-1, 2))
         middles, has_left = move_apart(places[seen], sizes, panel.padded(-2 * dpi / 96))
         boxes = map(Bbox.from_extents, np.hstack([middles - sizes / 2, middles + sizes / 2]))
@@ -204,18 +203,17 @@ class Texts(PanelArtist):
 
 
 @lru_cache(maxsize=1000)
-def _picture(
-    text: str, size: float, weight: str, ink: str, halo: str | None, dpi: float
-) -> NDArray[np.uint8]:
+def _picture(text: str, size: float, ink: str, halo: str | None, dpi: float) -> NDArray[np.uint8]:
     """Return a (height, width, 4) image of a text, whose size is in points."""
     figure = Figure(dpi=dpi, facecolor="none")
     canvas = FigureCanvasAgg(figure)
     letters = figure.text(0.5, 0.5, text, ha="center", va="center", color=ink, parse_math=False)
-    letters.set(fontsize=size, fontweight=weight)
+    letters.set_fontsize(size)
     border = 0.0
     if halo is not None:
         border = size / 4
         letters.set_path_effects([withStroke(linewidth=border, foreground=halo)])
+        letters.set_fontweight("bold" if size > 7 else "normal")
     box, margin = letters.get_window_extent(), border * dpi / 72 + 1
     figure.set_size_inches((box.width + margin) / dpi, (box.height + margin) / dpi)
     canvas.draw()  # type: ignore[no-untyped-call]

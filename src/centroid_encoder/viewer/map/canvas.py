@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from matplotlib.backend_bases import MouseButton
@@ -28,7 +28,6 @@ from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.map.scene import Style
 
 Tool = Literal["lasso", "rectangle", "pan", "zoom"]
-Mode = Literal["replace", "add", "remove"]
 
 PICK_RADIUS = 8
 """Greatest distance, in pixels, between the mouse and the point that it picks."""
@@ -46,7 +45,7 @@ BUTTONS = {
     "window": ("pop_out", "Show the map in a window of its own, or bring it back"),
 }
 """Icon and tip of each button; the first ones are the tools."""
-TOOLS = get_args(Tool)
+TOOLS: tuple[Tool, ...] = get_args(Tool)
 
 
 class _Drag(NamedTuple):
@@ -93,7 +92,6 @@ class MapCanvas(QWidget):
         self.map = MapFigure(figure)
         self.canvas = _Canvas(figure)
         self._background: Any = None
-        self._tool: Tool = "lasso"
         self._drag: _Drag | None = None
 
         self.tools = QHBoxLayout()
@@ -153,10 +151,7 @@ class MapCanvas(QWidget):
         return self.map.nearest(ax, at, beside[0] - at[0])
 
     def _on_tool(self, button: QToolButton) -> None:
-        """Choose the effect of dragging the left mouse button."""
-        self._tool = cast("Tool", button.accessibleName())
-        shapes = Qt.CursorShape
-        is_pan = self._tool == "pan"
+        shapes, is_pan = Qt.CursorShape, button is self.buttons["pan"]
         self.canvas.setCursor(shapes.OpenHandCursor if is_pan else shapes.CrossCursor)
 
     def _on_resize(self, _: Any) -> None:
@@ -186,7 +181,8 @@ class MapCanvas(QWidget):
 
     def _on_press(self, event: Any) -> None:
         if event.inaxes in self.map.axes and self._drag is None:
-            tool: Tool = self._tool if event.button == MouseButton.LEFT else "pan"
+            chosen = next(name for name in TOOLS if self.buttons[name].isChecked())
+            tool: Tool = chosen if event.button == MouseButton.LEFT else "pan"
             self._drag = _Drag(event.inaxes, event.button, tool, [(event.x, event.y)])
 
     def _on_move(self, event: Any) -> None:
@@ -252,7 +248,7 @@ def _view(ax: Any) -> NDArray[np.floating]:
     return np.transpose([ax.get_xlim(), ax.get_ylim()])
 
 
-def _mode(event: Any) -> Mode:
+def _mode(event: Any) -> str:
     if "shift" in event.modifiers:
         return "add"
     return "remove" if {"ctrl", "cmd", "alt"} & event.modifiers else "replace"

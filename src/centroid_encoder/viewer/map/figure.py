@@ -220,12 +220,10 @@ class MapFigure:
         heading, gap = n_lines * LINE * self.figure.dpi, GAP * self.figure.dpi
         width, height = self.figure.bbox.size
 
-        def side(columns: int, rows: int) -> float:
-            across = (width - gap * (columns + 1)) / columns
-            return max(min(across, (height - gap) / rows - heading - gap), 1.0)
-
-        columns, rows = max((n, 1), (1, n), key=lambda grid: side(*grid))
-        size = side(columns, rows)
+        beside = min((width - gap * (n + 1)) / n, height - heading - 2 * gap)
+        above = min(width - 2 * gap, (height - gap) / n - heading - gap)
+        columns, rows = (n, 1) if beside >= above else (1, n)
+        size = max(beside, above, 1.0)
         left = (width - columns * size - (columns - 1) * gap) / 2
         top = (height - rows * (size + heading) - (rows - 1) * gap) / 2
         for i, (panel, title) in enumerate(zip(self._panels, titles, strict=True)):
