@@ -22,7 +22,7 @@ from qtpy.QtWidgets import QApplication
 
 import centroid_encoder as ce
 from benchmarks.datasets import data_folder
-from centroid_encoder.core.regions import voronoi_cells
+from centroid_encoder.pl._regions import center_regions
 from centroid_encoder.viewer.data.measuring import Measuring, Plan
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.scene import Panel, Scene
@@ -256,13 +256,13 @@ def redraw(n: int) -> None:
     centers = rng.uniform(-8, 8, (N_CLASSES, 2))
     codes = rng.integers(N_CLASSES, size=n)
     points = (centers[codes] + rng.normal(size=(n, 2))).astype(np.float32)
-    box = (-12.0, -12.0, 12.0, 12.0)
+    limits = np.array([[-12.0, -12.0], [12.0, 12.0]])
     scene = Scene(
         points,
         codes,
         (Panel(f"n = {n:,}", np.arange(n)),),
-        voronoi_cells(centers, box),
-        np.reshape(box, (2, 2)),
+        center_regions(centers, limits),
+        limits,
         tuple(map(str, range(N_CLASSES))),
         centers,
     )

@@ -39,9 +39,18 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture
 def folder(cells: ad.AnnData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Working directory with cells in ``in.h5ad``."""
+    """Working directory with cells in ``in.h5ad``, which has all parts but ``obsm``."""
     cells.obs["donor"] = pd.Categorical([f"donor{i}" for i in range(6)] * 20)
-    cells.write_h5ad(tmp_path / "in.h5ad")
+    cells.obs["number"] = pd.factorize(cells.obs["cell_type"])[0]
+    cells.var["good"] = [True] * 6 + [False] * 2
+    cells.layers["gap"] = cells.X.copy()
+    cells.layers["gap"][3, 2] = np.nan
+    cells.layers["counts"] = sparse.csr_matrix(np.round(np.abs(10 * cells.X)))
+    cells.raw = cells.copy()
+    cells.uns["note"] = {"by": "me"}
+    cells.write_h5ad(tmp_path / "in.h5ad", compression="gzip")
+    with h5py.File(tmp_path / "in.h5ad", "r+") as file:
+        del file["obsm"]
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -77,9 +86,7 @@ def images(folder: Path) -> Path:
 
 
 def run(*arguments: object, status: int = 0) -> Result:
-    result = CliRunner().invoke(cli, [str(argument) for argument in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
+    result = CliRunner(catch_exceptions=False).invoke(cli, [str(one) for one in arguments])
     assert result.exit_code == status, result.output
     return result
 
@@ -95,10 +102,9 @@ def failure(*arguments: object, status: int = 1) -> str:
     """Last line of the error of a command that fails and changes no file."""
     before = contents()
     result = run(*arguments, status=status)
-    assert contents() == before
-    assert result.stdout == ""
-    assert result.stderr.count("Error: ") == 1
-    return result.stderr.rstrip("\n").rpartition("Error: ")[2]
+    assert (contents(), result.stdout) == (before, "")
+    _, text = result.stderr.rstrip("\n").split("Error: ")
+    return text
 
 
 def contents() -> dict[Path, bytes | None]:
@@ -179,6 +185,8 @@ def test_fit_writes_what_the_tool_writes(folder: Path) -> None:
     ce.tl.centroid_encoder(adata, "cell_type", model=model, random_state=7, progress=False)
     assert as_written(ad.read_h5ad("out.h5ad")) == as_written(adata)
     ce.tl.fitted_model(adata, device="cpu").save("expected.safetensors")
+    with h5py.File("out.h5ad") as file:
+        assert file["X"].compression == "gzip"
     found = contents()
     assert found[Path("m.safetensors")] == found.pop(Path("expected.safetensors"))
     assert found.keys() - before.keys() == {Path("out.h5ad"), Path("m.safetensors")}
@@ -191,15 +199,9 @@ def test_fit_writes_what_the_tool_writes(folder: Path) -> None:
 
 
 def test_fit_passes_options_on(folder: Path) -> None:
-    cells = ad.read_h5ad("in.h5ad")
-    cells.layers["log"] = cells.X.copy()
-    cells.layers["log"][3, 2] = np.nan
-    cells.var["good"] = [True] * 6 + [False] * 2
-    cells.write_h5ad("in.h5ad")
-
     run(
         *("fit", "in.h5ad", *FIT, "--output", "out.h5ad"),
-        *("--layer", "log", "--missing", "drop", "--mask-var", "good", "--group-key", "donor"),
+        *("--layer", "gap", "--missing", "drop", "--mask-var", "good", "--group-key", "donor"),
         *("--unlabeled-category", "type 2", "--test-size", 0.3, "--n-components", 3),
         *("--key-added", "mine", "--device", "cpu"),
     )
@@ -207,108 +209,76 @@ def test_fit_passes_options_on(folder: Path) -> None:
     adata = ad.read_h5ad("out.h5ad")
     assert adata.obsm["mine"].shape == (120, 3)
     assert np.isnan(adata.obsm["mine"]).any(axis=1).sum() == 1
-    assert dict(adata.uns["mine"]["params"]) == {
-        "label_key": "cell_type",
-        "layer": "log",
-        "mask_var": "good",
-        "unlabeled_category": "type 2",
-        "missing": "drop",
-        "test_size": 0.3,
-        "group_key": "donor",
-        "random_state": 0,
-    }
+    chosen = {"layer": "gap", "mask_var": "good", "unlabeled_category": "type 2"}
+    chosen |= {"missing": "drop", "test_size": 0.3, "group_key": "donor"}
+    params = {"label_key": "cell_type", **chosen, "random_state": 0}
+    assert dict(adata.uns["mine"]["params"]) == params
     assert len(adata.uns["mine"]["history"]) == 3
-    assert (adata.obs["cell_type"][adata.obs["mine_split"] == "unlabeled"] == "type 2").all()
     assert len(ce.tl.fitted_model(adata, "mine").feature_names_in_) == 6
 
 
-def test_a_draft_is_a_small_network(folder: Path) -> None:
-    options = ("--label-key", "cell_type", "--draft", "--max-epochs", 2)
+def test_classes_may_be_numbers_and_a_draft_is_a_small_network(folder: Path) -> None:
+    options = ("--label-key", "number", "--unlabeled-category", 0, "--draft", "--max-epochs", 2)
     run("fit", "in.h5ad", *options, "-o", "out.h5ad", "--model-out", "m.safetensors")
+    obs = ad.read_h5ad("out.h5ad").obs
+    assert ((obs["ce_split"] == "unlabeled") == (obs["number"] == 0)).all()
     model = ce.load("m.safetensors", device="cpu")
     assert (model.hidden, model.n_epochs_) == ((250, 100, 50), 2)
 
 
 def test_fit_as_json(folder: Path) -> None:
-    cells = ad.read_h5ad("in.h5ad")
-    cells.X = np.round(np.abs(10 * cells.X))
-    cells.write_h5ad("in.h5ad")
-
-    result = run("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--test-size", 0, "--json", "--quiet")
+    options = ("--layer", "counts", "--test-size", 0)
+    result = run("fit", "in.h5ad", *FIT, "-o", "out.h5ad", *options, "--json", "--quiet")
 
     found = json.loads(result.stdout)
-    assert list(found) == [
-        *("command", "version", "input", "output", "model", "key", "n_obs", "params", "classes"),
-        *("quality", "warnings"),
-    ]
-    assert (found["command"], found["version"]) == ("fit", ce.__version__)
-    assert (found["input"], found["output"], found["model"]) == ("in.h5ad", "out.h5ad", None)
+    names = "command version input output model key n_obs params classes quality warnings"
+    assert list(found) == names.split()
+    head = {"command": "fit", "version": ce.__version__, "input": "in.h5ad", "model": None}
+    assert head.items() <= found.items()
     assert found["classes"] == ["type 0", "type 1", "type 2"]
     # JSON has no NaN, the error where nothing was held out.
     assert found["quality"]["test"]["knn_error"] is None
     stored = ad.read_h5ad("out.h5ad").uns["ce"]["quality"]
     assert found["quality"]["train"] == dict(stored["train"])
     assert [row["class"] for row in found["quality"]["per_class"]] == found["classes"]
-    assert found["warnings"][0].startswith("X looks like raw counts")
+    assert found["warnings"][0].startswith("layers['counts'] looks like raw counts")
     assert result.stderr.splitlines() == [f"Warning: {one}" for one in found["warnings"]]
-
-
-def test_classes_may_be_numbers(folder: Path) -> None:
-    adata = ad.read_h5ad("in.h5ad")
-    adata.obs["number"] = pd.factorize(adata.obs["cell_type"])[0]
-    adata.write_h5ad("in.h5ad")
-    options = ("--label-key", "number", "--unlabeled-category", 0, "--max-epochs", 2)
-    run("fit", "in.h5ad", *options, "-o", "out.h5ad")
-    split = ad.read_h5ad("out.h5ad").obs["ce_split"]
-    assert ((split == "unlabeled") == (adata.obs["number"] == 0)).all()
 
 
 # Files
 
 
-def test_all_else_in_a_file_is_copied(folder: Path) -> None:
+def test_stores_are_read_and_written_like_files(folder: Path) -> None:
     cells = ad.read_h5ad("in.h5ad")
-    cells.raw = cells.copy()
-    cells.X = sparse.csr_matrix(cells.X)
-    cells.uns["note"] = {"by": "me"}
-    cells.write_h5ad("in.h5ad", compression="gzip")
-    with h5py.File("in.h5ad", "r+") as file:
-        del file["obsm"]  # There need not be such a part.
+    for version in (2, 3):
+        with ad.settings.override(zarr_write_format=version):
+            cells.write_zarr(f"v{version}.zarr")
 
     run("fit", "in.h5ad", *FIT, "-o", "out.h5ad")
+    run("fit", "v3.zarr", *FIT, "-o", "out.zarr")
+    run("fit", "v2.zarr", *FIT, "-o", "v2.zarr", "--overwrite")
 
-    with h5py.File("out.h5ad") as file:
-        assert file["X/data"].compression == "gzip"
-    adata = ad.read_h5ad("out.h5ad")
-    assert adata.uns["note"] == {"by": "me"}
-    np.testing.assert_array_equal(adata.raw.X, cells.raw.X)
-    assert adata.obsm["X_ce"].shape == (120, 2)
-
-
-@pytest.mark.parametrize(("output", "version"), [("out.zarr", 3), ("in.zarr", 2)])
-def test_stores_are_read_and_written_like_files(output: str, version: int, folder: Path) -> None:
-    cells = ad.read_h5ad("in.h5ad")
-    cells.raw = cells.copy()
-    cells.layers["counts"] = sparse.csr_matrix(np.round(np.abs(cells.X)))
-    cells.write_h5ad("in.h5ad")
-    with ad.settings.override(zarr_write_format=version):
-        cells.write_zarr("in.zarr")
-
-    run("fit", "in.zarr", *FIT, "-o", output, *(["--overwrite"] if output == "in.zarr" else []))
-    run("fit", "in.h5ad", *FIT, "-o", "expected.h5ad")
-
-    assert as_written(ad.read_zarr(output)) == as_written(ad.read_h5ad("expected.h5ad"))
-    assert set(os.listdir()) == {"in.h5ad", "in.zarr", "expected.h5ad", output}
-    if output != "in.zarr":
-        assert as_written(ad.read_zarr("in.zarr")) == as_written(ad.read_h5ad("in.h5ad"))
-        # A store that exists is replaced.
-        run("fit", "in.zarr", *FIT, "-o", output, "--key-added", "second")
-        assert list(ad.read_zarr(output).obsm) == ["second"]
+    expected = as_written(ad.read_h5ad("out.h5ad"))
+    assert as_written(ad.read_zarr("out.zarr")) == as_written(ad.read_zarr("v2.zarr")) == expected
+    assert as_written(ad.read_zarr("v3.zarr")) == as_written(cells)
+    assert set(os.listdir()) == {"in.h5ad", "v2.zarr", "v3.zarr", "out.h5ad", "out.zarr"}
 
 
-@pytest.mark.parametrize("command", ["fit", "cross-validate", "ingest"])
+@pytest.mark.parametrize(
+    ("command", "options", "sentences"),
+    [
+        ("fit", FIT, ["Held-out 5-NN error ", "Wrote in.h5ad"]),
+        ("cross-validate", VALIDATE, ["Cross-validated 5-NN ", "Cells that look mislabelled: "]),
+        ("ingest", ("--reference", "in.h5ad"), ["90 of 90 cells are ", "Largest classes: "]),
+    ],
+)
 def test_an_input_is_closed_before_it_is_replaced(
-    command: str, folder: Path, results: Path, monkeypatch: pytest.MonkeyPatch
+    command: str,
+    options: tuple[str, ...],
+    sentences: list[str],
+    folder: Path,
+    results: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def count(*paths: Any) -> None:
         open_files.append(h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE))
@@ -318,20 +288,17 @@ def test_an_input_is_closed_before_it_is_replaced(
     rename = os.replace
     monkeypatch.setattr(os, "replace", count)
     shutil.copy(results, "in.h5ad")
-    options = {"fit": FIT, "cross-validate": VALIDATE, "ingest": ("--reference", "in.h5ad")}
-    run(command, "in.h5ad", *options[command], "--key-added", "new", "-o", "in.h5ad", "--overwrite")
+    replace = ("--key-added", "new", "-o", "in.h5ad", "--overwrite")
+    result = run(command, "in.h5ad", *options, *replace)
     assert open_files == [0]
     label = "new_cv_label" if command == "cross-validate" else "new_label"
     assert {"ce_label", label} <= set(ad.read_h5ad("in.h5ad").obs)
     assert os.listdir() == ["in.h5ad"]
+    assert all(f"\n{sentence}" in f"\n{result.stdout}" for sentence in sentences)
 
 
-@pytest.mark.parametrize("suffix", [".h5ad", ".zarr"])
-def test_a_full_disk_leaves_the_old_files(
-    suffix: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ad.read_h5ad("in.h5ad").write_zarr("in.zarr")
-    command = ("fit", f"in{suffix}", *FIT, "-o", f"out{suffix}", "--model-out", "m.safetensors")
+def test_a_full_disk_leaves_the_old_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = ("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--model-out", "m.safetensors")
     run(*command)
     monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
     assert "was not written: the disk is too full" in failure(*command)
@@ -354,67 +321,46 @@ def test_cross_validate_writes_what_the_tools_write(folder: Path) -> None:
     assert list(table.index) == list(expected.index)
     assert list(table) == ["label", "predicted", "confidence", "own"]
 
-    assert list(found) == [
-        *("command", "version", "input", "output", "mislabeled", "n_mislabeled", "key", "n_obs"),
-        *("params", "classes", "quality", "errors", "per_class", "confusion", "permutation"),
-        "warnings",
-    ]
+    names = "command version input output mislabeled n_mislabeled key n_obs params classes "
+    names += "quality errors per_class confusion permutation warnings"
+    assert list(found) == names.split()
     stored = adata.uns["ce_cv"]
     assert found["n_mislabeled"] == len(expected)
     assert found["quality"] == stored["quality"]
     assert found["errors"] == stored["errors"].to_dict("records")
     assert found["confusion"] == stored["confusion"].tolist()
-    assert found["permutation"]["p_value"] == stored["permutation"]["p_value"]
     assert "group_key='donor'" in found["warnings"][0]
-
-
-def test_sentences_of_cross_validate(folder: Path) -> None:
-    groups = ("--group-key", "donor", "-j", 1)
-    text = run("cross-validate", "in.h5ad", *FIT, *groups, "-o", "out.h5ad").stdout
-    assert text.startswith("Cross-validated 5-NN error ")
-    assert "\nCells that look mislabelled: " in text
 
 
 # ingest
 
 
-@pytest.mark.parametrize("reference", ["map.h5ad", "map.safetensors"])
-def test_ingest_writes_what_the_tool_writes(reference: str, folder: Path) -> None:
-    run("fit", "in.h5ad", *FIT, "-o", "map.h5ad", "--model-out", "map.safetensors")
-    place = ("ingest", "in.h5ad", "--reference", reference, "-o", "out.h5ad")
+def test_ingest_writes_what_the_tool_writes(folder: Path, results: Path) -> None:
+    adata, reference = ad.read_h5ad(results), "map.safetensors"
+    ce.tl.fitted_model(adata, device="cpu").save(reference)
+    place = ("ingest", results, "--reference", reference, "-o", "out.h5ad")
 
-    found = as_json(*place, "--min-confidence", 0.4, "--max-novelty", 0.9)
+    found = as_json(*place, "--min-confidence", 0.9, "--max-novelty", 0.9, "--key-added", "new")
 
-    adata = ad.read_h5ad("in.h5ad")
-    ce.tl.ingest(adata, reference, progress=False, min_confidence=0.4, max_novelty=0.9)
+    options = {"min_confidence": 0.9, "max_novelty": 0.9, "key_added": "new"}
+    ce.tl.ingest(adata, reference, progress=False, **options)
     assert as_written(ad.read_h5ad("out.h5ad")) == as_written(adata)
-    assert list(found) == [
-        *("command", "version", "input", "reference", "output", "key", "n_obs", "params"),
-        *("classes", "labels", "n_unassigned", "mean_confidence", "median_novelty", "warnings"),
-    ]
-    assert (found["input"], found["reference"]) == ("in.h5ad", reference)
-    counts = adata.obs["ce_label"].value_counts()
-    assert found["n_unassigned"] == counts["unassigned"]
+    names = "command version input reference output key n_obs params classes labels n_unassigned "
+    assert list(found) == f"{names}mean_confidence median_novelty warnings".split()
+    assert (found["input"], found["reference"]) == (str(results), reference)
+    counts = adata.obs["new_label"].value_counts()
+    assert found["n_unassigned"] == counts["unassigned"] > 0
     assert found["labels"] == counts.drop("unassigned").reindex(found["classes"]).to_dict()
     assert found["params"]["ingested_from"] == reference
 
 
-def test_sentences_of_ingest(folder: Path) -> None:
-    run("fit", "in.h5ad", *FIT, "-o", "map.h5ad", "--key-added", "mine")
-    place = ("ingest", "in.h5ad", "--reference", "map.h5ad", "--key", "mine", "-o", "out.h5ad")
-    text = run(*place, "--key-added", "other").stdout
-    assert text.startswith("120 of 120 cells are assigned to a class.\nLargest classes: type ")
-    assert list(ad.read_h5ad("out.h5ad").obsm) == ["other"]
-
-
-def test_features_that_are_missing(folder: Path) -> None:
-    run("fit", "in.h5ad", *FIT, "-o", "map.h5ad")
-    ad.read_h5ad("in.h5ad")[:, 1:].write_h5ad("less.h5ad")
-    place = ("ingest", "less.h5ad", "-o", "out.h5ad", "--reference", "map.h5ad")
+def test_features_that_are_missing(folder: Path, results: Path) -> None:
+    ad.read_h5ad(results)[:, 1:].write_h5ad("less.h5ad")
+    place = ("ingest", "less.h5ad", "-o", "out.h5ad", "--reference", results)
     assert 'missing="mean"' in failure(*place)
     assert "max_missing=0.1" in failure(*place, "--missing", "mean", "--max-missing", 0.1)
     result = run(*place, "--missing", "mean", "-q")
-    assert result.stderr.startswith("Warning: X lacks 1 of the 8 features")
+    assert result.stderr.startswith("Warning: X lacks 1 of the 5 features")
 
 
 # plot
@@ -425,20 +371,17 @@ def test_every_figure_is_drawn(figure: str, results: Path, folder: Path) -> None
     before = results.read_bytes()
     needed = ["--group-key", "ce_split"] * (figure == "composition")
     found = as_json("plot", figure, results, *needed, "-o", "figure.png", "--dpi", 40)
-    paths = {"input": str(results), "output": "figure.png"}
-    head = {"command": "plot", "version": ce.__version__, "figure": figure}
-    assert found == {**head, **paths, "warnings": []}
+    assert (found["figure"], found["output"], found["warnings"]) == (figure, "figure.png", [])
     assert Path("figure.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(os.listdir()) == ["figure.png", "in.h5ad"]
     assert results.read_bytes() == before
 
 
-@pytest.mark.parametrize(("suffix", "start"), [("pdf", b"%PDF"), ("SVG", b"<?xml")])
-def test_the_suffix_is_the_format(suffix: str, start: bytes, results: Path, folder: Path) -> None:
-    output = Path(f"figure.{suffix}")
-    result = run("plot", "voronoi", results, "-o", output, "--regions", "none", "--split", "test")
-    assert result.stdout == f"Wrote {output}\n"
-    assert output.read_bytes().startswith(start)
+def test_the_suffix_is_the_format(results: Path, folder: Path) -> None:
+    for suffix, start in (("pdf", b"%PDF"), ("SVG", b"<?xml")):
+        options = ("-o", f"figure.{suffix}", "--regions", "none", "--split", "test")
+        assert run("plot", "voronoi", results, *options).stdout == f"Wrote figure.{suffix}\n"
+        assert Path(f"figure.{suffix}").read_bytes().startswith(start)
 
 
 # measure
@@ -467,14 +410,11 @@ def test_measure_writes_what_the_tool_returns(output: str, images: Path) -> None
 
 
 def test_a_time_series(images: Path) -> None:
-    found = as_json("measure", "frames.tif", "-o", "cells.h5ad", "--time-series")
-    assert found["n_obs"] == 10
+    frames = ("measure", "frames.tif", "-o", "cells.h5ad")
+    found = as_json(*frames, "--time-series")
+    assert (found["n_obs"], found["spacing"], found["warnings"]) == (10, [1, 1], [])
     assert found["variables"][0]["name"] == "area_px2"
-    assert found["variables"][0]["channel"] is None
-    assert (found["spacing"], found["warnings"]) == ([1, 1], [])
-
-    found = as_json("measure", "frames.tif", "-o", "cells.h5ad")
-    assert "pass time_series=True" in found["warnings"][0]
+    assert "pass time_series=True" in as_json(*frames)["warnings"][0]
 
 
 # Errors
@@ -486,7 +426,6 @@ def test_a_time_series(images: Path) -> None:
         ("nuclei.tif small.npy", "'small' has the shape (7, 12) and labels 'nuclei' (8, 12"),
         ("in.h5ad", "its name must end in .tif or .npy"),
         ("damaged.tif", "damaged.tif cannot be read: "),
-        ("nuclei.tif --spacing 2", "spacing has no unit; pass unit='um'"),
         ("nuclei.tif dapi.npy --channels a,b", "there are 1 channels, dapi;"),
         ("nuclei.tif dapi.npy ./dapi.npy", "two images have the same name"),
     ],
@@ -529,16 +468,10 @@ def test_wrong_usage(command: str, text: str, folder: Path) -> None:
     [
         ("--label-key cel_type", "no column 'cel_type'; did you mean 'cell_type'", "label_key"),
         ("--device toaster", "device 'toaster' is not available here", "device"),
-        ("--key-added a/b", "key_added must not be 'a/b'", "key_added"),
-        ("--layer gaps", 'missing="drop"', "missing"),
-        ("--test-size nan", "test_size must be at least 0 and below 1; got nan", "test_size"),
+        ("--layer gap", 'missing="drop"', "missing"),
     ],
 )
 def test_an_error_as_json(options: str, text: str, parameter: str, folder: Path) -> None:
-    cells = ad.read_h5ad("in.h5ad")
-    cells.layers["gaps"] = np.where(np.arange(8) == 3, np.nan, cells.X)
-    cells.write_h5ad("in.h5ad")
-    before = contents()
     command = ("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--json", "-q", *options.split())
 
     result = run(*command, status=1)
@@ -548,13 +481,10 @@ def test_an_error_as_json(options: str, text: str, parameter: str, folder: Path)
     assert text in found["error"]
     assert found["parameter"] == parameter
     assert result.stderr.endswith(f"Error: {found['error']}\n")
-    assert contents() == before
+    assert os.listdir() == ["in.h5ad"]
 
 
-@pytest.mark.parametrize(
-    "name", ["text.h5ad", "truncated.h5ad", "part.h5ad", "part.zarr", "empty.zarr"]
-)
-def test_files_that_cannot_be_read(name: str, folder: Path) -> None:
+def test_files_that_cannot_be_read(folder: Path) -> None:
     Path("text.h5ad").write_text("cells")
     Path("truncated.h5ad").write_bytes(Path("in.h5ad").read_bytes()[:3000])
     shutil.copy("in.h5ad", "part.h5ad")
@@ -563,13 +493,14 @@ def test_files_that_cannot_be_read(name: str, folder: Path) -> None:
     ad.read_h5ad("in.h5ad").write_zarr("part.zarr")
     shutil.rmtree("part.zarr/obs")
     Path("empty.zarr").mkdir()
-    output = f"out{Path(name).suffix}"
-    for command in (
-        ("fit", name, *FIT, "-o", output),
-        ("plot", "voronoi", name, "-o", "out.png"),
-        ("ingest", name, "--reference", "in.h5ad", "-o", output),
-    ):
-        assert f"{name} cannot be read: it is " in failure(*command)
+    for name in ("text.h5ad", "truncated.h5ad", "part.h5ad", "part.zarr", "empty.zarr"):
+        output = f"out{Path(name).suffix}"
+        for command in (
+            ("fit", name, *FIT, "-o", output),
+            ("plot", "voronoi", name, "-o", "out.png"),
+            ("ingest", name, "--reference", "in.h5ad", "-o", output),
+        ):
+            assert f"{name} cannot be read: it is " in failure(*command)
 
 
 @pytest.mark.slow

@@ -5,11 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
-import threading
 import zipfile
-from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -24,25 +20,8 @@ needs_data = pytest.mark.skipif(
 )
 
 
-class QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
-def published(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """Folder of a web server of one's own, and its address."""
-    folder = tmp_path / "published"
-    folder.mkdir()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield folder, f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture
-def without_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The cache of a user who has no data folder."""
     monkeypatch.setattr(datasets, "data_folder", lambda: None)
     monkeypatch.delenv("CE_DATA", raising=False)
@@ -50,40 +29,34 @@ def without_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "centroid-encoder"
 
 
-SONAR = "".join(f"{'0.5,' * 59}0.25,{mine}\n" for mine in "RM")
-
-
 def test_a_file_is_downloaded_once_and_checked(
-    published: tuple[Path, str], without_folder: Path, monkeypatch: pytest.MonkeyPatch
+    cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, address = published
-    (folder / "sonar").write_text(SONAR)
-    sha256 = hashlib.sha256(SONAR.encode()).hexdigest()
-    monkeypatch.setitem(datasets.REGISTRY, "sonar/sonar.all-data", (f"{address}/sonar", sha256))
+    def download(self: object, url: str, output_file: str, pooch: object) -> None:
+        downloads.append(url)
+        Path(output_file).write_text(published)
+
+    content = "".join(f"{'0.5,' * 59}0.25,{mine}\n" for mine in "RM")
+    sha256 = hashlib.sha256(content.encode()).hexdigest()
+    monkeypatch.setitem(datasets.REGISTRY, "sonar/sonar.all-data", ("http://sonar", sha256))
+    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", download)
+    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
+    downloads: list[str] = []
+    published = content.replace("R", "X")
+    with pytest.raises(ValueError, match="SHA256 hash"):
+        datasets.sonar()
+    assert not (cache / "sonar/sonar.all-data").exists()
+    published = content
+    downloads.clear()
     for _ in range(2):
         X, y = datasets.sonar()
         assert X.shape == (2, 60)
         assert y.tolist() == ["R", "M"]
-        # The second time it comes from the cache.
-        (folder / "sonar").unlink(missing_ok=True)
-    assert (without_folder / "sonar/sonar.all-data").read_text() == SONAR
+    assert downloads == ["http://sonar"]
 
 
-def test_another_file_than_was_published_is_an_error(
-    published: tuple[Path, str], without_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder, address = published
-    (folder / "sonar").write_text(SONAR.replace("R", "X"))
-    sha256 = hashlib.sha256(SONAR.encode()).hexdigest()
-    monkeypatch.setitem(datasets.REGISTRY, "sonar/sonar.all-data", (f"{address}/sonar", sha256))
-    monkeypatch.setattr("pooch.core.time.sleep", lambda seconds: None)
-    with pytest.raises(ValueError, match="SHA256 hash"):
-        datasets.sonar()
-    assert not (without_folder / "sonar/sonar.all-data").exists()
-
-
-@pytest.mark.usefixtures("without_folder")
-def test_what_cannot_be_downloaded_is_asked_for() -> None:
+@pytest.mark.usefixtures("cache")
+def test_an_error_names_a_file_that_cannot_be_downloaded() -> None:
     with pytest.raises(FileNotFoundError, match=r"CE_DATA .* has pbmc3k/x\.h5ad"):
         datasets.data_path("pbmc3k/x.h5ad")
 

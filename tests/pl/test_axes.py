@@ -78,19 +78,16 @@ def test_every_figure_names_the_call_to_make_first(name: str, cells: Any, unchan
 
 @pytest.mark.parametrize("name", ONE_PANEL)
 def test_a_figure_lies_on_the_axes_given(name: str, adata: ad.AnnData, shown: Any) -> None:
-    figure, axes = plt.subplots(1, 2)
-    part = plt.figure().subfigures(1, 2)[0].subplots()
-    for ax in (axes[1], part):
-        assert draw(name, adata, ax=ax, show=None) is ax
+    ax = plt.figure().subfigures(1, 2)[0].subplots()
+    assert draw(name, adata, ax=ax, show=None) is ax
     assert not shown
-    assert len(plt.get_fignums()) == 2
-    assert tuple(figure.get_size_inches()) == tuple(plt.rcParams["figure.figsize"])
+    assert plt.get_fignums() == [1]
+    assert tuple(plt.gcf().get_size_inches()) == tuple(plt.rcParams["figure.figsize"])
 
 
 @pytest.mark.parametrize("name", ONE_PANEL)
-@pytest.mark.parametrize("font_size", [10, 14])
-def test_a_figure_holds_all_its_texts(name: str, adata: ad.AnnData, font_size: int) -> None:
-    with plt.rc_context({"font.size": font_size}):
+def test_a_figure_holds_all_its_texts(name: str, adata: ad.AnnData) -> None:
+    with plt.rc_context({"font.size": 14}):
         ax = draw(name, adata)
         ax.figure.canvas.draw()
     whole, drawn = ax.figure.bbox, ax.get_tightbbox()
@@ -107,10 +104,8 @@ def test_scanpys_settings_hold(adata: ad.AnnData, settings: Any, shown: Any) -> 
     settings.autosave, settings.plot_suffix = True, "_suffix"
     ce.pl.voronoi(adata)
     ce.pl.voronoi(adata, save=False)
-    assert {path.name for path in settings.figdir.iterdir()} == {
-        "voronoi.svg",
-        "voronoi_suffix.svg",
-    }
+    names = sorted(path.name for path in settings.figdir.iterdir())
+    assert names == ["voronoi.svg", "voronoi_suffix.svg"]
     assert not shown
     settings.autoshow, settings.autosave = True, False
     assert ce.pl.voronoi(adata) is None
@@ -130,10 +125,10 @@ def test_dots_per_inch_are_those_of_matplotlib_or_300(
 
 
 def test_a_pdf_has_fonts_that_journals_take(adata: ad.AnnData, tmp_path: Path) -> None:
-    before = dict(plt.rcParams)
     with plt.rc_context({"pdf.compression": 0}):
-        ce.pl.voronoi(adata, show=False, save=tmp_path / "a.pdf")
+        before = dict(plt.rcParams)
+        ce.pl.history(adata, show=False, save=tmp_path / "a.pdf")
+        assert dict(plt.rcParams) == before
     data = (tmp_path / "a.pdf").read_bytes()
     assert b"/Type3" not in data
     assert b"/CIDFontType2" in data
-    assert dict(plt.rcParams) == before

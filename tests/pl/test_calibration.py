@@ -11,6 +11,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.container import ErrorbarContainer
 from numpy.testing import assert_allclose
 
 import centroid_encoder as ce
@@ -21,16 +22,12 @@ def draw(adata: Any, **kwargs: Any) -> Axes:
     return ce.pl.calibration(adata, show=False, **kwargs)
 
 
-def points(ax: Axes) -> np.ndarray:
-    """Confidence and share right, in per cent, of each bin."""
-    (bars,) = (c for c in ax.containers if hasattr(c, "has_yerr"))
-    return np.column_stack(bars.lines[0].get_data())
-
-
-def intervals(ax: Axes) -> np.ndarray:
-    (bars,) = (c for c in ax.containers if hasattr(c, "has_yerr"))
-    (collection,) = bars.lines[2]
-    return np.array([segment[:, 1] for segment in collection.get_segments()])
+def points(ax: Axes) -> tuple[np.ndarray, np.ndarray]:
+    """Confidence and share right of each bin, and the ends of its bar, in per cent."""
+    (bars,) = (one for one in ax.containers if isinstance(one, ErrorbarContainer))
+    (segments,) = bars.lines[2]
+    ends = np.array([segment[:, 1] for segment in segments.get_segments()])
+    return np.column_stack(bars.lines[0].get_data()), ends
 
 
 def wilson(share: np.ndarray, n: np.ndarray) -> np.ndarray:
@@ -41,23 +38,21 @@ def wilson(share: np.ndarray, n: np.ndarray) -> np.ndarray:
     return np.column_stack([middle - half, middle + half])
 
 
-@pytest.mark.parametrize("n_bins", [1, 4, 10, 500])
-@pytest.mark.parametrize("share_right", [0.0, 0.8, 1.0])
+@pytest.mark.parametrize(("n_bins", "share_right"), [(1, 0.8), (4, 0.0), (10, 1.0), (500, 0.8)])
 def test_points_are_bins_of_equally_many_cells(cells, validate, n_bins, share_right):
     obs = validate(cells, share_right=share_right).obs
     right = obs["cell_type"].to_numpy() == obs["ce_cv_label"].to_numpy()
     mean, share, count = calibration_bins(obs["ce_cv_confidence"].to_numpy(), right, n_bins)
-    ax = draw(cells, n_bins=n_bins)
-    assert_allclose(points(ax), 100 * np.column_stack([mean, share]), rtol=1e-5)
-    assert_allclose(intervals(ax), 100 * wilson(share, count), atol=1e-4)
+    drawn, ends = points(draw(cells, n_bins=n_bins))
+    assert_allclose(drawn, 100 * np.column_stack([mean, share]), rtol=1e-5)
+    assert_allclose(ends, 100 * wilson(share, count), atol=1e-4)
 
 
 def test_cells_without_confidence_are_left_out(cells, validate):
     confidence = np.random.default_rng(0).random(120)
     confidence[:30] = np.nan
-    ax = draw(validate(cells, confidence=confidence))
-    assert "n = 120, 90 shown" in ax.get_title()
-    validate(cells, confidence=np.full(120, np.nan))
+    assert "n = 120, 90 shown" in draw(validate(cells, confidence=confidence)).get_title()
+    cells.obs["ce_cv_confidence"] = np.nan
     with pytest.raises(ValueError, match=r"among the out-of-fold labels, .* has a confidence"):
         draw(cells)
 
@@ -65,25 +60,23 @@ def test_cells_without_confidence_are_left_out(cells, validate):
 def test_the_title_gives_the_error_that_was_stored(cells, validate):
     quality = validate(cells).uns["ce_cv"]["quality"]
     title = "out-of-fold labels, 5 folds, n = 120\nexpected calibration error 1.2 points"
-    assert draw(cells).get_title() == title
-    quality |= {"calibration_error_low": 0.004, "calibration_error_high": 0.031}
     assert draw(cells).get_title() == f"{title} (0.4 to 3.1)"
+    quality["calibration_error_low"] = np.nan
+    assert draw(cells).get_title() == title
     quality["calibration_error"] = np.nan
     assert draw(cells[:48]).get_title() == "out-of-fold labels, 5 folds, n = 120, 48 shown"
     assert draw(cells, title="mine").get_title() == "mine"
 
 
-def test_held_out_cells_stand_in_where_nothing_was_cross_validated(embed, validate):
-    adata = validate(embed(unlabeled=10))
-    del adata.uns["ce_cv"]
+def test_held_out_cells_stand_in_where_nothing_was_cross_validated(embed):
+    adata = embed(unlabeled=10)
     ax = draw(adata, n_bins=3)
     n = adata.uns["ce"]["quality"]["test"]["n"]
-    title = f"held-out cells, n = {n}\nexpected calibration error 2.3 points (0.0 to 4.4)"
-    assert ax.get_title() == title
+    assert ax.get_title().startswith(f"held-out cells, n = {n}\nexpected calibration error ")
     test = adata.obs[adata.obs["ce_split"] == "test"]
     right = test["ce_label"].astype(str) == test["cell_type"].astype(str)
     mean, share, _ = calibration_bins(test["ce_confidence"].to_numpy(), right.to_numpy(), 3)
-    assert_allclose(points(ax), 100 * np.column_stack([mean, share]), rtol=1e-5)
+    assert_allclose(points(ax)[0], 100 * np.column_stack([mean, share]), rtol=1e-5)
 
 
 @pytest.mark.parametrize("n_bins", [0, 1001, 2.5, math.nan, None, "10"])

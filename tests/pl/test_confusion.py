@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from numpy.testing import assert_allclose, assert_array_equal
 
 import centroid_encoder as ce
@@ -30,12 +31,8 @@ def written(ax: Axes) -> dict[tuple[int, int], str]:
     return {text.get_position()[::-1]: text.get_text() for text in ax.texts}
 
 
-def rows(ax: Axes) -> list[str]:
-    return [label.get_text() for label in ax.get_yticklabels()]
-
-
-def columns(ax: Axes) -> list[str]:
-    return [label.get_text() for label in ax.get_xticklabels()]
+def names(labels: Any) -> list[str]:
+    return [label.get_text() for label in labels]
 
 
 def with_table(adata: ad.AnnData, table: Any) -> ad.AnnData:
@@ -50,98 +47,90 @@ def validated(cells, validate):
     return with_table(validate(cells), [[9, 0, 3], [0, 12, 0], [6, 0, 6]])
 
 
-class TestSquares:
-    def test_are_shares_of_the_true_class(self, validated):
-        ax = draw(validated, order="category")
-        assert_allclose(squares(ax), [[75, 0, 25], [0, 100, 0], [50, 0, 50]])
-        shares = {(0, 0): "75", (0, 2): "25", (1, 1): "100", (2, 0): "50", (2, 2): "50"}
-        assert written(ax) == shares
-        assert ax.child_axes[0].get_ylabel() == "share of the true class (%)"
-        assert ax.get_title() == "out-of-fold labels, 5 folds, n = 36\n75.0 % right"
-
-    def test_are_counts_on_request(self, validated):
-        table = [[9_000, 0, 1_234], [0, 12, 0], [6, 0, 6]]
-        ax = draw(with_table(validated, table), order="category", counts=True)
-        assert_allclose(squares(ax), table)
-        assert written(ax)[0, 2] == "1,234"
-        assert ax.child_axes[0].get_ylabel() == "cells"
-        assert ax.images[0].norm.vmax == 9_000
-
-    def test_never_round_to_none_or_to_all(self, validated):
-        ax = draw(with_table(validated, [[999, 1, 0], [0, 5, 0], [1, 6, 993]]), order="category")
-        assert written(ax)[0, 0] == ">99"
-        assert written(ax)[0, 1] == written(ax)[2, 0] == "<1"
-        assert written(ax)[1, 1] == "100"
-
-    @pytest.mark.parametrize("counts", [False, True])
-    def test_of_classes_without_cells_are_grey_and_last(self, validated, counts):
-        ax = draw(with_table(validated, [[0, 0, 0], [2, 8, 0], [0, 5, 5]]), counts=counts)
-        assert rows(ax) == ["b (10)", "c (10)", "a (0)"]
-        assert np.isnan(squares(ax)[2]).all()
-        assert np.isfinite(squares(ax)[:2]).all()
-        assert_allclose(ax.images[0].cmap.get_bad()[:3], plt.cm.colors.to_rgb("lightgray"))
-        assert not any(row == 2 for row, _ in written(ax))
+def test_squares_are_shares_of_the_true_class_or_counts(validated):
+    ax = draw(validated, order="category")
+    assert_allclose(squares(ax), [[75, 0, 25], [0, 100, 0], [50, 0, 50]])
+    shares = {(0, 0): "75", (0, 2): "25", (1, 1): "100", (2, 0): "50", (2, 2): "50"}
+    assert written(ax) == shares
+    assert ax.child_axes[0].get_ylabel() == "share of the true class (%)"
+    assert ax.get_title() == "out-of-fold labels, 5 folds, n = 36\n75.0 % right"
+    # Shares are never rounded to none or to all.
+    table = [[9_990, 10, 0], [0, 5, 0], [1, 6, 993]]
+    ax = draw(with_table(validated, table), order="category")
+    shares = {(0, 0): ">99", (0, 1): "<1", (1, 1): "100", (2, 0): "<1", (2, 1): "1", (2, 2): "99"}
+    assert written(ax) == shares
+    ax = draw(validated, order="category", counts=True)
+    assert_allclose(squares(ax), table)
+    assert written(ax)[0, 0] == "9,990"
+    assert ax.child_axes[0].get_ylabel() == "cells"
+    assert ax.images[0].norm.vmax == 9_990
 
 
-class TestOrder:
-    def test_puts_side_by_side_what_is_confused(self, make_cells, validate):
-        adata = validate(make_cells(6, names=list("abcdef")))
-        table = 20 * np.eye(6, dtype=int)
-        for one, other in ((0, 3), (3, 5), (1, 4)):
-            table[one, other] = table[other, one] = 6
-        ax = draw(with_table(adata, table))
-        order = "".join(columns(ax))
-        assert [name[0] for name in rows(ax)] == list(order)
-        for pair in ("ad", "df", "be"):
-            assert pair in order or pair[::-1] in order
-        # The squares have moved with their names.
-        own = table.diagonal() / table.sum(axis=1)
-        assert_allclose(squares(ax).diagonal(), [100 * own["abcdef".index(n)] for n in order])
-
-    def test_is_that_of_the_label_on_request(self, validated):
-        validated.obs["cell_type"] = validated.obs["cell_type"].cat.set_categories(["c", "b", "a"])
-        assert columns(draw(validated, order="category")) == ["c", "b", "a"]
-        with pytest.raises(ValueError, match=r"order must be .* got 'size'"):
-            draw(validated, order="size")
+@pytest.mark.parametrize("counts", [False, True])
+def test_classes_without_cells_are_grey_and_last(validated, counts):
+    ax = draw(with_table(validated, [[0, 0, 0], [2, 8, 0], [0, 5, 5]]), counts=counts)
+    assert names(ax.get_yticklabels()) == ["b (10)", "c (10)", "a (0)"]
+    assert_array_equal(np.isnan(squares(ax)), np.repeat([[False], [False], [True]], 3, axis=1))
+    assert_allclose(ax.images[0].cmap.get_bad()[:3], to_rgb("lightgray"))
+    assert not any(row == 2 for row, _ in written(ax))
 
 
-class TestHeldOutCells:
-    def test_are_counted_where_nothing_was_cross_validated(self, embed):
-        adata = embed(unlabeled=12)
-        ax = draw(adata, counts=True, order="category")
-        test = adata.obs["ce_split"] == "test"
-        expected = pd.crosstab(adata.obs["cell_type"][test], adata.obs["ce_label"][test])
-        assert_array_equal(squares(ax), expected.reindex(columns=expected.index, fill_value=0))
-        quality = adata.uns["ce"]["quality"]["test"]
-        right = 100 * (1 - quality["decoder_error"])
-        assert ax.get_title() == f"held-out cells, n = {quality['n']}\n{right:.1f} % right"
-        view = adata[adata.obs["cell_type"] != "type 1"]
-        assert " of 22\n" in draw(view).get_title()
-        assert view.is_view
+def test_confused_classes_stand_side_by_side(make_cells, validate):
+    adata = validate(make_cells(6, names=list("abcdef")))
+    table = 20 * np.eye(6, dtype=int)
+    for one, other in ((0, 3), (3, 5), (1, 4)):
+        table[one, other] = table[other, one] = 6
+    ax = draw(with_table(adata, table))
+    order = "".join(names(ax.get_xticklabels()))
+    assert [name[0] for name in names(ax.get_yticklabels())] == list(order)
+    for pair in ("ad", "df", "be"):
+        assert pair in order or pair[::-1] in order
+    # The squares have moved with their names.
+    own = table.diagonal() / table.sum(axis=1)
+    assert_allclose(squares(ax).diagonal(), [100 * own["abcdef".index(n)] for n in order])
 
 
-class TestNames:
-    def test_are_written_as_they_are(self, make_cells, validate):
-        names = ["_hidden", "$no_maths$", "100 $", "terminally differentiated T cell, subset 1"]
-        ax = draw(validate(make_cells(4, names=names)), order="category")
-        ax.figure.canvas.draw()
-        assert columns(ax) == [*names[:3], "terminally diffe…subset 1"]
+def test_the_order_is_that_of_the_label_on_request(validated):
+    validated.obs["cell_type"] = validated.obs["cell_type"].cat.set_categories(["c", "b", "a"])
+    assert names(draw(validated, order="category").get_xticklabels()) == ["c", "b", "a"]
+    with pytest.raises(ValueError, match=r"order must be .* got 'size'"):
+        draw(validated, order="size")
 
-    @pytest.mark.parametrize(
-        ("n_classes", "given"), [(2, False), (60, False), (250, False), (10, True), (100, True)]
-    )
-    def test_never_overlap(self, make_cells, validate, n_classes, given):
-        adata = validate(make_cells(n_classes, n_obs=6 * n_classes))
-        given = plt.subplots(figsize=(5, 4), layout="constrained")[1] if given else None
-        ax = draw(adata, ax=given)
-        ax.figure.canvas.draw()
-        assert ax.bbox.width == pytest.approx(ax.bbox.height), "squares"
-        for labels, side in ((ax.get_yticklabels(), "y"), (ax.get_xticklabels(), "x")):
-            boxes = [label.get_window_extent() for label in labels]
-            ends = sorted((getattr(b, f"{side}0"), getattr(b, f"{side}1")) for b in boxes)
-            assert len(ends) > 1
-            # A line of text is a little less high than its box.
-            assert all(end < start + 2 for (_, end), (start, _) in pairwise(ends))
-        assert bool(ax.texts) == (n_classes <= 10)
-        for text in ax.texts:
-            assert max(text.get_window_extent().size) < ax.bbox.width / n_classes
+
+def test_held_out_cells_are_counted_where_nothing_was_cross_validated(embed):
+    adata = embed(unlabeled=12)
+    ax = draw(adata, counts=True, order="category")
+    test = adata.obs["ce_split"] == "test"
+    expected = pd.crosstab(adata.obs["cell_type"][test], adata.obs["ce_label"][test])
+    assert_array_equal(squares(ax), expected.reindex(columns=expected.index, fill_value=0))
+    quality = adata.uns["ce"]["quality"]["test"]
+    right = 100 * (1 - quality["decoder_error"])
+    assert ax.get_title() == f"held-out cells, n = {quality['n']}\n{right:.1f} % right"
+    assert " of 22\n" in draw(adata[adata.obs["cell_type"] != "type 1"]).get_title()
+
+
+def test_names_are_written_as_they_are(make_cells, validate):
+    of_class = ["_hidden", "$no_maths$", "100 $", "terminally differentiated T cell, subset 1"]
+    ax = draw(validate(make_cells(4, names=of_class)), order="category")
+    ax.figure.canvas.draw()
+    assert names(ax.get_xticklabels()) == [*of_class[:3], "terminally diffe…subset 1"]
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "given"), [(2, False), (60, False), (250, False), (10, True), (100, True)]
+)
+def test_names_never_overlap(make_cells, validate, n_classes, given):
+    adata = validate(make_cells(n_classes, n_obs=6 * n_classes))
+    given = plt.subplots(figsize=(5, 4), layout="constrained")[1] if given else None
+    ax = draw(adata, ax=given)
+    ax.figure.canvas.draw()
+    assert ax.bbox.width == pytest.approx(ax.bbox.height), "squares"
+    for labels, side in ((ax.get_yticklabels(), "y"), (ax.get_xticklabels(), "x")):
+        boxes = [label.get_window_extent() for label in labels]
+        ends = sorted((getattr(b, f"{side}0"), getattr(b, f"{side}1")) for b in boxes)
+        assert len(ends) > 1
+        # A line of text is a little less high than its box.
+        assert all(end < start + 2 for (_, end), (start, _) in pairwise(ends))
+    assert bool(ax.texts) == (n_classes <= 10)
+    for text in ax.texts:
+        assert max(text.get_window_extent().size) < ax.bbox.width / n_classes

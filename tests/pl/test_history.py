@@ -3,26 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from matplotlib.axes import Axes
 from numpy.testing import assert_allclose, assert_array_equal
 
 import centroid_encoder as ce
-
-
-@pytest.fixture
-def staged(cells):
-    """Cells after pre-training, training with validation, and merging."""
-    model = ce.CentroidEncoder(
-        placement="bottleneck",
-        hidden=(16, 8),
-        pretrain_epochs=4,
-        max_epochs=6,
-        validation_fraction=0.2,
-        merge_epochs=2,
-    )
-    ce.tl.centroid_encoder(cells, "cell_type", model=model, progress=False)
-    return cells
 
 
 def curves(ax: Axes) -> dict[str, np.ndarray]:
@@ -39,27 +23,32 @@ def test_without_validation_there_is_one_curve(embed):
     ax = ce.pl.history(adata, show=False)
     (name,) = drawn = curves(ax)
     assert name == "training loss"
-    assert_array_equal(drawn[name][:, 0], np.arange(1, 9))
-    assert_array_equal(drawn[name][:, 1], adata.uns["ce"]["history"]["loss"])
+    loss = adata.uns["ce"]["history"]["loss"]
+    assert_array_equal(drawn[name], np.column_stack([np.arange(1, 9), loss]))
     assert len(ax.figure.axes) == 1
     assert not ax.texts, "there is only one stage"
 
 
-def test_validation_has_a_loss_and_an_error(staged):
-    ax = ce.pl.history(staged, show=False)
-    table, drawn = staged.uns["ce"]["history"], curves(ax)
+def test_validation_has_curves_and_stages_are_marked(cells):
+    model = ce.CentroidEncoder(
+        placement="bottleneck",
+        hidden=(16, 8),
+        pretrain_epochs=4,
+        max_epochs=6,
+        validation_fraction=0.2,
+        merge_epochs=2,
+    )
+    ce.tl.centroid_encoder(cells, "cell_type", model=model, progress=False)
+
+    ax = ce.pl.history(cells, show=False)
+
+    table, drawn = cells.uns["ce"]["history"], curves(ax)
     assert set(drawn) == {"training loss", "validation loss", "validation error"}
     assert_array_equal(drawn["validation loss"][:, 1], table["validation_loss"])
     assert_allclose(drawn["validation error"][:, 1], 100 * table["validation_error"])
-    _, right = ax.figure.axes
-    assert right.get_ylim()[0] == 0
     # One legend for both axes.
     legends = [axes.get_legend() for axes in ax.figure.axes if axes.get_legend()]
     assert [len(legend.get_texts()) for legend in legends] == [3]
-
-
-def test_stages_are_marked(staged):
-    ax = ce.pl.history(staged, show=False)
     # Three steps of four epochs, six of training, two of merging.
     ends = [line.get_xdata()[0] for line in ax.lines if len(line.get_xdata()) == 2]
     assert ends == [4.5, 8.5, 12.5, 18.5]

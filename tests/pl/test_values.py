@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scanpy as sc
-from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
 from matplotlib.legend import Legend
 from numpy.testing import assert_allclose
@@ -22,15 +21,13 @@ Places = dict[tuple[float, ...], Any]
 
 
 def draw(adata: Any, color: str, **kwargs: Any) -> list[Any]:
-    axes = ce.pl.voronoi(adata, color=color, show=False, **kwargs)
-    return axes if isinstance(axes, list) else [axes]
+    return list(np.ravel(ce.pl.voronoi(adata, color=color, show=False, **kwargs)))
 
 
 def numbers(ax: Any) -> Places:
     """Number of each point that is drawn in the colour of one."""
-    (drawn,) = (one for one in ax.collections if isinstance(one, PathCollection))
-    values = np.asarray(drawn.get_array())
-    return dict(zip(map(tuple, np.asarray(drawn.get_offsets()).tolist()), values, strict=True))
+    (drawn,) = ax.collections
+    return dict(zip(map(tuple, drawn.get_offsets().tolist()), drawn.get_array(), strict=True))
 
 
 def by_color(ax: Any) -> dict[str, np.ndarray]:
@@ -78,20 +75,22 @@ def test_numbers_of_a_column_share_one_bar_and_one_scale(adata: ad.AnnData) -> N
     assert legend.x1 < other.figure.bbox.x1
 
 
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
-@pytest.mark.parametrize("backed", [False, True])
+@pytest.mark.parametrize(
+    ("kind", "backed"),
+    [(np.asarray, True), (sparse.csr_matrix, True), (sparse.csc_matrix, False)],
+)
 def test_a_variable_is_read_from_any_matrix(
     adata: ad.AnnData, kind: Any, backed: bool, tmp_path: Any
 ) -> None:
-    values = np.asarray(adata[:, "gene3"].X).ravel()
+    values = np.asarray(adata[:, "gene3"].X).ravel().astype(float)
     adata.X = kind(adata.X)
     adata.raw = adata
     if backed:
         adata.write_h5ad(tmp_path / "cells.h5ad")
         adata = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
     for use_raw in (True, False):
-        ax = draw(adata, "gene3", split="train", use_raw=use_raw)[0]
-        assert numbers(ax) == expected(adata, values.astype(float), "train")
+        (ax,) = draw(adata, "gene3", split="train", use_raw=use_raw)
+        assert numbers(ax) == expected(adata, values, "train")
 
 
 def test_a_variable_is_that_of_raw_as_in_scanpy(adata: ad.AnnData) -> None:
@@ -110,17 +109,11 @@ def test_a_variable_is_that_of_raw_as_in_scanpy(adata: ad.AnnData) -> None:
         found = numbers(draw(adata, "gene3", split="train", **kwargs)[0])
         wanted = expected(adata, factor * x, "train")
         assert_allclose([found[place] for place in wanted], list(wanted.values()), rtol=1e-6)
-        drawn = sc_values(adata, **kwargs)
-        assert_allclose(drawn, factor * x, rtol=1e-6)
+        ax = sc.pl.embedding(adata, "ce", color="gene3", sort_order=False, show=False, **kwargs)
+        assert_allclose(ax.collections[0].get_array(), factor * x, rtol=1e-6)
     assert numbers(draw(adata, "raw0", split="train")[0])
     with pytest.raises(ValueError, match="exclude each other"):
         draw(adata, "gene3", layer="counts", use_raw=True)
-
-
-def sc_values(adata: ad.AnnData, **kwargs: Any) -> np.ndarray:
-    """Return the values by which scanpy colours, in the order of the cells."""
-    ax = sc.pl.embedding(adata, "ce", color="gene3", sort_order=False, show=False, **kwargs)
-    return np.asarray(ax.collections[0].get_array())
 
 
 def test_cells_without_a_number_are_grey(adata: ad.AnnData) -> None:
@@ -137,7 +130,7 @@ def test_cells_without_a_number_are_grey(adata: ad.AnnData) -> None:
 def test_categories_have_their_own_colours_and_legend(adata: ad.AnnData) -> None:
     adata.uns["donor_colors"] = ["#123456", "#654321"]
     one, other = axes = draw(adata, "donor", mark_misplaced=True)
-    plain = ce.pl.voronoi(adata, show=False)
+    plain = draw(adata, "cell_type")
     for split, ax, before in zip(("train", "test"), axes, plain, strict=True):
         places = expected(adata, adata.obs["donor"], split)
         for donor, color in (("d1", "#123456"), ("d2", "#654321")):
@@ -165,8 +158,6 @@ def test_of_many_categories_a_hundred_are_coloured(adata: ad.AnnData) -> None:
     # The ten with two cells come before the others, in the order of the categories.
     named = [*names[:90], *names[100:], "… and 10 more"]
     assert legends(axes[-1])["barcode"] == named
-    lines = axes[0].lines + axes[1].lines
-    assert len(lines) < 210
 
 
 @pytest.mark.parametrize(

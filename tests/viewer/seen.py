@@ -9,6 +9,8 @@ from napari.layers import Labels
 from numpy.typing import ArrayLike, NDArray
 from qtpy.QtWidgets import QComboBox, QLabel, QWidget
 
+from centroid_encoder.viewer.map.artists import Texts, Written
+
 
 def seen_colors(viewer: Any, layer: Labels, labels: ArrayLike) -> NDArray[np.floating]:
     """(n, 4) colour of each label: that of the layer above, if its cells are coloured."""
@@ -41,3 +43,15 @@ def texts(widget: QWidget) -> list[str]:
 def entries(box: QComboBox) -> list[str]:
     """Texts of the entries of a box."""
     return [box.itemText(i) for i in range(box.count())]
+
+
+def names_on(ax: Any) -> list[Written]:
+    """Names that are in view on a panel of the map."""
+    (artist,) = (artist for artist in ax.artists if isinstance(artist, Texts))
+    return artist.written_names()[0]
+
+
+def title_of(ax: Any) -> Written:
+    """Title of a panel of the map."""
+    (artist,) = (artist for artist in ax.artists if isinstance(artist, Texts))
+    return artist.written_title()

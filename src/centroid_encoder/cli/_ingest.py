@@ -71,14 +71,13 @@ def ingest(
         f"Mean confidence {100 * confidence:.1f} %.",
         f"Median novelty {novelty:.2f}; it is 0.50 for new cells like those in training.",
     ]
+    paths = {"input": query, "reference": reference, "output": output}
+    parts = {name: stored[name] for name in ("params", "classes")}
     document = {
-        "input": query,
-        "reference": reference,
-        "output": output,
+        **paths,
         "key": key,
         "n_obs": adata.n_obs,
-        "params": stored["params"],
-        "classes": stored["classes"],
+        **parts,
         "labels": {str(name): n for name, n in assigned.items()},
         "n_unassigned": adata.n_obs - assigned.sum(),
         "mean_confidence": confidence,

@@ -85,15 +85,10 @@ def measure(
     write = adata.write_zarr if output.suffix.lower() == ".zarr" else adata.write_h5ad
     frames = f" in {adata.obs['frame'].nunique():,} frames" if "frame" in adata.obs else ""
     sentence = f"{adata.n_obs:,} cells{frames}, {adata.n_vars} variables"
-    document = {
-        "labels": labels,
-        "images": list(images),
-        "output": output,
-        "n_obs": adata.n_obs,
-        "variables": adata.var.rename_axis("name").reset_index(),
-        "unit": adata.uns["measure"]["unit"],
-        "spacing": adata.uns["measure"]["spacing"][0],
-    }
+    stored, variables = adata.uns["measure"], adata.var.rename_axis("name").reset_index()
+    paths = {"labels": labels, "images": list(images), "output": output}
+    numbers = {"n_obs": adata.n_obs, "variables": variables}
+    document = paths | numbers | {"unit": stored["unit"], "spacing": stored["spacing"][0]}
     return Results({output: write}, [f"{sentence}: {', '.join(adata.var_names)}."], document)
 
 

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.special import log_softmax
-from scipy.stats import entropy
 from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
@@ -454,7 +454,7 @@ def _frame(
         current, centers = placer.with_odds(found[some], codes[some], None), placer.layout.positions
         logits = current.odds.logits(found[some], current.targets)
         likelihood = log_softmax(logits, axis=1)[np.arange(len(some)), codes[some]].mean()
-        seen.append(max(float(likelihood + entropy(np.bincount(codes[some]))), 0))
+        seen.append(max(float(likelihood + stats.entropy(np.bincount(codes[some]))), 0))
         if seen[-1] < SHOWN * seen[0]:
             return None
         parts = range(0, len(found), CHUNK)

@@ -34,11 +34,8 @@ DPI = 300
 
 def new_axes(width: float, height: float) -> Any:
     """Return axes of that size in inches for a font of ten points; `finish` fits the figure."""
-    width, height = np.multiply((width, height), plt.rcParams["font.size"] / 10)
-    figure = plt.figure(figsize=(width + 3, height + 3))
-    return figure.add_axes(
-        (1.5 / (width + 3), 1.5 / (height + 3), width / (width + 3), height / (height + 3))
-    )
+    size = np.multiply((width, height), plt.rcParams["font.size"] / 10)
+    return plt.figure(figsize=tuple(size)).add_axes((0, 0, 1, 1))
 
 
 def _fit_figure(figure: Any) -> None:
@@ -106,7 +103,7 @@ def check_save(name: str, save: Save, dpi: float | None, *, own: bool) -> Path |
     if dpi is not None and not dpi > 0:
         raise InputError(f"dpi must be positive; got {dpi!r}", "dpi")
     if save is None:
-        save = own and bool(settings.autosave)
+        save = own and settings.autosave
     if save is False:
         if dpi is not None:
             raise InputError(f"dpi={dpi!r} has no effect without save", "dpi")
@@ -148,7 +145,7 @@ def finish(
     if path is not None:
         with replacing(path) as beside:
             write_figure(figure, beside, kind=path.suffix[1:].lower(), dpi=dpi)
-    shown = own and bool(settings.autoshow) if show is None else show
+    shown = own and settings.autoshow if show is None else show
     if shown:
         plt.show()
     if path is not None and own:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
@@ -26,9 +25,7 @@ if TYPE_CHECKING:
 
 Palette = str | Sequence[str] | Mapping[str, str]
 
-DISTINCT = re.findall(
-    r"#\w+",
-    """
+DISTINCT = """
     #e69f00 #56b4e9 #009e73 #f0e442 #0072b2 #d55e00 #cc79a7 #9b0b16 #bcd39b #900b6f #4e85ff #c8deff
     #bc4343 #4e0bde #853743 #de909b #e95964 #856485 #c8b1c8 #de9b64 #2c4e9b #7a3759 #7a2cff #c8de7a
     #b13700 #7a85c8 #64bca6 #a66f85 #ffd3c8 #217a43 #43a6bc #c8a685 #b14364 #f40bff #43900b #7a5990
@@ -38,30 +35,53 @@ DISTINCT = re.findall(
     #9b4ea6 #6fb1d3 #5937de #b1599b #2cbc7a #a62100 #000bff #4e9b64 #b1e9b1 #857ade #00c800 #c84e43
     #00e9e9 #43bc64 #37b1b1 #7a37bc #0b5937 #43b1ff #c8004e #b1d3ff #9b859b #4e4e21 #a60043 #9b592c
     #21f4e9 #6fb1a6 #4ebc9b #9b9b4e
-    """,
-)
+""".split()  # noqa: SIM905
 """See `default_palette`."""
 N_KEPT = 28
 """Colours of `DISTINCT` that more than 100 classes have, too."""
 
 
 def label_colors(
-    adata: AnnData, label_key: str, palette: Palette | None = None
+    adata: AnnData,
+    label_key: str,
+    palette: Palette | None = None,
+    categories: pd.Index | None = None,
 ) -> dict[object, str]:
     """Return a hex colour for every category of a label column; `adata` stays as it is.
 
     Without a palette these are the stored colours or, where they do not fit, the default ones.
+    `categories` take the place of those of the column.
     """
-    categories = label_categories(obs_column(adata, label_key))
-    return _colors(adata, label_key, categories, palette)
+    if categories is None:
+        categories = label_categories(obs_column(adata, label_key))
+    n = len(categories)
+    if palette is None:
+        colors = _stored(adata, label_key, n) or default_palette(n)
+    elif isinstance(palette, Mapping):
+        if absent := [str(name) for name in categories if name not in palette]:
+            raise InputError(f"palette has no colour for {', '.join(absent)}", "palette")
+        colors = [palette[name] for name in categories]
+    elif isinstance(palette, str):
+        if palette not in mpl.colormaps:
+            raise InputError(f"palette {palette!r} is no matplotlib colour map", "palette")
+        colormap = mpl.colormaps[palette]
+        # A qualitative map has few colours; take the first ones.
+        colormap = colormap if colormap.N < 256 else colormap.resampled(n)
+        colors = [to_hex(colormap(i)) for i in range(colormap.N)]
+    else:
+        colors = list(palette)
+    if len(colors) < n:
+        raise InputError(f"palette has {len(colors)} colours for {n} classes", "palette")
+    if wrong := [color for color in colors if not is_color_like(color)]:
+        raise InputError(f"palette holds {wrong[0]!r}, which is no colour", "palette")
+    return {name: to_hex(color) for name, color in zip(categories, colors, strict=False)}
 
 
 def class_colors(adata: AnnData, result: Result, palette: Palette | None) -> dict[object, str]:
     """Return a hex colour for every category and class of a result, like `label_colors`."""
-    colors = _colors(adata, result.label_key, result.categories, palette)
     # A class without cells in this selection of cells still has its region.
-    default = default_palette(len(result.classes))
-    return dict(zip(result.classes, default, strict=True)) | colors
+    default = dict(zip(result.classes, default_palette(len(result.classes)), strict=True))
+    return default | label_colors(adata, result.label_key, palette, result.categories)
 
 
 def set_label_color(adata: AnnData, label_key: str, category: object, color: str) -> None:
@@ -90,35 +110,6 @@ def store_colors(adata: AnnData, result: Result, colors: Mapping[object, str]) -
 def unlabeled_color(ax: Axes) -> str:
     """Return a grey that stays in the background of a light or a dark page."""
     return "lightgray" if sum(to_rgb(ax.get_facecolor())) > 1.5 else "dimgray"
-
-
-def _colors(
-    adata: AnnData, label_key: str, categories: pd.Index, palette: Palette | None
-) -> dict[object, str]:
-    n = len(categories)
-    stored = _stored(adata, label_key, n) if palette is None else None
-    if palette is None:
-        colors = stored or default_palette(n)
-    elif isinstance(palette, Mapping):
-        absent = [str(name) for name in categories if name not in palette]
-        if absent:
-            raise InputError(f"palette has no colour for {', '.join(absent)}", "palette")
-        colors = [palette[name] for name in categories]
-    elif isinstance(palette, str):
-        if palette not in mpl.colormaps:
-            raise InputError(f"palette {palette!r} is no matplotlib colour map", "palette")
-        colormap = mpl.colormaps[palette]
-        # A qualitative map has few colours; take the first ones.
-        colormap = colormap if colormap.N < 256 else colormap.resampled(n)
-        colors = [to_hex(colormap(i)) for i in range(colormap.N)]
-    else:
-        colors = list(palette)
-    if len(colors) < n:
-        raise InputError(f"palette has {len(colors)} colours for {n} classes", "palette")
-    wrong = [color for color in colors if not is_color_like(color)]
-    if wrong:
-        raise InputError(f"palette holds {wrong[0]!r}, which is no colour", "palette")
-    return {name: to_hex(color) for name, color in zip(categories, colors, strict=False)}
 
 
 def _stored(adata: AnnData, label_key: str, n: int) -> list[str] | None:

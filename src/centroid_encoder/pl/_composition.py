@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
 from centroid_encoder.pl._colors import Palette, label_colors
@@ -57,31 +55,25 @@ def composition(
     path = check_save("composition", save, dpi, own=ax is None)
     table = composition_of(adata, group_key, label_key=label_key, key=key)
     label_key = str(table.columns.name)
-    numbers = table.to_numpy(dtype=np.float64)
-    if not numbers.sum():
+    sizes = table.sum(axis=1)
+    if not sizes.any():
         raise InputError(f"no cell has both a group in obs[{group_key!r}] and a label")
     if len(table) > MAX_GROUPS:
         text = f"group_key: obs[{group_key!r}] has {len(table)} groups, too many for bars"
         raise InputError(text, "group_key")
-    sizes = numbers.sum(axis=1)
-    if not counts:
-        numbers = 100 * numbers / np.maximum(sizes, 1)[:, None]
+    numbers = table if counts else 100 * table.div(sizes.clip(lower=1), axis=0)
     colors = label_colors(adata, label_key, palette)
-    n_groups = len(table)
-    target: Any = new_axes(4.6, 0.28 * max(n_groups, 3)) if ax is None else ax
-    left = np.zeros(n_groups)
-    for name, widths in zip(table.columns, numbers.T, strict=True):
-        color = colors[name]
-        target.barh(range(n_groups), widths, 0.8, left, color=color, label=str(name))
-        left += widths
-    names = [f"{name} ({int(n):,})" for name, n in zip(table.index, sizes, strict=True)]
-    target.set_yticks(range(n_groups), names, parse_math=False)
+    shown = {name: colors[name] for name in table.columns}
+    target: Any = new_axes(4.6, 0.28 * max(len(table), 3)) if ax is None else ax
+    style: dict[str, Any] = {"stacked": True, "width": 0.8, "legend": False}
+    numbers.plot.barh(ax=target, color=list(shown.values()), **style)
+    names = [f"{name} ({n:,})" for name, n in sizes.items()]
+    target.set_yticks(range(len(table)), names, parse_math=False)
     target.tick_params(axis="y", length=0)
-    target.set_ylim(n_groups - 0.5, -0.5)
-    target.set_xlim(0, max(left.max(), 1) if counts else 100)
-    target.set_xlabel("cells" if counts else "share of the cells (%)")
+    target.set(ylim=(len(table) - 0.5, -0.5), xlim=(0, sizes.max() if counts else 100))
+    target.set(xlabel="cells" if counts else "share of the cells (%)", ylabel="")
     target.grid(visible=False)
     target.spines[["top", "right", "left"]].set_visible(False)
-    write_title(target, title, f"{label_key} by {group_key}, n = {int(sizes.sum()):,}")
-    legend_beside(target, label_key, {name: colors[name] for name in table.columns})
+    write_title(target, title, f"{label_key} by {group_key}, n = {sizes.sum():,}")
+    legend_beside(target, label_key, shown)
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)

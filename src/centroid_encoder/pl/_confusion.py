@@ -15,6 +15,7 @@ from scipy.spatial.distance import squareform
 
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
+from centroid_encoder.pl._legend import color_bar
 from centroid_encoder.tl._read import check_choice
 from centroid_encoder.tl._result import (
     StoredCrossValidation,
@@ -87,13 +88,10 @@ def confusion(
     n = table.sum()
     write_title(target, title, f"{words}\n{100 * np.trace(table) / n:.1f} % right" if n else words)
     target.set(xlabel="predicted class", ylabel="true class (number of cells)")
-    # As an inset, the bar is as high as the squares in every layout.
-    bar = target.figure.colorbar(image, cax=target.inset_axes((1.03, 0, 0.04, 1)))
+    label = "cells" if counts else "share of the true class (%)"
+    bar = color_bar(target, label, image, height=1)
     if not counts:
         bar.set_ticks((0, 1, 5, 10, 25, 50, 100))
-    bar.set_label("cells" if counts else "share of the true class (%)", fontsize="small")
-    bar.ax.tick_params(labelsize="small")
-    bar.outline.set_linewidth(0.5)
     pitch = _name_classes(target, names, size[:, 0])
     texts = {
         (i, j): f"{table[i, j]:,}" if counts else _percent(shares[i, j])

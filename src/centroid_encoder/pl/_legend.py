@@ -12,6 +12,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_rgba
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
+from matplotlib.transforms import BboxBase
 from numpy.typing import NDArray
 
 from centroid_encoder.pl._colors import unlabeled_color
@@ -80,12 +81,15 @@ def _dot(name: object, color: Any, edge: Any = "none", marker: str = "o") -> Lin
     return Line2D([], [], linestyle="none", color=color, label=label, **style)
 
 
-def color_bar(ax: Any, name: str, mappable: ScalarMappable) -> None:
-    """Add a colour bar to the right of a panel."""
-    bar = ax.figure.colorbar(mappable, cax=ax.inset_axes((1.04, 0.2, 0.035, 0.6)))
-    bar.set_label(name, parse_math=False)
+def color_bar(ax: Any, name: str, mappable: ScalarMappable, *, height: float = 0.6) -> Any:
+    """Add a colour bar to the right of a panel, of that share of its height, and return it."""
+    # As an inset, the bar keeps to the panel in every layout.
+    place = ax.inset_axes((1.035, 0.5 - height / 2, 0.035, height))
+    bar = ax.figure.colorbar(mappable, cax=place)
+    bar.set_label(name, fontsize="small", parse_math=False)
     bar.ax.tick_params(labelsize="small")
     bar.outline.set_linewidth(0.5)
+    return bar
 
 
 def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating]) -> None:
@@ -107,9 +111,8 @@ def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating])
     texts = [ax.text(*center, wrapped(name), **style) for center, name in places]
     extents = np.array([text.get_window_extent().extents for text in texts])
     middles, sizes = (extents[:, 2:] + extents[:, :2]) / 2, extents[:, 2:] - extents[:, :2]
-    moved = move_apart(middles, sizes, np.reshape(ax.get_window_extent().extents, (2, 2)))
-    ends = ax.transData.inverted().transform(moved)
-    has_line = np.hypot(*(moved - middles).T) > sizes[:, 1] / 2
+    middles, has_line = move_apart(middles, sizes, ax.get_window_extent())
+    ends = ax.transData.inverted().transform(middles)
     for text, center, end, line in zip(texts, centers, ends, has_line, strict=True):
         text.set_position(end)
         if line:
@@ -129,12 +132,27 @@ def wrapped(name: str, widest: int | None = None) -> str:
 
 
 def move_apart(
-    middles: NDArray[np.floating], sizes: NDArray[np.floating], page: NDArray[np.floating]
-) -> NDArray[np.floating]:
-    """Move (n, 2) rectangles up and down until none overlap, as far as the page allows."""
+    places: NDArray[np.floating], sizes: NDArray[np.floating], page: BboxBase
+) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
+    """Move rectangles up and down until none overlap, as far as the page allows.
+
+    Parameters
+    ----------
+    places, sizes
+        (n, 2) middles of the rectangles, and their widths and heights.
+    page
+        Where the rectangles may be.
+
+    Returns
+    -------
+    middles
+        (n, 2) new middles.
+    has_left
+        (n,) mask of the rectangles that no longer cover their places.
+    """
     half = sizes / 2
-    low, high = page[0] + half, np.maximum(page[0] + half, page[1] - half)
-    middles = np.clip(middles, low, high)
+    low, high = page.min + half, np.maximum(page.min + half, page.max - half)
+    middles = np.clip(places, low, high)
     reach = half[:, None] + half + [0, 2]
     # Names at the same place need a direction to move in.
     order = np.arange(len(middles))
@@ -149,4 +167,4 @@ def move_apart(
         direction = np.where(away[..., 1] == 0, tie, np.sign(away[..., 1]))
         middles[:, 1] += 0.3 * (push * direction).sum(axis=1)
         middles = np.clip(middles, low, high)
-    return middles
+    return middles, (np.abs(middles - places) > half).any(axis=1)

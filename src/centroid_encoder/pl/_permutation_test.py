@@ -57,11 +57,9 @@ def permutation_test(
     target: Any = new_axes(4.4, 2.9) if ax is None else ax
     number, _, _ = target.hist(null, bins=_bins(null), color="0.6", label="with shuffled labels")
     target.axvline(observed, color="C0", linewidth=2, label=f"observed: {observed:.1f} %")
-    if np.isfinite(chance):
-        text = f"always the largest class: {chance:.1f} %"
-        target.axvline(chance, color="C1", linestyle=":", linewidth=1.5, label=text)
-    right = np.nanmax([null.max(), observed, chance])
-    target.set_xlim(0, min(100, 1.08 * right) or 1)
+    text = f"always the largest class: {chance:.1f} %"
+    target.axvline(chance, color="C1", linestyle=":", linewidth=1.5, label=text)
+    target.set_xlim(0, min(100, 1.08 * max(null.max(), observed, chance)))
     # Room for the legend above the bars.
     target.set_ylim(0, 1.35 * max(number))
     target.yaxis.set_major_locator(MaxNLocator(5, integer=True))

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.colors import to_rgba
-from matplotlib.image import AxesImage
 from matplotlib.path import Path
 from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
+from skimage.measure import find_contours
 
 from centroid_encoder import tl
-from centroid_encoder.core.regions import (
-    Box,
-    Polygon,
-    bounding_box,
-    region_image,
-    voronoi_cells,
-)
+from centroid_encoder.core.regions import Box, bounding_box, region_image, voronoi_cells
 from centroid_encoder.tl._result import Regions, Result
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-Shapes: TypeAlias = "Sequence[Polygon] | NDArray[np.intp]"
-"""Polygon of each class, or an image of class indices; an empty list for no regions."""
 
 REGION_ALPHA = 0.16
 
@@ -59,8 +48,8 @@ def panel_limits(points: NDArray[np.floating], *, equal: bool = True) -> NDArray
 
 def class_regions(
     adata: AnnData, result: Result, regions: Regions | None, limits: NDArray[np.floating]
-) -> Shapes:
-    """Return the regions of a result within (2, 2) limits; none with more than two components."""
+) -> list[Path]:
+    """Return the region of each class within (2, 2) limits; none with more than two components."""
     n_components = result.embedding.shape[1]
     if regions is None or n_components > 2:
         return []
@@ -68,49 +57,34 @@ def class_regions(
         return center_regions(result.centers, limits)
     model = tl.fitted_model(adata, result.key)
     order = result.classes.get_indexer(model.classes_)
-    return region_image(
+    image = region_image(
         lambda z: order[model.decoder_distances(z[:, :n_components]).argmin(axis=1)], _box(limits)
     )
+    return image_regions(image, len(order), limits)
 
 
-def center_regions(centers: NDArray[np.floating], limits: NDArray[np.floating]) -> list[Polygon]:
+def center_regions(centers: NDArray[np.floating], limits: NDArray[np.floating]) -> list[Path]:
     """Voronoi cells of (M, 1) or (M, 2) centers; empty for one that is NaN."""
-    return voronoi_cells(plane_centers(centers), _box(limits))
+    cells = voronoi_cells(plane_centers(centers), _box(limits))
+    return [Path(np.vstack([cell, cell[:1]]), closed=len(cell) > 0) for cell in cells]
 
 
-def region_paths(shapes: Shapes, n_classes: int) -> list[Path]:
-    """Return the outline of each class; it is empty without a region, and for an image."""
-    if isinstance(shapes, np.ndarray) or not shapes:
-        return [Path(np.empty((0, 2)))] * n_classes
-    return [Path(np.vstack([ring, ring[:1]]), closed=len(ring) > 0) for ring in shapes]
-
-
-def add_image(ax: Any) -> AxesImage:
-    """Add an invisible image beneath all points; see `paint_image`."""
-    image = AxesImage(ax, origin="lower", interpolation="bilinear", visible=False, zorder=0.5)
-    ax.add_image(image)
-    return image
-
-
-def paint_image(
-    image: AxesImage,
-    shapes: Shapes,
-    limits: NDArray[np.floating],
-    colors: Sequence[str],
-    alpha: float,
-) -> None:
-    """Show regions that are an image in the colours of the classes, with gaps between them."""
-    image.set_visible(isinstance(shapes, np.ndarray))
-    if isinstance(shapes, np.ndarray):
-        rgba = np.array([to_rgba(color, alpha) for color in colors])[shapes]
-        border = np.zeros(shapes.shape, dtype=bool)
-        border[1:] |= shapes[1:] != shapes[:-1]
-        border[:, 1:] |= shapes[:, 1:] != shapes[:, :-1]
-        # Blurred, so that the gaps show no steps.
-        rgba[..., 3] *= 1 - np.minimum(2 * gaussian_filter(border.astype(float), 0.8), 1)
-        image.set_data(rgba)
-        (x_min, y_min), (x_max, y_max) = limits.tolist()
-        image.set_extent((x_min, x_max, y_min, y_max))
+def image_regions(
+    image: NDArray[np.integer], n_classes: int, limits: NDArray[np.floating]
+) -> list[Path]:
+    """Outlines of the classes in an (n, n) image of their indices; empty for one without pixels."""
+    # The outlines are closed, beyond the limits.
+    beyond = 4
+    padded = np.pad(np.pad(image, beyond, mode="edge"), beyond, constant_values=-1)
+    pixel = (limits[1] - limits[0]) / len(image)
+    paths = []
+    for code in range(n_classes):
+        # Blurred, so that the outlines show no steps.
+        share = gaussian_filter((padded == code).astype(np.float64), 1)
+        contours = find_contours(share, 0.5)  # type: ignore[no-untyped-call]
+        rings = [limits[0] + pixel * (ring[:, ::-1] - 2 * beyond + 0.5) for ring in contours]
+        paths.append(Path.make_compound_path(*(Path(ring, closed=True) for ring in rings)))
+    return paths
 
 
 def _box(limits: NDArray[np.floating]) -> Box:

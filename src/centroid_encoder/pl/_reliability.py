@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 
 MAX_ENTRIES = 45
 """Classes in a legend; with more there is no room for the map."""
+EVIDENCE: tuple[tuple[Callable[..., Any], str], ...] = (
+    (confusion, "No predictions of held-out cells for these labels."),
+    (calibration, "No confidences of held-out cells for these labels."),
+    (permutation_test, "No permutation test was made."),
+)
+"""Figures beneath the map, and the text in the place of one that cannot be drawn."""
 
 
 def reliability(
@@ -66,14 +72,21 @@ def reliability(
             "ce.tl.cross_validate(adata, label_key, n_permutations=99) first",
             "key",
         )
-    result = read_result(adata, key) if mapped is not None else None
+    result = None if mapped is None else read_result(adata, key)
     # In inches, and larger with a larger font.
     size = np.multiply((15, 9.6), plt.rcParams["font.size"] / 10)
     figure: Any = plt.figure(figsize=tuple(size), layout="constrained")
+    above, beneath = figure.add_gridspec(2, 1, hspace=0.08)
     try:
-        above, beneath = figure.add_gridspec(2, 1, hspace=0.08)
         words = _draw_map(figure, above, adata, result, regions=regions, palette=palette)
-        _draw_evidence(figure, beneath, adata, key)
+        # In grids of their own, so that long names of classes take no room from other figures.
+        left, right = beneath.subgridspec(1, 2, wspace=0.04, width_ratios=(1.3, 2))
+        for place, (plot, absent) in zip((left, *right.subgridspec(1, 2)), EVIDENCE, strict=True):
+            ax = figure.add_subplot(place)
+            try:
+                plot(adata, key=key, ax=ax, show=False, save=False)
+            except (InputError, MissingKeyError):
+                _replace(ax, absent)
         sentences = summary(adata, key)
         if result is not None and len(result.classes) > MAX_ENTRIES:
             sentences.append(f"The figure of the map names the {len(result.classes)} classes.")
@@ -94,29 +107,11 @@ def _draw_map(
         _replace(figure.add_subplot(places[:2]), absent)
         return places[2]
     n_panels = sum((result.split == panel).any() for panel in ("train", "test"))
-    places = place.subgridspec(1, n_panels + 1, wspace=0.04)
-    axes = [figure.add_subplot(places[i]) for i in range(n_panels)]
-    legend_loc = None if len(result.classes) > MAX_ENTRIES else "right margin"
-    options |= {"legend_loc": legend_loc, "ax": axes, "show": False, "save": False}
-    voronoi(adata, key=result.key, **options)
-    return places[n_panels]
-
-
-def _draw_evidence(figure: Any, place: Any, adata: AnnData, key: str) -> None:
-    """Draw the other figures side by side, or a text in the place of a missing one."""
-    # In grids of their own, so that long names of classes take no room from the other figures.
-    left, right = place.subgridspec(1, 2, wspace=0.04, width_ratios=(1.3, 2))
-    plots: list[tuple[Callable[..., Any], str]] = [
-        (confusion, "No predictions of held-out cells for these labels."),
-        (calibration, "No confidences of held-out cells for these labels."),
-        (permutation_test, "No permutation test was made."),
-    ]
-    for part, (plot, absent) in zip((left, *right.subgridspec(1, 2)), plots, strict=True):
-        ax = figure.add_subplot(part)
-        try:
-            plot(adata, key=key, ax=ax, show=False, save=False)
-        except (InputError, MissingKeyError):
-            _replace(ax, absent)
+    *places, beside = place.subgridspec(1, n_panels + 1, wspace=0.04)
+    axes = [figure.add_subplot(one) for one in places]
+    options["legend_loc"] = None if len(result.classes) > MAX_ENTRIES else "right margin"
+    voronoi(adata, key=result.key, ax=axes, show=False, save=False, **options)
+    return beside
 
 
 def _replace(ax: Any, text: str) -> None:

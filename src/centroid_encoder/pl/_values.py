@@ -84,15 +84,14 @@ def variable_source(
     if layer is not None and layer not in adata.layers:
         text = f"layers has no {layer!r}{near_matches(layer, adata.layers)}"
         raise MissingKeyError(text, "layer")
-    takes_raw = layer is None if use_raw is None else use_raw
-    return adata.raw if takes_raw and adata.raw is not None else adata
+    takes_raw = layer is None and use_raw is not False and adata.raw is not None
+    return adata.raw if takes_raw else adata
 
 
 def variable_values(source: Any, i: int, *, layer: str | None = None) -> NDArray[np.float64]:
     """Return the values of a variable, by its position in a `variable_source`."""
-    matrix = source.X if layer is None else source.layers[layer]
     # An int reads one column of a matrix on disk without the others.
-    values = matrix[:, i]
+    values = (source.X if layer is None else source.layers[layer])[:, i]
     values = values.toarray() if hasattr(values, "toarray") else values
     return np.asarray(values, dtype=np.float64).ravel()
 

@@ -11,6 +11,7 @@ import pandas as pd
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_rgba
 from matplotlib.patches import PathPatch
+from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError, check_name
@@ -19,14 +20,10 @@ from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unl
 from centroid_encoder.pl._legend import color_bar, legend_beside, legend_on_data
 from centroid_encoder.pl._regions import (
     REGION_ALPHA,
-    Shapes,
-    add_image,
     class_regions,
-    paint_image,
     panel_limits,
     plane_centers,
     plane_points,
-    region_paths,
 )
 from centroid_encoder.pl._values import Values, read_values
 from centroid_encoder.tl._read import check_choice
@@ -142,13 +139,12 @@ def voronoi(
     if (layer is not None or use_raw is not None) and (color is None or color in adata.obs):
         name = "use_raw" if layer is None else "layer"
         raise InputError(f"{name} has no effect unless color is a variable; got {color!r}", name)
-    for name, value, choices in (
-        ("regions", regions, Regions),
-        ("split", split, Split),
-        ("legend_loc", legend_loc, LegendLoc),
-    ):
-        if value is not None:
-            check_choice(name, value, choices)
+    if regions is not None:
+        check_choice("regions", regions, Regions)
+    if split is not None:
+        check_choice("split", split, Split)
+    if legend_loc is not None:
+        check_choice("legend_loc", legend_loc, LegendLoc)
     path = check_save("voronoi", save, dpi, own=ax is None)
     result = read_result(adata, key)
     if (n_components := result.embedding.shape[1]) > 2:
@@ -172,13 +168,13 @@ def voronoi(
     # The limits hold the centers too: a class may have no cell near its center.
     inside = points if result.is_query else np.vstack([points, plane_centers(result.centers)])
     limits = panel_limits(inside, equal=n_components > 1)
-    shapes = class_regions(adata, result, regions, limits)
+    paths = class_regions(adata, result, regions, limits)
 
     axes = _axes(ax, len(panels))
     area = size or np.clip(400 / np.sqrt(len(points)), 0.5, 24)
     for target, panel, text in zip(axes, panels, titles, strict=True):
         _decorate(target, result, limits, text)
-        _fill(target, shapes, limits, list(of_class.values()))
+        _fill(target, paths, list(of_class.values()))
         _draw_cells(target, points, result.split.isin([panel, "unlabeled"]), values, area)
         if mark_misplaced:
             misplaced = result.misplaced(regions or "decoder") & (result.split == panel)
@@ -192,7 +188,7 @@ def voronoi(
     elif in_margin or (legend_loc is not None and not by_class):
         marked = mark_misplaced and by_class
         legend_beside(last, values.name, values.colors, values.grey, marked=marked)
-    if in_margin and not by_class and len(shapes):
+    if in_margin and not by_class and paths:
         classes = result.label_key, of_class
         legend_beside(last, *classes, marked=mark_misplaced, regions=True)
     store_colors(adata, result, colors)
@@ -203,12 +199,12 @@ def voronoi(
 def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int) -> list[Any]:
     """Return the axes given, or a row of new ones."""
     if ax is None:
-        # Placed in inches, so that panels have one size and are aligned.
-        step = PANEL + 2.2 * plt.rcParams["font.size"] / 72
-        figure = plt.figure(figsize=(n_panels * step, PANEL))
-        boxes = ((i / n_panels, 0, PANEL / step / n_panels, 1) for i in range(n_panels))
-        return [figure.add_axes(box) for box in boxes]
-    axes = list(ax) if isinstance(ax, Sequence | np.ndarray) else [ax]
+        gap = 2.2 * plt.rcParams["font.size"] / 72
+        figure = plt.figure(figsize=(n_panels * PANEL + (n_panels - 1) * gap, PANEL))
+        edges: dict[str, Any] = {"left": 0, "right": 1, "bottom": 0, "top": 1}
+        grid = figure.add_gridspec(1, n_panels, wspace=gap / PANEL, **edges)
+        return list(grid.subplots(squeeze=False)[0])
+    axes: list[Any] = np.asarray(ax, dtype=object).ravel().tolist()
     if len(axes) != n_panels:
         text = f"ax must hold {n_panels} axes, one for each panel; got {len(axes)}"
         raise InputError(f"{text}. Choose one panel with split", "ax")
@@ -223,14 +219,13 @@ def _decorate(ax: Any, result: Result, limits: NDArray[np.floating], title: str)
     ax.set(xlim=limits[:, 0], ylim=limits[:, 1], aspect="equal" if is_plane else "auto")
 
 
-def _fill(ax: Axes, shapes: Shapes, limits: NDArray[np.floating], colors: Sequence[str]) -> None:
+def _fill(ax: Axes, paths: Sequence[Path], colors: Sequence[str]) -> None:
     """Draw the regions."""
-    paint_image(add_image(ax), shapes, limits, colors, REGION_ALPHA)
-    for outline, color in zip(region_paths(shapes, len(colors)), colors, strict=True):
-        if len(outline):
+    for path, color in zip(paths, colors, strict=False):
+        if len(path):
             # Borders in the colour of the page separate regions in light and in dark figures.
             style = {"facecolor": to_rgba(color, REGION_ALPHA), "edgecolor": ax.get_facecolor()}
-            ax.add_patch(PathPatch(outline, linewidth=1, **style))
+            ax.add_patch(PathPatch(path, linewidth=1, **style))
 
 
 def _draw_cells(

@@ -11,13 +11,10 @@ import pandas as pd
 import pytest
 from matplotlib.colors import to_hex, to_rgb
 from scipy import sparse
-from scipy.spatial import distance
-from scipy.stats import spearmanr
 
 import centroid_encoder as ce
 from centroid_encoder.tl._result import read_result
 from centroid_encoder.viewer.map.colorings import (
-    COLORINGS,
     GREY,
     RIGHT,
     WRONG,
@@ -29,9 +26,9 @@ from centroid_encoder.viewer.map.colorings import (
     offered,
 )
 
-MakeCells = Callable[..., ad.AnnData]
+MakeCells = Embed = Callable[..., ad.AnnData]
 
-OF_A_MAP = ["predicted class", "misplaced cells"]
+OF_A_MAP = ["predicted class", "misplaced cells", "confidence", "novelty"]
 
 KINDS: dict[str, Callable[[Any], Any]] = {
     "category": lambda codes: pd.Categorical.from_codes(codes, ["T", "unused", "B", "NK"]),
@@ -47,149 +44,115 @@ def labeled(make_cells: MakeCells, kind: str) -> ad.AnnData:
     """Cells of the classes 0, 2 and 3, labelled in this way; 1 has no cells."""
     adata = make_cells(3, 120, distance=1.0)
     codes = np.array([0, 2, 3])[adata.obs["cell_type"].cat.codes]
-    adata.obs["kind"] = KINDS[kind](codes)
-    return adata
-
-
-def trained(adata: ad.AnnData, **options: Any) -> ad.AnnData:
-    model = ce.CentroidEncoder(hidden=(8,), max_epochs=4, batch_size=32, learning_rate=0.01)
-    ce.tl.centroid_encoder(adata, "kind", model=model, progress=False, **options)
+    adata.obs["cell_type"] = KINDS[kind](codes)
     return adata
 
 
 def subject(adata: ad.AnnData, key: str = "ce", regions: Any = "voronoi") -> Subject:
     result = read_result(adata, key) if key in adata.uns else None
-    return Subject(adata, "kind", result, regions, key)
+    return Subject(adata, "cell_type", result, regions, key)
 
 
 def color_of(mode: str, adata: ad.AnnData, regions: Any = "voronoi") -> list[str | None]:
     """Colour of every cell; None for cells that are not to be seen."""
     made = color_cells(mode, subject(adata, regions=regions))
     assert len(made.codes) == adata.n_obs
-    assert made.codes.dtype.kind == "i"
-    assert made.codes.min() >= -1
-    assert made.codes.max() < len(made.colors)
     return [None if code < 0 else to_hex(made.colors[code]) for code in made.codes]
 
 
-def scanpy_colors(adata: ad.AnnData) -> dict[Any, str]:
-    """What scanpy gives each category: the stored ones, in category order."""
-    column = adata.obs["kind"]
-    if not isinstance(column.dtype, pd.CategoricalDtype):
-        column = column.astype("category")
-    colors = adata.uns["kind_colors"]
-    return {name: to_hex(colors[i]) for i, name in enumerate(column.cat.categories)}
+def brightness(colors: list[str | None]) -> list[float]:
+    return [np.dot(to_rgb(color or "k"), (0.2126, 0.7152, 0.0722)) for color in colors]
 
 
-# -- labels --------------------------------------------------------------------------------------
+# -- labels and results --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_labels_have_the_colors_that_scanpy_stored(make_cells: MakeCells, kind: str) -> None:
+def test_labels_have_the_colors_that_scanpy_stored_or_differ(
+    make_cells: MakeCells, kind: str
+) -> None:
     adata = labeled(make_cells, kind)
-    adata.uns["kind_colors"] = ["#ff0000", "green", "#0000FF", "#ffff00"]
-    expected = scanpy_colors(adata)
+    names = adata.obs["cell_type"].astype("category").cat.categories
+    stored = ["#ff0000", "#008000", "#0000ff", "#ffff00"]
+    adata.uns["cell_type_colors"] = stored
+    expected = dict(zip(names, stored, strict=False))
     found = color_of("label", adata)
-    for label, color in zip(adata.obs["kind"], found, strict=True):
+    for label, color in zip(adata.obs["cell_type"], found, strict=True):
         assert color == (None if pd.isna(label) else expected[label])
-    assert len(set(found)) == adata.obs["kind"].nunique(dropna=False)
+    adata.uns["cell_type_colors"] = stored[:1]  # too few
+    colors = pd.Series(color_of("label", adata)).groupby(adata.obs["cell_type"].to_numpy())
+    assert (colors.nunique() == 1).sum() == adata.obs["cell_type"].nunique()
+    assert colors.first().nunique() == adata.obs["cell_type"].nunique()
+    assert adata.uns["cell_type_colors"] == stored[:1]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_labels_without_stored_colors_differ(make_cells: MakeCells, kind: str) -> None:
-    adata = labeled(make_cells, kind)
-    adata.uns["kind_colors"] = ["#ff0000"]  # too few
-    found = pd.Series(color_of("label", adata)).groupby(adata.obs["kind"].to_numpy())
-    assert (found.nunique() == 1).sum() == adata.obs["kind"].nunique()
-    assert found.first().nunique() == adata.obs["kind"].nunique()
-    assert adata.uns["kind_colors"] == ["#ff0000"]
-
-
-# -- results -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "int with gaps"])
-def test_predicted_classes_have_the_colors_of_the_labels(make_cells: MakeCells, kind: str) -> None:
-    adata = trained(labeled(make_cells, kind))
-    adata.uns["kind_colors"] = ["#ff0000", "#00ff00", "#0000ff", "#ffff00"]
-    expected = scanpy_colors(adata)
+def test_predicted_classes_have_the_colors_of_the_labels(embed: Embed) -> None:
+    adata = embed()
+    adata.uns["cell_type_colors"] = ["#ff0000", "#00ff00", "#0000ff"]
+    names = adata.obs["cell_type"].cat.categories
+    expected = dict(zip(names, adata.uns["cell_type_colors"], strict=True))
     predicted = adata.obs["ce_label"]
     assert color_of("predicted class", adata) == [expected[name] for name in predicted]
-    assert (predicted.astype(str) != adata.obs["kind"].astype(str)).any()
+    assert (predicted.astype(str) != adata.obs["cell_type"].astype(str)).any()
 
 
 @pytest.mark.parametrize("regions", ["voronoi", "decoder"])
-def test_misplaced_cells_are_those_that_the_tool_lists(make_cells: MakeCells, regions: Any) -> None:
-    adata = labeled(make_cells, "category")
-    adata.obs["kind"] = adata.obs["kind"].where(~adata.obs_names.isin(["cell1", "cell2"]))
-    adata = trained(adata)
+def test_misplaced_cells_are_those_that_the_tool_lists(embed: Embed, regions: Any) -> None:
+    adata = embed(unlabeled=2)
     listed = set(ce.tl.misplaced(adata, regions=regions).index)
     assert 3 < len(listed) < adata.n_obs - 3
     expected = [WRONG if name in listed else GREY for name in adata.obs_names]
     assert color_of("misplaced cells", adata, regions) == expected
-    if regions == "voronoi":
-        centers = adata.uns["ce"]["centers"]
-        nearest = distance.cdist(adata.obsm["X_ce"], centers).argmin(axis=1)
-        own = pd.Index(adata.uns["ce"]["classes"]).get_indexer(adata.obs["kind"].astype(object))
-        wrong = (own >= 0) & (own != nearest)
-        assert expected == [WRONG if w else GREY for w in wrong]
 
 
-def test_those_that_the_map_is_unsure_of_shine(make_cells: MakeCells) -> None:
-    adata = trained(labeled(make_cells, "category"))
-    shades = [sum(to_rgb(color or "k")) for color in color_of("confidence", adata)]
-    confidence = adata.obs["ce_confidence"]
-    assert shades[int(confidence.argmin())] > shades[int(confidence.argmax())]
-    assert spearmanr(shades, confidence).statistic < -0.8
+@pytest.mark.parametrize(("name", "sign"), [("confidence", -1), ("novelty", 1)])
+def test_cells_that_the_map_is_unsure_of_shine(embed: Embed, name: str, sign: int) -> None:
+    adata = embed()
+    numbers = adata.obs[f"ce_{name}"].to_numpy()
+    numbers[0] = np.nan
+    adata.obs[f"ce_{name}"] = numbers
+    assert color_of(name, adata)[0] is None
+    shades = np.array(brightness(color_of(name, adata)))[np.argsort(sign * numbers[1:]) + 1]
+    assert (np.diff(shades) >= 0).all()
+    assert len(set(shades)) > 3
+    meaning = color_cells(name, subject(adata)).meaning
+    assert meaning.startswith("0 <span")
+    assert "</span> 1 (1: " in meaning
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "int with gaps"])
-def test_out_of_fold_cells_are_right_or_wrong(make_cells: MakeCells, kind: str) -> None:
-    adata = labeled(make_cells, kind)
-    adata.obs["kind"] = adata.obs["kind"].astype("category")
-    adata.obs["kind"] = adata.obs["kind"].where(~adata.obs_names.isin(["cell1", "cell2"]))
+def test_out_of_fold_cells_are_right_or_wrong(make_cells: MakeCells) -> None:
+    adata = make_cells(distance=1.0)
+    adata.obs.iloc[1:3, 0] = np.nan
     adata.X[5] = np.nan
     model = ce.CentroidEncoder(hidden=(8,), max_epochs=4, batch_size=32)
     ce.tl.cross_validate(
-        adata, "kind", n_folds=2, model=model, missing="drop", key_added="k", progress=False
+        adata, "cell_type", n_folds=2, model=model, missing="drop", key_added="k", progress=False
     )
     made = color_cells("out-of-fold error", subject(adata, "k"))
-    for i, (_, row) in enumerate(adata.obs.iterrows()):
-        if i == 5:
-            assert made.codes[i] == -1
-            continue
-        wanted = RIGHT if row["kind"] == row["k_cv_label"] else WRONG
-        assert made.colors[made.codes[i]] == (GREY if i in (1, 2) else wanted)
-    assert {GREY, RIGHT, WRONG} == {made.colors[code] for code in made.codes if code >= 0}
+    is_right = adata.obs["cell_type"].astype(str) == adata.obs["k_cv_label"].astype(str)
+    expected = np.where(is_right, RIGHT, WRONG)
+    expected[1:3] = GREY
+    assert made.codes[5] == -1
+    found = np.array(made.colors)[made.codes]
+    np.testing.assert_array_equal(np.delete(found, 5), np.delete(expected, 5))
+    assert set(expected) == {GREY, RIGHT, WRONG}
 
 
-def test_what_has_been_computed_is_offered(make_cells: MakeCells) -> None:
-    adata = labeled(make_cells, "category")
-    assert offered(subject(adata)) == ["label"]
-    adata = trained(adata)
-    assert offered(subject(adata)) == ["label", *OF_A_MAP, "confidence", "novelty"]
+def test_what_has_been_computed_is_offered(make_cells: MakeCells, embed: Embed) -> None:
+    cells = make_cells()
+    assert offered(subject(cells)) == ["label"]
+    for name in (*OF_A_MAP, "out-of-fold error"):
+        with pytest.raises(KeyError, match=f"'ce' have no {name}"):
+            color_cells(name, subject(cells))
+    adata = embed()
+    assert offered(subject(adata)) == ["label", *OF_A_MAP]
     model = ce.CentroidEncoder(hidden=(8,), max_epochs=1)
-    ce.tl.cross_validate(adata, "kind", n_folds=2, model=model, progress=False)
-    assert offered(subject(adata)) == list(COLORINGS)
+    ce.tl.cross_validate(adata, "cell_type", n_folds=2, model=model, progress=False)
+    assert offered(subject(adata)) == ["label", *OF_A_MAP, "out-of-fold error"]
     assert offered(subject(adata, "other")) == ["label"]
     adata.obs["ce_confidence"] = np.nan
     adata.obs["ce_split"] = "query"  # as `ingest` leaves it
     assert offered(subject(adata)) == ["label", "predicted class", "novelty", "out-of-fold error"]
-
-
-def test_an_unknown_coloring_is_an_error(make_cells: MakeCells) -> None:
-    adata = labeled(make_cells, "category")
-    with pytest.raises(ValueError, match=r"no colouring is named 'positon'; there are label, "):
-        color_cells("positon", subject(adata))
-
-
-@pytest.mark.parametrize("name", [name for name in COLORINGS if name != "label"])
-def test_what_has_not_been_computed_is_an_error(make_cells: MakeCells, name: str) -> None:
-    with pytest.raises(KeyError):
-        color_cells(name, subject(labeled(make_cells, "category")))
-
-
-# -- comparison ----------------------------------------------------------------------------------
 
 
 def test_colors_that_look_alike() -> None:
@@ -198,7 +161,6 @@ def test_colors_that_look_alike() -> None:
     assert not one.looks_like(None)
     assert not one.looks_like(Colors(one.codes, ["#ff0000", "#0000ff"], ""))
     assert not one.looks_like(Colors(np.array([0, 1, 1]), one.colors, ""))
-    assert not one.looks_like(Colors(np.array([0, 1]), one.colors, ""))
 
 
 # -- any column or variable ----------------------------------------------------------------------
@@ -214,6 +176,8 @@ def test_numbers_have_a_scale_with_its_ends(make_cells: MakeCells) -> None:
     assert made.codes[:2].tolist() == [-1, -1]
     assert (np.diff(made.codes[2:]) >= 0).all()
     assert len(set(made.codes[2:])) == len(made.colors) == 20
+    shades = brightness(made.colors)
+    assert shades == sorted(shades)
     assert "█" in made.meaning
     assert made.meaning.startswith("3.1")
     # No powers of ten where there is room for the number.
@@ -229,8 +193,8 @@ def test_numbers_have_a_scale_with_its_ends(make_cells: MakeCells) -> None:
 def test_categories_have_their_own_colors(make_cells: MakeCells, kind: str) -> None:
     adata = labeled(make_cells, kind)
     if kind.startswith("int"):
-        adata.obs["kind"] = adata.obs["kind"].astype(str)
-    made, label = color_column(adata, "kind"), color_cells("label", subject(adata))
+        adata.obs["cell_type"] = adata.obs["cell_type"].astype(str)
+    made, label = color_column(adata, "cell_type"), color_cells("label", subject(adata))
     assert made.colors == label.colors
     np.testing.assert_array_equal(made.codes, label.codes)
     assert "●" in made.meaning
@@ -255,34 +219,19 @@ def test_of_many_categories_the_largest_have_a_color_and_the_others_are_grey(
     assert "&lt;0&gt;" in made.meaning
 
 
-@pytest.mark.parametrize("name", ["confidence", "novelty"])
-def test_shares_have_a_scale_in_numbers(make_cells: MakeCells, name: str) -> None:
-    adata = trained(labeled(make_cells, "category"))
-    made = color_cells(name, subject(adata))
-    assert made.meaning.startswith("0 <span")
-    assert "</span> 1 (1: " in made.meaning
-
-
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_matrix, sparse.csc_array])
 @pytest.mark.parametrize("has_raw", [False, True])
-def test_a_variable_has_the_values_of_pl_voronoi(
-    embed: Callable[..., ad.AnnData], make: Any, has_raw: bool
+def test_a_variable_has_the_colors_of_its_values(
+    cells: ad.AnnData, make: Any, has_raw: bool
 ) -> None:
     """The values are those of ``raw`` if there is one."""
-    adata = embed(test_size=0)
-    adata.X = make(adata.X)
+    values, x = cells.X[:, 3].copy(), cells.X
+    cells.X = make(x)
     if has_raw:
-        raw = adata[:, ::-1].copy()
-        raw.X = make(np.square(raw.X.toarray() if sparse.issparse(raw.X) else raw.X))
-        adata.raw = raw
-    position = list((adata.raw if has_raw else adata).var_names).index("gene3")
-    ax = ce.pl.voronoi(adata, color="gene3", show=False)
-    (drawn,) = (one for one in ax.collections if len(one.get_offsets()) == adata.n_obs)
-    place = {tuple(at): i for i, at in enumerate(adata.obsm["X_ce"].astype(float).tolist())}
-    order = [place[tuple(at)] for at in np.asarray(drawn.get_offsets()).tolist()]
-    adata.obs["same"] = np.asarray(drawn.get_array())[np.argsort(order)]
-    made, expected = color_variable(adata, position), color_column(adata, "same")
+        cells.raw, values = ad.AnnData(make(np.square(x)), var=cells.var), np.square(values)
+    cells.obs["same"] = values
+    made, expected = color_variable(cells, 3), color_column(cells, "same")
     np.testing.assert_array_equal(made.codes, expected.codes)
     assert made.meaning == expected.meaning
     with pytest.raises(KeyError):
-        color_column(adata, "gone")
+        color_column(cells, "gone")

@@ -14,13 +14,12 @@ from matplotlib.path import Path
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
 
-from centroid_encoder.core.regions import voronoi_cells
 from centroid_encoder.pl._colors import default_palette
-from centroid_encoder.pl._regions import Shapes
-from centroid_encoder.viewer.map.contrast import contrast
-from centroid_encoder.viewer.map.dots import Dots, contained
+from centroid_encoder.pl._regions import center_regions
+from centroid_encoder.viewer.map.artists import Dots, Texts, contained
 from centroid_encoder.viewer.map.figure import MapFigure
-from centroid_encoder.viewer.map.scene import Panel, Scene, Style
+from centroid_encoder.viewer.map.scene import Panel, Scene, Style, contrast
+from tests.viewer.seen import names_on, title_of
 
 COLORS = ["#ff0000", "#00ff00", "#0000ff"]
 LIMITS = np.array([[0.0, 0.0], [10.0, 10.0]])
@@ -43,7 +42,7 @@ def make_scene(
     panels: Sequence[Sequence[int]] = ((0, 1, 4, 5), (2, 3, 4)),
     titles: Sequence[str] = ("training cells (n = 3)", "held-out 5-NN error 12.5 % (n = 2)"),
     names: Sequence[str] = ("A", "B", "C"),
-    shapes: Shapes = (),
+    shapes: Sequence[Path] = (),
     centers: Any = None,
 ) -> Scene:
     """A scene of three classes; without centers, no names are written."""
@@ -104,13 +103,8 @@ def test_every_cell_is_drawn_in_its_panel_and_color() -> None:
     assert color_at(figure, 1, POINTS[0]) == rgb(Style().panel)
 
 
-OWNERS = np.repeat([[0, 1]], 50, axis=0).repeat(25, axis=1)
-
-
-@pytest.mark.parametrize(
-    "shapes", [[SQUARE, np.add(SQUARE, (5, 0)), NOTHING], OWNERS], ids=["polygons", "image"]
-)
-def test_regions_are_beneath_the_points_and_may_be_missing(shapes: Any) -> None:
+def test_regions_are_beneath_the_points_and_may_be_missing() -> None:
+    shapes = [Path(ring) for ring in (SQUARE, np.add(SQUARE, (5, 0)), NOTHING)]
     figure = make_figure()
     figure.show(make_scene(shapes=shapes), COLORS)
     red, green = (color_at(figure, 0, at) for at in ((3, 5), (7, 5)))
@@ -138,32 +132,29 @@ def test_the_smallest_class_lies_on_top_and_unlabeled_cells_at_the_bottom() -> N
 def test_classes_switched_off_are_neither_drawn_nor_found() -> None:
     figure = make_figure()
     figure.show(make_scene(), COLORS)
-    figure.hide(frozenset("A"))
     everything = Path([(-1, -1), (11, -1), (11, 11), (-1, 11)])
-    for panel, rows in enumerate(([1, 4], [2, 4])):
-        assert drawn(figure, panel) == rows_of(*rows)
-        assert figure.within(figure.axes[panel], everything).tolist() == rows
-    figure.hide(frozenset())
-    assert drawn(figure, 0) == rows_of(0, 1, 4)
+    for hidden, found in (("A", ([1, 4], [2, 4])), ("", ([0, 1, 4], [2, 3, 4]))):
+        figure.hide(frozenset(hidden))
+        for panel, rows in enumerate(found):
+            assert drawn(figure, panel) == rows_of(*rows)
+            assert figure.within(figure.axes[panel], everything).tolist() == rows
+        assert figure.nearest(figure.axes[0], POINTS[0], 1) == (None if hidden else 0)
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_a_theme_colors_page_panel_and_ink(dark: bool) -> None:
-    style = Style("#111111", "#222222", "#eeeeee", "#777777")
-    style = style if dark else Style("#eeeeee", "#ffffff", "#111111", "#999999")
-    assert style.dark is dark
+def test_a_theme_colors_page_panel_and_ink() -> None:
     figure = make_figure()
-    figure.show(make_scene(), COLORS)
-    figure.set_style(style)
-    assert tuple(pixels(figure)[0, 0].tolist()) == rgb(style.page)
-    assert color_at(figure, 0, (9, 9)) == rgb(style.panel)
-    assert color_at(figure, 0, POINTS[4]) == rgb(style.unlabeled)
-    for ax in figure.axes:
-        assert ax.title.get_color() == style.ink
-        assert {line.get_markeredgecolor() for line in ax.lines} == {style.ink}
-    # Later scenes follow it, too.
-    figure.show(make_scene(panels=[range(6)]), COLORS)
-    assert color_at(figure, 0, (9, 9)) == rgb(style.panel)
+    dark = Style("#111111", "#222222", "#eeeeee", "#777777")
+    light = Style("#eeeeee", "#ffffff", "#111111", "#999999")
+    for style, is_dark, panels in ((dark, True, [range(6)]), (light, False, [range(6)] * 2)):
+        assert style.dark is is_dark
+        figure.set_style(style)
+        # Later scenes follow it, too.
+        figure.show(make_scene(panels=panels), COLORS)
+        assert tuple(pixels(figure)[0, 0].tolist()) == rgb(style.page)
+        assert color_at(figure, 0, (9, 9)) == rgb(style.panel)
+        assert color_at(figure, 0, POINTS[4]) == rgb(style.unlabeled)
+        lines = [line for ax in figure.axes for line in ax.lines]
+        assert {line.get_markeredgecolor() for line in lines} == {style.ink}
 
 
 # -- selection and hover -------------------------------------------------------------------------
@@ -173,28 +164,17 @@ def test_selected_cells_are_ringed_where_they_are_drawn() -> None:
     figure = make_figure()
     figure.show(make_scene(), COLORS)
     figure.select(np.array([True, False, True, True, False, True]))
-    assert overlay(figure, 0) == rows_of(0)
-    assert overlay(figure, 1) == rows_of(2, 3)
-    figure.hide(frozenset("A"))
-    assert overlay(figure, 0) == set()
-    assert overlay(figure, 1) == rows_of(2)
-    figure.hide(frozenset())
-    assert overlay(figure, 0) == rows_of(0)
-    figure.select(None)
-    assert overlay(figure, 0) == overlay(figure, 1) == set()
-
-
-def test_a_selection_survives_a_scene_of_the_same_cells_only() -> None:
-    figure = make_figure()
-    figure.show(make_scene(), COLORS)
-    figure.select(np.arange(6) == 0)
-    for scene, ringed in (
+    for hidden, ringed in (("", [{0}, {2, 3}]), ("A", [set(), {2}]), ("", [{0}, {2, 3}])):
+        figure.hide(frozenset(hidden))
+        assert [overlay(figure, panel) for panel in (0, 1)] == [rows_of(*r) for r in ringed]
+    # The selection survives a scene of the same cells only.
+    for scene, points in (
         (make_scene(POINTS + 1), {(3, 3)}),
-        (make_scene(panels=[range(6)]), rows_of(0)),
+        (make_scene(panels=[range(6)]), rows_of(0, 2, 3)),
         (make_scene(POINTS[:5], CODES[:5], [range(5)]), set()),
     ):
         figure.show(scene, COLORS)
-        assert overlay(figure, 0) == ringed
+        assert overlay(figure, 0) == points
 
 
 def test_hover_rings_a_cell_in_the_panels_that_show_it() -> None:
@@ -225,7 +205,7 @@ def test_points_stand_out_from_their_own_region(theme: str, n: int) -> None:
     at = np.arange(36)
     centers = np.column_stack([at % 6, at // 6]) * 10 / 6 + 5 / 6
     codes = np.arange(n) % 36
-    regions = voronoi_cells(centers, (0, 0, 10, 10))
+    regions = center_regions(centers, LIMITS)
     rows = np.arange(n)
     scene = make_scene(
         centers[codes], codes, [rows, rows[:0]], ["", ""], tuple(map(str, at)), regions
@@ -266,10 +246,9 @@ def test_which_points_are_seen(points: Any, codes: Any, at: Any, on_top: int, hi
     assert {rgb(COLORS[code]) for code in codes} - {rgb(COLORS[hidden])} <= seen
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_an_outline_contains_what_matplotlib_says(dtype: Any) -> None:
+def test_an_outline_contains_what_matplotlib_says() -> None:
     rng = np.random.default_rng(0)
-    points = rng.uniform(-1, 11, (20_000, 2)).astype(dtype)
+    points = rng.uniform(-1, 11, (20_000, 2)).astype(np.float32)
     angles = np.linspace(0, 2 * np.pi, 200)
     circle = 5 + 4 * np.column_stack([np.cos(angles), np.sin(angles)])
     square = [(2, 2), (8, 2), (8, 8), (2, 8)]
@@ -284,7 +263,7 @@ def test_an_outline_contains_what_matplotlib_says(dtype: Any) -> None:
 def boxes(figure: MapFigure, width: int, height: int) -> list[NDArray[np.floating]]:
     """Left, bottom, right and top of each panel in pixels."""
     figure.figure.set_size_inches(width / 96, height / 96)
-    figure.arrange(width, height)
+    figure.arrange()
     return [ax.get_position().extents * ([width, height] * 2) for ax in figure.axes]
 
 
@@ -318,26 +297,27 @@ def test_panels_are_square_and_beside_or_above_each_other(
 TITLES = [
     "training cells (n = 123,456)",
     "held-out 5-NN error 12.5 % (n = 12,345, 1,234 shown)",
+    "held-out 5-NN error 63.1 % (n = 12,345)\nno better than chance (61.9 %)",
 ]
-AT_CHANCE = "held-out 5-NN error 63.1 % (n = 12,345)\nno better than chance (61.9 %)"
 
 
-@pytest.mark.parametrize("titles", [TITLES, [TITLES[0], AT_CHANCE]], ids=["plain", "at chance"])
-@pytest.mark.parametrize("size", [(330, 500), (360, 700), (480, 300), (640, 380), (1200, 700)])
-def test_titles_fit(size: tuple[int, int], titles: list[str]) -> None:
+@pytest.mark.parametrize("size", [(330, 500), (360, 700), (480, 300), (1200, 700)])
+@pytest.mark.parametrize("held_out", TITLES[1:], ids=["plain", "at chance"])
+def test_titles_fit(size: tuple[int, int], held_out: str) -> None:
+    titles = [TITLES[0], held_out]
     figure = make_figure(*size)
     figure.show(make_scene(titles=titles), COLORS)
     panels = boxes(figure, *size)
-    pixels(figure)
-    texts = [ax.title.get_window_extent() for ax in figure.axes]
-    for ax, title, text, panel in zip(figure.axes, titles, texts, panels, strict=True):
-        assert ax.title.get_text().replace("\n", " ") == title.replace("\n", " ")
-        assert text.x0 >= 0
-        assert text.x1 <= size[0]
-        assert text.y1 <= size[1]
-        assert text.y0 >= panel[3]
+    written = [title_of(ax) for ax in figure.axes]
+    for title, (text, _, box), panel in zip(titles, written, panels, strict=True):
+        assert text.replace("\n", " ") == title.replace("\n", " ")
+        assert box.x0 >= 0
+        assert box.x1 <= size[0]
+        assert box.y1 <= size[1]
+        assert box.y0 >= panel[3]
+    first, second = (box for *_, box in written)
     below = panels[1][3] < panels[0][1]
-    assert texts[1].y1 <= panels[0][1] if below else texts[0].x1 <= texts[1].x0
+    assert second.y1 <= panels[0][1] if below else first.x1 <= second.x0
 
 
 def test_a_cleared_figure_is_empty_and_can_be_used_again() -> None:
@@ -348,11 +328,8 @@ def test_a_cleared_figure_is_empty_and_can_be_used_again() -> None:
     assert figure.scene is None
     assert figure.axes == []
     assert len(np.unique(pixels(figure).reshape(-1, 3), axis=0)) == 1
-    # None of this has anything to act upon.
-    figure.hover(None)
     figure.select(None)
     figure.draw_overlays()
-    figure.arrange(300, 200)
     figure.set_style(Style())
     figure.show(make_scene(), COLORS)
     assert overlay(figure, 0) == set()
@@ -360,18 +337,29 @@ def test_a_cleared_figure_is_empty_and_can_be_used_again() -> None:
 
 
 @pytest.mark.parametrize("width", [800, 300])
-@pytest.mark.parametrize("at", [(0.01, 5), (9.99, 5), (5, 0.01), (5, 9.99)])
-def test_names_at_the_rim_stay_in_the_panel(at: tuple[float, float], width: int) -> None:
+def test_names_at_the_rim_stay_in_the_panel(width: int) -> None:
     names = ("tumor", "w" * 50, "a name of many words that fills several lines")
-    centers = np.array([at, (5, 3), (6, 7)])
     figure = make_figure(width, 420)
-    figure.show(make_scene(names=names, centers=centers), COLORS)
-    for ax in figure.axes:
-        frame = ax.get_window_extent()
-        shown = [text for text in ax.texts if text.get_text()]
-        for text in shown:
-            box = text.get_window_extent()
-            # Its halo is wider than the letters.
-            assert frame.x0 + 2 <= box.x0 < box.x1 <= frame.x1 - 2
-            assert frame.y0 + 2 <= box.y0 < box.y1 <= frame.y1 - 2
-        assert shown[0].get_text() == "tumor"
+    for at in [(0.01, 5), (9.99, 5), (5, 0.01), (5, 9.99)]:
+        figure.show(make_scene(names=names, centers=[at, (5, 3), (6, 7)]), COLORS)
+        for ax in figure.axes:
+            frame, written = ax.get_window_extent(), names_on(ax)
+            assert written[0].text == "tumor"
+            for _, _, box in written:
+                assert frame.x0 <= box.x0 < box.x1 <= frame.x1
+                assert frame.y0 <= box.y0 < box.y1 <= frame.y1
+
+
+def test_names_that_are_apart_from_their_centers_have_lines() -> None:
+    figure = make_figure()
+    figure.show(make_scene(centers=[(5, 5), (5, 5), (0.1, 2)]), COLORS)
+    (texts,) = (artist for artist in figure.axes[0].artists if isinstance(artist, Texts))
+    written, lines = texts.written_names()
+    (first, second, rim) = (box for *_, box in written)
+    assert not first.overlaps(second)
+    assert rim.x0 > figure.axes[0].get_window_extent().x0
+    at = figure.axes[0].transData.transform((5, 5))
+    apart = [not box.contains(*at) for box in (first, second)]
+    assert any(apart)
+    assert len(lines) == sum(apart)
+    np.testing.assert_allclose(lines[:, 0], [at] * len(lines))

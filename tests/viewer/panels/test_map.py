@@ -17,10 +17,11 @@ from skimage.color import rgb2lab
 
 import centroid_encoder as ce
 from centroid_encoder.pl._regions import panel_limits
+from centroid_encoder.viewer.map.artists import Dots
 from centroid_encoder.viewer.map.colorings import color_cells
-from centroid_encoder.viewer.map.dots import Dots
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.session.session import Session
+from tests.viewer.seen import names_on, title_of
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -70,9 +71,9 @@ def entries(box: Any) -> list[str]:
     return [box.itemText(i) for i in range(box.count())]
 
 
-def names_on(figure: MapFigure) -> list[str]:
+def names(figure: MapFigure) -> list[str]:
     """Names on the first panel."""
-    return [text.get_text() for text in figure.axes[0].texts if text.get_text()]
+    return [name.text for name in names_on(figure.axes[0])]
 
 
 def view(figure: MapFigure) -> NDArray[np.floating]:
@@ -115,14 +116,14 @@ def test_new_cells_lie_over_those_of_the_reference(
     )
     np.testing.assert_allclose(view(figure), panel_limits(everything))
     np.testing.assert_array_equal(grey(figure), reference.obsm["X_ce"])
-    assert "pale: reference cells (n = 120)" in figure.axes[0].title.get_text()
+    assert "pale: reference cells (n = 120)" in title_of(figure.axes[0]).text
     # All classes have a region, those without new cells as well.
     assert len(figure.scene.shapes) == 4
     assert all(map(len, figure.scene.shapes))
     assert len(figure.scene.points) == query.n_obs
     figure = show(panel, reference)
     assert not len(grey(figure))
-    assert "reference" not in figure.axes[0].title.get_text()
+    assert "reference" not in title_of(figure.axes[0]).text
 
 
 def test_without_the_reference_all_regions_are_there(panel: MapPanel, query: AnnData) -> None:
@@ -155,23 +156,22 @@ def test_names_are_written_until_they_are_switched_off(panel: MapPanel, referenc
     figure = show(panel, reference)
     button = panel.canvas.buttons["names"]
     assert button.isChecked()
-    assert names_on(figure) == [f"type {i}" for i in range(4)]
+    assert names(figure) == [f"type {i}" for i in range(4)]
     panel._session.hide_classes(frozenset({"type 1"}))
-    assert names_on(figure) == ["type 0", "type 2", "type 3"]
+    assert names(figure) == ["type 0", "type 2", "type 3"]
     button.click()
-    assert names_on(figure) == []
+    assert names(figure) == []
     show(panel, reference)
-    assert names_on(figure) == []
+    assert names(figure) == []
     button.click()
-    assert len(names_on(figure)) == 3
+    assert len(names(figure)) == 3
 
 
 def test_names_do_not_overlap_and_stay_in_the_panel(panel: MapPanel, embed: Embed) -> None:
-    names = [f"a class with number {i}" for i in range(12)]
-    figure = show(panel, embed(12, n_obs=240, names=names))
-    panel.canvas.canvas.draw()
+    classes = [f"a class with number {i}" for i in range(12)]
+    figure = show(panel, embed(12, n_obs=240, names=classes))
     (frame, _) = (ax.get_window_extent() for ax in figure.axes)
-    boxes = [text.get_window_extent() for text in figure.axes[0].texts if text.get_text()]
+    boxes = [name.box for name in names_on(figure.axes[0])]
     assert len(boxes) == 12
     for i, box in enumerate(boxes):
         assert frame.x0 - 1 <= box.x0
@@ -182,13 +182,12 @@ def test_names_do_not_overlap_and_stay_in_the_panel(panel: MapPanel, embed: Embe
 def test_of_many_classes_only_who_wants_them_sees_the_names(panel: MapPanel, embed: Embed) -> None:
     figure = show(panel, embed(25, n_obs=250))
     assert not panel.canvas.buttons["names"].isChecked()
-    assert names_on(figure) == []
+    assert names(figure) == []
     panel.canvas.buttons["names"].click()
-    assert len(names_on(figure)) == 25
+    assert len(names(figure)) == 25
     # Those out of view have none.
     figure.axes[0].set(xlim=(1e3, 1e3 + 1))
-    figure.place_names()
-    assert names_on(figure) == []
+    assert names(figure) == []
 
 
 # -- what is drawn ---------------------------------------------------------------------------------

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from matplotlib.backend_bases import MouseButton
@@ -29,7 +28,6 @@ from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.map.scene import Style
 
 Tool = Literal["lasso", "rectangle", "pan", "zoom"]
-Mode = Literal["replace", "add", "remove"]
 
 PICK_RADIUS = 8
 """Greatest distance, in pixels, between the mouse and the point that it picks."""
@@ -47,17 +45,16 @@ BUTTONS = {
     "window": ("pop_out", "Show the map in a window of its own, or bring it back"),
 }
 """Icon and tip of each button; the first ones are the tools."""
-TOOLS = get_args(Tool)
+TOOLS: tuple[Tool, ...] = get_args(Tool)
 
 
-@dataclass
-class _Drag:
+class _Drag(NamedTuple):
     """A drag from the press of a button to its release."""
 
     ax: Any
     button: MouseButton
     tool: Tool
-    path: list[tuple[float, float]] = field(default_factory=list)
+    path: list[tuple[float, float]]
     """Places of the mouse, in pixels of the figure."""
 
     @property
@@ -95,7 +92,6 @@ class MapCanvas(QWidget):
         self.map = MapFigure(figure)
         self.canvas = _Canvas(figure)
         self._background: Any = None
-        self._tool: Tool = "lasso"
         self._drag: _Drag | None = None
 
         self.tools = QHBoxLayout()
@@ -133,7 +129,7 @@ class MapCanvas(QWidget):
         self.canvas.mpl_connect("motion_notify_event", self._on_move)
         self.canvas.mpl_connect("button_release_event", self._on_release)
         self.canvas.mpl_connect("scroll_event", self._on_scroll)
-        self.canvas.mpl_connect("figure_leave_event", self._on_leave)
+        self.canvas.mpl_connect("figure_leave_event", self._on_move)
 
     def set_style(self, style: Style, icon_color: str) -> None:
         """Follow a theme."""
@@ -155,15 +151,11 @@ class MapCanvas(QWidget):
         return self.map.nearest(ax, at, beside[0] - at[0])
 
     def _on_tool(self, button: QToolButton) -> None:
-        """Choose the effect of dragging the left mouse button."""
-        self._tool = cast("Tool", button.accessibleName())
-        shapes = Qt.CursorShape
-        is_pan = self._tool == "pan"
+        shapes, is_pan = Qt.CursorShape, button is self.buttons["pan"]
         self.canvas.setCursor(shapes.OpenHandCursor if is_pan else shapes.CrossCursor)
 
-    def _on_resize(self, event: Any) -> None:
-        self.map.arrange(event.width, event.height)
-        self.map.place_names()
+    def _on_resize(self, _: Any) -> None:
+        self.map.arrange()
 
     def _on_draw(self, _: Any) -> None:
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)
@@ -189,13 +181,19 @@ class MapCanvas(QWidget):
 
     def _on_press(self, event: Any) -> None:
         if event.inaxes in self.map.axes and self._drag is None:
-            tool: Tool = self._tool if event.button == MouseButton.LEFT else "pan"
+            chosen = next(name for name in TOOLS if self.buttons[name].isChecked())
+            tool: Tool = chosen if event.button == MouseButton.LEFT else "pan"
             self._drag = _Drag(event.inaxes, event.button, tool, [(event.x, event.y)])
 
     def _on_move(self, event: Any) -> None:
         drag = self._drag
         if drag is None:
-            self._hover(self.nearest(event.inaxes, event.x, event.y))
+            row = self.nearest(event.inaxes, event.x, event.y)
+            self.map.hover(row)
+            if row is None:
+                QToolTip.hideText()
+            else:
+                self.cell_hovered.emit(row)
             return
         drag.path.append((event.x, event.y))
         if drag.tool != "pan":
@@ -212,32 +210,20 @@ class MapCanvas(QWidget):
         self.map.trace([])
         drag.path.append((event.x, event.y))
         corners = drag.ax.transData.inverted().transform(drag.outline)
-        click = CLICK * self.canvas.device_pixel_ratio
-        if drag.tool == "zoom":
-            if np.ptp(drag.outline, axis=0).min() >= click:
-                self.map.look_at(np.sort(corners[[0, 2]], axis=0))
-        elif drag.tool != "pan":
-            if np.ptp(drag.path, axis=0).max() < click:
+        moved = np.ptp(drag.path, axis=0) >= CLICK * self.canvas.device_pixel_ratio
+        if drag.tool == "zoom" and moved.all():
+            self.map.look_at(np.sort(corners[[0, 2]], axis=0))
+        elif drag.tool in ("lasso", "rectangle"):
+            rows = self.map.within(drag.ax, Path(corners, closed=False))
+            if not moved.any():
                 row = self.nearest(drag.ax, *drag.path[0])
                 rows = np.array([] if row is None else [row], dtype=np.intp)
-            else:
-                rows = self.map.within(drag.ax, Path(corners, closed=False))
             self.selection_made.emit(rows, _mode(event))
 
     def _on_scroll(self, event: Any) -> None:
         if event.inaxes in self.map.axes:
             at = np.array([event.xdata, event.ydata])
             self.map.look_at(at + (_view(event.inaxes) - at) * ZOOM_STEP**-event.step)
-
-    def _on_leave(self, _: Any) -> None:
-        self._hover(None)
-
-    def _hover(self, row: int | None) -> None:
-        self.map.hover(row)
-        if row is None:
-            QToolTip.hideText()
-        else:
-            self.cell_hovered.emit(row)
 
 
 class _Canvas(FigureCanvasQTAgg):
@@ -262,7 +248,7 @@ def _view(ax: Any) -> NDArray[np.floating]:
     return np.transpose([ax.get_xlim(), ax.get_ylim()])
 
 
-def _mode(event: Any) -> Mode:
+def _mode(event: Any) -> str:
     if "shift" in event.modifiers:
         return "add"
     return "remove" if {"ctrl", "cmd", "alt"} & event.modifiers else "replace"

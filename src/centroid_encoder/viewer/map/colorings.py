@@ -1,34 +1,37 @@
-"""What the colours of cells can stand for.
-
-A colouring is one function below; its decorator gives its name and the cells for which it is known.
-"""
+"""What the colours of cells can stand for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+from matplotlib.colors import to_hex
+from numpy.typing import ArrayLike, NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from centroid_encoder.pl._colors import class_colors, default_palette, label_colors
 from centroid_encoder.pl._values import variable_source, variable_values
 from centroid_encoder.tl._read import obs_column
-from centroid_encoder.tl._result import Column, StoredCrossValidation, cv_key, obs_key
-from centroid_encoder.viewer.map.scales import scale_colors
+from centroid_encoder.tl._result import StoredCrossValidation, cv_key, obs_key
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
-    from centroid_encoder.tl._result import Regions, Result
+    from centroid_encoder.tl._result import Column, Regions, Result
 
 LABEL = "label"
 PREDICTED = "predicted class"
+MISPLACED = "misplaced cells"
+CONFIDENCE = "confidence"
+NOVELTY = "novelty"
+OUT_OF_FOLD = "out-of-fold error"
 
+STEPS = 20
+"""Colours of a scale: as many as can be told apart."""
 MAX_EXPLAINED = 12
 """Categories that are explained in a line."""
 MAX_CATEGORIES = 100
@@ -36,8 +39,6 @@ MAX_CATEGORIES = 100
 GREY = "#6f737c"
 WRONG = "#ff4d6d"
 RIGHT = "#4dc3ff"
-
-Rule = Callable[["Subject"], "Colors"]
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,6 @@ class Subject:
     key: str
     """Name of the results."""
 
-    @property
-    def map(self) -> Result:
-        """The map; a KeyError says that there is none."""
-        if self.result is None:
-            raise KeyError(f"uns has no map {self.key!r}; train one")
-        return self.result
-
 
 @dataclass(frozen=True)
 class Colors:
@@ -74,25 +68,29 @@ class Colors:
 
     def looks_like(self, other: Colors | None) -> bool:
         """Tell whether a layer would look the same."""
-        same = other is not None and self.colors == other.colors
-        return same and other is not None and np.array_equal(self.codes, other.codes)
-
-
-class Coloring(NamedTuple):
-    """A way to colour cells."""
-
-    is_known: Callable[[Subject], bool]
-    """Whether what it shows has been computed."""
-    colors: Rule
-
-
-COLORINGS: dict[str, Coloring] = {}
-"""Every colouring by its name, in the order in which they are offered."""
+        if other is None or self.colors != other.colors:
+            return False
+        return np.array_equal(self.codes, other.codes)
 
 
 def offered(subject: Subject) -> list[str]:
     """Return the names of the colourings that are known of the cells."""
-    return [name for name, coloring in COLORINGS.items() if coloring.is_known(subject)]
+    result, adata, key = subject.result, subject.adata, subject.key
+
+    def has(column: Column) -> bool:
+        # A map of few cells does not give the numbers.
+        name = obs_key(key, column)
+        return result is not None and name in adata.obs and bool(adata.obs[name].notna().any())
+
+    known = {
+        LABEL: True,
+        PREDICTED: result is not None,
+        MISPLACED: result is not None and not result.is_query,
+        CONFIDENCE: has("confidence"),
+        NOVELTY: has("novelty"),
+        OUT_OF_FOLD: StoredCrossValidation.read(adata, key) is not None,
+    }
+    return [name for name, is_known in known.items() if is_known]
 
 
 def color_cells(name: str, subject: Subject) -> Colors:
@@ -101,63 +99,34 @@ def color_cells(name: str, subject: Subject) -> Colors:
     Parameters
     ----------
     name
-        One of `COLORINGS`.
+        One of those `offered`.
     subject
         The cells.
 
     Raises
     ------
-    ValueError
-        If no colouring has this name.
     KeyError
-        If what it shows has not been computed, or has been deleted since.
+        If what the colours show has not been computed, or has been deleted since.
     """
-    if name not in COLORINGS:
-        raise ValueError(f"no colouring is named {name!r}; there are {', '.join(COLORINGS)}")
-    return COLORINGS[name].colors(subject)
+    adata, result, key = subject.adata, subject.result, subject.key
+    if name == LABEL:
+        return _categories(adata, str(subject.label_key))
+    if name not in offered(subject):
+        raise KeyError(f"the results {key!r} have no {name}")
+    if name == CONFIDENCE:
+        shares = obs_column(adata, obs_key(key, "confidence"))
+        return _scaled(shares, 0, 1, reverse=True, note=" (1: sure of the predicted class)")
+    if name == NOVELTY:
+        shares = obs_column(adata, obs_key(key, "novelty"))
+        return _scaled(shares, 0, 1, note=" (1: unlike the training cells)")
+    if name == OUT_OF_FOLD:
+        return _out_of_fold(adata, key)
+    assert result is not None
+    return _predicted(adata, result) if name == PREDICTED else _misplaced(result, subject.regions)
 
 
-def _coloring(name: str, is_known: Callable[[Subject], bool]) -> Callable[[Rule], Rule]:
-    """Make a function the colouring of this name."""
-
-    def add(colors: Rule) -> Rule:
-        COLORINGS[name] = Coloring(is_known, colors)
-        return colors
-
-    return add
-
-
-def _is_mapped(subject: Subject) -> bool:
-    return subject.result is not None
-
-
-def _is_trained(subject: Subject) -> bool:
-    return subject.result is not None and not subject.result.is_query
-
-
-def _has(name: Column) -> Callable[[Subject], bool]:
-    """Whether mapped cells have a number, which a map of few cells does not give."""
-
-    def is_known(subject: Subject) -> bool:
-        numbers = subject.adata.obs.get(obs_key(subject.key, name))
-        return _is_mapped(subject) and numbers is not None and bool(numbers.notna().any())
-
-    return is_known
-
-
-def _is_checked(subject: Subject) -> bool:
-    return StoredCrossValidation.read(subject.adata, subject.key) is not None
-
-
-@_coloring(LABEL, lambda _: True)
-def _label(subject: Subject) -> Colors:
-    return _categories(subject.adata, str(subject.label_key))
-
-
-@_coloring(PREDICTED, _is_mapped)
-def _predicted(subject: Subject) -> Colors:
-    result = subject.map
-    of_class = class_colors(subject.adata, result, None)
+def _predicted(adata: AnnData, result: Result) -> Colors:
+    of_class = class_colors(adata, result, None)
     palette = [of_class[name] for name in result.classes]
     meaning = "the class that the map decides for"
     unassigned = result.embedded & (result.predicted < 0)
@@ -167,40 +136,21 @@ def _predicted(subject: Subject) -> Colors:
     return Colors(codes, [*palette, GREY], f"{meaning}; {_key((GREY, 'unassigned'))}")
 
 
-@_coloring("misplaced cells", _is_trained)
-def _misplaced(subject: Subject) -> Colors:
-    result = subject.map
-    misplaced = result.misplaced(subject.regions)
+def _misplaced(result: Result, regions: Regions) -> Colors:
     return Colors(
-        np.where(result.embedded, misplaced.astype(np.intp), -1),
+        np.where(result.embedded, result.misplaced(regions).astype(np.intp), -1),
         [GREY, WRONG],
         _key((WRONG, "in another class's region"), (GREY, "other")),
     )
 
 
-@_coloring("confidence", _has("confidence"))
-def _confidence(subject: Subject) -> Colors:
-    confidence = obs_column(subject.adata, obs_key(subject.key, "confidence"))
-    codes, steps = scale_colors(confidence, reverse=True)
-    return Colors(codes, steps, f"{_bar(0, steps, 1)} (1: sure of the predicted class)")
-
-
-@_coloring("novelty", _has("novelty"))
-def _novelty(subject: Subject) -> Colors:
-    codes, steps = scale_colors(obs_column(subject.adata, obs_key(subject.key, "novelty")))
-    return Colors(codes, steps, f"{_bar(0, steps, 1)} (1: unlike the training cells)")
-
-
-@_coloring("out-of-fold error", _is_checked)
-def _out_of_fold(subject: Subject) -> Colors:
+def _out_of_fold(adata: AnnData, key: str) -> Colors:
     """Whether networks that have not seen a cell take it for what it is labelled as."""
-    stored = StoredCrossValidation.read(subject.adata, subject.key)
-    if stored is None:
-        raise KeyError(f"the labels have not been checked under the name {subject.key!r}")
-    classes = stored.classes
+    stored = StoredCrossValidation.read(adata, key)
+    assert stored is not None
     own, found = (
-        classes.get_indexer(obs_column(subject.adata, str(name)).astype(object))
-        for name in (stored.label_key, obs_key(cv_key(subject.key), "label"))
+        stored.classes.get_indexer(obs_column(adata, str(name)).astype(object))
+        for name in (stored.label_key, obs_key(cv_key(key), "label"))
     )
     return Colors(
         np.where(found >= 0, np.where(own >= 0, 1 + (found != own), 0), -1),
@@ -258,14 +208,28 @@ def _numbers(values: NDArray[np.float64]) -> Colors:
     low, high = np.percentile(there, [1, 99]) if len(there) else (0.0, 0.0)
     if low == high and len(there):
         low, high = there.min(), there.max()
-    codes, steps = scale_colors((values - low) / ((high - low) or 1), colormap="viridis")
-    return Colors(codes, steps, _bar(low, steps, high))
+    return _scaled(values, low, high, colormap="viridis")
 
 
-def _bar(low: float, steps: list[str], high: float) -> str:
-    """A colour bar between its lowest and its highest value."""
-    bar = "".join(f'<span style="color:{step}">█</span>' for step in steps)
-    return f"{_short(low)} {bar} {_short(high)}"
+def _scaled(
+    values: ArrayLike,
+    low: float,
+    high: float,
+    *,
+    colormap: str = "inferno",
+    reverse: bool = False,
+    note: str = "",
+) -> Colors:
+    """Colour numbers from dark to bright, or `reverse`; those that are not finite are not seen."""
+    shares = (np.asarray(values, dtype=np.float64) - low) / ((high - low) or 1)
+    there = np.isfinite(shares)
+    codes = np.full(len(shares), -1, dtype=np.intp)
+    codes[there] = (shares[there] * STEPS).clip(0, STEPS - 1)
+    # The darkest would be lost on an image.
+    shades = mpl.colormaps[colormap](np.linspace(0.25, 1, STEPS)[:: -1 if reverse else 1])
+    colors = [to_hex(shade) for shade in shades]
+    bar = "".join(f'<span style="color:{color}">█</span>' for color in colors)
+    return Colors(codes, colors, f"{_short(low)} {bar} {_short(high)}{note}")
 
 
 def _short(value: float) -> str:

@@ -14,8 +14,7 @@ from superqt.utils import signals_blocked
 
 from centroid_encoder.pl._values import variable_source
 from centroid_encoder.viewer.map import colorings
-from centroid_encoder.viewer.map.drawing import remove
-from centroid_encoder.viewer.map.overlay import LayerLink
+from centroid_encoder.viewer.map.overlay import LayerLink, remove
 from centroid_encoder.viewer.panels.fields import column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines
 from centroid_encoder.viewer.session.session import Session
