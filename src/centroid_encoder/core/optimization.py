@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -49,7 +50,7 @@ class Adam:
         self._moments = [[torch.zeros_like(p) for p in parameters] for _ in range(n_moments)]
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self, gradients: Iterable[Tensor]) -> None:
         """Take a step along the gradients of the parameters."""
         config = self._config
         mean, square, *largest = self._moments
@@ -57,7 +58,8 @@ class Adam:
         function = adamw if config.optimizer == "adamw" else adam
         function(
             cast(list[Tensor], self._parameters),
-            [cast(Tensor, parameter.grad) for parameter in self._parameters],
+            # A fused step needs them in the layout of the parameters.
+            [gradient.contiguous() for gradient in gradients],
             mean,
             square,
             largest[0] if largest else [],
@@ -71,11 +73,6 @@ class Adam:
             eps=1e-8,
             maximize=False,
         )
-
-    def zero_grad(self) -> None:
-        """Delete the gradients."""
-        for parameter in self._parameters:
-            parameter.grad = None
 
 
 def learning_rate_share(progress: float, config: TrainingConfig) -> float:

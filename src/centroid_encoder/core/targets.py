@@ -1,4 +1,4 @@
-"""Objectives of the training: `train` depends on the `Objective` protocol only."""
+"""Objectives of the training, and weights of the classes in them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist, squareform
+from sklearn.utils import compute_class_weight
 from torch import Tensor
 
 from centroid_encoder.core.matrix import product
+from centroid_encoder.errors import InputError
 
 Output = Literal["span", "full"]
+ClassWeight = Literal["sqrt", "balanced"] | Mapping[Any, float] | None
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,8 @@ class Objective(Protocol):
         """Return the scalar to be minimised: the mean over the batch."""
         ...
 
-    def distances(self, output: Tensor) -> Tensor | None:
-        """(b, n_classes) distance of the output to each class; None for no decision."""
+    def distances(self, output: Tensor) -> Tensor:
+        """(b, n_classes) distance of the output to each class, for the error of validation rows."""
         ...
 
 
@@ -163,19 +166,6 @@ class CentroidTargets:
         return np.asarray(output @ self.basis + self.origin, dtype=np.float32)
 
 
-def objectives(
-    settings: Mapping[str, Any], centroids: NDArray[np.floating], device: torch.device
-) -> tuple[CentroidTargets, CentroidTargets]:
-    """Return the centroids in input space, and the objective of the networks.
-
-    They are the same with a bottleneck. `settings` are the parameters of an estimator.
-    """
-    targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
-    if settings["placement"] == "bottleneck":
-        return targets, targets
-    return targets, CentroidTargets.spread_out(centroids, device)
-
-
 def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes: int) -> Tensor:
     """Share of the scatter of a (b, m) code that is within classes, in [0, 1].
 
@@ -195,3 +185,22 @@ def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes
     # The scatter of a code in one place consists of rounding errors.
     rounding = 100 * epsilon**2 * (w @ code.detach().square().sum(dim=1))
     return within / torch.maximum(total, rounding + tiny)
+
+
+def class_weights(
+    weight: ClassWeight, labels: NDArray[Any], classes: NDArray[Any], absent: NDArray[Any]
+) -> NDArray[np.float64] | None:
+    """(K,) weight of each class that is trained on, in any unit; absent ones are ignored."""
+    if weight is None:
+        return None
+    if isinstance(weight, Mapping):
+        weight = {label: weight[label] for label in weight.keys() - set(absent.tolist())}
+    rooted = isinstance(weight, str) and weight == "sqrt"
+    per_class: NDArray[np.float64] = compute_class_weight(
+        "balanced" if rooted else weight, classes=classes, y=labels
+    )
+    if rooted:
+        per_class = np.sqrt(per_class)
+    if not (per_class > 0).all():
+        raise InputError("class_weight must be above 0 for every class", parameter="class_weight")
+    return per_class
