@@ -7,13 +7,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy import sparse
-from sklearn.decomposition import PCA
 from sklearn.metrics import roc_auc_score
-from sklearn.neighbors import NearestNeighbors
 
 from centroid_encoder.core import matrix
 from centroid_encoder.core.features import Standardizer, fit_standardizer
-from centroid_encoder.core.novelty import Novelty, Surroundings
+from centroid_encoder.core.novelty import Novelty
 from centroid_encoder.core.splits import representatives
 
 MEANS = 2.0 * np.random.default_rng(7).normal(size=(5, 30))
@@ -60,18 +58,6 @@ def test_features_without_a_weight_count() -> None:
     assert np.median(model.quantiles(other, standardizer)) > 0.99
 
 
-@pytest.mark.parametrize(("n", "d"), [(700, 400), (150, 1000)])
-def test_leading_axes_are_those_of_a_pca(n: int, d: int) -> None:
-    rng = np.random.default_rng(0)
-    X = (rng.normal(size=(n, 6)) @ rng.normal(size=(6, d)) + rng.normal(size=(n, d))).astype("f4")
-    model, standardizer = fitted(X, np.arange(n) % 3)
-    z = np.clip((X - standardizer.mean) / standardizer.scale, -10, 10)
-    pca = PCA(20, svd_solver="full").fit(z)
-    cosines = np.linalg.svd(pca.components_[:6] @ model.axes[:, :6], compute_uv=False)
-    assert_allclose(cosines, 1, atol=1e-4)
-    assert_allclose(model.axes.T @ model.axes, np.eye(20), atol=2e-3)
-
-
 @pytest.mark.parametrize("rank", [1, 7])
 def test_dependent_features_have_fewer_axes(rank: int) -> None:
     rng = np.random.default_rng(0)
@@ -82,32 +68,6 @@ def test_dependent_features_have_fewer_axes(rank: int) -> None:
     assert model.axes.shape == (60, rank)
     found = model.quantiles((rng.normal(size=(300, rank)) + 3) @ mixing, standardizer)
     assert (found > 0.95).mean() < 0.12
-
-
-def test_logarithms_are_those_of_the_formulas() -> None:
-    X, codes = drawn(300, range(3), 0)
-    model, _ = fitted(X, codes)
-    reference, K = model.reference.astype(np.float64), 20
-    query = np.random.default_rng(1).normal(scale=3, size=(7, K))
-    found = Surroundings(model.reference, model.codes)(query)
-    neighbors = NearestNeighbors(n_neighbors=10, algorithm="kd_tree").fit(reference)
-    own, _ = neighbors.kneighbors()
-    distance, index = neighbors.kneighbors(query)
-    floor = 0.01 * np.sqrt(np.square(reference).sum(axis=1).mean())
-    near = np.log(distance.mean(axis=1) + floor)
-    near -= 0.5 * np.log(own.mean(axis=1) + floor)[index].mean(axis=1)
-    assert_allclose(found[:, 0], near, atol=1e-4)
-
-    inside = [reference[codes == c] for c in range(3)]
-    common = sum(np.cov(own.T) * (len(own) - 1) for own in inside) / 297
-    least = np.full(7, np.inf)
-    for own in inside:
-        shrinkage = K / (K + len(own))
-        covariance = (1 - shrinkage) * np.cov(own.T) + shrinkage * common
-        covariance = 0.95 * covariance + 0.05 * np.trace(covariance) / K * np.eye(K)
-        away = query - own.mean(axis=0)
-        least = np.minimum(least, (away * np.linalg.solve(covariance, away.T).T).sum(axis=1))
-    assert_allclose(found[:, 1], np.log(least + 0.01 * K), rtol=1e-4, atol=1e-4)
 
 
 def test_duplicates_are_not_novel() -> None:

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from centroid_encoder.core import placement
 from centroid_encoder.core.calibration import Calibration
-from centroid_encoder.core.division import Division, divide
 from centroid_encoder.core.features import (
     Standardizer,
     class_sums,
@@ -34,7 +33,7 @@ from centroid_encoder.core.placement import Placer, Scatter
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, StoppedTooEarly
 from centroid_encoder.core.saved import check_labels
-from centroid_encoder.core.splits import at_most, representatives
+from centroid_encoder.core.splits import Division, at_most, divide, representatives
 from centroid_encoder.core.targets import CentroidTargets, class_weights
 from centroid_encoder.core.train import TrainingData, train
 from centroid_encoder.errors import InputError
@@ -157,18 +156,14 @@ def fit(
 
     Parameters
     ----------
-    X
-        (n, d) finite data, dense or CSR. Data that are not in memory are read twice, and what is
-        not held in memory once more for its place.
-    codes
-        (n,) index of each row into `classes`; −1 for rows that are not trained on.
-    classes
-        (M,) labels, all different and sorted.
-    params
-        As `CentroidEncoder` documents them, checked.
-    resolved
-        Replaces ``"auto"`` by numbers; called with the parameters and the numbers of training rows,
-        of features and of classes (see `recipes.resolved`).
+    X, codes, classes
+        (n, d) finite data, dense or CSR; (n,) index of each row into `classes`, −1 for rows that
+        are not trained on; and (M,) labels, all different and sorted. Data that are not in memory
+        are read twice, and what is not held in memory once more for its place.
+    params, resolved
+        Parameters as `CentroidEncoder` documents them, checked; and the function that replaces
+        ``"auto"`` by numbers, called with the parameters and the numbers of training rows, of
+        features and of classes (see `recipes.resolved`).
     device, seed
         Device of the training, and the source of all randomness.
     groups
@@ -245,7 +240,7 @@ def fit(
         batch_norm=settings["batch_norm"],
         n_networks=n_networks,
     ).to(device)
-    network.votes.copy_(division.votes)
+    network.votes.copy_(torch.from_numpy(division.votes))
     trained, absent = classes[known], np.delete(classes, known)
     weights = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
     if weights is not None:
@@ -390,5 +385,5 @@ def _odds_weights(done: Fit, rows: Codes) -> NDArray[np.float64]:
         weights *= done.data.weights.cpu().numpy()[done.codes[rows]]
     if division.n_networks > 1:
         folds = division.folds[rows]
-        weights *= division.votes.numpy()[folds] / np.bincount(folds)[folds]
+        weights *= division.votes[folds] / np.bincount(folds)[folds]
     return weights

@@ -69,8 +69,8 @@ class Scatter:
         """Learn from (n, k) differences of standardised inputs from the centroids of their classes.
 
         `codes` holds the (n,) classes, and `centroids` the (M, k) centroids. The components are
-        chosen by variance, to which the directions to near classes are added: what tells a class
-        from its neighbours shall be seen.
+        chosen by variance, to which the directions to near classes are added, so that the
+        difference of a class from its neighbours can be seen.
         """
         found, _ = principal_axes(residuals, min(N_AXES, *residuals.shape))
         along = (residuals @ found.T).cpu().numpy()

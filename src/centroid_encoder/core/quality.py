@@ -46,9 +46,9 @@ def knn_predict(
     Without `embedding`, the reference points are classified, each by the others.
     """
     available = len(reference) - (embedding is None)
-    points = reference if embedding is None else embedding
-    if available < 1 or not len(points):
-        return np.zeros(len(points), dtype=np.intp)
+    n = len(reference if embedding is None else embedding)
+    if available < 1 or not n:
+        return np.zeros(n, dtype=np.intp)
     # A slow import that drawing and listing do not need.
     from sklearn import config_context
     from sklearn.neighbors import KNeighborsClassifier
@@ -57,11 +57,7 @@ def knn_predict(
     # Without scikit-learn's limit on the threads of BLAS: it is process-wide, and if two threads
     # set it at the same time, it stays set.
     with config_context(enable_cython_pairwise_dist=False):
-        if embedding is None:
-            return np.asarray(knn.predict(None), dtype=np.intp)
-        starts = range(0, len(points), AT_ONCE)
-        found = [knn.predict(points[start : start + AT_ONCE]) for start in starts]
-    return np.concatenate(found).astype(np.intp)
+        return np.asarray(knn.predict(embedding), dtype=np.intp)
 
 
 def nearest_center(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import json
-import numbers
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -285,8 +284,6 @@ def _plain(value: object) -> object:
     """Return a part of a parameter as JSON; sources of randomness other than an int are dropped."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
-    if isinstance(value, numbers.Real):
-        return float(value)
     return str(value) if isinstance(value, torch.device) else None
 
 

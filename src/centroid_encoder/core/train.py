@@ -12,9 +12,13 @@ from torch.nn.functional import embedding
 
 from centroid_encoder.core.matrix import CHUNK
 from centroid_encoder.core.network import Network
-from centroid_encoder.core.optimization import Adam, TrainingConfig, learning_rate_share
+from centroid_encoder.core.optimization import (
+    Adam,
+    TrainingConfig,
+    captured,
+    learning_rate_share,
+)
 from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, StoppedTooEarly
-from centroid_encoder.core.steps import captured
 from centroid_encoder.core.targets import Batch, Objective
 from centroid_encoder.errors import DivergedError
 
@@ -91,17 +95,9 @@ def train(
     validation loss, or those of the last epoch if there are no validation rows; also when
     `callback` or a KeyboardInterrupt ended the training.
 
-    Parameters
-    ----------
-    network, objective, data, config
-        Initialised network on the device of the data, the loss, the data and the settings.
-    generator
-        CPU generator: the only source of randomness.
-    callback
-        Called with a report after every epoch, and with None before every batch; True ends the
-        training.
-    frame
-        Computes the embedding from the encoder's output for all rows; by default, it is the output.
+    The network is initialised, on the device of the data. The CPU `generator` is the only source of
+    randomness. `frame` computes the embedding that reports show from the encoder's output for all
+    rows; by default, it is the output.
 
     Raises
     ------
