@@ -79,8 +79,7 @@ def test_initial_weights_are_uniform_within_the_published_bounds(
     *hidden, last = network.encoder
     for layer in hidden:
         n_out, n_in = layer.weight.shape[-2:]
-        xavier = activation in ("tanh", "sigmoid")
-        limit = math.sqrt(6 / (n_in + n_out) if xavier else 6 / n_in)
+        limit = math.sqrt(6 / (n_in + n_out) if activation == "tanh" else 6 / n_in)
         assert not layer.bias.any()
         assert float(layer.weight.detach().abs().max()) == pytest.approx(limit, rel=0.01)
         std = float(layer.weight.detach().std())

@@ -230,13 +230,14 @@ def fit(
     if len(sampled) < len(rows):
         scatter = None if placer is None else placer.scatter
         targets, objective, placer = _aims(settings, _centroids(sums, codes[rows]), scatter, device)
+    generator = torch.Generator().manual_seed(seed)
     network = Network(
         inputs.shape[-1],
         settings["hidden"],
         settings["n_components"] if placer is None else objective.n_outputs,
         objective.n_outputs if placer is None else 0,
         settings["activation"],
-        generator := torch.Generator().manual_seed(seed),
+        generator,
         batch_norm=settings["batch_norm"],
         n_networks=n_networks,
     ).to(device)

@@ -151,7 +151,7 @@ def from_arrays(
         return FittedMap(
             Standardizer(arrays["mean"], arrays["scale"], arrays["weight"], clip),
             network.to(device),
-            CentroidTargets(arrays["targets"], origin, basis, device),
+            CentroidTargets(torch.tensor(arrays["targets"]).float().to(device), origin, basis),
             arrays["centers"],
             axes,
             placer,

@@ -43,8 +43,10 @@ class Objective(Protocol):
     ``n_outputs = 0`` and compare ``batch.code`` within the batch.
     """
 
-    n_outputs: int
-    """Width of the decoder's last layer; 0 for a network without decoder."""
+    @property
+    def n_outputs(self) -> int:
+        """Width of the decoder's last layer; 0 for a network without decoder."""
+        ...
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the scalar to be minimised: the mean over the batch."""
@@ -55,6 +57,7 @@ class Objective(Protocol):
         ...
 
 
+@dataclass(frozen=True)
 class CentroidTargets:
     """Centroid targets: every sample is mapped to the centroid of its class.
 
@@ -70,33 +73,21 @@ class CentroidTargets:
     unit mean square: an isometry up to one factor, hence the same minimum and the same nearest
     centroid as in input space, at a fraction of the cost. ``output="full"`` is the paper's
     d-dimensional output.
-
-    Parameters
-    ----------
-    coordinates
-        (M, r) targets in output coordinates.
-    origin, basis
-        (k,) and (r, k): an output o stands for ``o @ basis + origin`` in the standardised input
-        space. None where the output is the input space.
-    device
-        Device of the targets.
-    compactness
-        Weight of the second part of the loss, at least 0.
     """
 
-    def __init__(
-        self,
-        coordinates: NDArray[np.floating],
-        origin: NDArray[np.float64] | None,
-        basis: NDArray[np.float64] | None,
-        device: torch.device,
-        compactness: float = 0.0,
-    ) -> None:
-        self.compactness = compactness
-        self.origin = origin
-        self.basis = basis
-        self.coordinates = torch.as_tensor(coordinates, dtype=torch.float32, device=device)
-        self.n_outputs: int = self.coordinates.shape[1]
+    coordinates: Tensor
+    """(M, r) float32 targets in output coordinates."""
+    origin: NDArray[np.float64] | None = None
+    basis: NDArray[np.float64] | None = None
+    """(k,) and (r, k): an output o stands for ``o @ basis + origin`` in the standardised input
+    space. None where the output is the input space."""
+    compactness: float = 0.0
+    """Weight of the second part of the loss, at least 0."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Number r of coordinates."""
+        return self.coordinates.shape[1]
 
     @classmethod
     def fit(
@@ -108,7 +99,7 @@ class CentroidTargets:
     ) -> CentroidTargets:
         """Return the targets for (M, k) class means in the standardised input space."""
         if output == "full":
-            return cls(centroids, None, None, device, compactness)
+            return cls(_on_device(centroids, device), compactness=compactness)
         centroids = centroids.astype(np.float64)
         origin = centroids.mean(axis=0)
         parts = torch.linalg.svd(torch.from_numpy(centroids - origin), full_matrices=False)
@@ -124,7 +115,7 @@ class CentroidTargets:
             scale = np.sqrt(np.square(singular_values).sum() / (len(centroids) * rank))
         directions = directions[:rank]
         coordinates = product(centroids - origin, directions.T) / scale
-        return cls(coordinates, origin, directions * scale, device, compactness)
+        return cls(_on_device(coordinates, device), origin, directions * scale, compactness)
 
     @classmethod
     def spread_out(cls, centroids: NDArray[np.floating], device: torch.device) -> CentroidTargets:
@@ -144,7 +135,7 @@ class CentroidTargets:
         kept[-1] = True
         coordinates = vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0))
         scale = np.sqrt(np.square(coordinates).mean()) or 1.0
-        return cls(coordinates / scale, None, None, device)
+        return cls(_on_device(coordinates / scale, device))
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean squared distance to the class's target, plus the term of `compactness`."""
@@ -164,6 +155,10 @@ class CentroidTargets:
         if self.basis is None or self.origin is None:
             return np.asarray(output, dtype=np.float32)
         return np.asarray(output @ self.basis + self.origin, dtype=np.float32)
+
+
+def _on_device(coordinates: NDArray[np.floating], device: torch.device) -> Tensor:
+    return torch.as_tensor(coordinates, dtype=torch.float32, device=device)
 
 
 def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes: int) -> Tensor:
