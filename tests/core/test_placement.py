@@ -225,7 +225,7 @@ def test_no_network_learns_from_its_own_fold() -> None:
     fit = trained(X)
     changed = X.copy()
     for j in range(3):
-        # A reflection keeps the sums and squares, of which all networks have the scale and targets.
+        # A reflection keeps the sums and squares, and so the scale and targets of all networks.
         rows = (fit.division.folds == 1) & (y == j)
         changed[rows] = 2 * X[rows].mean(axis=0) - X[rows]
     before, after = (

@@ -209,8 +209,8 @@ def fit(
     scatter, axes, noise, start = None, None, None, None
     if settings["placement"] != "bottleneck":
         means = torch.from_numpy(centroids).float().to(device)
-        residuals = z - means[sampled_codes]
-        scatter = Scatter.fit(residuals, sampled_codes, centroids, int(settings["n_components"]))
+        n_components = int(settings["n_components"])
+        scatter = Scatter.fit(z - means[sampled_codes], sampled_codes, centroids, n_components)
     targets, objective, placer = _aims(settings, centroids, scatter, device)
     frames = Frames(X.shape[0])
     if placer is not None:
