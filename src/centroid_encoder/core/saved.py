@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import numbers
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -56,7 +57,8 @@ SHAPES = {
     "2": "novelty_location novelty_spread",
 }
 """Arrays of each shape. A letter is the same length in all of them: d features, k of them with a
-weight, c classes, m components of the embedding, n networks, i inputs of each."""
+weight, c classes, m components of the embedding, t coordinates of a target, n networks with i
+inputs and o outputs, a axes of the scatter, p axes and s samples of the novelty."""
 
 
 class InvalidStateError(ValueError):
@@ -186,16 +188,18 @@ def _checked(arrays: Mapping[str, NDArray[Any]], network: Network) -> Arrays:
     if "basis" not in arrays and sizes.setdefault("t", k) != k:
         raise ValueError(f"outputs of shape {sizes['t']} for {k} features")
     expected: dict[str, Iterable[str | int]] = {
-        name: lengths for lengths, names in SHAPES.items() for name in names.split()
+        name: letters for letters, names in SHAPES.items() for name in names.split()
     }
     for name, value in network.state_dict().items():
         expected[name.replace(".", "_")] = value.shape
     checked = {}
-    for name in expected.keys() & arrays.keys():
+    for name, lengths in expected.items():
+        if name not in arrays:
+            continue
         array = np.array(arrays[name], order="C")
         fits = [
             own == (sizes.setdefault(length, own) if isinstance(length, str) else length)
-            for length, own in zip(expected[name], array.shape, strict=True)
+            for length, own in zip(lengths, array.shape, strict=True)
         ]
         if not all(fits) or array.dtype.kind != "f" or not np.isfinite(array).all():
             raise ValueError(f"array {name!r}: {array.dtype} of shape {array.shape}")
@@ -284,6 +288,8 @@ def _plain(value: object) -> object:
     """Return a part of a parameter as JSON; sources of randomness other than an int are dropped."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
+    if isinstance(value, numbers.Real):
+        return float(value)
     return str(value) if isinstance(value, torch.device) else None
 
 
