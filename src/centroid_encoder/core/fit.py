@@ -115,7 +115,8 @@ class Fit:
         division = self.division
         if division.n_networks > 1:
             return division.held[self.codes[division.held] >= 0]
-        return division.validation[:0] if self.outcome.merged else division.validation
+        is_merged = self.outcome.reports[-1].stage == "merge"
+        return division.validation[:0] if is_merged else division.validation
 
     def crowded_group(self) -> tuple[int, float] | None:
         """Index of a group that is too large to be placed well, and its share of the training rows.
@@ -201,6 +202,7 @@ def fit(
         in_sample,
     )
     settings = resolved(params, len(rows), len(standardizer.kept), n_classes)
+
     sampled = rows[in_sample]
     z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
     sampled_codes = codes[sampled]
@@ -217,6 +219,7 @@ def fit(
         own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(n_networks)]
         of_networks = [network_axes(z[own_rows[0]], shares[0], N_AXES)]
         start = partial(frames.start, placer, z, of_networks[0], sampled, sampled_codes)
+
     callback, n_epochs = callback or (lambda report: False), int(settings["max_epochs"])
     if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=start or (lambda: None))):
         raise StoppedTooEarly
@@ -226,10 +229,12 @@ def fit(
         if z.shape[1] > N_AXES and settings["dropout"]:
             noise = noise_on_axes(z, axes, settings["dropout"])
     del z, sample, start
+
     inputs, along, sums = _read(X, division, codes, standardizer, axes, placer, device)
     if len(sampled) < len(rows):
         scatter = None if placer is None else placer.scatter
         targets, objective, placer = _aims(settings, _centroids(sums, codes[rows]), scatter, device)
+
     generator = torch.Generator().manual_seed(seed)
     network = Network(
         inputs.shape[-1],
@@ -242,6 +247,7 @@ def fit(
         n_networks=n_networks,
     ).to(device)
     network.votes.copy_(torch.from_numpy(division.votes))
+
     trained, absent = classes[known], np.delete(classes, known)
     weights = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
     if weights is not None:
@@ -260,12 +266,14 @@ def fit(
         on_device(folds[held]) if n_networks > 1 else None,
         noise,
     )
+
     frame: Callable[[Tensor], Frame | None] = partial(frames.of_code, held)
     if placer is not None and along is not None:
         frame = partial(frames.placed, placer, along, held, codes[held])
     config = TrainingConfig(**{part.name: settings[part.name] for part in fields(TrainingConfig)})
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
     network.fold_batch_norm()
+
     nowhere = np.full((n_classes, int(settings["n_components"])), np.nan)
     fitted = FittedMap(standardizer, network, targets, nowhere, axes, placer)
     done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
