@@ -35,9 +35,9 @@ from centroid_encoder import CentroidEncoder
 from centroid_encoder.core import train
 from centroid_encoder.core.fit import N_AXES
 from centroid_encoder.core.network import Network
+from centroid_encoder.core.optimization import captured
 from centroid_encoder.core.placement import Placement
 from centroid_encoder.core.reports import Report
-from centroid_encoder.core.steps import captured
 from centroid_encoder.errors import InputError
 
 RESULTS = Path(__file__).parent / "results" / "gpu.csv"

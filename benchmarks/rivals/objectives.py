@@ -28,8 +28,9 @@ class _NoDecision:
 
     n_outputs: int = 0
 
-    def distances(self, output: Tensor) -> None:
-        """Return None: k-NN in the embedding is the only decision."""
+    def distances(self, output: Tensor) -> Tensor:
+        """Fail: k-NN in the embedding is the only decision, and no rival has validation rows."""
+        raise NotImplementedError
 
 
 class Reconstruction(_NoDecision):

@@ -139,12 +139,7 @@ def test_bins_hold_all_predictions(n: int, n_bins: int, seed: int, ties: bool) -
         assert np.ptp(count) <= 1
 
 
-def test_bins_and_calibration_error_by_hand() -> None:
-    confidence, right = np.array([0.9, 0.2, 0.8, 0.4, 0.3, 1]), np.array([1, 0, 0, 1, 0, 1]) == 1
-    mean, share, count = calibration_bins(confidence, right, 2)
-    assert_allclose(mean, [0.3, 0.9])
-    assert_allclose(share, [1 / 3, 2 / 3])
-    assert_array_equal(count, [3, 3])
+def test_calibration_error_by_hand() -> None:
     confidence = np.repeat([0.6, 0.8, 0.9], [10, 20, 10])
     right = np.concatenate([np.arange(10) < 7, np.arange(20) < 13, np.arange(10) < 9])
     assert expected_calibration_error(confidence, right) == pytest.approx((1 + 3 + 0) / 40)

@@ -151,21 +151,6 @@ def test_a_large_offset_costs_no_precision(layout: Callable[[Any], Any], scale: 
     assert_allclose(far, near, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", ["?", "u1", "i2", "i8", "f4", "f8", "f2", ">f4"])
-@pytest.mark.parametrize("layout", [np.asfortranarray, sparse.csr_matrix])
-def test_every_dtype_is_read_without_being_changed(
-    layout: Callable[[Any], Any], dtype: str
-) -> None:
-    if layout is sparse.csr_matrix and dtype in ("f2", ">f4"):
-        pytest.skip("CSR has no such dtype")
-    values = np.random.default_rng(0).integers(0, 2, size=(60, 4)).astype(dtype)
-    X = layout(values)
-    (X.data if sparse.issparse(X) else X).flags.writeable = False
-    expected = values.astype(float)
-    z = fit(expected, "supervised")(expected)
-    assert_allclose(fit(X, "supervised")(X), z, rtol=1e-6)
-
-
 @given(st.integers(0, 2**32 - 1), st.sampled_from(["supervised", "feature", "global", "none"]))
 @settings(deadline=None, max_examples=40)
 def test_csr_with_duplicates_in_any_order_is_the_dense_matrix(seed: int, scale: Scale) -> None:

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.datasets import make_blobs
 from sklearn.model_selection import StratifiedKFold
-from sklearn.utils import compute_class_weight
 
 import centroid_encoder as ce
 from centroid_encoder.core import fit as core
-from centroid_encoder.core.fit import Fit, class_weights
+from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from tests.stored_rows import StoredRows
@@ -88,7 +87,6 @@ def test_the_map_is_that_of_the_labels(X: Any, codes: Any, voronoi: Trained) -> 
     index = np.array([9, 3])
     assert_array_equal(fit.standardized(index), expected.fitted_map.standardizer(X[index]))
     assert_allclose(fit.embed(index), fit.embed()[index], atol=1e-5)
-    assert fit.distances(index).shape == (2, 4)
     assert fit.embed(index[:0]).shape == (0, 2)
 
 
@@ -106,8 +104,11 @@ def test_a_row_is_placed_by_the_network_that_is_not_trained_on_it(
         alone = fit.map.network.encode(fit.data.inputs[:, rows])[k].detach().numpy()
         places, _ = fit.map.placer.judge(alone, fit.along[rows])
         assert_allclose(fit.embed(rows), places, atol=1e-4)
-    of_all = np.concatenate([distances for _, distances in fit.map.judge(X)])
-    differs = np.abs(fit.distances(np.arange(N)) - of_all).max(axis=1) > 1e-3
+    own, of_all = (
+        np.concatenate([distances for _, distances in judged])
+        for judged in (fit.judge(), fit.map.judge(X))
+    )
+    differs = np.abs(own - of_all).max(axis=1) > 1e-3
     assert_array_equal(differs, known)
 
 
@@ -215,7 +216,7 @@ def test_shuffled_labels_are_at_chance(learned: bool) -> None:
     labels = labels if learned else rng.permutation(labels)
     codes = np.where(np.arange(600) % 3, np.array([0, 2, 3])[labels], -1)
     found = trained(X, codes, max_epochs=30, max_features=50)
-    predicted = found.fit.distances(np.arange(600)).argmin(axis=1)
+    _, predicted, _ = found.fit.map.decide(found.fit.judge(), 600)
     for rows in (codes >= 0, codes < 0):
         right = (predicted == labels)[rows].mean()
         assert right > 0.95 if learned else abs(right - 1 / 3) < 4 * np.sqrt(2 / 9 / rows.sum())
@@ -253,19 +254,6 @@ def test_what_cannot_be_trained_on_is_an_error(X: Any, codes: Any) -> None:
         trained(X, np.full(N, -1))
     with pytest.raises(ValueError, match="too large"):
         trained(X * 1e200, codes)
-
-
-def test_class_weights_are_those_of_scikit_learn() -> None:
-    labels, classes = np.array(["a"] * 9 + ["b"]), np.array(["a", "b"])
-    balanced = compute_class_weight("balanced", classes=classes, y=labels)
-    none = np.array([], dtype=str)
-    assert class_weights(None, labels, classes, none) is None
-    assert_allclose(class_weights("balanced", labels, classes, none), balanced)
-    assert_allclose(class_weights("sqrt", labels, classes, none), np.sqrt(balanced))
-    given = {"a": 2.0, "of nothing": 3.0}
-    assert_allclose(class_weights(given, labels, classes, np.array(["of nothing"])), [2, 1])
-    with pytest.raises(ValueError, match="class_weight must be above 0"):
-        class_weights({"a": 0}, labels, classes, none)
 
 
 def test_the_first_frame_separates_no_noise() -> None:

@@ -68,16 +68,6 @@ def test_encoder_and_decoder_can_meet_at_any_depth(depth: int) -> None:
     assert torch.equal(network.encode(code, first=depth + 1), network.encode(samples()))
 
 
-@pytest.mark.parametrize("batch_norm", [False, True])
-def test_stages_divide_all_parameters(batch_norm: bool) -> None:
-    network = make((7, 4, 3), batch_norm=batch_norm)
-    stages = [network.stage_parameters(depth) for depth in range(network.n_stages)]
-    assert stages[0][0] is network.encoder[0].weight
-    assert any(parameter is network.decoder[3].weight for parameter in stages[0])
-    found = sorted(id(parameter) for stage in stages for parameter in stage)
-    assert found == sorted(id(parameter) for parameter in network.parameters())
-
-
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("n_networks", [1, 3])
 def test_initial_weights_are_uniform_within_the_published_bounds(
@@ -89,8 +79,7 @@ def test_initial_weights_are_uniform_within_the_published_bounds(
     *hidden, last = network.encoder
     for layer in hidden:
         n_out, n_in = layer.weight.shape[-2:]
-        xavier = activation in ("tanh", "sigmoid")
-        limit = math.sqrt(6 / (n_in + n_out) if xavier else 6 / n_in)
+        limit = math.sqrt(6 / (n_in + n_out) if activation == "tanh" else 6 / n_in)
         assert not layer.bias.any()
         assert float(layer.weight.detach().abs().max()) == pytest.approx(limit, rel=0.01)
         std = float(layer.weight.detach().std())

@@ -55,14 +55,11 @@ def test_cells_hold_the_points_nearest_to_their_center(centers: Array) -> None:
     "centers",
     [
         pytest.param(np.array([[0.3, 0.1]]), id="one"),
-        pytest.param(np.array([[9.0, 9.0]]), id="one outside"),
         pytest.param(np.array([[0.3, 0.1], [0.4, -0.7]]), id="two"),
-        pytest.param(np.stack([LINE, 0 * LINE], axis=1), id="horizontal line"),
         pytest.param(np.stack([LINE, 0.3 * LINE + 0.1], axis=1), id="oblique line"),
         pytest.param(np.stack([np.cos(LINE * 3), np.sin(LINE * 3)], axis=1), id="circle"),
         pytest.param(np.array([[0, 0], [1e-14, 0], [0, 1e-14], [1, 1]]), id="nearly coincident"),
         pytest.param(NORMAL, id="300"),
-        pytest.param(5 + NORMAL[:40], id="all outside"),
         pytest.param(NORMAL[:40] * 10.0 ** (np.arange(40)[:, None] % 4), id="far out"),
     ],
 )
@@ -82,15 +79,6 @@ def test_a_center_that_is_not_finite_has_no_cell() -> None:
     np.testing.assert_array_equal(cells[1], voronoi_cells(centers[[1, 3]], BOX)[0])
     assert not any(map(len, voronoi_cells(np.full((2, 2), np.nan), BOX)))
     assert voronoi_cells(np.empty((0, 2)), BOX) == []
-
-
-@given(st.floats(-6, 6), st.floats(-100, 100))
-@settings(max_examples=20, deadline=None)
-def test_cells_follow_the_scale_and_the_origin(exponent: float, shift: float) -> None:
-    scale = 10**exponent
-    moved = voronoi_cells((NORMAL[:12] + shift) * scale, tuple((np.array(BOX) + shift) * scale))
-    for cell, after in zip(voronoi_cells(NORMAL[:12], BOX), moved, strict=True):
-        np.testing.assert_allclose(after / scale - shift, cell, atol=1e-6)
 
 
 @pytest.mark.parametrize("n_classes", [1, 12, 1000])

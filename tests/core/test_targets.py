@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist, pdist
+from sklearn.utils import compute_class_weight
 
-from centroid_encoder.core.targets import Batch, CentroidTargets, Output, within_share
+from centroid_encoder.core.targets import (
+    Batch,
+    CentroidTargets,
+    Output,
+    class_weights,
+    within_share,
+)
 from tests.threads import threads
 
 Array = NDArray[np.float64]
@@ -150,3 +157,16 @@ def test_compactness_adds_its_part_to_the_loss() -> None:
     own = batch(rng.normal(size=(20, plain.n_outputs)), labels)
     share = within_share(own.code, own.labels, None, 4)
     assert float(compact.loss(own)) == pytest.approx(float(plain.loss(own) + 0.3 * share))
+
+
+def test_class_weights_are_those_of_scikit_learn() -> None:
+    labels, classes = np.array(["a"] * 9 + ["b"]), np.array(["a", "b"])
+    balanced = compute_class_weight("balanced", classes=classes, y=labels)
+    none = np.array([], dtype=str)
+    assert class_weights(None, labels, classes, none) is None
+    assert_allclose(class_weights("balanced", labels, classes, none), balanced)
+    assert_allclose(class_weights("sqrt", labels, classes, none), np.sqrt(balanced))
+    given = {"a": 2.0, "of nothing": 3.0}
+    assert_allclose(class_weights(given, labels, classes, np.array(["of nothing"])), [2, 1])
+    with pytest.raises(ValueError, match="class_weight must be above 0"):
+        class_weights({"a": 0}, labels, classes, none)

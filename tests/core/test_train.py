@@ -307,7 +307,7 @@ def test_steps_are_those_of_torch_optim(optimizer: Any) -> None:
         theirs.grad = own.grad.clone()
         adam.learning_rate.fill_(rate)
         reference.param_groups[0]["lr"] = rate
-        adam.step()
+        adam.step([own.grad])
         reference.step()
     torch.testing.assert_close(own, theirs)
 

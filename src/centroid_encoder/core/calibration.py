@@ -110,10 +110,8 @@ def calibration_bins(
     Bins of equal width would be nearly empty except near 1 (Nixon et al., 2019). Predictions of
     equal confidence share a bin, so there can be fewer than `n_bins`.
 
-    Returns
-    -------
-    mean_confidence, share_right, count
-        (b,) means of confidence and of `right`, and numbers of predictions, by rising confidence.
+    Returns the (b,) means of confidence and of `right`, and numbers of predictions, by rising
+    confidence.
     """
     first = np.arange(n_bins) * len(confidence) // n_bins
     edges = np.unique(np.sort(confidence)[first])

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import stats
-from scipy.special import log_softmax
-from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
@@ -26,6 +23,7 @@ from centroid_encoder.core.features import (
     noise_on_axes,
     on_axes,
 )
+from centroid_encoder.core.frames import Frames
 from centroid_encoder.core.map import FittedMap, Judged
 from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
 from centroid_encoder.core.network import Network
@@ -33,40 +31,20 @@ from centroid_encoder.core.novelty import LEAST, Novelty
 from centroid_encoder.core.optimization import TrainingConfig
 from centroid_encoder.core.placement import Placer, Scatter
 from centroid_encoder.core.quality import class_centers
-from centroid_encoder.core.reports import (
-    Callback,
-    Frame,
-    Outcome,
-    Report,
-    StoppedTooEarly,
-)
+from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, StoppedTooEarly
 from centroid_encoder.core.saved import check_labels
-from centroid_encoder.core.splits import (
-    at_most,
-    cross_validation_folds,
-    representatives,
-    stratified_holdout,
-)
-from centroid_encoder.core.targets import objectives
+from centroid_encoder.core.splits import Division, at_most, divide, representatives
+from centroid_encoder.core.targets import CentroidTargets, class_weights
 from centroid_encoder.core.train import TrainingData, train
 from centroid_encoder.errors import InputError
-
-ClassWeight = Literal["sqrt", "balanced"] | Mapping[Any, float] | None
 
 N_AXES = 100
 """Principal axes along which networks without a bottleneck receive more features than these."""
 N_SAMPLE = 10_000
 """Training rows from which axes and scatter are computed, at most."""
-N_SHOWN = 2_000
-"""Rows from which the odds are computed during the training."""
-SHOWN = 0.75
-"""Share of the information of the first frame from which later frames are shown."""
-RIDGE = 0.1
-"""Regularisation of the first frame, relative to the mean variance of the inputs."""
-TOO_LARGE = "X holds values too large to be trained on; rescale it"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Fit:
     """A finished training: the map, and the data that it was trained on.
 
@@ -96,29 +74,23 @@ class Fit:
         Yields the (b, m) embedding and (b, K) distances of `CHUNK` rows at a time.
         """
         index = np.arange(self.X.shape[0]) if index is None else index
-        device, held = self.map.device, self.division.held
         for start in range(0, len(index), CHUNK):
-            rows = index[start : start + CHUNK]
-            at = np.minimum(np.searchsorted(held, rows), len(held) - 1)
-            if (held[at] == rows).all():
-                inputs = self.data.inputs[..., torch.from_numpy(at).to(device), :]
-                along = None if self.along is None else self.along[at]
-            else:
-                z = self.map.standardizer(self.X[rows], device)
-                inputs = on_axes(z, self.map.axes)
-                along = None if self.map.placer is None else self.map.placer.scatter.project(z)
-            folds = torch.from_numpy(self.division.folds[rows]).to(device)
-            yield self.map.judge_inputs(inputs, along, folds)
+            yield self.map.judge_inputs(*self.inputs(index[start : start + CHUNK]))
+
+    def inputs(self, rows: Codes) -> tuple[Tensor, NDArray[np.float32] | None, Tensor]:
+        """Arguments of `FittedMap.judge_inputs` for rows: inputs, coordinates, folds."""
+        device, held = self.map.device, self.division.held
+        folds = torch.from_numpy(self.division.folds[rows]).to(device)
+        at = np.minimum(np.searchsorted(held, rows), len(held) - 1)
+        if (held[at] != rows).any():
+            return *self.map.inputs(self.X[rows]), folds
+        inputs = self.data.inputs[..., torch.from_numpy(at).to(device), :]
+        return inputs, None if self.along is None else self.along[at], folds
 
     def embed(self, index: Codes | None = None) -> NDArray[np.float32]:
         """(n, m) embedding of all rows, or of those of an index."""
         empty = np.empty((0, self.map.n_components), np.float32)
         return np.concatenate([empty, *(places for places, _ in self.judge(index))])
-
-    def distances(self, index: Codes) -> NDArray[np.float32]:
-        """(n, K) distances of the rows of an index to the classes of the map."""
-        empty = np.empty((0, len(self.known)), np.float32)
-        return np.concatenate([empty, *(distances for _, distances in self.judge(index))])
 
     def standardized(self, index: Codes) -> NDArray[np.float32]:
         """(n, k) weighted z-scores of the rows of an index."""
@@ -140,11 +112,11 @@ class Fit:
     @property
     def unseen(self) -> Codes:
         """Labelled rows, held in memory, that the network which places them was not trained on."""
-        data = self.data
-        if data.folds is not None:
-            return np.flatnonzero(self.codes[self.division.held] >= 0)
-        validation: Codes = data.validation.cpu().numpy()
-        return validation[:0] if self.outcome.merged else validation
+        division = self.division
+        if division.n_networks > 1:
+            return division.held[self.codes[division.held] >= 0]
+        is_merged = self.outcome.reports[-1].stage == "merge"
+        return division.validation[:0] if is_merged else division.validation
 
     def crowded_group(self) -> tuple[int, float] | None:
         """Index of a group that is too large to be placed well, and its share of the training rows.
@@ -153,7 +125,7 @@ class Fit:
         largest; or, if all training rows are of that group, by networks that were trained on other
         rows of it. None if there is no such group.
         """
-        if self.groups is None or self.data.folds is None:
+        if self.groups is None or self.division.n_networks == 1:
             return None
         train, votes = self.division.train, self.division.votes
         found, n = np.unique(self.groups[train], return_counts=True)
@@ -185,18 +157,14 @@ def fit(
 
     Parameters
     ----------
-    X
-        (n, d) finite data, dense or CSR. Data that are not in memory are read twice, and what is
-        not held in memory once more for its place.
-    codes
-        (n,) index of each row into `classes`; −1 for rows that are not trained on.
-    classes
-        (M,) labels, all different and sorted.
-    params
-        As `CentroidEncoder` documents them, checked.
-    resolved
-        Replaces ``"auto"`` by numbers; called with the parameters and the numbers of training rows,
-        of features and of classes (see `recipes.resolved`).
+    X, codes, classes
+        (n, d) finite data, dense or CSR; (n,) index of each row into `classes`, −1 for rows that
+        are not trained on; and (M,) labels, all different and sorted. Data that are not in memory
+        are read twice, and what is not held in memory once more for its place.
+    params, resolved
+        Parameters as `CentroidEncoder` documents them, checked; and the function that replaces
+        ``"auto"`` by numbers, called with the parameters and the numbers of training rows, of
+        features and of classes (see `recipes.resolved`).
     device, seed
         Device of the training, and the source of all randomness.
     groups
@@ -215,11 +183,13 @@ def fit(
         weight is not above 0; if the data are too large, or no class is large enough to validate.
     """
     known = _check_classes(classes, codes, params)
-    own = np.full(len(classes) + 1, -1)
-    own[known] = np.arange(len(known))
-    codes, n_classes = own[codes], len(known)
-    division = _divide(codes, params, resolved, X.shape[1], seed, groups)
-    rows, folds = division.train, division.folds
+    codes, n_classes = np.where(codes < 0, -1, np.searchsorted(known, codes)), len(known)
+
+    def n_networks_for(n_train: int) -> int:
+        return int(resolved(params, n_train, X.shape[1], n_classes)["n_networks"])
+
+    division = divide(codes, params, n_networks_for, seed, groups)
+    rows, folds, n_networks = division.train, division.folds, division.n_networks
     in_sample = representatives(codes[rows], N_SAMPLE, 1, np.random.default_rng(0))
     standardizer, shares, sample = fit_standardizer(
         X,
@@ -228,88 +198,91 @@ def fit(
         params["scale"],
         np.inf if params["clip"] is None else params["clip"],
         params["max_features"],
-        folds[rows] if division.n_networks > 1 else None,
+        folds[rows] if n_networks > 1 else None,
         in_sample,
     )
     settings = resolved(params, len(rows), len(standardizer.kept), n_classes)
+
     sampled = rows[in_sample]
-    z = torch.empty((len(sampled), len(standardizer.kept)), device=device)
-    for part, chunk in row_chunks(sample):
-        z[part] = standardizer(chunk, device)
-    if not bool(torch.isfinite(z).all()):
-        raise ValueError(TOO_LARGE)
-    sampled_codes, n_components = codes[sampled], int(settings["n_components"])
+    z = torch.cat([standardizer(chunk, device) for _, chunk in row_chunks(sample)])
+    sampled_codes = codes[sampled]
     sums = class_sums(z.double().cpu().numpy(), sampled_codes, n_classes)
-    centroids = sums / np.bincount(sampled_codes)[:, None]
-    targets, objective = objectives(settings, centroids, device)
-    placer: Placer | None = None
-    axes, noise, first, seen = None, None, None, list[float]()
+    centroids = _centroids(sums, sampled_codes)
+    scatter, axes, noise, start = None, None, None, None
     if settings["placement"] != "bottleneck":
         means = torch.from_numpy(centroids).float().to(device)
+        n_components = int(settings["n_components"])
         scatter = Scatter.fit(z - means[sampled_codes], sampled_codes, centroids, n_components)
-        placer = Placer.fit(scatter, centroids, objective.coordinates.cpu().numpy(), n_components)
-        own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(division.n_networks)]
+    targets, objective, placer = _aims(settings, centroids, scatter, device)
+    frames = Frames(X.shape[0])
+    if placer is not None:
+        own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(n_networks)]
         of_networks = [network_axes(z[own_rows[0]], shares[0], N_AXES)]
-        first = partial(_first, placer, z, of_networks[0], sampled_codes, sampled, X.shape[0], seen)
-    if callback is not None:
-        n_epochs = int(settings["max_epochs"])
-        if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=first or (lambda: None))):
-            raise StoppedTooEarly
+        start = partial(frames.start, placer, z, of_networks[0], sampled, sampled_codes)
+
+    callback, n_epochs = callback or (lambda report: False), int(settings["max_epochs"])
+    if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=start or (lambda: None))):
+        raise StoppedTooEarly
     if placer is not None:
         others = zip(own_rows[1:], shares[1:], strict=True)
-        of_networks += [network_axes(z[own], share, N_AXES) for own, share in others]
-        axes = torch.stack(of_networks)
+        axes = torch.stack(of_networks + [network_axes(z[i], share, N_AXES) for i, share in others])
         if z.shape[1] > N_AXES and settings["dropout"]:
             noise = noise_on_axes(z, axes, settings["dropout"])
-    del z, sample, first
+    del z, sample, start
+
     inputs, along, sums = _read(X, division, codes, standardizer, axes, placer, device)
     if len(sampled) < len(rows):
-        centroids = sums / np.bincount(codes[rows])[:, None]
-        if not np.isfinite(centroids).all():
-            raise ValueError(TOO_LARGE)
-        targets, objective = objectives(settings, centroids, device)
-        if placer is not None:
-            coordinates = objective.coordinates.cpu().numpy()
-            placer = Placer.fit(placer.scatter, centroids, coordinates, n_components)
-    squeezed, generator = axes is None, torch.Generator().manual_seed(seed)
+        scatter = None if placer is None else placer.scatter
+        targets, objective, placer = _aims(settings, _centroids(sums, codes[rows]), scatter, device)
+
+    generator = torch.Generator().manual_seed(seed)
     network = Network(
         inputs.shape[-1],
         settings["hidden"],
-        n_components if squeezed else objective.n_outputs,
-        objective.n_outputs if squeezed else 0,
+        settings["n_components"] if placer is None else objective.n_outputs,
+        objective.n_outputs if placer is None else 0,
         settings["activation"],
         generator,
         batch_norm=settings["batch_norm"],
-        n_networks=division.n_networks,
+        n_networks=n_networks,
     ).to(device)
-    network.votes.copy_(division.votes)
+    network.votes.copy_(torch.from_numpy(division.votes))
+
     trained, absent = classes[known], np.delete(classes, known)
     weights = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
     if weights is not None:
-        weights = weights / weights[codes[rows]].mean()
+        weights = (weights / weights[codes[rows]].mean()).astype(np.float32)
+    held = division.held
+
+    def on_device(array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(device)
+
     data = TrainingData(
         inputs,
-        torch.from_numpy(codes[division.held]).to(device),
-        torch.from_numpy(np.searchsorted(division.held, rows)).to(device),
-        torch.from_numpy(np.searchsorted(division.held, division.validation)).to(device),
-        None if weights is None else torch.from_numpy(weights.astype(np.float32)).to(device),
-        torch.from_numpy(folds[division.held]).to(device) if division.n_networks > 1 else None,
+        on_device(codes[held]),
+        on_device(np.searchsorted(held, rows)),
+        on_device(np.searchsorted(held, division.validation)),
+        None if weights is None else on_device(weights),
+        on_device(folds[held]) if n_networks > 1 else None,
         noise,
     )
-    frame = partial(_frame, placer, along, codes[division.held], division.held, X.shape[0], seen)
-    names = [field.name for field in fields(TrainingConfig)]
-    config = TrainingConfig(**{name: settings[name] for name in names})
+
+    frame: Callable[[Tensor], Frame | None] = partial(frames.of_code, held)
+    if placer is not None and along is not None:
+        frame = partial(frames.placed, placer, along, held, codes[held])
+    config = TrainingConfig(**{part.name: settings[part.name] for part in fields(TrainingConfig)})
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
     network.fold_batch_norm()
-    nowhere = np.full((n_classes, n_components), np.nan)
+
+    nowhere = np.full((n_classes, int(settings["n_components"])), np.nan)
     fitted = FittedMap(standardizer, network, targets, nowhere, axes, placer)
     done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
     _complete(done)
     chosen = np.sort(np.append(rows, division.validation))
-    if not novelty or len(chosen) < LEAST:
-        return done
-    fitted.novelty, scored_rows, scores = Novelty.fit(X, chosen, codes[chosen], standardizer)
-    return replace(done, scored=(scored_rows, scores))
+    if novelty and len(chosen) >= LEAST:
+        fitted.novelty, chosen, scores = Novelty.fit(X, chosen, codes[chosen], standardizer)
+        done.scored = chosen, scores
+    return done
 
 
 def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any]) -> Codes:
@@ -330,73 +303,29 @@ def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any
     return known
 
 
-@dataclass(frozen=True)
-class Division:
-    """Division of the rows of X. All rows are sorted."""
-
-    held: Codes
-    """Rows that are held in memory: all of them, or only those that train and validate."""
-    train: Codes
-    """Rows that train."""
-    validation: Codes
-    """Rows that validate."""
-    folds: Codes
-    """(n,) network that is not trained on a labelled row; −1 for none."""
-    n_networks: int
-
-    @property
-    def votes(self) -> Tensor:
-        """(K,) weight of each network for rows that no network is trained on; their sum is 1.
-
-        Proportional to the number of rows that the network is trained on: groups differ in size.
-        """
-        if self.n_networks == 1:
-            return torch.ones(1)
-        n_seen = len(self.train) - np.bincount(self.folds[self.train], minlength=self.n_networks)
-        return torch.from_numpy(n_seen / n_seen.sum()).float()
+def _centroids(sums: NDArray[np.float64], codes: Codes) -> NDArray[np.float64]:
+    """(M, k) class means from the (M, k) sums of rows over the classes, and their (n,) classes."""
+    centroids = sums / np.bincount(codes)[:, None]
+    if not np.isfinite(centroids).all():
+        raise ValueError("X holds values too large to be trained on; rescale it")
+    return np.asarray(centroids)
 
 
-def _divide(
-    codes: Codes,
-    params: Mapping[str, Any],
-    resolved: Callable[[Mapping[str, Any], int, int, int], Mapping[str, Any]],
-    n_features: int,
-    seed: int,
-    groups: Codes | None,
-) -> Division:
-    """Choose the rows that train and validate, and the fold of each labelled row."""
-    labeled, most, n = np.flatnonzero(codes >= 0), params["max_samples"], len(codes)
-    chosen = labeled
-    if most is not None and len(labeled) > most:
-        rng = np.random.default_rng(seed)
-        chosen = labeled[representatives(codes[labeled], most, 1, rng)]
-    validates = np.zeros(len(chosen), dtype=bool)
-    if fraction := params["validation_fraction"]:
-        validates = stratified_holdout(codes[chosen], fraction, seed)
-        if not validates.any():
-            raise InputError(
-                f"no class has the {np.ceil(1 / fraction):.0f} samples that "
-                f"validation_fraction={fraction} needs",
-                parameter="validation_fraction",
-            )
-    train, validation, folds = chosen[~validates], chosen[validates], np.full(n, -1)
-    n_networks = int(resolved(params, len(train), n_features, codes.max() + 1)["n_networks"])
-    own = None if groups is None or len(np.unique(groups[train])) == 1 else groups[train]
-    most_folds = np.bincount(codes[train]).max() if own is None else len(np.unique(own))
-    n_networks = min(n_networks, int(most_folds))
-    if n_networks > 1:
-        folds[train] = cross_validation_folds(codes[train], n_networks, seed, own)
-        # The others have a fold, too: a network that validation rows are merged into must not
-        # place them, nor one that was trained on their group.
-        others = np.setdiff1d(labeled, train, assume_unique=True)
-        folds[others] = np.arange(len(others)) % n_networks
-        if own is not None and groups is not None:
-            of_group = np.full(groups.max() + 1, -1)
-            of_group[own] = folds[train]
-            found = of_group[groups[others]]
-            folds[others] = np.where(found < 0, folds[others], found)
-    held = np.arange(n) if most is None or n <= most else chosen
-    return Division(held, train, validation, folds, n_networks)
+def _aims(
+    settings: Mapping[str, Any],
+    centroids: NDArray[np.float64],
+    scatter: Scatter | None,
+    device: torch.device,
+) -> tuple[CentroidTargets, CentroidTargets, Placer | None]:
+    """Return the centroids in input space, the objective of the networks, and the placer.
+
+    With a bottleneck, which has no scatter, the first two are the same, and there is no placer.
+    """
+    targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
+    if scatter is None:
+        return targets, targets, None
+    objective = CentroidTargets.spread_out(centroids, device)
+    return targets, objective, Placer.fit(scatter, centroids, objective.coordinates.cpu().numpy())
 
 
 def _read(
@@ -434,117 +363,36 @@ def _read(
     return inputs, along, sums
 
 
-def _frame(
-    placer: Placer | None,
-    along: NDArray[np.float32] | None,
-    codes: Codes,
-    rows: Codes,
-    n: int,
-    seen: list[float],
-    outputs: Tensor,
-) -> Frame | None:
-    """Embedding of n rows from the networks' outputs for some of them.
-
-    `seen` receives the information about the classes, in nats. There is no frame as long as it is
-    far below that of the first one: the classes would collapse and unfold again.
-    """
-    found, centers = outputs.cpu().numpy(), None
-    if placer is not None and along is not None:
-        some = at_most(N_SHOWN, np.flatnonzero(codes >= 0))
-        current, centers = placer.with_odds(found[some], codes[some], None), placer.layout.positions
-        logits = current.odds.logits(found[some], current.targets)
-        likelihood = log_softmax(logits, axis=1)[np.arange(len(some)), codes[some]].mean()
-        seen.append(max(float(likelihood + stats.entropy(np.bincount(codes[some]))), 0))
-        if seen[-1] < SHOWN * seen[0]:
-            return None
-        parts = range(0, len(found), CHUNK)
-        found = np.concatenate(
-            [current.judge(found[i : i + CHUNK], along[i : i + CHUNK])[0] for i in parts]
-        )
-    embedding = np.full((n, found.shape[1]), np.nan, dtype=np.float32)
-    embedding[rows] = found
-    return embedding, centers
-
-
-def _first(
-    placer: Placer,
-    z: Tensor,
-    axes: Tensor,
-    codes: Codes,
-    rows: Codes,
-    n: int,
-    seen: list[float],
-) -> Frame | None:
-    """Return a frame before the training: ridge regression of the targets on one network's axes.
-
-    Each row has the output of the regression on the others, in closed form (leave-one-out).
-    """
-    x = z @ axes.T
-    x = x - x.mean(dim=0)
-    targets = torch.from_numpy(placer.targets).to(z.device)[torch.from_numpy(codes).to(z.device)]
-    gram = x.T @ x
-    gram += RIDGE * gram.diagonal().mean() * torch.eye(len(gram), device=z.device)
-    smoother = torch.linalg.solve(gram, x.T)
-    residuals = targets - targets.mean(dim=0)
-    residuals = residuals - x @ (smoother @ residuals)
-    leverage = (x * smoother.T).sum(dim=1, keepdim=True) + 1 / len(x)
-    outputs = targets - residuals / (1 - leverage).clamp_min(1e-3)
-    return _frame(placer, placer.scatter.project(z), codes, rows, n, seen, outputs)
-
-
 @torch.no_grad()
 def _complete(done: Fit) -> None:
     """Add odds, centers and calibration to the map, from outputs of the trained networks."""
-    fitted, data, codes = done.map, done.data, done.codes[done.division.held]
-    labeled, unseen = np.flatnonzero(codes >= 0), done.unseen
+    fitted, codes, held, unseen = done.map, done.codes, done.division.held, done.unseen
+    labeled = held[codes[held] >= 0]
     # One network that was trained on everything is too sure of its own rows, but the plane needs
     # odds.
     some = at_most(placement.N_FITTED, unseen if len(unseen) else labeled)
     if fitted.placer is None:
-        embedding = done.embed(done.division.held[labeled])
-        fitted.centers = class_centers(embedding, codes[labeled], len(fitted.centers))
+        fitted.centers = class_centers(done.embed(labeled), codes[labeled], len(fitted.centers))
     else:
-        part = torch.from_numpy(some).to(fitted.device)
-        folds = None if data.folds is None else data.folds[part]
-        outputs = fitted.network.outputs(data.inputs[..., part, :], folds).cpu().numpy()
+        inputs, _, folds = done.inputs(some)
+        outputs = fitted.network.outputs(inputs, folds).cpu().numpy()
         fitted.placer = fitted.placer.with_odds(outputs, codes[some], _odds_weights(done, some))
         fitted.centers = fitted.placer.layout.positions
     if len(unseen):
-        distances = done.distances(done.division.held[some])
+        distances = np.concatenate([found for _, found in done.judge(some)])
         fitted.calibration = Calibration.fit(distances, codes[some])
 
 
-def _odds_weights(done: Fit, index: Codes) -> NDArray[np.float64]:
-    """(n,) weights of held rows in the odds: their class's, times a factor of their fold.
+def _odds_weights(done: Fit, rows: Codes) -> NDArray[np.float64]:
+    """(n,) weights of rows in the odds: their class's, times a factor of their fold.
 
     By that factor, the rows of a fold together have the weight that the network which is not
     trained on them has in the placement of new rows.
     """
-    data, weights, rows = done.data, np.ones(len(index)), done.division.held[index]
-    if data.weights is not None:
-        weights *= data.weights.cpu().numpy()[done.codes[rows]]
-    if data.folds is not None:
-        folds = done.division.folds[rows]
-        n_of_fold = np.bincount(folds, minlength=done.division.n_networks)
-        weights *= done.division.votes.numpy()[folds] / n_of_fold[folds]
+    weights, division = np.ones(len(rows)), done.division
+    if done.data.weights is not None:
+        weights *= done.data.weights.cpu().numpy()[done.codes[rows]]
+    if division.n_networks > 1:
+        folds = division.folds[rows]
+        weights *= division.votes[folds] / np.bincount(folds)[folds]
     return weights
-
-
-def class_weights(
-    weight: ClassWeight, labels: NDArray[Any], classes: NDArray[Any], absent: NDArray[Any]
-) -> NDArray[np.float64] | None:
-    """(K,) weight of each class that is trained on, in any unit; absent ones are ignored."""
-    if weight is None:
-        return None
-    if isinstance(weight, Mapping):
-        unused = set(absent.tolist())
-        weight = {label: value for label, value in weight.items() if label not in unused}
-    rooted = isinstance(weight, str) and weight == "sqrt"
-    per_class: NDArray[np.float64] = compute_class_weight(
-        "balanced" if rooted else weight, classes=classes, y=labels
-    )
-    if rooted:
-        per_class = np.sqrt(per_class)
-    if not (per_class > 0).all():
-        raise InputError("class_weight must be above 0 for every class", parameter="class_weight")
-    return per_class

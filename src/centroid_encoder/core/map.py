@@ -61,9 +61,13 @@ class FittedMap:
         have found; the distances here contain all of it.
         """
         for _, chunk in row_chunks(X):
-            z = self.standardizer(chunk, self.device)
-            along = None if self.placer is None else self.placer.scatter.project(z)
-            yield self.judge_inputs(on_axes(z, self.axes), along)
+            yield self.judge_inputs(*self.inputs(chunk))
+
+    def inputs(self, X: Matrix) -> tuple[Tensor, NDArray[np.float32] | None]:
+        """Inputs of the networks for (b, d) rows, and their coordinates along the scatter."""
+        z = self.standardizer(X, self.device)
+        along = None if self.placer is None else self.placer.scatter.project(z)
+        return on_axes(z, self.axes), along
 
     @torch.no_grad()
     def judge_inputs(

@@ -46,12 +46,7 @@ def is_sparse(X: Matrix | Lazy) -> bool:
 def row_chunks(X: Matrix | Lazy, rows: Codes | None = None) -> Iterator[tuple[slice, Matrix]]:
     """Read the rows of X, all or those at sorted indices, in chunks.
 
-    Yields
-    ------
-    part
-        Positions of the chunk's rows among the rows that are read.
-    chunk
-        The rows.
+    Yields the positions of the chunk's rows among the rows that are read, and the rows.
     """
     n = X.shape[0] if rows is None else len(rows)
     values = VALUES_AT_ONCE * (8 if is_sparse(X) else 1)

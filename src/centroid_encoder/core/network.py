@@ -25,28 +25,15 @@ class Network(nn.Module):
     resumes at the decoder layer that mirrors it: a stage is a `depth` at which encoder and decoder
     meet. ``depth == n_stages - 1`` is the whole network.
 
-    Parameters
-    ----------
-    n_inputs
-        Number of inputs.
-    hidden
-        Widths of the encoder's hidden layers; may be empty (a linear map).
-    n_components
-        Width m ≥ 1 of the bottleneck; the number of outputs of a network without decoder.
-    n_outputs
-        Width of the decoder's last layer; 0 for a network without decoder.
-    activation
-        Non-linearity of every hidden layer. Bottleneck and output are linear.
-    batch_norm
-        Whether the encoder's hidden layers are batch-normalised (Ioffe & Szegedy 2015) before the
-        non-linearity during training. `fold_batch_norm` turns them into plain layers.
-    n_networks
-        Number K of such networks side by side, each with its own weights. More than one take
-        (K, b, n_inputs) inputs and return (K, b, n_components) outputs; they have neither a decoder
-        nor batch normalisation.
-    generator
-        CPU generator of the initial weights, which are thus the same on each device. Without it the
-        weights are not initialised, for loading.
+    Without hidden layers it is a linear map. With ``n_outputs=0`` there is no decoder, and the
+    `n_components` numbers are the output. `activation` follows every hidden layer; with
+    `batch_norm`, the encoder's hidden layers are batch-normalised (Ioffe & Szegedy 2015) before it
+    during training, and `fold_batch_norm` turns them into plain layers.
+
+    `n_networks` is the number K of such networks side by side, each with its own weights. More than
+    one take (K, b, n_inputs) inputs and return (K, b, n_components) outputs; they have neither a
+    decoder nor batch normalisation. The CPU `generator` draws the initial weights, which are thus
+    the same on each device; without it they are not initialised, for loading.
     """
 
     def __init__(

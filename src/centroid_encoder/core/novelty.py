@@ -6,18 +6,16 @@ known type.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from centroid_encoder.core.axes import principal_axes
-from centroid_encoder.core.features import Standardizer
+from centroid_encoder.core.features import Standardizer, principal_axes
 from centroid_encoder.core.matrix import Lazy, Matrix, product, row_chunks
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.splits import representatives
@@ -118,26 +116,6 @@ class Novelty:
         column = x.indices
         x.data = np.clip((x.data - mean[column]) / scale[column], -clip, clip) - of_zero[column]
         return np.asarray(x @ self.axes + (of_zero @ self.axes - self.offset))
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return arrays of floats, from which `from_arrays` rebuilds the object."""
-        arrays = {f"novelty_{field.name}": getattr(self, field.name) for field in fields(self)}
-        return arrays | {"novelty_codes": self.codes.astype(np.float64)}
-
-    @classmethod
-    def from_arrays(cls, array: Callable[..., NDArray[Any]], d: int, n_classes: int) -> Self:
-        """Rebuild the object; the inverse of `to_arrays`.
-
-        ``array(name, *shape)`` returns an array of that shape, where None is any length.
-        """
-        reference = array("novelty_reference", None, None)
-        n, K = reference.shape
-        codes = array("novelty_codes", n).astype(np.intp)
-        if not np.isin(codes, np.arange(n_classes)).all():
-            raise ValueError("array 'novelty_codes' has unknown classes")
-        axes, offset = array("novelty_axes", d, K), array("novelty_offset", K)
-        scale = array("novelty_location", 2), array("novelty_spread", 2), array("novelty_known", n)
-        return cls(axes, offset, reference, codes, *scale)
 
 
 class Surroundings:

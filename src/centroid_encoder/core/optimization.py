@@ -1,8 +1,9 @@
-"""Optimiser and learning rate of a training."""
+"""Optimiser, learning rate, and steps of a training as CUDA graphs."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, cast
 
@@ -49,7 +50,7 @@ class Adam:
         self._moments = [[torch.zeros_like(p) for p in parameters] for _ in range(n_moments)]
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self, gradients: Iterable[Tensor]) -> None:
         """Take a step along the gradients of the parameters."""
         config = self._config
         mean, square, *largest = self._moments
@@ -57,7 +58,8 @@ class Adam:
         function = adamw if config.optimizer == "adamw" else adam
         function(
             cast(list[Tensor], self._parameters),
-            [cast(Tensor, parameter.grad) for parameter in self._parameters],
+            # A fused step needs them in the layout of the parameters.
+            [gradient.contiguous() for gradient in gradients],
             mean,
             square,
             largest[0] if largest else [],
@@ -72,11 +74,6 @@ class Adam:
             maximize=False,
         )
 
-    def zero_grad(self) -> None:
-        """Delete the gradients."""
-        for parameter in self._parameters:
-            parameter.grad = None
-
 
 def learning_rate_share(progress: float, config: TrainingConfig) -> float:
     """Share of the peak learning rate after the share `progress` ∈ [0, 1) of a stage.
@@ -88,3 +85,49 @@ def learning_rate_share(progress: float, config: TrainingConfig) -> float:
     if progress < config.warmup:
         return 0.04 + 0.96 * (1 - math.cos(math.pi * progress / config.warmup)) / 2
     return (1 + math.cos(math.pi * (progress - config.warmup) / (1 - config.warmup))) / 2
+
+
+def captured(
+    step: Callable[[Tensor], Tensor], noise: torch.Generator
+) -> Callable[[Tensor], Tensor]:
+    """Return a training step that runs as a CUDA graph on a GPU, and as it is elsewhere.
+
+    Networks this small finish an operation on a GPU before the processor has launched the next one.
+    The second step with batches of some size is captured as a graph (`torch.cuda.CUDAGraph`), which
+    later steps of that size launch at once. A graph requires that everything but the row numbers
+    stays in its place in memory: inputs, parameters, the optimiser's state and its learning rate.
+
+    `step` takes a step with (b,) or (K, b) rows, and returns its loss. If it cannot be captured,
+    for lack of memory or because an objective copies a number from the device, it runs as it is.
+    `noise` is its random generator, on the device of the training.
+    """
+    if noise.device.type != "cuda":
+        return step
+    graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor, Tensor] | None] = {}
+    pool = torch.cuda.graph_pool_handle()
+    possible = True
+
+    def replay(rows: Tensor) -> Tensor:
+        nonlocal possible
+        if not possible or rows.shape not in graphs:
+            # The first step of a size also allocates what stays: moments, workspaces.
+            graphs[rows.shape] = None
+            return step(rows)
+        if graphs[rows.shape] is None:
+            graph, own = torch.cuda.CUDAGraph(), rows.clone()
+            graph.register_generator_state(noise)
+            try:
+                # Other threads may use the device meanwhile.
+                with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+                    loss = step(own)
+            except RuntimeError:
+                possible = False
+                graphs.clear()
+                return step(rows)
+            graphs[rows.shape] = graph, own, loss
+        graph, own, loss = graphs[rows.shape]  # type: ignore[misc]
+        own.copy_(rows)
+        graph.replay()
+        return loss
+
+    return replay

@@ -11,10 +11,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
 import torch
@@ -28,7 +27,7 @@ from scipy.stats import rankdata
 from sklearn.manifold import smacof
 from torch import Tensor
 
-from centroid_encoder.core.axes import principal_axes
+from centroid_encoder.core.features import principal_axes
 from centroid_encoder.core.matrix import product
 
 Placement = Literal["voronoi", "bottleneck"]
@@ -70,8 +69,8 @@ class Scatter:
         """Learn from (n, k) differences of standardised inputs from the centroids of their classes.
 
         `codes` holds the (n,) classes, and `centroids` the (M, k) centroids. The components are
-        chosen by variance, to which the directions to near classes are added: what tells a class
-        from its neighbours shall be seen.
+        chosen by variance, to which the directions to near classes are added, so that the
+        difference of a class from its neighbours can be seen.
         """
         found, _ = principal_axes(residuals, min(N_AXES, *residuals.shape))
         along = (residuals @ found.T).cpu().numpy()
@@ -300,42 +299,11 @@ class Placer:
         scatter: Scatter,
         centroids: NDArray[np.float64],
         targets: NDArray[np.float32],
-        n_components: int,
     ) -> Self:
-        """Lay out the classes of (M, k) centroids in `n_components` dimensions."""
-        layout = Layout.fit(centroids, n_components)
+        """Lay out the classes of (M, k) centroids in as many dimensions as the scatter has."""
+        layout = Layout.fit(centroids, scatter.directions.shape[1])
         odds = Odds(1.0, np.zeros(len(targets)))
         return cls(targets, scatter.moved(centroids, layout.positions), layout, odds)
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Return arrays from which `from_arrays` rebuilds the object."""
-        return {
-            "placement_targets": self.targets,
-            "placement_axes": self.scatter.axes,
-            "placement_means": self.scatter.means,
-            "placement_directions": self.scatter.directions,
-            "placement_sharpness": np.array([self.odds.sharpness]),
-            "placement_offsets": self.odds.offsets,
-        }
-
-    @classmethod
-    def from_arrays(
-        cls, array: Callable[..., NDArray[Any]], positions: NDArray[np.float64]
-    ) -> Self:
-        """Rebuild the object; the inverse of `to_arrays`.
-
-        ``array(name, *shape)`` returns an array of that shape, where None is any length.
-        """
-        (n_classes, m), axes = positions.shape, array("placement_axes", None, None)
-        means = array("placement_means", n_classes, len(axes))
-        directions = array("placement_directions", n_classes, m, len(axes))
-        sharpness = float(array("placement_sharpness", 1)[0])
-        return cls(
-            array("placement_targets", n_classes, None),
-            Scatter(axes, means, directions),
-            Layout(positions),
-            Odds(sharpness, array("placement_offsets", n_classes)),
-        )
 
     def judge(
         self, outputs: Floats, along: Floats

@@ -7,8 +7,6 @@ class's centroid. *Balanced* errors are means over the classes.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
@@ -48,29 +46,18 @@ def knn_predict(
     Without `embedding`, the reference points are classified, each by the others.
     """
     available = len(reference) - (embedding is None)
-    if available < 1 or (embedding is not None and not len(embedding)):
-        return np.zeros(len(reference) if embedding is None else 0, dtype=np.intp)
+    n = len(reference if embedding is None else embedding)
+    if available < 1 or not n:
+        return np.zeros(n, dtype=np.intp)
     # A slow import that drawing and listing do not need.
+    from sklearn import config_context
     from sklearn.neighbors import KNeighborsClassifier
 
     knn = KNeighborsClassifier(min(N_NEIGHBORS, available)).fit(reference, reference_labels)
-    with without_limits():
-        if embedding is None:
-            return np.asarray(knn.predict(None), dtype=np.intp)
-        starts = range(0, len(embedding), AT_ONCE)
-        parts = [knn.predict(embedding[start : start + AT_ONCE]) for start in starts]
-    return np.concatenate(parts).astype(np.intp)
-
-
-def without_limits() -> AbstractContextManager[None]:
-    """Find neighbours without scikit-learn's limit on the threads of BLAS.
-
-    The limit is process-wide: if two threads set it at the same time, it stays set.
-    """
-    from sklearn import config_context
-
-    context: AbstractContextManager[None] = config_context(enable_cython_pairwise_dist=False)
-    return context
+    # Without scikit-learn's limit on the threads of BLAS: it is process-wide, and if two threads
+    # set it at the same time, it stays set.
+    with config_context(enable_cython_pairwise_dist=False):
+        return np.asarray(knn.predict(embedding), dtype=np.intp)
 
 
 def nearest_center(

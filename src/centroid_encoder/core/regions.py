@@ -23,13 +23,9 @@ AT_ONCE = 4096
 def bounding_box(points: NDArray[np.floating], *, margin: float = 0.05) -> Box:
     """Box around (n, 2) points with a margin on each side, as a share of the side's length.
 
-    Points that are not finite are ignored. A side of nearly no length is as long as the other one
-    or, around a single point, as its greatest coordinate, or 1 at the origin.
-
-    Raises
-    ------
-    ValueError
-        If no point is finite.
+    Points that are not finite are ignored; a ValueError is raised if there are no others. A side of
+    nearly no length is as long as the other one or, around a single point, as its greatest
+    coordinate, or 1 at the origin.
     """
     points = np.asarray(points, dtype=np.float64)
     points = points[np.isfinite(points).all(axis=1)]

@@ -55,11 +55,6 @@ class Outcome:
     """Whether a KeyboardInterrupt ended it early."""
 
     @property
-    def merged(self) -> bool:
-        """Whether the network was trained on the validation rows in the end."""
-        return self.reports[-1].stage == "merge"
-
-    @property
     def notices(self) -> list[tuple[str, type[Warning]]]:
         """Texts and categories of warnings about the training."""
         last = self.reports[-1]

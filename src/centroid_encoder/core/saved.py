@@ -9,9 +9,9 @@ import errno
 import json
 import numbers
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from importlib.metadata import version
 from typing import Any
 
@@ -26,7 +26,7 @@ from centroid_encoder.core.features import Standardizer
 from centroid_encoder.core.map import FittedMap
 from centroid_encoder.core.network import Network
 from centroid_encoder.core.novelty import Novelty
-from centroid_encoder.core.placement import Placer
+from centroid_encoder.core.placement import Layout, Odds, Placer, Scatter
 from centroid_encoder.core.targets import CentroidTargets
 from centroid_encoder.errors import InputError
 from centroid_encoder.files import replacing
@@ -37,6 +37,28 @@ VERSION = 1
 KINDS = {"O": str, "U": str, "i": int, "u": int, "b": bool, "f": float}
 """Types of labels in JSON, by the kind of their dtype."""
 Arrays = dict[str, NDArray[Any]]
+SHAPES = {
+    "d": "mean scale weight",
+    "cm": "centers",
+    "ct": "targets",
+    "k": "origin",
+    "tk": "basis",
+    "nik": "axes",
+    "co": "placement_targets",
+    "ak": "placement_axes",
+    "ca": "placement_means",
+    "cma": "placement_directions",
+    "1": "placement_sharpness",
+    "c": "placement_offsets",
+    "dp": "novelty_axes",
+    "p": "novelty_offset",
+    "sp": "novelty_reference",
+    "s": "novelty_codes novelty_known",
+    "2": "novelty_location novelty_spread",
+}
+"""Arrays of each shape. A letter is the same length in all of them: d features, k of them with a
+weight, c classes, m components of the embedding, t coordinates of a target, n networks with i
+inputs and o outputs, a axes of the scatter, p axes and s samples of the novelty."""
 
 
 class InvalidStateError(ValueError):
@@ -45,7 +67,7 @@ class InvalidStateError(ValueError):
 
 def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     """Return (config, arrays), from which `from_arrays` rebuilds the map."""
-    standardizer, targets = fitted.standardizer, fitted.targets
+    standardizer, targets, placer = fitted.standardizer, fitted.targets, fitted.placer
     config: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -64,10 +86,20 @@ def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
     }
     if targets.origin is not None and targets.basis is not None:
         arrays |= {"origin": targets.origin, "basis": targets.basis}
-    if fitted.placer is not None and fitted.axes is not None:
-        arrays |= {"axes": fitted.axes.cpu().numpy()} | fitted.placer.to_arrays()
+    if placer is not None and fitted.axes is not None:
+        arrays |= {
+            "axes": fitted.axes.cpu().numpy(),
+            "placement_targets": placer.targets,
+            "placement_axes": placer.scatter.axes,
+            "placement_means": placer.scatter.means,
+            "placement_directions": placer.scatter.directions,
+            "placement_sharpness": np.array([placer.odds.sharpness]),
+            "placement_offsets": placer.odds.offsets,
+        }
     if fitted.novelty is not None:
-        arrays |= fitted.novelty.to_arrays()
+        for part in fields(fitted.novelty):
+            arrays[f"novelty_{part.name}"] = getattr(fitted.novelty, part.name)
+        arrays["novelty_codes"] = fitted.novelty.codes.astype(np.float64)
     for name, value in fitted.network.state_dict().items():
         # A dot in a name would nest in some files.
         arrays[name.replace(".", "_")] = value.cpu().numpy()
@@ -91,7 +123,43 @@ def from_arrays(
             f"version {VERSION}. Update centroid-encoder, or train the model again."
         )
     with refusing_damage(config):
-        return _rebuilt(config, arrays, device)
+        # Shapes are compared before memory is allocated for them.
+        with torch.device("meta"):
+            network = Network(**config["network"])
+        arrays = _checked(arrays, network)
+        if not (arrays["scale"] > 0).all():
+            raise ValueError("'scale' must be positive")
+        weights = {
+            name: torch.tensor(arrays[name.replace(".", "_")], dtype=torch.float32)
+            for name in network.state_dict()
+        }
+        network.load_state_dict(weights, strict=True, assign=True)
+        origin, basis, axes, placer, novelty = None, None, None, None, None
+        if "basis" in arrays:
+            origin, basis = arrays["origin"], arrays["basis"]
+        if "placement_axes" in arrays:
+            axes = torch.tensor(arrays["axes"]).to(device)
+            names = ("targets", "axes", "means", "directions", "sharpness", "offsets")
+            targets, *scatter, sharpness, offsets = (arrays[f"placement_{name}"] for name in names)
+            odds = Odds(float(sharpness[0]), offsets)
+            placer = Placer(targets, Scatter(*scatter), Layout(arrays["centers"]), odds)
+        if any(name.startswith("novelty_") for name in arrays):
+            novelty = Novelty(*(arrays[f"novelty_{part.name}"] for part in fields(Novelty)))
+            novelty = replace(novelty, codes=novelty.codes.astype(np.intp))
+            if not np.isin(novelty.codes, np.arange(len(arrays["centers"]))).all():
+                raise ValueError("array 'novelty_codes' has unknown classes")
+        clip = np.inf if config["clip"] is None else _positive(config["clip"])
+        calibration = {name: _positive(value) for name, value in config["calibration"].items()}
+        return FittedMap(
+            Standardizer(arrays["mean"], arrays["scale"], arrays["weight"], clip),
+            network.to(device),
+            CentroidTargets(torch.tensor(arrays["targets"]).float().to(device), origin, basis),
+            arrays["centers"],
+            axes,
+            placer,
+            Calibration(**calibration),
+            novelty,
+        )
 
 
 @contextmanager
@@ -109,62 +177,34 @@ def refusing_damage(config: Mapping[str, Any]) -> Iterator[None]:
         ) from error
 
 
-def _rebuilt(
-    config: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], device: torch.device
-) -> FittedMap:
-    # Shapes are compared before memory is allocated for them.
-    with torch.device("meta"):
-        network = Network(**config["network"])
-    d, k = len(arrays["mean"]), int(np.count_nonzero(arrays["weight"]))
-    n_classes, m = arrays["centers"].shape
-
-    def array(name: str, *shape: int | None) -> NDArray[Any]:
-        """Return a finite array; None stands for any length."""
-        found = np.array(arrays[name], order="C")
-        fits = [size in (None, own) for size, own in zip(shape, found.shape, strict=True)]
-        if not all(fits) or found.dtype.kind != "f" or not np.isfinite(found).all():
-            raise ValueError(f"array {name!r}: {found.dtype} of shape {found.shape}, not {shape}")
-        return found.astype(found.dtype.newbyteorder("="))
-
-    clip = np.inf if config["clip"] is None else _positive(config["clip"])
-    means, scales, weights = (array(name, d) for name in ("mean", "scale", "weight"))
-    standardizer = Standardizer(means, scales, weights, clip)
-    if not (scales > 0).all():
-        raise ValueError("'scale' must be positive")
-    own = {
-        name: torch.tensor(array(name.replace(".", "_"), *value.shape), dtype=torch.float32)
-        for name, value in network.state_dict().items()
+def _checked(arrays: Mapping[str, NDArray[Any]], network: Network) -> Arrays:
+    """Return the known arrays; a ValueError is raised if one is not finite or of a wrong shape."""
+    shape, k = network.shape, int(np.count_nonzero(arrays["weight"]))
+    sizes = {"1": 1, "2": 2, "k": k, "n": shape["n_networks"], "i": shape["n_inputs"]}
+    if "placement_axes" in arrays:
+        sizes["o"] = shape["n_components"]
+    else:
+        sizes |= {"m": shape["n_components"], "t": shape["n_outputs"]}
+    if "basis" not in arrays and sizes.setdefault("t", k) != k:
+        raise ValueError(f"outputs of shape {sizes['t']} for {k} features")
+    expected: dict[str, Iterable[str | int]] = {
+        name: letters for letters, names in SHAPES.items() for name in names.split()
     }
-    network.load_state_dict(own, strict=True, assign=True)
-    spanned, placed = "basis" in arrays, "placement_axes" in arrays
-    rank = len(arrays["basis"]) if spanned else k
-    if not placed and rank != network.shape["n_outputs"]:
-        raise ValueError(f"{rank} targets for {network.shape['n_outputs']} outputs")
-    targets = CentroidTargets(
-        array("targets", n_classes, rank),
-        array("origin", k) if spanned else None,
-        array("basis", rank, k) if spanned else None,
-        device,
-    )
-    centers, placer, axes = array("centers", n_classes, m), None, None
-    if placed:
-        axes = torch.tensor(array("axes", network.n_networks, network.shape["n_inputs"], k))
-        placer = Placer.from_arrays(array, centers)
-        found = placer.targets.shape[1], placer.scatter.axes.shape[1]
-        if found != (network.shape["n_components"], k):
-            raise ValueError(f"the placement has {found} outputs and inputs")
-    calibration = {name: _positive(value) for name, value in config["calibration"].items()}
-    has_novelty = any(name.startswith("novelty_") for name in arrays)
-    return FittedMap(
-        standardizer,
-        network.to(device),
-        targets,
-        centers,
-        None if axes is None else axes.to(device),
-        placer,
-        Calibration(**calibration),
-        Novelty.from_arrays(array, d, n_classes) if has_novelty else None,
-    )
+    for name, value in network.state_dict().items():
+        expected[name.replace(".", "_")] = value.shape
+    checked = {}
+    for name, lengths in expected.items():
+        if name not in arrays:
+            continue
+        array = np.array(arrays[name], order="C")
+        fits = [
+            own == (sizes.setdefault(length, own) if isinstance(length, str) else length)
+            for length, own in zip(lengths, array.shape, strict=True)
+        ]
+        if not all(fits) or array.dtype.kind != "f" or not np.isfinite(array).all():
+            raise ValueError(f"array {name!r}: {array.dtype} of shape {array.shape}")
+        checked[name] = array.astype(array.dtype.newbyteorder("="))
+    return checked
 
 
 def _positive(value: Any) -> float:

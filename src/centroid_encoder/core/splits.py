@@ -1,4 +1,4 @@
-"""Stratified and grouped hold-outs and folds.
+"""Stratified and grouped hold-outs and folds, and the division of the rows of a training.
 
 Labels and groups are (n,) class and group indices; a seed makes each choice repeatable.
 """
@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, train_test_split
 
+from centroid_encoder.errors import InputError
+
 Codes = NDArray[np.integer]
+Rows = NDArray[np.intp]
 
 N_CONSIDERED = 2_000  # groups that are considered in all random choices together
 
@@ -61,7 +67,7 @@ def grouped_holdout(labels: Codes, groups: Codes, share: float, seed: int) -> ND
 
 def cross_validation_folds(
     labels: Codes, n_folds: int, seed: int, groups: Codes | None = None
-) -> NDArray[np.intp]:
+) -> Rows:
     """(n,) fold of each sample; each fold has about as many samples of every class.
 
     `n_folds` is at most the number of groups, or of samples of the largest class. Groups are not
@@ -103,16 +109,14 @@ def shuffled_labels(labels: Codes, seed: int, groups: Codes | None = None) -> Co
     return shuffled
 
 
-def at_most(n: int, rows: NDArray[np.intp]) -> NDArray[np.intp]:
+def at_most(n: int, rows: Rows) -> Rows:
     """Return at most n of some sorted rows, sorted, the same each time."""
     if len(rows) <= n:
         return rows
     return np.sort(np.random.default_rng(0).choice(rows, n, replace=False))
 
 
-def representatives(
-    labels: Codes, n: int, n_of_class: int, rng: np.random.Generator
-) -> NDArray[np.intp]:
+def representatives(labels: Codes, n: int, n_of_class: int, rng: np.random.Generator) -> Rows:
     """Sorted indices of about `n` samples, in the proportions of the classes.
 
     Each class has at least `n_of_class` of them, if it is that large and there are few classes.
@@ -127,3 +131,73 @@ def representatives(
         for label, share, count in zip(classes, shares, counts, strict=True)
     ]
     return np.sort(np.concatenate(chosen))
+
+
+@dataclass(frozen=True)
+class Division:
+    """Division of the rows of X. All rows are sorted."""
+
+    held: Rows
+    """Rows that are held in memory: all of them, or only those that train and validate."""
+    train: Rows
+    """Rows that train."""
+    validation: Rows
+    """Rows that validate."""
+    folds: Rows
+    """(n,) network that is not trained on a labelled row; −1 for none."""
+    n_networks: int
+
+    @property
+    def votes(self) -> NDArray[np.float32]:
+        """(K,) weight of each network for rows that no network is trained on; their sum is 1.
+
+        Proportional to the number of rows that the network is trained on: groups differ in size.
+        """
+        if self.n_networks == 1:
+            return np.ones(1, np.float32)
+        n_seen = len(self.train) - np.bincount(self.folds[self.train], minlength=self.n_networks)
+        return np.asarray(n_seen / n_seen.sum(), dtype=np.float32)
+
+
+def divide(
+    codes: Rows,
+    params: Mapping[str, Any],
+    n_networks_for: Callable[[int], int],
+    seed: int,
+    groups: Rows | None,
+) -> Division:
+    """Choose the rows that train and validate, and the fold of each labelled row.
+
+    `n_networks_for` maps the number of training rows to the largest number of networks.
+    """
+    labeled, most, n = np.flatnonzero(codes >= 0), params["max_samples"], len(codes)
+    chosen = labeled
+    if most is not None and len(labeled) > most:
+        rng = np.random.default_rng(seed)
+        chosen = labeled[representatives(codes[labeled], most, 1, rng)]
+    validates = np.zeros(len(chosen), dtype=bool)
+    if fraction := params["validation_fraction"]:
+        validates = stratified_holdout(codes[chosen], fraction, seed)
+        if not validates.any():
+            raise InputError(
+                f"no class has the {np.ceil(1 / fraction):.0f} samples that "
+                f"validation_fraction={fraction} needs",
+                parameter="validation_fraction",
+            )
+    train, validation, folds = chosen[~validates], chosen[validates], np.full(n, -1)
+    own = None if groups is None or len(np.unique(groups[train])) == 1 else groups[train]
+    most_folds = np.bincount(codes[train]).max() if own is None else len(np.unique(own))
+    n_networks = min(n_networks_for(len(train)), int(most_folds))
+    if n_networks > 1:
+        folds[train] = cross_validation_folds(codes[train], n_networks, seed, own)
+        # The others have a fold, too: a network that validation rows are merged into must not
+        # place them, nor one that was trained on their group.
+        others = np.setdiff1d(labeled, train, assume_unique=True)
+        folds[others] = np.arange(len(others)) % n_networks
+        if own is not None and groups is not None:
+            of_group = np.full(groups.max() + 1, -1)
+            of_group[own] = folds[train]
+            found = of_group[groups[others]]
+            folds[others] = np.where(found < 0, folds[others], found)
+    held = np.arange(n) if most is None or n <= most else chosen
+    return Division(held, train, validation, folds, n_networks)

@@ -1,4 +1,4 @@
-"""Objectives of the training: `train` depends on the `Objective` protocol only."""
+"""Objectives of the training, and weights of the classes in them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist, squareform
+from sklearn.utils import compute_class_weight
 from torch import Tensor
 
 from centroid_encoder.core.matrix import product
+from centroid_encoder.errors import InputError
 
 Output = Literal["span", "full"]
+ClassWeight = Literal["sqrt", "balanced"] | Mapping[Any, float] | None
 
 
 @dataclass(frozen=True)
@@ -40,18 +43,21 @@ class Objective(Protocol):
     ``n_outputs = 0`` and compare ``batch.code`` within the batch.
     """
 
-    n_outputs: int
-    """Width of the decoder's last layer; 0 for a network without decoder."""
+    @property
+    def n_outputs(self) -> int:
+        """Width of the decoder's last layer; 0 for a network without decoder."""
+        ...
 
     def loss(self, batch: Batch) -> Tensor:
         """Return the scalar to be minimised: the mean over the batch."""
         ...
 
-    def distances(self, output: Tensor) -> Tensor | None:
-        """(b, n_classes) distance of the output to each class; None for no decision."""
+    def distances(self, output: Tensor) -> Tensor:
+        """(b, n_classes) distance of the output to each class, for the error of validation rows."""
         ...
 
 
+@dataclass(frozen=True)
 class CentroidTargets:
     """Centroid targets: every sample is mapped to the centroid of its class.
 
@@ -67,33 +73,21 @@ class CentroidTargets:
     unit mean square: an isometry up to one factor, hence the same minimum and the same nearest
     centroid as in input space, at a fraction of the cost. ``output="full"`` is the paper's
     d-dimensional output.
-
-    Parameters
-    ----------
-    coordinates
-        (M, r) targets in output coordinates.
-    origin, basis
-        (k,) and (r, k): an output o stands for ``o @ basis + origin`` in the standardised input
-        space. None where the output is the input space.
-    device
-        Device of the targets.
-    compactness
-        Weight of the second part of the loss, at least 0.
     """
 
-    def __init__(
-        self,
-        coordinates: NDArray[np.floating],
-        origin: NDArray[np.float64] | None,
-        basis: NDArray[np.float64] | None,
-        device: torch.device,
-        compactness: float = 0.0,
-    ) -> None:
-        self.compactness = compactness
-        self.origin = origin
-        self.basis = basis
-        self.coordinates = torch.as_tensor(coordinates, dtype=torch.float32, device=device)
-        self.n_outputs: int = self.coordinates.shape[1]
+    coordinates: Tensor
+    """(M, r) float32 targets in output coordinates."""
+    origin: NDArray[np.float64] | None = None
+    basis: NDArray[np.float64] | None = None
+    """(k,) and (r, k): an output o stands for ``o @ basis + origin`` in the standardised input
+    space. None where the output is the input space."""
+    compactness: float = 0.0
+    """Weight of the second part of the loss, at least 0."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Number r of coordinates."""
+        return self.coordinates.shape[1]
 
     @classmethod
     def fit(
@@ -105,7 +99,7 @@ class CentroidTargets:
     ) -> CentroidTargets:
         """Return the targets for (M, k) class means in the standardised input space."""
         if output == "full":
-            return cls(centroids, None, None, device, compactness)
+            return cls(_on_device(centroids, device), compactness=compactness)
         centroids = centroids.astype(np.float64)
         origin = centroids.mean(axis=0)
         parts = torch.linalg.svd(torch.from_numpy(centroids - origin), full_matrices=False)
@@ -121,7 +115,7 @@ class CentroidTargets:
             scale = np.sqrt(np.square(singular_values).sum() / (len(centroids) * rank))
         directions = directions[:rank]
         coordinates = product(centroids - origin, directions.T) / scale
-        return cls(coordinates, origin, directions * scale, device, compactness)
+        return cls(_on_device(coordinates, device), origin, directions * scale, compactness)
 
     @classmethod
     def spread_out(cls, centroids: NDArray[np.floating], device: torch.device) -> CentroidTargets:
@@ -141,7 +135,7 @@ class CentroidTargets:
         kept[-1] = True
         coordinates = vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0))
         scale = np.sqrt(np.square(coordinates).mean()) or 1.0
-        return cls(coordinates / scale, None, None, device)
+        return cls(_on_device(coordinates / scale, device))
 
     def loss(self, batch: Batch) -> Tensor:
         """Mean squared distance to the class's target, plus the term of `compactness`."""
@@ -163,17 +157,8 @@ class CentroidTargets:
         return np.asarray(output @ self.basis + self.origin, dtype=np.float32)
 
 
-def objectives(
-    settings: Mapping[str, Any], centroids: NDArray[np.floating], device: torch.device
-) -> tuple[CentroidTargets, CentroidTargets]:
-    """Return the centroids in input space, and the objective of the networks.
-
-    They are the same with a bottleneck. `settings` are the parameters of an estimator.
-    """
-    targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
-    if settings["placement"] == "bottleneck":
-        return targets, targets
-    return targets, CentroidTargets.spread_out(centroids, device)
+def _on_device(coordinates: NDArray[np.floating], device: torch.device) -> Tensor:
+    return torch.as_tensor(coordinates, dtype=torch.float32, device=device)
 
 
 def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes: int) -> Tensor:
@@ -195,3 +180,22 @@ def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes
     # The scatter of a code in one place consists of rounding errors.
     rounding = 100 * epsilon**2 * (w @ code.detach().square().sum(dim=1))
     return within / torch.maximum(total, rounding + tiny)
+
+
+def class_weights(
+    weight: ClassWeight, labels: NDArray[Any], classes: NDArray[Any], absent: NDArray[Any]
+) -> NDArray[np.float64] | None:
+    """(K,) weight of each class that is trained on, in any unit; absent ones are ignored."""
+    if weight is None:
+        return None
+    if isinstance(weight, Mapping):
+        weight = {label: weight[label] for label in weight.keys() - set(absent.tolist())}
+    rooted = isinstance(weight, str) and weight == "sqrt"
+    per_class: NDArray[np.float64] = compute_class_weight(
+        "balanced" if rooted else weight, classes=classes, y=labels
+    )
+    if rooted:
+        per_class = np.sqrt(per_class)
+    if not (per_class > 0).all():
+        raise InputError("class_weight must be above 0 for every class", parameter="class_weight")
+    return per_class

@@ -12,9 +12,13 @@ from torch.nn.functional import embedding
 
 from centroid_encoder.core.matrix import CHUNK
 from centroid_encoder.core.network import Network
-from centroid_encoder.core.optimization import Adam, TrainingConfig, learning_rate_share
+from centroid_encoder.core.optimization import (
+    Adam,
+    TrainingConfig,
+    captured,
+    learning_rate_share,
+)
 from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, StoppedTooEarly
-from centroid_encoder.core.steps import captured
 from centroid_encoder.core.targets import Batch, Objective
 from centroid_encoder.errors import DivergedError
 
@@ -91,17 +95,9 @@ def train(
     validation loss, or those of the last epoch if there are no validation rows; also when
     `callback` or a KeyboardInterrupt ended the training.
 
-    Parameters
-    ----------
-    network, objective, data, config
-        Initialised network on the device of the data, the loss, the data and the settings.
-    generator
-        CPU generator: the only source of randomness.
-    callback
-        Called with a report after every epoch, and with None before every batch; True ends the
-        training.
-    frame
-        Computes the embedding from the encoder's output for all rows; by default, it is the output.
+    The network is initialised, on the device of the data. The CPU `generator` is the only source of
+    randomness. `frame` computes the embedding that reports show from the encoder's output for all
+    rows; by default, it is the output.
 
     Raises
     ------
@@ -112,13 +108,15 @@ def train(
     """
     callback = callback or (lambda report: False)
     run = _Run(network, objective, data, config, generator, callback, frame)
-    network.eval()
-    for depth in range(network.n_stages if config.pretrain_epochs else 0):
-        run.pretrain(depth)
-    run.train("train", config.max_epochs, data.train, data.validation)
-    if run.n_merge and not run.stopped:
-        everything = torch.cat([data.train, data.validation])
-        run.train("merge", config.merge_epochs, everything, everything[:0])
+    try:
+        for depth in range(network.n_stages if config.pretrain_epochs else 0):
+            run.pretrain(depth)
+        run.train("train", config.max_epochs, data.train, data.validation)
+        if run.n_merge and not run.stopped:
+            everything = torch.cat([data.train, data.validation])
+            run.train("merge", config.merge_epochs, everything, everything[:0])
+    finally:
+        network.eval()
     return Outcome(run.reports, run.interrupted)
 
 
@@ -140,34 +138,21 @@ class _Run:
     def __post_init__(self) -> None:
         config = self.config
         self.n_merge = config.merge_epochs if len(self.data.validation) else 0
-        n_stages = self.network.n_stages if config.pretrain_epochs else 0
-        self.n_steps = n_stages * config.pretrain_epochs + config.max_epochs + self.n_merge
+        n_pretrain = self.network.n_stages * config.pretrain_epochs
+        self.n_steps = n_pretrain + config.max_epochs + self.n_merge
         # Noise is drawn on the device of the data.
         seed = int(torch.randint(2**62, (), generator=self.generator))
         self.noise = torch.Generator(self.data.inputs.device).manual_seed(seed)
 
     def pretrain(self, depth: int) -> None:
-        """Train the two layers that stage `depth` adds; all other layers are frozen."""
-        trained = self.network.stage_parameters(depth)
-        self.network.requires_grad_(False)
-        for parameter in trained:
-            parameter.requires_grad_(True)
-        try:
-            for report in self.epochs(
-                f"pretrain {depth + 1}",
-                self.config.pretrain_epochs,
-                trained,
-                self.data.train,
-                self.data.validation,
-                depth,
-                # The output of the frozen layers does not change.
-                self.codes(depth - 1) if depth else None,
-            ):
-                self.stopped = self.callback(report)
-                if self.stopped:
-                    break
-        finally:
-            self.network.requires_grad_(True)
+        """Train the two layers that stage `depth` adds; all other layers stay as they are."""
+        name, n_epochs = f"pretrain {depth + 1}", self.config.pretrain_epochs
+        rows, validation = self.data.train, self.data.validation
+        parameters = self.network.stage_parameters(depth)
+        for report in self.epochs(name, n_epochs, parameters, rows, validation, depth):
+            self.stopped = self.callback(report)
+            if self.stopped:
+                break
         if self.stopped:
             raise StoppedTooEarly
 
@@ -206,37 +191,46 @@ class _Run:
         rows: Tensor,
         validation: Tensor,
         depth: int,
-        codes: Tensor | None = None,
     ) -> Iterator[Report]:
         """Minimise the objective over `parameters`, with encoder and decoder meeting at `depth`.
 
-        The inputs of the trained layers are `codes`, if there are any. Yields a report for the
-        callback after each epoch.
+        Yields a report for the callback after each epoch.
         """
-        adam, data = Adam(parameters, self.config), self.data
+        config, data, network = self.config, self.data, self.network
+        network.eval()
+        adam, first, codes = Adam(parameters, config), 0, None
+        if stage.startswith("pretrain") and depth:
+            # The output of the layers before does not change.
+            first, codes = depth, self.codes(depth - 1)
 
         def step(batch: Tensor) -> Tensor:
             if codes is None:
-                inputs = data.noisy(batch, self.config.dropout, self.noise)
+                inputs = data.noisy(batch, config.dropout, self.noise)
             else:
                 inputs = codes[batch]
-            adam.zero_grad()
-            code = self.network.encode(inputs, first=0 if codes is None else depth, depth=depth)
-            output = self.network.decode(code, depth=depth)
-            loss = self.objective.loss(self.batch(batch, code, output))
-            loss.backward()
-            adam.step()
+            loss = self.loss(batch, network.encode(inputs, first=first, depth=depth), depth)[0]
+            adam.step(torch.autograd.grad(loss, parameters))
             return loss.detach()
 
         take = captured(step, self.noise)
         of_networks = [rows]
         if data.folds is not None:
             folds = data.folds[rows]
-            of_networks = [rows[folds != k] for k in range(self.network.n_networks)]
+            of_networks = [rows[folds != k] for k in range(network.n_networks)]
         for epoch in range(n_epochs):
-            loss = self.epoch(take, adam, epoch, n_epochs, self.order(of_networks))
-            if self.stopped:
-                return
+            network.train()
+            order, total = self.order(of_networks), torch.zeros((), device=rows.device)
+            # Batches of nearly equal size: a last batch of one row would be mostly noise.
+            batches = order.tensor_split(math.ceil(order.shape[-1] / config.batch_size), dim=-1)
+            for i, batch in enumerate(batches):
+                if self.callback(None):
+                    self.stopped = True
+                    return
+                share = learning_rate_share((epoch + i / len(batches)) / n_epochs, config)
+                adam.learning_rate.fill_(config.learning_rate * share)
+                total += take(batch) * batch.shape[-1]
+            network.eval()
+            loss = float(total) / order.shape[-1]
             validation_loss, error = self.validate(validation, depth)
             if not math.isfinite(loss + (validation_loss if len(validation) else 0)):
                 raise DivergedError(
@@ -244,44 +238,12 @@ class _Run:
                     "a smaller learning_rate helps",
                     parameter="learning_rate",
                 )
-            report = Report(
-                stage,
-                epoch + 1,
-                n_epochs,
-                len(self.reports) + 1,
-                self.n_steps,
-                loss,
-                validation_loss,
-                error,
-            )
+            progress = stage, epoch + 1, n_epochs, len(self.reports) + 1, self.n_steps
+            report = Report(*progress, loss, validation_loss, error)
             self.reports.append(report)
-            whole = depth == self.network.n_stages - 1
-            yield replace(report, frame=self.shown) if whole else report
-
-    def epoch(
-        self,
-        take: Callable[[Tensor], Tensor],
-        adam: Adam,
-        epoch: int,
-        n_epochs: int,
-        order: Tensor,
-    ) -> float:
-        """Take the steps of an epoch over the (n,) or (K, n) ordered rows; return the mean loss."""
-        self.network.train()
-        n, total = order.shape[-1], torch.zeros((), device=order.device)
-        try:
-            # Batches of nearly equal size: a last batch of one row would be mostly noise.
-            batches = order.tensor_split(math.ceil(n / self.config.batch_size), dim=-1)
-            for i, batch in enumerate(batches):
-                if self.callback(None):
-                    self.stopped = True
-                    break
-                share = learning_rate_share((epoch + i / len(batches)) / n_epochs, self.config)
-                adam.learning_rate.fill_(self.config.learning_rate * share)
-                total += take(batch) * batch.shape[-1]
-        finally:
-            self.network.eval()
-        return float(total) / n
+            if depth == network.n_stages - 1:
+                report = replace(report, frame=lambda: self.frame(self.codes(depth)))
+            yield report
 
     def order(self, of_networks: list[Tensor]) -> Tensor:
         """(n,) rows of a network in random order; for K networks, (K, n) rows.
@@ -298,27 +260,25 @@ class _Run:
             orders.append(torch.cat(passes)[:most])
         return orders[0] if self.data.folds is None else torch.stack(orders)
 
-    def batch(self, rows: Tensor, code: Tensor, output: Tensor) -> Batch:
-        """Return what the objective receives."""
+    def loss(self, rows: Tensor, code: Tensor, depth: int) -> tuple[Tensor, Batch]:
+        """Loss of rows by their code at a depth, and the batch that it is computed from."""
         labels = self.data.labels[rows]
         weights = None if self.data.weights is None else self.data.weights[labels]
-        return Batch(rows, labels, weights, code, output)
+        batch = Batch(rows, labels, weights, code, self.network.decode(code, depth=depth))
+        return self.objective.loss(batch), batch
 
     @torch.no_grad()
     def validate(self, rows: Tensor, depth: int) -> tuple[float, float]:
         """Loss, and share of rows that are nearest to another class's centroid."""
         if not len(rows):
             return math.nan, math.nan
-        loss, wrong, decides = 0.0, 0, True
+        total, n_wrong = 0.0, 0
         for part in rows.split(CHUNK):
-            code = self.codes(depth, part)
-            batch = self.batch(part, code, self.network.decode(code, depth=depth))
-            loss += float(self.objective.loss(batch)) * len(part)
-            distances = self.objective.distances(batch.output)
-            decides = distances is not None
-            if distances is not None:
-                wrong += int((distances.argmin(dim=1) != batch.labels).sum())
-        return loss / len(rows), wrong / len(rows) if decides else math.nan
+            loss, batch = self.loss(part, self.codes(depth, part), depth)
+            total += float(loss) * len(part)
+            nearest = self.objective.distances(batch.output).argmin(dim=1)
+            n_wrong += int((nearest != batch.labels).sum())
+        return total / len(rows), n_wrong / len(rows)
 
     @torch.no_grad()
     def codes(self, depth: int, rows: Tensor | None = None) -> Tensor:
@@ -334,10 +294,6 @@ class _Run:
                 folds = self.data.folds[part]
             parts.append(self.network.outputs(inputs, folds))
         return torch.cat(parts)
-
-    def shown(self) -> Frame | None:
-        """Return the embedding at this moment, if there is one to be shown."""
-        return self.frame(self.codes(self.network.n_stages - 1))
 
 
 def _copied(tensors: list[Tensor]) -> list[Tensor]:

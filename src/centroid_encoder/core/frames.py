@@ -1,0 +1,86 @@
+"""Frames: the embedding in the course of a training, as far as it can be shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import stats
+from scipy.special import log_softmax
+from torch import Tensor
+
+from centroid_encoder.core.matrix import CHUNK, Codes
+from centroid_encoder.core.placement import Placer
+from centroid_encoder.core.reports import Frame
+from centroid_encoder.core.splits import at_most
+
+N_SHOWN = 2_000
+"""Rows from which the odds are computed during the training."""
+SHOWN = 0.75
+"""Share of the information of the first frame from which later frames are shown."""
+RIDGE = 0.1
+"""Regularisation of the first frame, relative to the mean variance of the inputs."""
+
+
+@dataclass
+class Frames:
+    """Embeddings of n rows, from what the networks have found for some of them.
+
+    There is no frame as long as the information about the classes is far below that of the first
+    frame: the classes would collapse and unfold again.
+    """
+
+    n: int
+    first: float | None = None
+    """Information of the first frame, in nats."""
+
+    def start(
+        self, placer: Placer, z: Tensor, axes: Tensor, rows: Codes, codes: Codes
+    ) -> Frame | None:
+        """Return a frame before the training: ridge regression of the targets on a network's axes.
+
+        Each of the (b, k) standardised rows has the output of the regression on the others, in
+        closed form (leave-one-out).
+        """
+        x = z @ axes.T
+        x = x - x.mean(dim=0)
+        targets = torch.from_numpy(placer.targets[codes]).to(z.device)
+        gram = x.T @ x
+        gram += RIDGE * gram.diagonal().mean() * torch.eye(len(gram), device=z.device)
+        smoother = torch.linalg.solve(gram, x.T)
+        residuals = targets - targets.mean(dim=0)
+        residuals = residuals - x @ (smoother @ residuals)
+        leverage = (x * smoother.T).sum(dim=1, keepdim=True) + 1 / len(x)
+        outputs = targets - residuals / (1 - leverage).clamp_min(1e-3)
+        return self.placed(placer, placer.scatter.project(z), rows, codes, outputs)
+
+    def of_code(self, rows: Codes, code: Tensor) -> Frame:
+        """Return a frame of (b,) rows whose (b, m) code is the embedding."""
+        return self._of(rows, code.cpu().numpy()), None
+
+    def placed(
+        self, placer: Placer, along: NDArray[np.float32], rows: Codes, codes: Codes, outputs: Tensor
+    ) -> Frame | None:
+        """Return a frame of (b,) rows that a placer places, or None.
+
+        From their (b, a) coordinates along the axes of the scatter, their (b,) classes, −1 for
+        none, and (b, r) outputs of the networks.
+        """
+        found, some = outputs.cpu().numpy(), at_most(N_SHOWN, np.flatnonzero(codes >= 0))
+        placer = placer.with_odds(found[some], codes[some], None)
+        logits = placer.odds.logits(found[some], placer.targets)
+        likelihood = log_softmax(logits, axis=1)[np.arange(len(some)), codes[some]].mean()
+        information = max(float(likelihood + stats.entropy(np.bincount(codes[some]))), 0)
+        self.first = information if self.first is None else self.first
+        if information < SHOWN * self.first:
+            return None
+        parts = [slice(start, start + CHUNK) for start in range(0, len(found), CHUNK)]
+        places = np.concatenate([placer.judge(found[part], along[part])[0] for part in parts])
+        return self._of(rows, places), placer.layout.positions
+
+    def _of(self, rows: Codes, places: NDArray[np.float32]) -> NDArray[np.float32]:
+        embedding = np.full((self.n, places.shape[1]), np.nan, dtype=np.float32)
+        embedding[rows] = places
+        return embedding
