@@ -6,13 +6,15 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
+from napari.layers import Points
 
 import centroid_encoder as ce
-from centroid_encoder.viewer.data.features import (
+from centroid_encoder.viewer.data.tables import (
     WITH_POSITIONS,
+    Table,
     features_to_anndata,
     measured,
-    with_result,
+    publish,
 )
 
 
@@ -105,8 +107,12 @@ def test_repeated_ids_are_no_names() -> None:
 def test_a_measurement_keeps_its_name(fast: ce.CentroidEncoder) -> None:
     rng = np.random.default_rng(0)
     features = pd.DataFrame({"k1": rng.normal(size=40), "kind": ["a", "b"] * 20})
-    adata = features_to_anndata(features, of_labels=False)
+    layer = Points(np.zeros((40, 2)), features=features)
+    adata = features_to_anndata(layer.features, of_labels=False)
+    table = Table(adata, "dots", layer, "features")
+    table.follow(layer.features)
     ce.tl.centroid_encoder(adata, "kind", model=fast, key_added="k", progress=False)
-    after = with_result(features, adata, "k")
+    publish(table, "k")
+    after = layer.features
     assert np.array_equal(after["k1"], features["k1"])
     assert np.array_equal(after["k2"], adata.obsm["k"][:, 1])

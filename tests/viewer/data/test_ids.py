@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis.extra.numpy import array_shapes, arrays
 from napari.layers import Labels
 
-from centroid_encoder.viewer.data.ids import read_ids, whole_numbers
+from centroid_encoder.viewer.data.columns import whole_numbers
+from centroid_encoder.viewer.data.ids import read_ids
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int32", "int64", "uint64"])

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from napari.layers import Labels, Points, Shapes
 
-from centroid_encoder.viewer.data.features import features_to_anndata
+from centroid_encoder.viewer.data.columns import OBS_NAMES
 from centroid_encoder.viewer.data.ids import read_ids
-from centroid_encoder.viewer.data.join import OBS_NAMES, Join, Link
-from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.data.join import Join, Link
+from centroid_encoder.viewer.data.tables import Table, features_to_anndata
 
 
 def table(ids: Any = None, **columns: Any) -> AnnData:

@@ -104,7 +104,7 @@ def test_an_axis_of_time_is_known_by_its_name_or_its_unit() -> None:
 
 
 def measured(*layers: Labels | Image, time_series: bool = False) -> Measuring:
-    job = Measuring(plan(*measurable(layers), time_series=time_series))
+    job = plan(*measurable(layers), time_series=time_series)
     job.run()
     return job
 

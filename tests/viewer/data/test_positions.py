@@ -13,7 +13,8 @@ from napari.components import LayerList
 from napari.layers import Labels, Points
 
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.positions import Misfit, axis, coordinates
+from centroid_encoder.viewer.data.columns import axis, coordinates
+from centroid_encoder.viewer.data.join import Misfit
 
 N = 100
 

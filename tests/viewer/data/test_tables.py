@@ -15,8 +15,7 @@ from napari.layers import Image, Labels, Layer, Points
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.publish import publish
-from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.data.tables import Table, publish
 
 N = 40
 
@@ -261,7 +260,6 @@ def test_features_that_were_changed_get_no_result(
 ) -> None:
     layer = points(features(), name="dots")
     (table,) = found(Catalog(LayerList([layer])))
-    table.adata  # noqa: B018 - as the form does
     layer.selected_data = {0}
     layer.remove_selected()
     before = layer.features.copy()

@@ -5,25 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import pandas as pd
 from napari.layers import Layer
 
-from centroid_encoder.viewer.data.ids import named
+from centroid_encoder.viewer.data.join import Join, Link
 
-if TYPE_CHECKING:
-    from centroid_encoder.viewer.data.join import Join, Link
-
-IMAGE_NAMES = (
-    "region", "libraryid", "fov", "fovname", "image", "imageid", "imagename", "imagenumber",
-    "imagefilename", "slide", "slideid", "sample", "sampleid", "roi",
-)  # fmt: skip
-"""Names of columns of images, without case and punctuation; the likeliest first."""
 ONE_IMAGE = ""
 """Column of images of a table whose cells are all in one image."""
-MAX_IMAGES = 1000
-"""A column with more values is no column of images."""
 ENDINGS = re.compile(
     r"\.(ome|tiff?|png|jpe?g|bmp|zarr|h5|hdf5|npy|qptiff|svs|czi|nd2|lif|ndpi|scn|mrxs|mcd)"
     r"(?![^\W_])"
@@ -55,28 +44,6 @@ class TableImage:
     def name(self) -> str:
         """Name of the image in the table."""
         return "all images" if self.value is None else str(self.value)
-
-
-def image_columns(obs: pd.DataFrame) -> list[str]:
-    """Columns that may be the column of images, those with a usual name first."""
-    likely = named(obs, IMAGE_NAMES)
-    floats, truths = pd.api.types.is_float_dtype, pd.api.types.is_bool_dtype
-    others = [x for x in obs if x not in likely and not floats(obs[x].dtype) and not truths(obs[x])]
-    return [str(name) for name in [*likely, *others] if 1 < obs[name].nunique() <= MAX_IMAGES]
-
-
-def image_column(obs: pd.DataFrame, declared: str | None = None) -> str | None:
-    """Return the column of images; None if all cells are in one image.
-
-    Parameters
-    ----------
-    obs
-        Columns of the table.
-    declared
-        The column, if the table or the user names one. Otherwise it has a usual name.
-    """
-    names = [declared] if declared in obs else [str(name) for name in named(obs, IMAGE_NAMES)]
-    return next((name for name in names if 1 < obs[name].nunique() <= MAX_IMAGES), None)
 
 
 def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[Layer, object]:

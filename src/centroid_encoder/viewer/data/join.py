@@ -1,22 +1,27 @@
-"""Rows of a table and ids of a layer, joined by ids and never by position."""
+"""Join rows of a table to ids of a layer: by ids and never by position."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
 
-from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds, whole_numbers
+from centroid_encoder.viewer.data.columns import OBS_NAMES, coordinates, whole_numbers
+from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds
+from centroid_encoder.viewer.data.tables import Table
 
-if TYPE_CHECKING:
-    from centroid_encoder.viewer.data.tables import Table
-
-OBS_NAMES = "obs_names"
-"""Id column that stands for the names of the cells, unless there is a column of that name."""
+MAX_COMPARED = 2000
+"""Number of cells whose positions are compared with the centers of their labels."""
+MIN_COMPARED = 20
+"""With fewer cells, positions are not compared."""
+SHARE_OF_A_FIT, SHARE_OF_A_MISFIT = 0.8, 0.2
+"""Shares of the cells that lie where their labels are."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +69,6 @@ class Link:
         if name == OBS_NAMES:
             return pd.Series(adata.obs_names, index=adata.obs_names)
         raise ValueError(f"obs has no column {name!r}; choose another one")
-
-    def labels(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the label of each of the rows, and a mask of those that have one."""
-        values, there = whole_numbers(self.ids().iloc[rows], self.ids_name)
-        return values + self.shift, there
 
     def make(self, of: LayerIds) -> Join:
         """Find out which row is which label, point or shape.
@@ -126,6 +126,11 @@ class Join:
         """Ids in the layer that no row has."""
         return int((self._row < 0).sum())
 
+    @property
+    def is_likely(self) -> bool:
+        """Whether at least half of the rows, or half of the ids in the layer, are joined."""
+        return 2 * self.n_joined >= min(self.n_rows, len(self.of.ids))
+
     def is_like(self, other: Join) -> bool:
         """Tell whether another join has the same pairs, and the pixels are the same."""
         return (
@@ -155,10 +160,11 @@ class Join:
 
 def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     """Index into the ids of a layer of each of the rows; −1 for rows that are not in it."""
+    column = link.ids().iloc[rows]
     values: NDArray[Any]
     known: NDArray[Any]
     if isinstance(link.layer, ItemLayer):
-        column, items = link.ids().iloc[rows], _item_ids(link.layer, of.item, link)
+        items = _item_ids(link.layer, of.item, link)
         try:
             values, there = whole_numbers(column, link.ids_name)
             known, has_id = whole_numbers(items, "features")
@@ -166,7 +172,8 @@ def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
             values, there = column.astype(str).to_numpy(dtype=object), column.notna().to_numpy()
             known, has_id = items.astype(str).to_numpy(dtype=object), items.notna().to_numpy()
     else:
-        values, there = link.labels(rows)
+        values, there = whole_numbers(column, link.ids_name)
+        values = values + link.shift
         there = there & (values != 0)
         known, has_id = of.ids, np.ones(len(of.ids), dtype=bool)
     index = pd.Index(known[has_id])
@@ -214,3 +221,82 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
         f"the {item}s have no ids to compare {link.ids_name} with; give the layer a feature "
         f"{link.id_column!r}, or choose another column"
     )
+
+
+# -- cells that do not lie where their labels are --------------------------------------------------
+
+
+class Misfit(ValueError):
+    """Cells do not lie where the labels are that they are joined to.
+
+    Attributes
+    ----------
+    better
+        The same link with another shift, if that mends it.
+    """
+
+    def __init__(self, text: str, better: Link | None) -> None:
+        super().__init__(text)
+        self.better = better
+
+
+def find_misfit(link: Link, join: Join) -> Misfit | None:
+    """Return what contradicts a join: the positions of the cells, or ids that are off by one.
+
+    An affine map may lie between positions and pixels: units, origin and directions of the axes do
+    not contradict.
+    """
+    if join.of.centers is None:
+        return None
+    where, places = coordinates(link.table.adata) or ("", None)
+    share = _share_at_labels(join, places)
+    if share is not None and share >= 0.5:
+        return None
+    text = (
+        f"The positions in {where} speak against this: {100 * (share or 0):.0f} % of the cells "
+        "lie where their label is"
+    )
+    for by in (-1, 1):
+        better = replace(link, shift=link.shift + by)
+        try:
+            mended = better.make(join.of)
+        except ValueError:  # Ids of no cell may repeat, but those of labels may not.
+            continue
+        if share is None and mended.n_joined == mended.n_rows and not mended.n_unmatched_ids:
+            return Misfit(
+                f"The ids in {link.ids_name} are off by one: with {better.ids_name} they are those "
+                f"of all labels of {link.layer.name}.",
+                better,
+            )
+        fit = _share_at_labels(mended, places) or 0
+        if fit >= SHARE_OF_A_FIT:
+            return Misfit(f"{text}; with {better.ids_name} it would be {100 * fit:.0f} %.", better)
+    if share is None or share >= SHARE_OF_A_MISFIT:
+        return None
+    return Misfit(f"{text}. The ids may be those of another image.", None)
+
+
+def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> float | None:
+    """Share of the cells at the centers of their labels, after an affine map; None for too few."""
+    centers = join.of.centers
+    if centers is None or positions is None or positions.shape[1] != centers.shape[1]:
+        return None
+    places = positions[join.joined]
+    labels = centers[np.searchsorted(join.of.ids, join.ids[join.joined])]
+    rows = np.flatnonzero(np.isfinite(np.hstack([places, labels])).all(axis=1))
+    if len(rows) < MIN_COMPARED:
+        return None
+    rows = rows[:: math.ceil(len(rows) / MAX_COMPARED)]
+    places, labels = places[rows], labels[rows]
+    # Coordinates of a slide are large, and all alike.
+    with_one = np.column_stack([places - places.mean(axis=0), np.ones(len(places))])
+    fitted = np.ones(len(places), dtype=bool)
+    for _ in range(3):
+        affine = np.linalg.lstsq(with_one[fitted], labels[fitted], rcond=None)[0]
+        apart = np.linalg.norm(with_one @ affine - labels, axis=1)
+        # Again without the half that lies far off: a few wrong ones must not tilt the map.
+        fitted = apart <= np.median(apart)
+    centers = centers[np.isfinite(centers).all(axis=1)]
+    nearest = np.asarray(cKDTree(centers).query(labels, k=2)[0])[:, 1]
+    near = max(0.75 * float(np.median(nearest)), 2.0 * (join.of.step - 1))
+    return float((apart < near).mean())

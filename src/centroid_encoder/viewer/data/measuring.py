@@ -25,22 +25,32 @@ RGB = ("red", "green", "blue")
 TIMES = ("t", "time", "frame", "frames")
 """Names of an axis of time, in lower case."""
 MAX_NAMES = 3
-"""Largest number of label images whose names are in the name of a table."""
+"""Largest number of label images that are named."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Pixels and options of `tl.measure`."""
+@dataclass(eq=False)
+class Measuring:
+    """The measuring of layers, as a job: pixels and options of `tl.measure`.
+
+    Attributes
+    ----------
+    adata
+        The table, after `run`. No cell has a label yet, in ``obs["cell_type"]``.
+    notices
+        Warnings, after `run`.
+    """
 
     labels: Mapping[str, Any]
     images: Mapping[str, Mapping[str, Any]]
     spacing: Mapping[str, tuple[float, ...]]
     unit: str
     time_series: bool
+    adata: AnnData | None = None
+    notices: Sequence[str] = ()
 
     @property
     def name(self) -> str:
-        """Name of the table."""
+        """Names of the label images."""
         names = list(self.labels)
         return ", ".join(names) if len(names) <= MAX_NAMES else f"{len(names)} label images"
 
@@ -49,33 +59,14 @@ class Plan:
         unit = "layer units" if self.unit in ("px", "units") else self.unit
         return "\n".join([*found, f"Lengths in {unit}."])
 
-
-class Measuring:
-    """The measuring of a plan, as a job.
-
-    Attributes
-    ----------
-    name
-        Name of the table.
-    notices
-        Warnings.
-    adata
-        The table, after `run`. No cell has a label yet, in ``obs["cell_type"]``.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        from centroid_encoder.tl._measure import Measurement
-
-        parts = plan.labels, plan.images, plan.spacing
-        self._job = Measurement(*parts, unit=plan.unit, time_series=plan.time_series)
-        self.name = f"{plan.name}: measured"
-        self.notices = self._job.notices
-        self.adata: AnnData | None = None
-
     def run(self, callback: Callback | None = None) -> None:
         """Measure; see `Measurement.run`."""
-        self._job.run(callback)
-        self.adata = self._job.table()
+        from centroid_encoder.tl._measure import Measurement
+
+        parts = self.labels, self.images, self.spacing
+        job = Measurement(*parts, unit=self.unit, time_series=self.time_series)
+        job.run(callback)
+        self.adata, self.notices = job.table(), job.notices
         no_labels = [None] * self.adata.n_obs
         self.adata.obs[UNLABELED] = pd.Categorical(no_labels, pd.Index([], dtype=object))
 
@@ -108,7 +99,7 @@ def have_same_pixels(labels: Labels, image: Image) -> bool:
     return False
 
 
-def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Plan:
+def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Measuring:
     """Find the images of each label image.
 
     An image belongs to all labels with the same pixels in the same place. If the names of all
@@ -159,7 +150,7 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
     if unit in ("px", "pixel"):
         # Layers have this unit by default; their scale may be in any other.
         unit = "px" if all(step == 1 for steps in spacing.values() for step in steps) else "units"
-    return Plan({x.name: pixels(x) for x in labels}, channels, spacing, unit, time_series)
+    return Measuring({x.name: pixels(x) for x in labels}, channels, spacing, unit, time_series)
 
 
 def _stem(name: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,16 @@ from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import QFileDialog, QLabel, QMenu, QPushButton, QSizePolicy, QWidget
 from superqt.utils import create_worker
 
-from centroid_encoder.viewer.data.ids import LayerIds, label_ids, may_be_ids, pixels
-from centroid_encoder.viewer.data.images import ONE_IMAGE, TableImage, image_columns
-from centroid_encoder.viewer.data.join import OBS_NAMES
+from centroid_encoder.viewer.data.columns import (
+    OBS_NAMES,
+    coordinates,
+    image_columns,
+    may_be_ids,
+)
+from centroid_encoder.viewer.data.ids import LayerIds, label_ids, pixels
+from centroid_encoder.viewer.data.images import ONE_IMAGE, TableImage
+from centroid_encoder.viewer.data.join import Misfit
 from centroid_encoder.viewer.data.measuring import UNLABELED, Measuring
-from centroid_encoder.viewer.data.positions import Misfit, coordinates
 from centroid_encoder.viewer.panels.fields import (
     Choice,
     column,
@@ -190,14 +194,14 @@ class DataPanel(QWidget):
             return
         if accepted and dialog.plan is not None:
             self.message.say("")
-            name = f"Measuring {dialog.plan.name}"
-            self.measuring.begin(partial(Measuring, dialog.plan), name)
+            plan = dialog.plan
+            self.measuring.begin(lambda: plan, f"Measuring {plan.name}")
         dialog.deleteLater()
 
     def _on_measured(self, job: Measuring) -> None:
         if job.adata is None:
             return
-        self.catalog.choose(self.catalog.add(job.adata, job.name))
+        self.catalog.choose(self.catalog.add(job.adata, f"{job.name}: measured"))
         if self.catalog.faults:
             return
         said = f"{job.adata.n_vars} variables; no cell has a label yet. {LABEL_THEM}"
