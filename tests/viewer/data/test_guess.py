@@ -13,8 +13,7 @@ from napari.components import LayerList
 from napari.layers import Labels, Layer, Points
 
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.columns import OBS_NAMES
-from centroid_encoder.viewer.data.images import images_by_name
+from centroid_encoder.viewer.data.columns import OBS_NAMES, images_by_name
 from centroid_encoder.viewer.data.tables import features_to_anndata
 
 SIZES = (30, 40, 25)

@@ -223,12 +223,12 @@ def test_points_without_ids_are_joined_to_their_own_features_only() -> None:
     assert link.make(read_ids(layer)).rows([0, 1, 2]).tolist() == [1, -1, 0]
     layer.selected_data = {0}
     layer.remove_selected()
-    with pytest.raises(ValueError, match="no feature holds ids of the points"):
+    with pytest.raises(ValueError, match="the points have no ids to compare"):
         link.make(read_ids(layer))
 
 
 def test_numbered_cells_are_not_taken_for_points() -> None:
     adata = table([1, 2])
     adata.obs_names = ["0", "1"]
-    with pytest.raises(ValueError, match="no feature holds ids of the points"):
+    with pytest.raises(ValueError, match="the points have no ids to compare"):
         join(adata, points(2), OBS_NAMES)

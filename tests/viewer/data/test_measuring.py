@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import dask.array as da
 import numpy as np
 import pytest
+from napari.components import LayerList
 from napari.layers import Image, Labels
 
+from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.measuring import (
     Measuring,
     have_same_pixels,
     may_be_time,
-    measurable,
     plan,
 )
 from centroid_encoder.viewer.data.tables import DRAWN
@@ -26,6 +29,10 @@ def labels(name: str = "nuclei", data: np.ndarray = LABELS, **options: object) -
 
 def image(name: str = "DAPI", data: np.ndarray = IMAGE, **options: object) -> Image:
     return Image(data, name=name, **options)
+
+
+def split(layers: Sequence[Labels | Image]) -> tuple[list[Labels], list[Image]]:
+    return Catalog(LayerList(layers)).measurable
 
 
 DRAWN_LABELS = Labels(LABELS, name="drawn", metadata={DRAWN: True})
@@ -59,7 +66,7 @@ RGB = Image(np.stack([IMAGE] * 4, axis=-1), name="H&E", rgb=True)
 def test_images_of_each_label_image(
     layers: list[Labels | Image], expected: dict[str, list[str]]
 ) -> None:
-    found = plan(*measurable(layers), time_series=False)
+    found = plan(*split(layers), time_series=False)
     assert {region: list(images) for region, images in found.images.items()} == expected
 
 
@@ -91,7 +98,7 @@ def test_layers_that_do_not_belong_together_are_refused(
     layers: list[Labels | Image], text: str
 ) -> None:
     with pytest.raises(ValueError, match=text):
-        plan(*measurable(layers), time_series=False)
+        plan(*split(layers), time_series=False)
 
 
 def test_an_axis_of_time_is_known_by_its_name_or_its_unit() -> None:
@@ -104,7 +111,7 @@ def test_an_axis_of_time_is_known_by_its_name_or_its_unit() -> None:
 
 
 def measured(*layers: Labels | Image, time_series: bool = False) -> Measuring:
-    job = plan(*measurable(layers), time_series=time_series)
+    job = plan(*split(layers), time_series=time_series)
     job.run()
     return job
 

@@ -12,21 +12,27 @@ from weakref import WeakKeyDictionary
 from napari.layers import Image, Labels, Layer
 from psygnal import Signal
 
-from centroid_encoder.viewer.data.columns import id_column, id_columns, image_column
+from centroid_encoder.viewer.data.columns import (
+    ONE_IMAGE,
+    id_column,
+    id_columns,
+    image_column,
+    images_by_name,
+)
 from centroid_encoder.viewer.data.ids import CellLayer, LayerIds, is_slow, read_ids
-from centroid_encoder.viewer.data.images import ONE_IMAGE, TableImage, images_by_name, table_images
-from centroid_encoder.viewer.data.join import Join, Link, find_misfit
-from centroid_encoder.viewer.data.measuring import measurable
+from centroid_encoder.viewer.data.join import Join, Link, TableImage, find_misfit, table_images
 from centroid_encoder.viewer.data.tables import (
     NOT_SHOWN,
     Choices,
     Table,
     find_tables,
+    is_drawn,
     layers_of_cells,
 )
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
     from anndata import AnnData
     from napari.components import LayerList
     from numpy.typing import NDArray
@@ -90,7 +96,9 @@ class Catalog:
     @property
     def measurable(self) -> tuple[list[Labels], list[Image]]:
         """Layers that hold cells to be measured, and those that hold intensities."""
-        return measurable(self._all)
+        own = [layer for layer in self._all if not is_drawn(layer)]
+        labels = [layer for layer in own if isinstance(layer, Labels)]
+        return labels, [layer for layer in own if isinstance(layer, Image)]
 
     @property
     def link(self) -> Link | None:
@@ -202,14 +210,9 @@ class Catalog:
         self.join_again()
 
     def show_image(self, value: object, layer: Layer | None) -> None:
-        """Choose the layer that shows an image of the table, or that none does.
+        """Choose the layer that shows an image of the table, None for all, or that none does.
 
-        Parameters
-        ----------
-        value
-            The image, as the table calls it; None for all of them.
-        layer
-            The layer, which shows nothing else of the table then.
+        The layer shows nothing else of the table then.
         """
         self._choices.declined = False
         for link in self._links:
@@ -341,32 +344,32 @@ class Catalog:
         declared = self.table.declared.get("region_key")
         return image_column(self.table.adata.obs, self._choices.image_column or declared)
 
-    def _images_by_name(self) -> dict[Layer, object]:
+    def _image_of_cells(self) -> pd.Series | None:
         column = self.image_column
-        if self.table is None or column is None:
-            return {}
-        return images_by_name(self.layers, self.table.adata.obs[column].dropna().unique())
+        return None if self.table is None or column is None else self.table.adata.obs[column]
+
+    def _images_by_name(self) -> dict[Layer, object]:
+        images = self._image_of_cells()
+        return {} if images is None else images_by_name(self.layers, images.dropna().unique())
 
     def images(self) -> list[TableImage]:
         """The images of the table, and the layers that show them; empty if there is only one."""
-        column = self.image_column
-        if self.table is None or column is None:
-            return []
-        return table_images(self.table.adata.obs, column, self.joins, self.faults)
+        images = self._image_of_cells()
+        return [] if images is None else table_images(images, self.joins, self.faults)
 
     def unseen(self, rows: NDArray[np.intp]) -> str:
         """Return why none of these cells is in a layer; empty if one is, or if there are none.
 
         The map shows cells of all images, so cells of an image without a layer can be selected.
         """
-        table, column, joins = self.table, self.image_column, self.joins
-        if table is None or not len(rows) or any(x.joined[rows].any() for x in joins.values()):
+        images, joins = self._image_of_cells(), self.joins
+        if not len(rows) or any(join.joined[rows].any() for join in joins.values()):
             return ""
         if not joins:
             return "No layer shows the cells of this table."
         shown = {str(link.image) for link in joins}
-        if column is not None and str(None) not in shown:
-            for image in table.adata.obs[column].iloc[rows].dropna().unique():
+        if images is not None and str(None) not in shown:
+            for image in images.iloc[rows].dropna().unique():
                 if str(image) not in shown:
                     return f"In {image}, which is not open."
         return f"Not in the layer {next(iter(joins)).layer.name}."

@@ -1,13 +1,17 @@
-"""Find the columns of a table that hold ids, images or positions, by their names and values."""
+"""Find the columns of a table that hold ids, images or positions, and the image of a layer.
+
+They are found by names and values; the user can choose others.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from napari.layers import Layer
 from numpy.typing import NDArray
 
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
@@ -31,6 +35,19 @@ IMAGE_NAMES = (
 """Names of columns of images, likewise."""
 MAX_IMAGES = 1000
 """A column with more values is no column of images."""
+ONE_IMAGE = ""
+"""Column of images of a table whose cells are all in one image."""
+ENDINGS = re.compile(
+    r"\.(ome|tiff?|png|jpe?g|bmp|zarr|h5|hdf5|npy|qptiff|svs|czi|nd2|lif|ndpi|scn|mrxs|mcd)"
+    r"(?![^\W_])"
+)
+"""Endings of the names of image files, in lower case."""
+GENERAL_WORDS = {
+    "mask", "masks", "label", "labels", "seg", "segmentation", "segmentations", "segmented",
+    "cellpose", "stardist", "mesmer", "cell", "cells", "nuclei", "nucleus", "nuclear", "image",
+    "images", "img",
+}  # fmt: skip
+"""Words in names of layers that are the same for all images."""
 WORDS_BEFORE_NUMBERS = {
     "centroid", "bbox", "box", "boundingbox", "boundingboxminimum", "boundingboxmaximum"
 }  # fmt: skip
@@ -60,21 +77,16 @@ def are_ids(table: pd.DataFrame) -> list[str]:
 
 def may_be_ids(column: pd.Series) -> bool:
     """Tell whether a column may hold ids: whole numbers or text, most of them different."""
-    values = column.dropna()
-    if not len(values) or values.duplicated().mean() > 0.9:
+    values, is_float = column.dropna(), pd.api.types.is_float_dtype(column.dtype)
+    if not len(values) or pd.api.types.is_bool_dtype(column.dtype):
         return False
-    if pd.api.types.is_float_dtype(column.dtype):
-        return bool((np.mod(values, 1) == 0).all())
-    return not pd.api.types.is_bool_dtype(column.dtype)
+    return bool(values.duplicated().mean() <= 0.9 and (not is_float or (values % 1 == 0).all()))
 
 
 def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """Values as integers, 0 where there is none, and a mask of the rows that have one.
 
-    Raises
-    ------
-    ValueError
-        If a value is no whole number; the message calls the column `name`.
+    A ValueError if a value is no whole number; the message calls the column `name`.
     """
     there = column.notna().to_numpy(dtype=bool)
     values = column[there]
@@ -149,17 +161,40 @@ def image_columns(obs: pd.DataFrame) -> list[str]:
 
 
 def image_column(obs: pd.DataFrame, declared: str | None = None) -> str | None:
-    """Return the column of images; None if all cells are in one image.
-
-    Parameters
-    ----------
-    obs
-        Columns of the table.
-    declared
-        The column, if the table or the user names one. Otherwise it has a usual name.
-    """
+    """Return the declared column of images, or one of a usual name; None if there is one image."""
     names = [declared] if declared in obs else [str(name) for name in named(obs, IMAGE_NAMES)]
     return next((name for name in names if 1 < obs[name].nunique() <= MAX_IMAGES), None)
+
+
+def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[Layer, object]:
+    """Return the image that each layer shows, by its name.
+
+    Names agree if they are equal, or equal without endings of files and words such as "mask":
+    ``A_mask`` shows ``A.tiff``. A name that agrees with several images shows none of them.
+    """
+    exact = {str(value): value for value in values}
+    similar: dict[str, list[object]] = {}
+    for name, value in exact.items():
+        similar.setdefault(_plain(name), []).append(value)
+    found: dict[Layer, object] = {}
+    for layer in layers:
+        # napari-spatialdata keeps the name of the element.
+        for name in (str(name) for name in (layer.name, layer.metadata.get("name")) if name):
+            alike = similar.get(_plain(name), [])
+            if name in exact:
+                found[layer] = exact[name]
+            elif len(alike) == 1:
+                found.setdefault(layer, alike[0])
+    return found
+
+
+def _plain(name: str) -> str:
+    """Words and numbers that distinguish the name of an image or a layer; 7 for 007."""
+    # napari numbers layers of the same name.
+    name = re.sub(r" \[\d+\]$", "", re.split(r"[/\\]", name)[-1]).lower()
+    words = re.findall(r"\d+|[^\W\d_]+", ENDINGS.sub("", name))
+    words = [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
+    return " ".join([word for word in words if word not in GENERAL_WORDS] or words)
 
 
 # -- positions -------------------------------------------------------------------------------------
@@ -172,17 +207,14 @@ def axis(name: object) -> str | None:
     if len(rest) != 1:
         return None
     numbered = rest[0].isdigit() and WORDS_BEFORE_NUMBERS & set(words)
-    return str(rest[0]) if rest[0] in ("z", "y", "x") or numbered else None
+    return rest[0] if rest[0] in ("z", "y", "x") or numbered else None
 
 
 def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
     """Positions of cells, from ``obsm["spatial"]`` or from columns such as ``X_centroid``.
 
-    Returns
-    -------
-    tuple or None
-        The place of the positions in messages, and (n_obs, 2 or 3) positions in napari's order,
-        the last axis first. None if there are none.
+    Returns where they are, for messages, and (n_obs, 2 or 3) positions in napari's order, the last
+    axis first; None if there are none.
     """
     spatial = numbers(adata.obsm.get("spatial"))
     if spatial is not None and spatial.shape[1] in (2, 3):

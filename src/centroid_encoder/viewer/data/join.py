@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,14 +62,12 @@ class Link:
 
     def ids(self) -> pd.Series:
         """Ids of all rows, as the table has them; a ValueError says why there are none."""
-        adata, name = self.table.adata, self.id_column
+        obs, name = self.table.adata.obs, self.id_column
         if name is None:
             raise ValueError("no column of the table has a name of ids; choose the column")
-        if name in adata.obs:
-            return adata.obs[name]
-        if name == OBS_NAMES:
-            return pd.Series(adata.obs_names, index=adata.obs_names)
-        raise ValueError(f"obs has no column {name!r}; choose another one")
+        if name not in obs and name != OBS_NAMES:
+            raise ValueError(f"obs has no column {name!r}; choose another one")
+        return obs[name] if name in obs else obs.index.to_series()
 
     def make(self, of: LayerIds) -> Join:
         """Find out which row is which label, point or shape.
@@ -78,16 +77,8 @@ class Link:
         ``"index"``, or the ``metadata["indices"]`` of napari-spatialdata; the names of cells are
         compared with its feature ``"cell"``.
 
-        Parameters
-        ----------
-        of
-            The ids of the layer.
-
-        Raises
-        ------
-        ValueError
-            If the ids are ambiguous: no column, one that is gone, that holds no ids, or the same id
-            twice.
+        A ValueError if the ids are ambiguous: no column, one that is gone, that holds no ids, or
+        the same id twice.
         """
         n_obs, rows = self.table.adata.n_obs, self.rows()
         found = _find(self, of, rows)
@@ -183,43 +174,38 @@ def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     ids = pd.Series(values[there])
     repeated = ids[ids.duplicated()].unique()
     if len(repeated):
-        raise ValueError(_repeated(repeated, link, of.item))
+        names = ", ".join(map(str, repeated[:3]))
+        more = f" and {len(repeated) - 3:,} more" if len(repeated) > 3 else ""
+        cure = "another column of ids"
+        if link.image is None:
+            cure += ", or the column of images" if link.image_column is None else ", or one image"
+        same = f"{link.ids_name} gives several cells the same {of.item}"
+        raise ValueError(f"{same}: {names}{more}; choose {cure}")
     found = np.full(len(rows), -1, dtype=np.intp)
     # get_indexer returns −1 for ids that are not there: the last element here.
     found[there] = np.append(np.flatnonzero(has_id), -1)[index.get_indexer(ids)]
     return found
 
 
-def _repeated(values: NDArray[Any], link: Link, item: str) -> str:
-    names = ", ".join(str(value) for value in values[:3])
-    more = f" and {len(values) - 3:,} more" if len(values) > 3 else ""
-    cure = "another column of ids"
-    if link.image is None:
-        cure += ", or the column of images" if link.image_column is None else ", or one image"
-    return f"{link.ids_name} gives several cells the same {item}: {names}{more}; choose {cure}"
-
-
 def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
     """Id of each point or shape, to be compared with those of the table."""
-    adata, features, indices = link.table.adata, layer.features, layer.metadata.get("indices")
-    if link.id_column == OBS_NAMES and OBS_NAMES not in adata.obs:
-        if "cell" in features:
-            return features["cell"]
-        if link.table.is_made_of(features):
-            return pd.Series(np.arange(len(features)))
-        raise ValueError(
-            f"no feature holds ids of the {item}s, and the features have changed if the table was "
-            "made of them; choose a column of ids, or the table that is made of them now"
-        )
-    if link.id_column in features:
-        return features[link.id_column]
-    if isinstance(indices, Sequence | np.ndarray | pd.Index) and len(indices) == len(layer.data):
-        return pd.Series(indices)
-    if "index" in features:
-        return features["index"]
+    features, indices = layer.features, layer.metadata.get("indices")
+    by_names = link.id_column == OBS_NAMES and OBS_NAMES not in link.table.adata.obs
+    name = "cell" if by_names else link.id_column
+    if name in features:
+        return features[name]
+    if by_names and link.table.is_made_of(features):
+        return pd.Series(np.arange(len(features)))
+    if not by_names:
+        if isinstance(indices, Sequence | np.ndarray | pd.Index) and len(indices) == len(
+            layer.data
+        ):
+            return pd.Series(indices)
+        if "index" in features:
+            return features["index"]
     raise ValueError(
         f"the {item}s have no ids to compare {link.ids_name} with; give the layer a feature "
-        f"{link.id_column!r}, or choose another column"
+        f"{name!r}, or choose another column"
     )
 
 
@@ -229,10 +215,7 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
 class Misfit(ValueError):
     """Cells do not lie where the labels are that they are joined to.
 
-    Attributes
-    ----------
-    better
-        The same link with another shift, if that mends it.
+    `better` is the same link with another shift, if that mends it.
     """
 
     def __init__(self, text: str, better: Link | None) -> None:
@@ -246,11 +229,9 @@ def find_misfit(link: Link, join: Join) -> Misfit | None:
     An affine map may lie between positions and pixels: units, origin and directions of the axes do
     not contradict.
     """
-    if join.of.centers is None:
-        return None
     where, places = coordinates(link.table.adata) or ("", None)
     share = _share_at_labels(join, places)
-    if share is not None and share >= 0.5:
+    if join.of.centers is None or (share or 0) >= 0.5:
         return None
     text = (
         f"The positions in {where} speak against this: {100 * (share or 0):.0f} % of the cells "
@@ -300,3 +281,50 @@ def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> floa
     nearest = np.asarray(cKDTree(centers).query(labels, k=2)[0])[:, 1]
     near = max(0.75 * float(np.median(nearest)), 2.0 * (join.of.step - 1))
     return float((apart < near).mean())
+
+
+# -- the images of a table -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TableImage:
+    """One image of a table, or all of them, if one layer shows all of them."""
+
+    value: object
+    """Value in the column of images; None for all."""
+    n_cells: int
+    link: Link | None = None
+    """Link to the layer that shows it, if one does."""
+    join: Join | None = None
+    """None also if the link cannot be joined."""
+    remark: str = ""
+    """A sentence on a fault of the link; empty if there is none."""
+
+    @property
+    def name(self) -> str:
+        """Name of the image in the table."""
+        return "all images" if self.value is None else str(self.value)
+
+
+def table_images(
+    column: pd.Series, joins: Mapping[Link, Join], faults: Mapping[Link, Exception]
+) -> list[TableImage]:
+    """List the images of a column in the order of its categories, or of the names."""
+    counts = column.value_counts(sort=False)
+    values: list[object] = list(counts.index[counts > 0])
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        values.sort(key=_natural)
+    links = {str(link.image): link for link in [*faults, *joins]}
+    images = []
+    for value in [*([None] if str(None) in links else []), *values]:
+        image = TableImage(value, int(counts.sum() if value is None else counts[value]))
+        if (link := links.get(str(value))) is not None:
+            remark = str(faults.get(link, ""))
+            image = replace(image, link=link, join=joins.get(link), remark=remark)
+        images.append(image)
+    return images
+
+
+def _natural(value: object) -> list[object]:
+    """Key to sort names by their numbers: 2 before 10."""
+    return [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", str(value))]

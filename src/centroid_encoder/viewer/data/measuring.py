@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from napari.layers import Image, Labels, Layer
+from napari.layers import Image, Labels
 
 from centroid_encoder.viewer.data.ids import pixels
-from centroid_encoder.viewer.data.tables import is_drawn
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -30,15 +29,7 @@ MAX_NAMES = 3
 
 @dataclass(eq=False)
 class Measuring:
-    """The measuring of layers, as a job: pixels and options of `tl.measure`.
-
-    Attributes
-    ----------
-    adata
-        The table, after `run`. No cell has a label yet, in ``obs["cell_type"]``.
-    notices
-        Warnings, after `run`.
-    """
+    """The measuring of layers, as a job: pixels and options of `tl.measure`."""
 
     labels: Mapping[str, Any]
     images: Mapping[str, Mapping[str, Any]]
@@ -46,7 +37,9 @@ class Measuring:
     unit: str
     time_series: bool
     adata: AnnData | None = None
+    """The table, after `run`. No cell has a label yet, in ``obs["cell_type"]``."""
     notices: Sequence[str] = ()
+    """Warnings, after `run`."""
 
     @property
     def name(self) -> str:
@@ -71,13 +64,6 @@ class Measuring:
         self.adata.obs[UNLABELED] = pd.Categorical(no_labels, pd.Index([], dtype=object))
 
 
-def measurable(layers: Iterable[Layer]) -> tuple[list[Labels], list[Image]]:
-    """Return the layers that hold cells to be measured, and those that hold intensities."""
-    own = [layer for layer in layers if not is_drawn(layer)]
-    labels = [layer for layer in own if isinstance(layer, Labels)]
-    return labels, [layer for layer in own if isinstance(layer, Image)]
-
-
 def may_be_time(labels: Labels) -> bool | None:
     """Whether the first axis is likely to be time; None if it cannot be."""
     if labels.ndim != 3:
@@ -88,13 +74,13 @@ def may_be_time(labels: Labels) -> bool | None:
 
 def have_same_pixels(labels: Labels, image: Image) -> bool:
     """Whether an image has the pixels of labels, and maybe one more axis, of channels."""
-    shape, axes = _shape(image), range(len(_shape(image)))
+    shape, place = _shape(image), np.stack([image.scale, image.translate])
+    axes = range(len(shape))
     for left_out in axes if len(shape) > labels.ndim else [None]:
         kept = [axis for axis in axes if axis != left_out]
-        if tuple(shape[axis] for axis in kept) != _shape(labels):
-            continue
-        ours, theirs = (np.stack([layer.scale, layer.translate]) for layer in (labels, image))
-        if np.allclose(ours, theirs[:, kept], rtol=1e-4, atol=1e-9):
+        if tuple(shape[axis] for axis in kept) == _shape(labels) and np.allclose(
+            [labels.scale, labels.translate], place[:, kept], rtol=1e-4, atol=1e-9
+        ):
             return True
     return False
 
@@ -106,11 +92,8 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
     layers begin with the word of one label image (``A_mask``, ``B_mask``, ``A_DAPI``, ``B_DAPI``),
     an image belongs to that one alone, and the channel has the rest of its name.
 
-    Raises
-    ------
-    ValueError
-        If there are no labels, if an image has the pixels of none of them, if two channels have
-        the same name, or if units differ.
+    A ValueError if there are no labels, if an image has the pixels of none of them, if two channels
+    have the same name, or if units differ.
     """
     if not labels:
         raise ValueError("choose the labels of the cells that are to be measured")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,19 +48,8 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
     dimensions. Cells without coordinates are left out, since napari cannot draw them. The feature
     ``"cell"`` of a point is the name of its cell.
 
-    Parameters
-    ----------
-    adata
-        Cells with unique names. It is attached to the layer as ``metadata["adata"]``.
-    name
-        Name of the layer.
-    path
-        File it came from, attached as ``metadata["path"]``.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to draw.
+    The AnnData is attached to the layer as ``metadata["adata"]``, and the file it came from as
+    ``metadata["path"]``. A ValueError if there is nothing to draw.
     """
     places = _places(adata)
     if places is None:
@@ -110,28 +100,18 @@ def read_adata(path: Path) -> AnnData:
     return adata
 
 
+@dataclass
 class Reading:
-    """The reading of a table of cells into memory, as a job.
+    """The reading of a table of cells into memory, as a job."""
 
-    Parameters
-    ----------
-    path
-        A ``.h5ad`` file, the folder of a ``.zarr`` store, or a ``.csv`` file with one row per cell:
-        a first column of unique texts is the names of the cells, measurements become ``X``, and all
-        other columns ``obs``; see `features_to_anndata`.
-
-    Attributes
-    ----------
-    adata
-        The cells, after `run`, with names that distinguish them.
-    notice
-        A sentence on cells that were renamed; empty without any.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.notice = ""
-        self.adata: AnnData | None = None
+    path: Path
+    """A ``.h5ad`` file, the folder of a ``.zarr`` store, or a ``.csv`` file with one row per cell:
+    a first column of unique texts is the names of the cells, measurements become ``X``, and all
+    other columns ``obs``; see `features_to_anndata`."""
+    adata: AnnData | None = None
+    """The cells, after `run`, with names that distinguish them."""
+    notice: str = ""
+    """A sentence on cells that were renamed; empty without any."""
 
     def run(self, _: object = None) -> AnnData:
         """Read the file. An OSError if it is damaged or of another kind."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -74,9 +73,6 @@ class Table:
     _features: pd.DataFrame | None = None
     _columns: tuple[Any, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"<Table {self.name!r} ({self.origin})>"
-
     @property
     def declared(self) -> Mapping[str, Any]:
         """Columns that SpatialData declares in ``uns["spatialdata_attrs"]``; empty without it."""
@@ -96,21 +92,10 @@ class Table:
 def find_tables(
     layers: Iterable[Layer], opened: Iterable[Table], known: Iterable[Table]
 ) -> list[Table]:
-    """Find all tables, those of SpatialData first.
+    """Find the tables of layers and those that were opened, in the order of `Origin`.
 
-    Parameters
-    ----------
-    layers
-        Layers of the viewer.
-    opened
-        AnnData of files and notebooks.
-    known
-        Tables that were found before; a table stays the same object.
-
-    Returns
-    -------
-    list
-        An AnnData in several places is listed once, with the first layer that can show its cells.
+    An AnnData in several places is listed once, with the first layer that can show its cells. A
+    table that is known already stays the same object.
     """
     known = list(known)
     # Images carry AnnData too, but no cells.
@@ -161,27 +146,19 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
         yield Table(adata, Path(path).name, layer, "file", Path(path))
     elif _is_anndata(adata):
         yield Table(adata, f"{layer.name}: AnnData", layer, "metadata")
-    if isinstance(layer, CellLayer):
-        yield from _of_features(layer, known)
+    if isinstance(layer, CellLayer) and measured(features := layer.features):
+        same = next((t for t in known if t.layer is layer and t.is_made_of(features)), None)
+        of_labels = isinstance(layer, Labels)
+        adata = same.adata if same else features_to_anndata(features, of_labels=of_labels)
+        table = Table(adata, f"{layer.name}: features", layer, "features")
+        table.follow(features)
+        yield table
 
 
 def _is_anndata(value: object) -> TypeGuard[AnnData]:
     # Without importing anndata, which takes long: nothing is an AnnData before that.
     anndata = sys.modules.get("anndata")
     return anndata is not None and isinstance(value, anndata.AnnData)
-
-
-def _of_features(layer: CellLayer, known: list[Table]) -> Iterator[Table]:
-    """Table of the layer's features, if they measure anything."""
-    features, name = layer.features, f"{layer.name}: features"
-    same = next((t for t in known if t.layer is layer and t.is_made_of(features)), None)
-    if same is not None:
-        yield Table(same.adata, name, layer, "features")
-    elif measured(features):
-        adata = features_to_anndata(features, of_labels=isinstance(layer, Labels))
-        table = Table(adata, name, layer, "features")
-        table.follow(features)
-        yield table
 
 
 # -- features of layers ----------------------------------------------------------------------------
@@ -197,11 +174,14 @@ def measured(features: pd.DataFrame) -> list[Any]:
 
 
 def _numbers(features: pd.DataFrame) -> list[Any]:
-    ids = named(features, ID_NAMES)
+    """Columns of numbers that are no ids and no results, since that would be circular."""
+    n, keys = len(features.columns), keys_in(features.columns)
+    results = {f"{_axis(key)}{i}" for key in keys for i in range(1, n + 1)}
+    others = results.union(named(features, ID_NAMES))
     return [
         name
         for name, dtype in features.dtypes.items()
-        if dtype.kind in "iuf" and name not in ids and not _is_result(str(name), features)
+        if dtype.kind in "iuf" and str(name) not in others
     ]
 
 
@@ -240,15 +220,7 @@ def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
 
 
 def publish(table: Table, key: str) -> None:
-    """Add a result to the features that a table was made of; other columns do not change.
-
-    Parameters
-    ----------
-    table
-        The table with the result.
-    key
-        Name of the result: ``uns[key]``, ``obs[f"{key}_…"]``.
-    """
+    """Add the result `key` to the features a table was made of; other columns do not change."""
     layer, adata = table.layer, table.adata
     if table.origin != "features" or not isinstance(layer, CellLayer):
         return
@@ -277,13 +249,6 @@ def publish(table: Table, key: str) -> None:
 
 def _axis(key: str) -> str:
     return "CE" if key == "ce" else key
-
-
-def _is_result(name: str, features: pd.DataFrame) -> bool:
-    """Tell whether a column is an axis of an embedding: to learn from it would be circular."""
-    return any(
-        re.fullmatch(re.escape(_axis(key)) + r"\d+", name) for key in keys_in(features.columns)
-    )
 
 
 def _categorical(column: pd.Series) -> pd.Series:

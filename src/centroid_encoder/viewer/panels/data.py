@@ -14,13 +14,13 @@ from superqt.utils import create_worker
 
 from centroid_encoder.viewer.data.columns import (
     OBS_NAMES,
+    ONE_IMAGE,
     coordinates,
     image_columns,
     may_be_ids,
 )
 from centroid_encoder.viewer.data.ids import LayerIds, label_ids, pixels
-from centroid_encoder.viewer.data.images import ONE_IMAGE, TableImage
-from centroid_encoder.viewer.data.join import Misfit
+from centroid_encoder.viewer.data.join import Misfit, TableImage
 from centroid_encoder.viewer.data.measuring import UNLABELED, Measuring
 from centroid_encoder.viewer.panels.fields import (
     Choice,
