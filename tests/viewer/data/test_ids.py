@@ -11,20 +11,23 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from napari.layers import Labels
 
 from centroid_encoder.viewer.data.columns import whole_numbers
-from centroid_encoder.viewer.data.ids import read_ids
+from centroid_encoder.viewer.data.ids import label_ids, read_ids
+from tests.cases import cases
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int32", "int64", "uint64"])
-def test_labels_of_any_dtype(dtype: str) -> None:
-    ids = read_ids(Labels(np.array([[0, 90], [7, 7]], dtype))).ids
-    assert ids.tolist() == [7, 90]
-    assert ids.dtype == np.int64
+def test_labels_of_any_dtype() -> None:
+    for dtype in ("int8", "uint8", "uint16", "int32", "int64", "uint64"):
+        ids = read_ids(Labels(np.array([[0, 90], [7, 7]], dtype))).ids
+        assert ids.tolist() == [7, 90]
+        assert ids.dtype == np.int64
+    with pytest.raises(ValueError, match="is too large; labels must be below"):
+        read_ids(Labels(np.array([[0, 2**63 + 5]], dtype=np.uint64)))
 
 
 @given(image=arrays(np.int16, array_shapes(min_dims=2, max_dims=3, max_side=9)))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=cases(25))
 def test_lazy_labels_are_those_of_the_array(image: np.ndarray) -> None:
-    whole, lazy = read_ids(Labels(image)), read_ids(Labels(da.from_array(image, chunks=4)))
+    whole, lazy = label_ids(image), label_ids(da.from_array(image, chunks=4))
     assert whole.ids.tolist() == lazy.ids.tolist() == sorted(set(image.ravel().tolist()) - {0})
     assert whole.centers is not None
     assert np.array_equal(whole.centers, lazy.centers)
@@ -59,11 +62,12 @@ def test_whole_numbers_are_read_however_they_are_written(column: pd.Series) -> N
     assert there.all()
 
 
-@pytest.mark.parametrize("dtype", [float, "Int64", object, "string", "category"])
-def test_missing_numbers_are_masked(dtype: Any) -> None:
-    values, there = whole_numbers(pd.Series([7, None], dtype=object).astype(dtype), "obs['id']")
-    assert values.tolist() == [7, 0]
-    assert there.tolist() == [True, False]
+def test_missing_numbers_are_masked() -> None:
+    for dtype in (float, "Int64", object, "string", "category"):
+        column = pd.Series([7, None], dtype=object).astype(dtype)
+        values, there = whole_numbers(column, "obs['id']")
+        assert values.tolist() == [7, 0]
+        assert there.tolist() == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -118,29 +118,18 @@ def measured(*layers: Labels | Image, time_series: bool = False) -> Measuring:
 
 def test_scale_and_units_are_those_of_the_layer() -> None:
     place = {"scale": (0.5, 0.25), "units": ("um", "um"), "translate": (100, 100)}
-    adata = measured(labels(**place), image(**place)).adata
+    job = measured(labels(**place), image(**place))
 
-    assert adata is not None
-    assert adata.var_names[0] == "area_um2"
-    assert adata.X[0, 0] == 16 * 0.5 * 0.25
-    assert adata.obsm["spatial"][0].tolist() == [0.25 * 5.5, 0.5 * 1.5]
-    assert adata.obs["cell_type"].isna().all()
-
-
-@pytest.mark.parametrize(
-    ("place", "unit", "said"),
-    [
-        ({}, "px", "layer units"),
-        ({"scale": (0.5, 0.5)}, "units", "layer units"),
-        ({"scale": (0.5, 0.5), "units": ("um", "um")}, "um", "um"),
-    ],
-)
-def test_the_unit_is_named_if_the_layer_has_one(
-    place: dict[str, object], unit: str, said: str
-) -> None:
-    found = plan([labels(**place)], [], time_series=False)
-    assert found.unit == unit
-    assert str(found).endswith(f"Lengths in {said}.")
+    assert str(job) == "nuclei: DAPI\nLengths in um."
+    assert job.adata is not None
+    assert job.adata.var_names[0] == "area_um2"
+    assert job.adata.X[0, 0] == 16 * 0.5 * 0.25
+    assert job.adata.obsm["spatial"][0].tolist() == [0.25 * 5.5, 0.5 * 1.5]
+    assert job.adata.obs["cell_type"].isna().all()
+    for scale, unit in ((1, "px"), (0.5, "units")):
+        job = plan([labels(scale=(scale, scale))], [], time_series=False)
+        assert job.unit == unit
+        assert str(job) == "nuclei: shapes alone\nLengths in layer units."
 
 
 def test_full_resolution_is_measured_and_dask_stays_lazy() -> None:

@@ -70,22 +70,17 @@ def test_ids_that_are_off_by_one_are_told_and_can_be_mended(shift: int) -> None:
     mend(catalog)
 
 
-def test_repeated_ids_of_no_cell_hinder_no_check() -> None:
-    image, adata = tissue()
-    # With 1 added, both would be label 1.
-    adata.obs["cell_id"] = np.roll(adata.obs["cell_id"], 50)
-    adata.obs.loc[adata.obs_names[:2], "cell_id"] = 0
-    misfit = misfit_of(catalog_of(Labels(image), adata))
-    assert misfit is not None
-    assert misfit.better is None
-
-
 def test_ids_of_another_image_are_told() -> None:
-    image, _ = tissue()
-    misfit = misfit_of(catalog_of(Labels(image), tissue(seed=1)[1]))
-    assert misfit is not None
-    assert str(misfit).endswith("The ids may be those of another image.")
-    assert misfit.better is None
+    image, own = tissue()
+    adata = tissue(seed=1)[1]
+    # Repeated ids of no cell hinder no check: with 1 added, both would be label 1.
+    own.obs["cell_id"] = np.roll(own.obs["cell_id"], 50)
+    own.obs.loc[own.obs_names[:2], "cell_id"] = 0
+    for other in (adata, own):
+        misfit = misfit_of(catalog_of(Labels(image), other))
+        assert misfit is not None
+        assert str(misfit).endswith("The ids may be those of another image.")
+        assert misfit.better is None
 
 
 @pytest.mark.parametrize(
@@ -110,7 +105,15 @@ def test_units_and_origin_do_not_matter(change: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "names", [("centroid-0", "centroid-1"), ("Centroid Y µm", "Centroid X µm"), ("Pos_Y", "Pos_X")]
+    "names",
+    [
+        ("centroid-0", "centroid-1"),
+        ("Centroid Y µm", "Centroid X µm"),
+        ("Pos_Y", "Pos_X"),
+        ("Y_position", "X_position"),
+        ("AreaShape_Center_Y", "AreaShape_Center_X"),
+        ("y", "x"),
+    ],
 )
 def test_positions_are_found_in_columns(names: tuple[str, str]) -> None:
     image, adata = tissue()
@@ -122,6 +125,8 @@ def test_positions_are_found_in_columns(names: tuple[str, str]) -> None:
     adata.obs["cell_id"] += 1
     misfit = misfit_of(catalog_of(Labels(image), adata))
     assert f"obs[{names[0]!r}] and obs[{names[1]!r}]" in str(misfit)
+    # Measurements are no positions.
+    assert not any(map(axis, ("7", "area", "moment-0", "x area")))
 
 
 def test_images_of_any_kind() -> None:
@@ -134,8 +139,9 @@ def test_images_of_any_kind() -> None:
         assert misfit.better is not None
 
 
-@pytest.mark.parametrize("positions", [None, np.zeros((N, 3)), np.full((N, 2), np.nan)])
-@pytest.mark.parametrize("shift", [1, -1])
+@pytest.mark.parametrize(
+    ("shift", "positions"), [(1, None), (-1, np.zeros((N, 3))), (1, np.full((N, 2), np.nan))]
+)
 def test_without_positions_ids_that_are_all_off_by_one_are_known(
     shift: int, positions: Any
 ) -> None:
@@ -158,11 +164,3 @@ def test_missing_labels_and_points_are_no_misfit() -> None:
     # The last label is not in the image.
     image[image == N] = 0
     assert catalog_of(Labels(image), adata).faults == {}
-
-
-def test_names_of_positions() -> None:
-    names = {
-        "x": "x", "Y_centroid": "y", "centroid_weighted-1": "1", "bbox-3": "3", "7": None,
-        "AreaShape_Center_X": "x", "area": None, "moment-0": None, "x area": None,
-    }  # fmt: skip
-    assert {name: axis(name) for name in names} == names

@@ -1,3 +1,5 @@
+"""Tables that are found in a viewer, and features of layers as tables."""
+
 from __future__ import annotations
 
 import logging
@@ -6,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,7 +18,13 @@ from napari.layers import Image, Labels, Layer, Points
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.tables import Table, publish
+from centroid_encoder.viewer.data.tables import (
+    WITH_POSITIONS,
+    Table,
+    features_to_anndata,
+    measured,
+    publish,
+)
 
 N = 40
 
@@ -132,22 +141,12 @@ def test_what_is_added_is_known_already(cells: AnnData, tmp_path: Path) -> None:
     assert table.layer is None
 
 
-def test_tables_of_one_name_are_numbered(
-    make_cells: Callable[..., AnnData], tmp_path: Path
-) -> None:
-    catalog = Catalog(LayerList())
-    for folder in "abc":
-        catalog.add(make_cells(), "cells.h5ad", path=tmp_path / folder / "cells.h5ad")
-    for _ in range(2):
-        names = [table.name for table in found(catalog)]
-        assert names == ["cells.h5ad", "cells.h5ad [1]", "cells.h5ad [2]"]
-
-
-@pytest.mark.parametrize("metadata", [
-    {"adata": None}, {"adata": "cells.h5ad"}, {"sdata": None}, {"sdata": 3}, {"path": 5},
-])  # fmt: skip
-def test_other_metadata_do_no_harm(metadata: dict[str, Any]) -> None:
-    assert found(Catalog(LayerList([image(metadata=metadata)]))) == []
+def test_other_metadata_and_features_are_no_tables() -> None:
+    others = {"adata": None}, {"adata": "cells.h5ad"}, {"sdata": None}, {"sdata": 3}, {"path": 5}
+    layers: list[Layer] = [image(metadata=metadata) for metadata in others]
+    for columns in ([], ["index"], ["kind"], ["index", "kind"]):
+        layers += [image(features=features()[columns]), points(features()[columns])]
+    assert found(Catalog(LayerList(layers))) == []
 
 
 def test_tables_are_listed_by_origin_and_stay_the_same_objects(
@@ -167,6 +166,7 @@ def test_tables_are_listed_by_origin_and_stay_the_same_objects(
     )
     catalog = Catalog(layers)
     catalog.add(given, "mine")
+    catalog.add(make_cells(), "mine")
     catalog.add(opened, "cells.h5ad", path=tmp_path / "cells.h5ad")
 
     tables = found(catalog)
@@ -181,6 +181,7 @@ def test_tables_are_listed_by_origin_and_stay_the_same_objects(
         ("cells.h5ad", "file", None),
         ("renamed: features", "features", "renamed"),
         ("mine", "notebook", None),
+        ("mine [1]", "notebook", None),
     ]
     expected = [sdata.tables["table"], attached, read, opened]
     assert [id(table.adata) for table in tables[:4]] == [id(adata) for adata in expected]
@@ -206,12 +207,56 @@ def test_a_table_of_several_layers_is_listed_once_with_the_first_that_has_cells(
 # -- features ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "columns", [[], ["index"], ["kind"], ["index", "kind"]], ids=lambda names: "+".join(names)
-)
-def test_features_without_measurements_are_not_listed(columns: list[str]) -> None:
-    catalog = Catalog(LayerList([image(features=features()[columns]), points(features()[columns])]))
-    assert found(catalog) == []
+def test_features_become_cells_that_can_be_saved(tmp_path: Path) -> None:
+    columns = {
+        "index": np.arange(60) * 3 + 1,
+        "area": np.arange(60) / 7,
+        "mean": np.ones(60, dtype=np.float32),
+        "count": np.arange(60) % 9,
+        "n": pd.array([None, *range(59)], dtype="Int64"),
+        "touching": np.arange(60) % 3 == 0,
+        "kind": np.array(["a", "b"])[np.arange(60) % 2],
+        "tissue": pd.Categorical(["x", "y", None] * 20),
+        "note": [None, 1.5, "text"] * 20,
+        "seen": pd.to_datetime(["2020-01-01"] * 60),
+    }
+    adata = features_to_anndata(pd.DataFrame(columns), of_labels=True)
+    assert adata.obs_names[:2].tolist() == ["1", "4"]
+    assert adata.var_names.tolist() == ["area", "mean", "count", "n"]
+    assert np.array_equal(adata.X[:, 0], columns["area"])
+    assert np.isnan(adata.X[0, 3])
+    # Whole numbers are measurements, or classes.
+    assert list(adata.obs) == [name for name in columns if name not in ("area", "mean")]
+    assert adata.obs["touching"].dtype == bool
+    assert adata.obs["kind"].cat.categories.tolist() == ["a", "b"]
+    assert adata.obs["tissue"].isna().sum() == 20
+    assert adata.obs["note"].cat.categories.tolist() == ["1.5", "text"]
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    assert ad.read_h5ad(tmp_path / "cells.h5ad").obs["index"].tolist() == [*range(1, 181, 3)]
+
+
+def test_ids_and_positions_are_no_measurements_but_positions_can_be_chosen() -> None:
+    assert measured(pd.DataFrame({"label": [1], "cell_id": [2.0], "CellID": [3]})) == []
+    # As scikit-image measures it.
+    names = ["label", "centroid-0", "centroid-1", "bbox-0", "area", "area_bbox"]
+    table = pd.DataFrame(np.arange(240.0).reshape(40, 6), columns=names)
+    adata = features_to_anndata(table, of_labels=True)
+    assert adata.var_names.tolist() == ["area", "area_bbox"]
+    assert adata.obsm[WITH_POSITIONS].shape == (40, 5)
+    positions = table[["centroid-0", "centroid-1"]]
+    assert measured(positions) == list(positions)
+    assert WITH_POSITIONS not in features_to_anndata(positions, of_labels=True).obsm
+
+
+def test_labels_without_index_are_numbered_from_the_background() -> None:
+    table = pd.DataFrame({"area": [0.0, 1.0], 7: np.float32([1, 2])})
+    adata = features_to_anndata(table, of_labels=True)
+    assert adata.obs["index"].tolist() == [0, 1]
+    assert adata.var_names.tolist() == ["area", "7"]
+    # Repeated ids are no names.
+    adata = features_to_anndata(pd.DataFrame({"index": [4, 4], "area": [1.0, 2.0]}), of_labels=True)
+    assert adata.obs_names.tolist() == ["0", "1"]
+    assert adata.obs["index"].tolist() == [4, 4]
 
 
 # -- publishing ----------------------------------------------------------------------------------
@@ -229,6 +274,9 @@ def test_results_go_to_the_features_and_are_not_learned_from(
         "object": ["x", None] * (N // 2),
     }
     layer.features = features().assign(**extra)
+    defaults = {name: column.iloc[1] for name, column in layer.features.items()}
+    if isinstance(layer, Points):
+        layer.feature_defaults = defaults
     before = layer.features.copy()
     catalog = Catalog(LayerList([layer]))
     (table,) = found(catalog)
@@ -247,12 +295,23 @@ def test_results_go_to_the_features_and_are_not_learned_from(
     columns = ["ce_split", "ce_label", "CE1", "CE2"]
     columns += ["again_split", "again_label", "again1", "again2"]
     assert list(layer.features) == [*before, *columns]
+    if isinstance(layer, Points):
+        # The next point is what it would have been.
+        assert layer.feature_defaults["area"].item() == defaults["area"]
     pd.testing.assert_frame_equal(layer.features[list(before)], before)
     # Other features are another table.
     layer.features["added"] = 1.0
     (after,) = found(catalog)
     assert after is not table
     assert after.adata.var_names.tolist() == ["area", "mean", "small", "added"]
+
+
+def test_a_measurement_keeps_its_name(train: Callable[..., None]) -> None:
+    layer = points(features().rename(columns={"area": "k1"}))
+    (table,) = found(Catalog(LayerList([layer])))
+    train(table, key="k")
+    assert np.array_equal(layer.features["k1"], features()["area"])
+    assert np.array_equal(layer.features["k2"], table.adata.obsm["k"][:, 1])
 
 
 def test_features_that_were_changed_get_no_result(
@@ -268,12 +327,3 @@ def test_features_that_were_changed_get_no_result(
     pd.testing.assert_frame_equal(layer.features, before)
     assert "the features of dots have changed" in caplog.text
     assert "X_ce" in table.adata.obsm
-
-
-def test_the_next_point_is_what_it_would_have_been(train: Callable[..., None]) -> None:
-    layer = points(features())
-    layer.feature_defaults = {"index": 0, "area": 9.0, "mean": 8.0, "kind": "b"}
-    (table,) = found(Catalog(LayerList([layer])))
-    train(table)
-    layer.add([[0, 0]])
-    assert layer.features[["area", "mean", "kind"]].iloc[-1].tolist() == [9.0, 8.0, "b"]
