@@ -151,29 +151,27 @@ def test_layers_have_names_of_images(name: str, values: list[object], expected: 
     assert images_by_name([layer], values) == ({} if expected is None else {layer: expected})
 
 
-def test_each_image_of_a_table_finds_its_layer() -> None:
+def test_each_image_of_a_table_finds_its_layer_and_the_user_may_choose_others() -> None:
+    layers = [*masks("A_mask", "B_mask", "right"), labels(range(1, 41), name="B_cells")]
     adata = study(["A.tiff", "B.tiff", "C.tiff"], "ObjectNumber", "ImageName")
-    catalog = catalog_of(adata, *masks("A_mask", "B_mask", "C_mask"))
+    catalog = catalog_of(adata, *layers)
     assert catalog.absence() == ""
-    assert shown(catalog) == {"A_mask": "A.tiff", "B_mask": "B.tiff", "C_mask": "C.tiff"}
+    assert shown(catalog) == {"A_mask": "A.tiff", "B_mask": "B.tiff"}
+    assert [image.link is None for image in catalog.images()] == [False, False, True]
+    catalog.show_image("C.tiff", layers[2])
     assert sum(join.n_joined for join in catalog.joins.values()) == sum(SIZES)
-
-
-def test_layers_without_names_of_images_are_chosen_by_the_user() -> None:
-    layers = masks("left", "middle", "right")
-    catalog = catalog_of(study([1, 2, 3], key="ImageNumber"), *layers)
-    assert catalog.joins == {}
-    assert [image.link for image in catalog.images()] == [None] * 3
-    for value, layer in zip((1, 2, 3), layers, strict=True):
-        catalog.show_image(value, layer)
-    assert shown(catalog) == {"left": 1, "middle": 2, "right": 3}
-    catalog.show_image(2, layers[0])
-    assert shown(catalog) == {"left": 2, "right": 3}
-    catalog.show_image(3, None)
-    assert shown(catalog) == {"left": 2}
+    # An image is shown by one layer, and a layer shows one image.
+    catalog.show_image("B.tiff", layers[3])
+    assert shown(catalog) == {"A_mask": "A.tiff", "right": "C.tiff", "B_cells": "B.tiff"}
+    catalog.show_image("C.tiff", layers[0])
+    assert shown(catalog) == {"A_mask": "C.tiff", "B_cells": "B.tiff"}
+    catalog.show_image("B.tiff", None)
+    assert shown(catalog) == {"A_mask": "C.tiff"}
     # Ids that are in every image cannot be those of one layer.
     catalog.show_image(None, layers[1])
     assert "gives several cells the same label: 1, 2, 3" in str(catalog.faults)
+    catalog.choose_layer(None)
+    assert (shown(catalog), catalog.absence()) == ({}, "95 cells; shown in no layer.")
 
 
 def test_one_layer_may_show_all_images_if_their_ids_differ() -> None:
@@ -194,13 +192,3 @@ def test_columns_that_the_user_chooses_serve_all_layers() -> None:
     assert shown(catalog) == {"A_mask": "A", "B_mask": "B", "C_mask": "C"}
     catalog.choose_image_column("")
     assert catalog.images() == []
-
-
-def test_an_image_is_shown_by_one_layer_first_by_the_one_that_is_chosen() -> None:
-    layers = [*masks("A_cells", "B_nuclei", "C_cells"), labels(range(1, 41), name="B_cells")]
-    catalog = catalog_of(study(["A", "B", "C"]), *layers)
-    assert set(shown(catalog)) == {"A_cells", "B_nuclei", "C_cells"}
-    catalog.show_image("B", layers[3])
-    assert set(shown(catalog)) == {"A_cells", "B_cells", "C_cells"}
-    catalog.choose_layer(None)
-    assert (shown(catalog), catalog.absence()) == ({}, "95 cells; shown in no layer.")
