@@ -6,40 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 from anndata import AnnData
-from napari.components import LayerList
-from napari.layers import Labels, Layer, Points
+from napari.layers import Labels, Layer
 
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.columns import OBS_NAMES, images_by_name
 from centroid_encoder.viewer.data.tables import features_to_anndata
+from tests.viewer.data.small import catalog_of, labels, points, table
 
 SIZES = (30, 40, 25)
-
-
-def table(**columns: Any) -> AnnData:
-    n_obs = len(next(iter(columns.values())))
-    obs = pd.DataFrame(columns).set_axis([f"c{i}" for i in range(n_obs)])
-    return AnnData(np.ones((n_obs, 2), np.float32), obs=obs)
-
-
-def labels(ids: Any, **options: Any) -> Labels:
-    """Cells in a row, with background between them."""
-    row = np.stack([np.zeros(len(ids), int), np.asarray(ids, dtype=int)]).T.reshape(1, -1)
-    return Labels(np.repeat(row, 2, axis=0), **options)
-
-
-def points(n: int, **options: Any) -> Points:
-    return Points(np.zeros((n, 2)), **options)
-
-
-def catalog_of(adata: AnnData, *layers: Layer) -> Catalog:
-    catalog = Catalog(LayerList(layers))
-    catalog.connect()
-    catalog.choose(catalog.add(adata, "cells"))
-    return catalog
 
 
 def id_column(adata: AnnData, layer: Layer) -> str | None:

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
-from napari.components import LayerList
 from napari.layers import Labels, Points
 
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.columns import axis, coordinates
 from centroid_encoder.viewer.data.join import Misfit
+from tests.viewer.data.small import catalog_of
 
 N = 100
 
@@ -34,15 +34,8 @@ def tissue(seed: int = 0) -> tuple[np.ndarray, AnnData]:
     return image, adata
 
 
-def catalog_of(layer: Labels | Points, adata: AnnData) -> Catalog:
-    catalog = Catalog(LayerList([layer]))
-    catalog.connect()
-    catalog.choose(catalog.add(adata, "cells"))
-    assert catalog.join is not None
-    return catalog
-
-
 def misfit_of(catalog: Catalog) -> Misfit | None:
+    assert catalog.join is not None
     fault = next(iter(catalog.faults.values()), None)
     assert fault is None or isinstance(fault, Misfit)
     return fault
@@ -63,7 +56,7 @@ def mend(catalog: Catalog) -> None:
 def test_ids_that_are_off_by_one_are_told_and_can_be_mended(shift: int) -> None:
     image, adata = tissue()
     adata.obs["cell_id"] += shift
-    catalog = catalog_of(Labels(image), adata)
+    catalog = catalog_of(adata, Labels(image))
     text = str(misfit_of(catalog))
     assert 'The positions in obsm["spatial"] speak against this: ' in text
     assert f"with obs['cell_id'] {-shift:+} it would be 100 %." in text
@@ -77,7 +70,7 @@ def test_ids_of_another_image_are_told() -> None:
     own.obs["cell_id"] = np.roll(own.obs["cell_id"], 50)
     own.obs.loc[own.obs_names[:2], "cell_id"] = 0
     for other in (adata, own):
-        misfit = misfit_of(catalog_of(Labels(image), other))
+        misfit = misfit_of(catalog_of(other, Labels(image)))
         assert misfit is not None
         assert str(misfit).endswith("The ids may be those of another image.")
         assert misfit.better is None
@@ -97,9 +90,9 @@ def test_ids_of_another_image_are_told() -> None:
 def test_units_and_origin_do_not_matter(change: Any) -> None:
     image, adata = tissue()
     adata.obsm["spatial"] = change(adata.obsm["spatial"])
-    assert misfit_of(catalog_of(Labels(image), adata)) is None
+    assert misfit_of(catalog_of(adata, Labels(image))) is None
     adata.obs["cell_id"] += 1
-    misfit = misfit_of(catalog_of(Labels(image), adata))
+    misfit = misfit_of(catalog_of(adata, Labels(image)))
     # With a quarter of the positions wrong, nothing fits well enough to be offered.
     assert misfit is not None
 
@@ -123,7 +116,7 @@ def test_positions_are_found_in_columns(names: tuple[str, str]) -> None:
     assert found is not None
     assert np.array_equal(found[1], places)
     adata.obs["cell_id"] += 1
-    misfit = misfit_of(catalog_of(Labels(image), adata))
+    misfit = misfit_of(catalog_of(adata, Labels(image)))
     assert f"obs[{names[0]!r}] and obs[{names[1]!r}]" in str(misfit)
     # Measurements are no positions.
     assert not any(map(axis, ("7", "area", "moment-0", "x area")))
@@ -134,7 +127,7 @@ def test_images_of_any_kind() -> None:
     adata.obs["cell_id"] += 1
     large = np.kron(image, np.ones((10, 10), dtype=np.int32))
     for data in (da.from_array(image, chunks=50), [image, image[::2, ::2]], large):
-        misfit = misfit_of(catalog_of(Labels(data), adata))
+        misfit = misfit_of(catalog_of(adata, Labels(data)))
         assert misfit is not None
         assert misfit.better is not None
 
@@ -150,7 +143,7 @@ def test_without_positions_ids_that_are_all_off_by_one_are_known(
     if positions is not None:
         adata.obsm["spatial"] = positions
     adata.obs["cell_id"] -= shift
-    catalog = catalog_of(Labels(image, name="nuclei"), adata)
+    catalog = catalog_of(adata, Labels(image, name="nuclei"))
     misfit = misfit_of(catalog)
     assert f"with obs['cell_id'] {shift:+} they are those of all labels of nuclei" in str(misfit)
     mend(catalog)
@@ -160,7 +153,7 @@ def test_missing_labels_and_points_are_no_misfit() -> None:
     image, adata = tissue()
     del adata.obsm["spatial"]
     points = Points(np.zeros((N, 2)), features={"cell_id": np.arange(2, N + 2)})
-    assert catalog_of(points, adata).faults == {}
+    assert catalog_of(adata, points).faults == {}
     # The last label is not in the image.
     image[image == N] = 0
-    assert catalog_of(Labels(image), adata).faults == {}
+    assert catalog_of(adata, Labels(image)).faults == {}

@@ -46,16 +46,11 @@ def image(**options: Any) -> Labels:
     return Labels(np.stack([ids, ids]), **options)
 
 
-def features(n: int = N) -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    return pd.DataFrame(
-        {
-            "index": 3 * np.arange(n) + 5,
-            "area": rng.normal(size=n) + 2 * (np.arange(n) % 2),
-            "mean": rng.normal(size=n),
-            "kind": np.array(["a", "b"])[np.arange(n) % 2],
-        }
-    )
+def features() -> pd.DataFrame:
+    rng, index = np.random.default_rng(0), np.arange(N)
+    area, mean = rng.normal(size=(2, N)) + 2 * (index % 2)
+    kind = np.array(["a", "b"])[index % 2]
+    return pd.DataFrame({"index": 3 * index + 5, "area": area, "mean": mean, "kind": kind})
 
 
 def points(table: pd.DataFrame, **options: Any) -> Points:
@@ -68,27 +63,18 @@ def spatial_table(regions: list[str], cells: AnnData) -> AnnData:
     per_region = cells.n_obs // len(regions)
     cells.obs["region"] = pd.Categorical(np.repeat(regions, per_region))
     cells.obs["instance_id"] = np.tile(np.arange(1, per_region + 1), len(regions))
-    cells.uns["spatialdata_attrs"] = {
-        "region": regions if len(regions) > 1 else regions[0],
-        "region_key": "region",
-        "instance_key": "instance_id",
-    }
+    declared = {"region_key": "region", "instance_key": "instance_id"}
+    region = regions if len(regions) > 1 else regions[0]
+    cells.uns["spatialdata_attrs"] = {"region": region} | declared
     return cells
 
 
 def spatial_layer(sdata: Any, element: str, table: str, **options: Any) -> Labels:
     """Layer as napari-spatialdata makes it, with a copy of the rows of its region."""
-    adata = sdata.tables[table]
-    metadata = {
-        "sdata": sdata,
-        "adata": adata[adata.obs["region"] == element].copy(),
-        "region_key": "region",
-        "instance_key": "instance_id",
-        "name": element,
-        "table_names": [table],
-    }
-    n = int((adata.obs["region"] == element).sum())
-    return Labels(np.arange(n + 1)[None].repeat(2, 0), metadata=metadata, **options)
+    adata = sdata.tables[table][sdata.tables[table].obs["region"] == element].copy()
+    keys = {"region_key": "region", "instance_key": "instance_id"}
+    metadata = {"sdata": sdata, "adata": adata, "name": element, "table_names": [table]} | keys
+    return Labels(np.arange(adata.n_obs + 1)[None].repeat(2, 0), metadata=metadata, **options)
 
 
 def found(catalog: Catalog) -> list[Table]:
@@ -101,9 +87,7 @@ def found(catalog: Catalog) -> list[Table]:
 
 def test_a_spatialdata_table_of_several_layers(cells: AnnData) -> None:
     sdata = SimpleNamespace(tables={"table": spatial_table(["left", "right"], cells)}, path=None)
-    layers = LayerList(
-        [spatial_layer(sdata, "left", "table"), spatial_layer(sdata, "right", "table")]
-    )
+    layers = LayerList([spatial_layer(sdata, name, "table") for name in ("left", "right")])
     catalog = Catalog(layers)
     (table,) = found(catalog)
     assert table.adata is cells
@@ -126,19 +110,6 @@ def test_only_tables_that_describe_the_layer_are_listed(make_cells: Callable[...
     drawn = image(metadata={"sdata": sdata, "name": None, "adata": None})
     layers = LayerList([spatial_layer(sdata, "nuclei", "own", name="layer"), drawn])
     assert [table.name for table in found(Catalog(layers))] == ["own (layer)", "too (layer)"]
-
-
-def test_what_is_added_is_known_already(cells: AnnData, tmp_path: Path) -> None:
-    layers = LayerList([image(metadata={"adata": cells})])
-    catalog = Catalog(layers)
-    (table,) = found(catalog)
-    assert catalog.add(cells, "mine") is table
-    assert catalog.add(cells, "mine", path=tmp_path / "cells.h5ad") is table
-    assert table.path == tmp_path / "cells.h5ad"
-    layers.clear()
-    # Its file is still open.
-    assert found(catalog) == [table]
-    assert table.layer is None
 
 
 def test_other_metadata_and_features_are_no_tables() -> None:
@@ -191,7 +162,7 @@ def test_tables_are_listed_by_origin_and_stay_the_same_objects(
 
 
 def test_a_table_of_several_layers_is_listed_once_with_the_first_that_has_cells(
-    cells: AnnData,
+    cells: AnnData, tmp_path: Path
 ) -> None:
     photo = Image(np.zeros((3, 3)), name="photo", metadata={"adata": cells})
     masks = [image(name=name, metadata={"adata": cells}) for name in ("first", "second")]
@@ -202,6 +173,14 @@ def test_a_table_of_several_layers_is_listed_once_with_the_first_that_has_cells(
         assert table.layer is layers[name]
         layers.remove(name)
     assert found(catalog) == []
+    layers.append(masks[0])
+    (table,) = found(catalog)
+    # A table that is added is known already, and stays when its layer is closed.
+    assert catalog.add(cells, "mine", path=tmp_path / "cells.h5ad") is table
+    assert table.path == tmp_path / "cells.h5ad"
+    layers.clear()
+    assert found(catalog) == [table]
+    assert table.layer is None
 
 
 # -- features ------------------------------------------------------------------------------------
