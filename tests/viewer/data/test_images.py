@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 from anndata import AnnData
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,76 @@ from napari.components import LayerList
 from napari.layers import Labels
 
 from centroid_encoder.viewer.data.catalog import Catalog
+from centroid_encoder.viewer.data.columns import images_by_name
 from tests.cases import cases
+from tests.viewer.data.small import catalog_of, labels, table
+
+SIZES = (30, 40, 25)
+
+
+def study(*names: str) -> AnnData:
+    """Cells of images, numbered from 1 in each."""
+    numbers = np.concatenate([np.arange(1, n + 1) for n in SIZES])
+    return table(ImageName=np.repeat(np.array(names, dtype=object), SIZES), ObjectNumber=numbers)
+
+
+def shown(catalog: Catalog) -> dict[str, object]:
+    return {link.layer.name: link.image for link in catalog.joins}
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        *[
+            (name, ["A.tiff", "AB.tiff", "B.tiff"], "A.tiff")
+            for name in ("A.ome.tiff", "A_mask", "A [1]", "cell_mask A", "/data/masks/A.tif", "a")
+        ],
+        ("image_001", [1, 2, 12], 1),
+        ("cells", ["cells", "nuclei"], "cells"),
+        # Several images, or none.
+        ("A_mask", ["A.tiff", "A.png"], None),
+        ("A_mask", ["B.tiff", "AB.tiff"], None),
+    ],
+)
+def test_layers_have_names_of_images(name: str, values: list[object], expected: object) -> None:
+    layer = labels([1], name=name)
+    assert images_by_name([layer], values) == ({} if expected is None else {layer: expected})
+
+
+def test_each_image_of_a_table_finds_its_layer_and_the_user_may_choose_others() -> None:
+    sizes = {"A_mask": 30, "B_mask": 40, "right": 25, "B_cells": 40}
+    layers = [labels(range(1, n + 1), name=name) for name, n in sizes.items()]
+    catalog = catalog_of(study("A.tiff", "B.tiff", "C.tiff"), *layers)
+    assert catalog.absence() == ""
+    assert shown(catalog) == {"A_mask": "A.tiff", "B_mask": "B.tiff"}
+    assert [image.link is None for image in catalog.images()] == [False, False, True]
+    catalog.show_image("C.tiff", layers[2])
+    assert sum(join.n_joined for join in catalog.joins.values()) == sum(SIZES)
+    # An image is shown by one layer, and a layer shows one image.
+    catalog.show_image("B.tiff", layers[3])
+    assert shown(catalog) == {"A_mask": "A.tiff", "right": "C.tiff", "B_cells": "B.tiff"}
+    catalog.show_image("C.tiff", layers[0])
+    assert shown(catalog) == {"A_mask": "C.tiff", "B_cells": "B.tiff"}
+    catalog.show_image("B.tiff", None)
+    assert shown(catalog) == {"A_mask": "C.tiff"}
+    # Ids that are in every image cannot be those of one layer.
+    catalog.show_image(None, layers[1])
+    assert "gives several cells the same label: 1, 2, 3" in str(catalog.faults)
+    catalog.choose_image_column("")
+    assert catalog.images() == []
+    catalog.choose_layer(None)
+    assert (shown(catalog), catalog.absence()) == ({}, "95 cells; shown in no layer.")
+
+
+def test_one_layer_may_show_all_images_if_their_ids_differ() -> None:
+    adata = study("A", "B", "C")
+    adata.obs["ObjectNumber"] = range(1, 96)
+    catalog = catalog_of(adata, labels(range(1, 96), name="whole"))
+    assert shown(catalog) == {"whole": None}
+    assert [image.name for image in catalog.images()] == ["all images", "A", "B", "C"]
+
+
+# -- any images, in any order ----------------------------------------------------------------------
 
 NAMES = ["A", "B", "core 12", "s_03"]
 FILES = ["{}.tiff", "{}", "{}.ome.tif", "/data/{}.png"]
@@ -52,13 +122,11 @@ class Study:
             column: pd.Categorical([image for image, _ in self.truth]),
             key: list(map(str, numbers)) if data.draw(st.booleans(), "text") else numbers,
         }
-        index = [f"c{i}" for i in range(len(rows))]
-        self.adata = AnnData(np.ones((len(rows), 2), np.float32), obs=pd.DataFrame(obs, index))
-        self.layers = LayerList()
         self.shows: dict[Labels, str] = {}
+        self.layers = LayerList()
         self.catalog = Catalog(self.layers)
         self.catalog.connect()
-        self.catalog.choose(self.catalog.add(self.adata, "cells"))
+        self.catalog.choose(self.catalog.add(table(**obs), "cells"))
 
     def open(self) -> None:
         name = self.data.draw(st.sampled_from(list(self.images)), "open")
