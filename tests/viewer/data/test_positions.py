@@ -52,17 +52,6 @@ def mend(catalog: Catalog) -> None:
     assert catalog.join.rows([1, 50, N]).tolist() == [0, 49, N - 1]
 
 
-@pytest.mark.parametrize("shift", [-1, 1])
-def test_ids_that_are_off_by_one_are_told_and_can_be_mended(shift: int) -> None:
-    image, adata = tissue()
-    adata.obs["cell_id"] += shift
-    catalog = catalog_of(adata, Labels(image))
-    text = str(misfit_of(catalog))
-    assert 'The positions in obsm["spatial"] speak against this: ' in text
-    assert f"with obs['cell_id'] {-shift:+} it would be 100 %." in text
-    mend(catalog)
-
-
 def test_ids_of_another_image_are_told() -> None:
     image, own = tissue()
     adata = tissue(seed=1)[1]
@@ -87,14 +76,19 @@ def test_ids_of_another_image_are_told() -> None:
     ],
     ids=["microns", "turned", "missing", "partly wrong", "frame"],
 )
-def test_units_and_origin_do_not_matter(change: Any) -> None:
+@pytest.mark.parametrize("shift", [-1, 1])
+def test_ids_that_are_off_by_one_are_told_and_mended_in_any_units(change: Any, shift: int) -> None:
     image, adata = tissue()
-    adata.obsm["spatial"] = change(adata.obsm["spatial"])
+    places = adata.obsm["spatial"] = change(adata.obsm["spatial"])
     assert misfit_of(catalog_of(adata, Labels(image))) is None
-    adata.obs["cell_id"] += 1
-    misfit = misfit_of(catalog_of(adata, Labels(image)))
+    adata.obs["cell_id"] += shift
+    catalog = catalog_of(adata, Labels(image))
+    text = str(misfit_of(catalog))
+    assert text.startswith('The positions in obsm["spatial"] speak against this: ')
     # With a quarter of the positions wrong, nothing fits well enough to be offered.
-    assert misfit is not None
+    if not (np.asarray(places)[4] == 0).all():
+        assert text.endswith(f"with obs['cell_id'] {-shift:+} it would be 100 %.")
+        mend(catalog)
 
 
 @pytest.mark.parametrize(

@@ -45,17 +45,10 @@ class Catalog:
     napari is still busy with the layer. Therefore the catalog emits `stirred` and `painted`, and a
     panel with an event loop calls `refresh` or `join_again` once for all of them.
 
-    Parameters
-    ----------
-    layers
-        The viewer's layers.
-
     Attributes
     ----------
-    tables
-        All tables, in the order of listing.
-    table
-        The table that is chosen, or None.
+    tables, table
+        All tables, in the order of listing, and the one that is chosen, or None.
     joins
         The links that are joined. A table of many images has a link for each layer.
     faults
@@ -191,10 +184,9 @@ class Catalog:
 
     def choose_layer(self, layer: Layer | None) -> None:
         """Choose the layer that shows the table, or that none does."""
-        images = self._choices.images
         self._choices.declined = layer is None
         if layer is not None:
-            image = images.pop(layer, NOT_SHOWN)
+            image = self._choices.images.pop(layer, NOT_SHOWN)
             self._show(layer, self._images_by_name().get(layer) if image is NOT_SHOWN else image)
         self.join_again()
 
