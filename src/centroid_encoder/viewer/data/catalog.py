@@ -21,14 +21,7 @@ from centroid_encoder.viewer.data.columns import (
 )
 from centroid_encoder.viewer.data.ids import CellLayer, LayerIds, is_slow, read_ids
 from centroid_encoder.viewer.data.join import Join, Link, TableImage, find_misfit, table_images
-from centroid_encoder.viewer.data.tables import (
-    NOT_SHOWN,
-    Choices,
-    Table,
-    find_tables,
-    is_drawn,
-    layers_of_cells,
-)
+from centroid_encoder.viewer.data.tables import NOT_SHOWN, Choices, Table, find_tables, is_drawn
 
 if TYPE_CHECKING:
     import numpy as np
@@ -83,8 +76,8 @@ class Catalog:
 
     @property
     def layers(self) -> list[CellLayer]:
-        """The layers that may show the cells of a table."""
-        return layers_of_cells(self._all)
+        """The layers whose labels, points or shapes may be the cells of a table."""
+        return [x for x in self._all if isinstance(x, CellLayer) and not is_drawn(x)]
 
     @property
     def measurable(self) -> tuple[list[Labels], list[Image]]:

@@ -124,11 +124,6 @@ def is_drawn(layer: Layer) -> bool:
     return DRAWN in layer.metadata
 
 
-def layers_of_cells(layers: Iterable[Layer]) -> list[CellLayer]:
-    """Return the layers whose labels, points or shapes may be the cells of a table."""
-    return [layer for layer in layers if isinstance(layer, CellLayer) and not is_drawn(layer)]
-
-
 def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
     """Tables of the layer's SpatialData object, or its AnnData; and the table of its features."""
     sdata, adata, path = (layer.metadata.get(key) for key in ("sdata", "adata", "path"))
