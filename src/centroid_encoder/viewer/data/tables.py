@@ -102,7 +102,7 @@ def find_tables(
     layers = sorted(layers, key=lambda layer: not isinstance(layer, CellLayer))
     places = [*(place for layer in layers for place in _tables_of(layer, known)), *opened]
     found: list[Table] = []
-    for place in sorted(places, key=lambda place: get_args(Origin).index(place.origin)):
+    for place in sorted(places, key=lambda place: place.origin != "spatialdata"):
         table = next((t for t in [*found, *known] if t.adata is place.adata), None) or copy(place)
         if table not in found:
             table.name, table.layer, table.origin = place.name, place.layer, place.origin
@@ -110,6 +110,7 @@ def find_tables(
             found.append(table)
         # The file it was last saved to counts more than the one it came from.
         table.path = table.path or place.path
+    found.sort(key=lambda table: get_args(Origin).index(table.origin))
     names: Counter[str] = Counter()
     for table in found:
         names[table.name] += 1
