@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from functools import partial
 from typing import TYPE_CHECKING
 
 import napari
@@ -23,7 +22,7 @@ from qtpy.QtWidgets import QApplication
 import centroid_encoder as ce
 from benchmarks.datasets import data_folder
 from centroid_encoder.pl._regions import center_regions
-from centroid_encoder.viewer.data.measuring import Measuring, Plan
+from centroid_encoder.viewer.data.measuring import Measuring
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.scene import Panel, Scene
 
@@ -115,9 +114,9 @@ def measure(widget: CentroidEncoderWidget) -> None:
     rng = np.random.default_rng(0)
     channels = {str(i): rng.integers(2**16, size=labels.shape, dtype=np.uint16) for i in range(4)}
     spacing = {"cells": (1.0, 1.0)}
-    plan = Plan({"cells": labels}, {"cells": channels}, spacing, "px", time_series=False)
+    plan = Measuring({"cells": labels}, {"cells": channels}, spacing, "px", time_series=False)
     cpu, started = time.process_time(), time.perf_counter()
-    widget.data.measuring.begin(partial(Measuring, plan), "Measuring cells")
+    widget.data.measuring.begin(lambda: plan, "Measuring cells")
     while widget.data.measuring.task is not None:
         wait(10)
     cpu, seconds = time.process_time() - cpu, time.perf_counter() - started

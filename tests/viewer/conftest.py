@@ -17,6 +17,7 @@ os.environ["NAPARI_CONFIG"] = ""
 import napari
 import numpy as np
 import pytest
+from npe2 import PluginManager
 from numpy.typing import NDArray
 from qtpy.QtCore import QEvent
 from qtpy.QtWidgets import QApplication
@@ -101,6 +102,12 @@ def viewer(_window: Window, qtbot: QtBot, request: pytest.FixtureRequest) -> Ite
     yield _window.open(qtbot)
     call = getattr(request.node, "rep_call", None)
     _window.tidy(failed=call is None or call.failed)
+
+
+@pytest.fixture(scope="session")
+def plugins() -> None:
+    """Readers and sample data for a `ViewerModel`, as napari finds them for a window."""
+    PluginManager.instance().discover()
 
 
 @pytest.fixture

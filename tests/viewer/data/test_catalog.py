@@ -81,8 +81,6 @@ def test_a_join_stays_the_same_object_until_its_layer_is_painted(
     photo = Image(np.zeros((4, 4)))
     layers.extend([nuclei, photo])
     catalog.refresh()
-    assert catalog.link is not None
-    assert (catalog.link.layer, catalog.link.id_column) == (nuclei, "cell_id")
     join, heard = catalog.join, Heard(catalog)
     assert join is not None
     assert join.joined.all()
@@ -113,6 +111,9 @@ def test_a_table_that_is_gone_is_replaced_by_the_next_of_its_layer(
     assert catalog.table is not None
     assert catalog.table.adata is replaced
     layers.remove(second)
+    # A task that ends may choose a table before the catalog looks again.
+    catalog.choose(catalog.table)
+    assert catalog.link is None
     catalog.refresh()
     assert catalog.table.adata is nuclei.metadata["adata"]
     layers.clear()
@@ -120,50 +121,12 @@ def test_a_table_that_is_gone_is_replaced_by_the_next_of_its_layer(
     assert (catalog.table, catalog.link) == (None, None)
 
 
-def test_a_file_stays_when_its_layer_is_closed(
-    layers: LayerList, catalog: Catalog, nuclei: Labels, tmp_path: Path
+def test_a_file_stays_when_its_layer_is_closed_and_leaves_memory_when_it_is_closed(
+    layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf, tmp_path: Path
 ) -> None:
-    nuclei.metadata = nuclei.metadata | {"path": tmp_path / "cells.h5ad"}
-    layers.append(nuclei)
-    catalog.refresh()
-    table = catalog.table
-    layers.remove(nuclei)
-    catalog.refresh()
-    assert table is not None
-    assert catalog.tables == [table]
-    assert (catalog.table, catalog.link) == (table, None)
-
-
-def test_labels_that_cannot_be_read_are_a_problem_of_the_link(
-    layers: LayerList, catalog: Catalog, cells: AnnData
-) -> None:
-    huge = Labels(np.array([[0, 2**63 + 5]], dtype=np.uint64), metadata={"adata": cells})
-    layers.append(huge)
-    catalog.refresh()
-    assert "is too large" in str(catalog.faults[catalog.link])
-
-
-def test_a_layer_that_is_gone_is_not_joined_before_the_catalog_looks_again(
-    layers: LayerList, catalog: Catalog, nuclei: Labels, cells: AnnData
-) -> None:
-    layers.append(nuclei)
-    catalog.refresh()
-    added = catalog.add(cells.copy(), "notebook")
-    # What ends in a thread may choose a table before napari's event loop goes on.
-    layers.clear()
-
-    catalog.choose(added)
-
-    assert catalog.link is None
-
-
-def test_nothing_keeps_a_closed_layer_alive(
-    layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf
-) -> None:
-    catalog.add(cells, "cells")
-
     def visit() -> weakref.ref[Any]:
-        layers.append(Labels(image_of(cells)))
+        metadata = {"adata": cells.copy(), "path": tmp_path / "cells.h5ad"}
+        layers.append(Labels(image_of(metadata["adata"]), metadata=metadata))
         catalog.refresh()
         assert catalog.join is not None
         layer = weakref.ref(layers[0])
@@ -175,6 +138,12 @@ def test_nothing_keeps_a_closed_layer_alive(
     layer = visit()
     gc.collect()
     assert layer() is None
+    assert catalog.table is not None
+    assert (catalog.table.name, catalog.link) == ("cells.h5ad", None)
+    adata = weakref.ref(catalog.table.adata)
+    catalog.close(catalog.table)
+    gc.collect()
+    assert (catalog.tables, adata()) == ([], None)
 
 
 def test_choices_last_for_a_table(
@@ -198,19 +167,19 @@ def test_choices_last_for_a_table(
 
 
 def test_label_pixels_are_read_once_until_they_change(
-    layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf
+    layers: LayerList, catalog: Catalog, nuclei: Labels
 ) -> None:
-    image, reads = image_of(cells), []
-
-    def read(block: NDArray[np.int32]) -> NDArray[np.int32]:
-        reads.append(block.shape)
-        return block
+    image, reads = nuclei.data, []
 
     def lazy() -> da.Array:
-        chunks = da.from_array(image, chunks=-1)
-        return chunks.map_blocks(read, dtype=image.dtype, meta=image[:0, :0])
+        def read(block: NDArray[np.int32]) -> NDArray[np.int32]:
+            reads.append(block.shape)
+            return block
 
-    layers.append(layer := Labels(lazy(), metadata={"adata": cells}))
+        whole = da.from_array(image, chunks=-1)
+        return whole.map_blocks(read, dtype=image.dtype, meta=image[:0, :0])
+
+    layers.append(layer := Labels(lazy(), metadata=nuclei.metadata))
     reads.clear()
     catalog.refresh()
     catalog.choose_ids("obs_names")

@@ -1,3 +1,5 @@
+"""Ids of layers and of tables, and the columns and layers that are guessed."""
+
 from __future__ import annotations
 
 from typing import Any
@@ -6,24 +8,31 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from anndata import AnnData
 from hypothesis import given, settings
 from hypothesis.extra.numpy import array_shapes, arrays
-from napari.layers import Labels
+from napari.layers import Labels, Layer
 
-from centroid_encoder.viewer.data.ids import read_ids, whole_numbers
+from centroid_encoder.viewer.data.columns import OBS_NAMES, whole_numbers
+from centroid_encoder.viewer.data.ids import label_ids, read_ids
+from centroid_encoder.viewer.data.tables import features_to_anndata
+from tests.cases import cases
+from tests.viewer.data.small import catalog_of, labels, points, table
 
 
-@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "int32", "int64", "uint64"])
-def test_labels_of_any_dtype(dtype: str) -> None:
-    ids = read_ids(Labels(np.array([[0, 90], [7, 7]], dtype))).ids
-    assert ids.tolist() == [7, 90]
-    assert ids.dtype == np.int64
+def test_labels_of_any_dtype() -> None:
+    for dtype in ("int8", "uint8", "uint16", "int32", "int64", "uint64"):
+        ids = read_ids(Labels(np.array([[0, 90], [7, 7]], dtype))).ids
+        assert ids.tolist() == [7, 90]
+        assert ids.dtype == np.int64
+    with pytest.raises(ValueError, match="is too large; labels must be below"):
+        read_ids(Labels(np.array([[0, 2**63 + 5]], dtype=np.uint64)))
 
 
 @given(image=arrays(np.int16, array_shapes(min_dims=2, max_dims=3, max_side=9)))
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=cases(25))
 def test_lazy_labels_are_those_of_the_array(image: np.ndarray) -> None:
-    whole, lazy = read_ids(Labels(image)), read_ids(Labels(da.from_array(image, chunks=4)))
+    whole, lazy = label_ids(image), label_ids(da.from_array(image, chunks=4))
     assert whole.ids.tolist() == lazy.ids.tolist() == sorted(set(image.ravel().tolist()) - {0})
     assert whole.centers is not None
     assert np.array_equal(whole.centers, lazy.centers)
@@ -37,11 +46,7 @@ IDS = [3, 2**40, 0, 12]
 @pytest.mark.parametrize(
     "column",
     [
-        pd.Series(IDS),
-        pd.Series(IDS, dtype=np.uint64),
-        pd.Series(IDS, dtype=float),
-        pd.Series(IDS, dtype="Int64"),
-        pd.Series(IDS, dtype=object),
+        *(pd.Series(IDS, dtype=dtype) for dtype in (int, np.uint64, float, "Int64", object)),
         pd.Series([3, np.float64(2**40), np.int8(0), "12"], dtype=object),
         pd.Series([str(i) for i in IDS]),
         pd.Series([str(i) for i in IDS], dtype="string"),
@@ -56,13 +61,10 @@ def test_whole_numbers_are_read_however_they_are_written(column: pd.Series) -> N
     assert values.tolist() == IDS
     assert values.dtype == np.int64
     assert there.all()
-
-
-@pytest.mark.parametrize("dtype", [float, "Int64", object, "string", "category"])
-def test_missing_numbers_are_masked(dtype: Any) -> None:
-    values, there = whole_numbers(pd.Series([7, None], dtype=object).astype(dtype), "obs['id']")
-    assert values.tolist() == [7, 0]
-    assert there.tolist() == [True, False]
+    # Missing ones are 0 and masked.
+    values, there = whole_numbers(column.where(column.index > 0), "obs['id']")
+    assert values.tolist() == [0, *IDS[1:]]
+    assert there.tolist() == [False, True, True, True]
 
 
 @pytest.mark.parametrize(
@@ -80,3 +82,76 @@ def test_missing_numbers_are_masked(dtype: Any) -> None:
 def test_what_is_no_whole_number_is_named(values: Any, shown: str) -> None:
     with pytest.raises(ValueError, match=rf"obs\['id'\] holds {shown}"):
         whole_numbers(pd.Series(values), "obs['id']")
+
+
+# -- guesses ---------------------------------------------------------------------------------------
+
+
+def id_column(adata: AnnData, layer: Layer) -> str | None:
+    catalog = catalog_of(adata, layer)
+    catalog.choose_layer(layer)
+    assert catalog.link is not None
+    return catalog.link.id_column
+
+
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"area": [7, 4, 90], "CellID": [90, 4, 7]}, "CellID"),
+        ({"area": [7, 4, 90], "object number": [90, 4, 7]}, "object number"),
+        ({"area": [7, 4, 90], "index": [90, 4, 7]}, "index"),
+        ({"number": [4, 7]}, None),
+        ({"cell_id": ["aab-1", "aac-1"], "label": [4, 7]}, "label"),
+        ({"label": ["B", "T"], "object_id": [4, 7]}, "object_id"),
+        # Classes are no ids, and neither are numbers of rows.
+        ({"label": [1, 2] * 20, "id": range(40)}, "id"),
+        ({"index": range(3), "cell": [4, 7, 90]}, "cell"),
+    ],
+)
+def test_columns_of_ids_have_usual_names_and_different_whole_numbers(
+    columns: Any, expected: str | None
+) -> None:
+    assert id_column(table(**columns), labels([4, 7, 90])) == expected
+
+
+def test_declared_columns_come_first() -> None:
+    adata = table(label=[1, 2, 3], number=[4, 7, 4], part=["nuclei", "nuclei", "cells"])
+    regions = {"region": ["nuclei", "cells"], "region_key": "part", "instance_key": "number"}
+    adata.uns["spatialdata_attrs"] = regions
+    layer = labels([4, 7, 90], name="layer 1", metadata={"name": "nuclei"})
+    (link,) = catalog_of(adata, layer).joins
+    assert (link.image_column, link.image, link.id_column) == ("part", "nuclei", "number")
+    del adata.uns["spatialdata_attrs"]
+    layer.metadata = {"name": None, "instance_key": "number"}
+    assert id_column(adata, layer) == "number"
+
+
+def test_ids_of_points() -> None:
+    assert id_column(table(cell_id=[4, 7]), points(2, metadata={"indices": [7, 4]})) == "cell_id"
+    assert id_column(table(cell_id=[4, 7]), points(2, features={"cell_id": [7, 4]})) == "cell_id"
+    adata = table(cell_id=[4, 7])
+    adata.uns["spatialdata_attrs"] = {"region_key": "region", "instance_key": "cell_id"}
+    assert id_column(adata, points(2, features={"cell": ["c1", "c0"]})) == OBS_NAMES
+    layer = points(3, features={"area": [1.0, np.nan, 3.0]})
+    assert id_column(features_to_anndata(layer.features, of_labels=False), layer) == OBS_NAMES
+
+
+def test_the_layer_with_most_cells_is_chosen_and_then_that_with_fewest_other_labels() -> None:
+    layers = [labels([4, 7]), labels([4, 7, 9]), labels([30]), labels([4, 7, 9, 10])]
+    assert catalog_of(table(cell_id=[4, 7, 9, 12]), *layers).layer is layers[1]
+    # A few ids that agree are no evidence.
+    catalog = catalog_of(table(cell_id=range(1, 31)), labels(range(28, 60)))
+    assert catalog.link is None
+    assert catalog.absence() == (
+        "30 cells; no layer has most of their ids. Choose the layer, and the column of ids."
+    )
+
+
+def test_points_of_the_table_give_way_to_labels_with_most_of_its_cells() -> None:
+    adata = table(cell_id=[4, 7, 9, 12])
+    own = points(4, features={"cell": adata.obs_names}, metadata={"adata": adata})
+    few, most = labels([4, 7]), labels([4, 7, 9])
+    assert catalog_of(adata, own, few).layer is own
+    assert catalog_of(adata, own, few, most).layer is most
+    few.metadata = own.metadata
+    assert catalog_of(adata, most, few).layer is few

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
+import pytest
 from anndata import AnnData
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +12,76 @@ from napari.components import LayerList
 from napari.layers import Labels
 
 from centroid_encoder.viewer.data.catalog import Catalog
+from centroid_encoder.viewer.data.columns import images_by_name
+from tests.cases import cases
+from tests.viewer.data.small import catalog_of, labels, table
+
+SIZES = (30, 40, 25)
+
+
+def study(*names: str) -> AnnData:
+    """Cells of images, numbered from 1 in each."""
+    numbers = np.concatenate([np.arange(1, n + 1) for n in SIZES])
+    return table(ImageName=np.repeat(np.array(names, dtype=object), SIZES), ObjectNumber=numbers)
+
+
+def shown(catalog: Catalog) -> dict[str, object]:
+    return {link.layer.name: link.image for link in catalog.joins}
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        *[
+            (name, ["A.tiff", "AB.tiff", "B.tiff"], "A.tiff")
+            for name in ("A.ome.tiff", "A_mask", "A [1]", "cell_mask A", "/data/masks/A.tif", "a")
+        ],
+        ("image_001", [1, 2, 12], 1),
+        ("cells", ["cells", "nuclei"], "cells"),
+        # Several images, or none.
+        ("A_mask", ["A.tiff", "A.png"], None),
+        ("A_mask", ["B.tiff", "AB.tiff"], None),
+    ],
+)
+def test_layers_have_names_of_images(name: str, values: list[object], expected: object) -> None:
+    layer = labels([1], name=name)
+    assert images_by_name([layer], values) == ({} if expected is None else {layer: expected})
+
+
+def test_each_image_of_a_table_finds_its_layer_and_the_user_may_choose_others() -> None:
+    sizes = {"A_mask": 30, "B_mask": 40, "right": 25, "B_cells": 40}
+    layers = [labels(range(1, n + 1), name=name) for name, n in sizes.items()]
+    catalog = catalog_of(study("A.tiff", "B.tiff", "C.tiff"), *layers)
+    assert catalog.absence() == ""
+    assert shown(catalog) == {"A_mask": "A.tiff", "B_mask": "B.tiff"}
+    assert [image.link is None for image in catalog.images()] == [False, False, True]
+    catalog.show_image("C.tiff", layers[2])
+    assert sum(join.n_joined for join in catalog.joins.values()) == sum(SIZES)
+    # An image is shown by one layer, and a layer shows one image.
+    catalog.show_image("B.tiff", layers[3])
+    assert shown(catalog) == {"A_mask": "A.tiff", "right": "C.tiff", "B_cells": "B.tiff"}
+    catalog.show_image("C.tiff", layers[0])
+    assert shown(catalog) == {"A_mask": "C.tiff", "B_cells": "B.tiff"}
+    catalog.show_image("B.tiff", None)
+    assert shown(catalog) == {"A_mask": "C.tiff"}
+    # Ids that are in every image cannot be those of one layer.
+    catalog.show_image(None, layers[1])
+    assert "gives several cells the same label: 1, 2, 3" in str(catalog.faults)
+    catalog.choose_image_column("")
+    assert catalog.images() == []
+    catalog.choose_layer(None)
+    assert (shown(catalog), catalog.absence()) == ({}, "95 cells; shown in no layer.")
+
+
+def test_one_layer_may_show_all_images_if_their_ids_differ() -> None:
+    adata = study("A", "B", "C")
+    adata.obs["ObjectNumber"] = range(1, 96)
+    catalog = catalog_of(adata, labels(range(1, 96), name="whole"))
+    assert shown(catalog) == {"whole": None}
+    assert [image.name for image in catalog.images()] == ["all images", "A", "B", "C"]
+
+
+# -- any images, in any order ----------------------------------------------------------------------
 
 NAMES = ["A", "B", "core 12", "s_03"]
 FILES = ["{}.tiff", "{}", "{}.ome.tif", "/data/{}.png"]
@@ -32,87 +101,67 @@ class Study:
 
     def __init__(self, data: st.DataObject) -> None:
         self.data = data
-        names = data.draw(st.permutations(NAMES), "images")
-        n_images = data.draw(st.integers(2, 4), "number of images")
+        names = data.draw(st.permutations(NAMES), "images")[: data.draw(st.integers(2, 4), "n")]
         form = data.draw(st.sampled_from(FILES), "names in the table")
         self.images: dict[str, np.ndarray] = {}
         rows = []
-        for turn, name in enumerate(names[:n_images]):
+        for turn, name in enumerate(names):
             ids = st.lists(st.integers(1, 12), min_size=2, max_size=8, unique=True)
             labels, known = data.draw(ids, f"labels of {name}"), data.draw(ids, f"ids of {name}")
             if data.draw(st.booleans(), "all"):
                 known = labels
-            # Ids that begin anew in each image are what this is about.
-            known = sorted({1, *known})
             self.images[name] = image_of(labels, turn)
-            rows += [(form.format(name), i) for i in known]
-        order = data.draw(st.permutations(range(len(rows))), "order")
-        self.truth = [rows[i] for i in order]
+            # Id 1 is in each image.
+            rows += [(form.format(name), i) for i in sorted({1, *known})]
+        self.truth = [rows[i] for i in data.draw(st.permutations(range(len(rows))), "order")]
         self.name_of = {form.format(name): name for name in names}
-        columns = ["ImageName", "fov", "sample_id"]
-        numbers = [i for _, i in self.truth]
-        column = data.draw(st.sampled_from(columns), "column of images")
+        column = data.draw(st.sampled_from(["ImageName", "fov", "sample_id"]), "column of images")
         key = data.draw(st.sampled_from(["CellNumber", "ObjectNumber", "cell_id"]), "of ids")
+        numbers = [i for _, i in self.truth]
         obs = {
             column: pd.Categorical([image for image, _ in self.truth]),
             key: list(map(str, numbers)) if data.draw(st.booleans(), "text") else numbers,
         }
-        index = [f"c{i}" for i in range(len(rows))]
-        self.adata = AnnData(np.ones((len(rows), 2), np.float32), obs=pd.DataFrame(obs, index))
-        self.layers = LayerList()
         self.shows: dict[Labels, str] = {}
+        self.layers = LayerList()
         self.catalog = Catalog(self.layers)
         self.catalog.connect()
-        self.catalog.choose(self.catalog.add(self.adata, "cells"))
+        self.catalog.choose(self.catalog.add(table(**obs), "cells"))
 
     def open(self) -> None:
         name = self.data.draw(st.sampled_from(list(self.images)), "open")
-        called = self.data.draw(st.sampled_from([*LAYERS, "mask", "labels"]), "as")
-        layer = Labels(self.images[name].copy(), name=called.format(name))
+        layer = Labels(self.images[name].copy(), name=self.called(name))
         self.shows[layer] = name
         self.layers.append(layer)
 
-    def close(self) -> None:
-        if self.layers:
-            self.layers.remove(self.pick())
-
-    def rename(self) -> None:
-        """Give a layer the name of its image, or one of no image."""
-        if self.layers:
-            layer = self.pick()
-            called = self.data.draw(st.sampled_from([*LAYERS, "mask", "Labels"]), "name")
-            layer.name = called.format(self.shows[layer])
-
-    def say(self) -> None:
-        """Say what a layer shows."""
-        if self.layers:
-            layer = self.pick()
+    def change(self) -> None:
+        """Change a layer, or what it shows by the choice of the user."""
+        layer = self.data.draw(st.sampled_from(list(self.layers)), "layer")
+        how = self.data.draw(st.sampled_from(["close", "rename", "show", "choose", "paint"]))
+        ids = np.unique(layer.data)[1:]
+        if how == "close":
+            self.layers.remove(layer)
+        elif how == "rename":
+            layer.name = self.called(self.shows[layer])
+        elif how == "choose":
+            self.catalog.choose_layer(layer)
+        elif how == "show":
             value = next(v for v, name in self.name_of.items() if name == self.shows[layer])
-            if value in list(self.adata.obs.iloc[:, 0]):
-                self.catalog.show_image(value, layer)
+            self.catalog.show_image(value, layer)
+        elif len(ids):
+            layer.data = np.where(layer.data == ids[0], 0, layer.data)
 
     def hide(self) -> None:
-        """Say that an image is in no layer."""
-        image = self.data.draw(st.sampled_from(self.catalog.images() or [None]), "hide")
-        if image is not None:
+        """Choose that an image, or the table, is in no layer."""
+        image = self.data.draw(st.sampled_from([None, *self.catalog.images()]), "hide")
+        if image is None:
+            self.catalog.choose_layer(None)
+        else:
             self.catalog.show_image(image.value, None)
 
-    def choose(self) -> None:
-        """Choose the layer of the table, or none."""
-        if self.layers:
-            self.catalog.choose_layer(self.data.draw(st.sampled_from([None, *self.layers])))
-
-    def paint(self) -> None:
-        """Take a cell out of a layer."""
-        if self.layers:
-            layer = self.pick()
-            ids = np.unique(layer.data)[1:]
-            if len(ids):
-                layer.data = np.where(layer.data == ids[0], 0, layer.data)
-
-    def pick(self) -> Labels:
-        at = self.data.draw(st.integers(0, len(self.layers) - 1), "layer")
-        return self.layers[at]
+    def called(self, name: str) -> str:
+        """Name of a layer: that of its image, or one of no image."""
+        return self.data.draw(st.sampled_from([*LAYERS, "mask", "Labels"]), "name").format(name)
 
     def check(self) -> None:
         """Each joined row is a cell of the image that the layer shows, and its own label there."""
@@ -137,15 +186,13 @@ class Study:
                 assert image.n_cells == sum(str(image.value) == r for r, _ in self.truth)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=cases(60))
 @given(data=st.data())
 def test_nothing_is_attributed_to_the_wrong_image(data: st.DataObject) -> None:
     study = Study(data)
     for _ in range(data.draw(st.integers(1, 8), "steps")):
-        step: Any = data.draw(
-            st.sampled_from(["open", "open", "close", "rename", "say", "hide", "choose", "paint"])
-        )
-        getattr(study, step)()
+        steps = [study.open, study.hide, *[study.change] * (3 if study.layers else 0)]
+        data.draw(st.sampled_from(steps))()
         study.catalog.refresh()
         study.catalog.join_again()
         study.check()

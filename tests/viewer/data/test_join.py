@@ -3,37 +3,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from napari.layers import Labels, Points, Shapes
+from napari.layers import Labels, Shapes
 
-from centroid_encoder.viewer.data.features import features_to_anndata
+from centroid_encoder.viewer.data.columns import OBS_NAMES
 from centroid_encoder.viewer.data.ids import read_ids
-from centroid_encoder.viewer.data.join import OBS_NAMES, Join, Link
-from centroid_encoder.viewer.data.tables import Table
-
-
-def table(ids: Any = None, **columns: Any) -> AnnData:
-    obs = columns if ids is None else {"cell_id": ids, **columns}
-    n_obs = len(next(iter(obs.values())))
-    index = pd.Index([f"c{i}" for i in range(n_obs)])
-    obs = {name: np.asarray(v) if isinstance(v, list) else v for name, v in obs.items()}
-    return AnnData(np.ones((n_obs, 2), np.float32), obs=pd.DataFrame(obs).set_axis(index))
-
-
-def labels(ids: Any, **options: Any) -> Labels:
-    """Image with two pixels of each label, in this order, and background around them."""
-    image = np.pad(np.repeat(np.asarray(ids)[None, :], 2, axis=0), 1)
-    return Labels(image, **options)
-
-
-def points(n: int, **options: Any) -> Points:
-    return Points(np.zeros((n, 2)), **options)
+from centroid_encoder.viewer.data.join import Join, Link
+from centroid_encoder.viewer.data.tables import Table, features_to_anndata
+from tests.cases import cases
+from tests.viewer.data.small import labels, points, table
 
 
 def shapes(n: int, **options: Any) -> Shapes:
@@ -56,34 +39,18 @@ def join(
 
 def test_rows_are_found_by_id_whatever_their_order() -> None:
     # Gaps, shuffled rows, filtered rows, a row without a label and a label without a row.
-    found = join(table([90, 4, 7, 55]), labels([4, 7, 8, 90]))
+    found = join(table(cell_id=[90, 4, 7, 55]), labels([4, 7, 8, 90]))
     assert found.joined.tolist() == [True, True, True, False]
     assert found.ids[:3].tolist() == [90, 4, 7]
     assert found.rows([4, 7, 8, 90, 55]).tolist() == [1, 2, -1, 0, -1]
-    assert (found.n_rows, found.n_joined, found.n_unmatched_ids) == (4, 3, 1)
+    assert str(found) == "4 cells; 1 without a label in the image; 1 label without a row"
 
 
-def test_background_is_no_cell() -> None:
-    found = join(table([0, 1]), labels([1]))
-    assert found.joined.tolist() == [False, True]
-    assert found.rows([0, 1]).tolist() == [-1, 1]
-    assert str(found) == "2 cells; 1 without a label in the image; 0 labels without a row"
-
-
-def test_ids_that_the_image_cannot_hold_are_not_joined() -> None:
+def test_background_and_ids_that_the_image_cannot_hold_are_no_cells() -> None:
     # As uint8, 260 would be 4, and −252 too.
-    found = join(table([260, 4, -252]), labels(np.array([4], np.uint8)))
-    assert found.joined.tolist() == [False, True, False]
-
-
-def test_images_of_any_kind() -> None:
-    image = np.zeros((4, 6, 6), dtype=np.int32)
-    image[1, 2, 2], image[3, 5, 5] = 9, 4
-    pyramid = [image, image[:, ::2, ::2]]
-    for data in (image, da.from_array(image, chunks=3), pyramid):
-        found = join(table([4, 9, 5]), Labels(data))
-        assert found.rows([9, 4]).tolist() == [1, 0]
-        assert found.n_unmatched_ids == 0
+    found = join(table(cell_id=[0, 260, 4, -252]), labels(np.array([4], np.uint8)))
+    assert found.joined.tolist() == [False, False, True, False]
+    assert found.rows([0, 4]).tolist() == [-1, 2]
 
 
 KINDS: list[Callable[[list[int]], Any]] = [
@@ -94,51 +61,32 @@ KINDS: list[Callable[[list[int]], Any]] = [
 ]
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=cases(40))
 @given(data=st.data())
 def test_a_row_is_joined_to_the_id_it_names_in_its_image_or_to_none(data: st.DataObject) -> None:
     cells = st.tuples(st.sampled_from("abc"), st.integers(0, 30))
-    named = data.draw(st.lists(cells, max_size=30, unique=True), "rows: region and id")
-    in_image = st.lists(st.integers(0, 40), min_size=1, max_size=30)
-    images = {region: data.draw(in_image, f"image {region}") for region in "abc"}
+    named = data.draw(st.lists(cells, max_size=30, unique=True), "rows: image and id")
     adata = table(
-        data.draw(st.sampled_from(KINDS))([i for _, i in named]),
+        cell_id=data.draw(st.sampled_from(KINDS))([i for _, i in named]),
         region=pd.Series([region for region, _ in named], dtype=object),
     )
-
-    for region, image in images.items():
-        layers: list[Labels | Points] = [labels(np.array(image, dtype=np.int32))]
+    for region in "abc":
+        image = data.draw(st.lists(st.integers(0, 40), min_size=1, max_size=30), region)
         keys = list(dict.fromkeys(i or np.nan for i in image))
-        layers.append(points(len(keys), features={"cell_id": pd.Series(keys, dtype=float)}))
-        for layer in layers:
+        dots = points(len(keys), features={"cell_id": pd.Series(keys, dtype=float)})
+        layers = {labels(np.array(image, dtype=np.int32)): range(-2, 45)}
+        for layer, ids in (layers | {dots: [int(np.nan_to_num(k)) for k in keys]}).items():
             found = join(adata, layer, image=region, column="region")
-
-            present = {i for i in image if i}
-            row = {i: at for at, (r, i) in enumerate(named) if r == region and i in present}
+            row = {i: at for at, (r, i) in enumerate(named) if r == region and i in image and i}
             assert found.joined.tolist() == [at in row.values() for at in range(len(named))]
-            ids = found.ids[found.joined]
-            shown = ids if isinstance(layer, Labels) else layer.features["cell_id"].to_numpy()[ids]
-            assert shown.tolist() == [i for i, _ in sorted(row.items(), key=lambda item: item[1])]
-            wanted = range(-2, 45) if isinstance(layer, Labels) else range(len(keys))
-            keyed = wanted if isinstance(layer, Labels) else [int(np.nan_to_num(k)) for k in keys]
-            assert found.rows(wanted).tolist() == [row.get(i, -1) for i in keyed]
+            # Labels are their own ids, and points have an index each.
+            wanted = ids if isinstance(layer, Labels) else range(len(keys))
+            assert found.rows(wanted).tolist() == [row.get(i, -1) for i in ids]
+            at = np.flatnonzero(found.joined)
+            assert found.rows(found.ids[at]).tolist() == at.tolist()
             assert found.n_rows == sum(r == region for r, _ in named)
-            assert found.n_unmatched_ids == len(
-                present if isinstance(layer, Labels) else keys
-            ) - len(row)
-
-
-# -- images --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("regions", [["a", "a", "b"], pd.Categorical(["a", "a", "b"]), [1, 1, 2]])
-def test_rows_of_other_images_are_not_joined(regions: Any) -> None:
-    adata = table([4, 7, 4], region=regions)
-    first = adata.obs["region"].iloc[0]
-    found = join(adata, labels([4, 7]), image=first, column="region")
-    assert found.rows([4, 7]).tolist() == [0, 1]
-    assert found.joined.tolist() == [True, True, False]
-    assert str(found) == "2 of 3 cells; 0 without a label in the image; 0 labels without a row"
+            n_ids = len(set(image) - {0}) if isinstance(layer, Labels) else len(keys)
+            assert found.n_unmatched_ids == n_ids - len(row)
 
 
 # -- what is wrong -------------------------------------------------------------------------------
@@ -159,14 +107,14 @@ def test_rows_of_other_images_are_not_joined(regions: Any) -> None:
 def test_links_that_join_nothing_say_why(
     id_column: str | None, column: str | None, message: str
 ) -> None:
-    adata = table([4, 7], area=[3.5, 1.0], name=["x", "y"], good=[True, False])
+    adata = table(cell_id=[4, 7], area=[3.5, 1.0], name=["x", "y"], good=[True, False])
     adata.obs_names = ["a1", "b1"]
     with pytest.raises(ValueError, match=message):
         join(adata, labels([4, 7], name="nuclei"), id_column, column and "a", column)
 
 
 def test_repeated_ids_are_named_with_what_to_do() -> None:
-    adata = table([4, 7, 4, 7, 8, 8, 9, 9, 0, 0], region=list("aabb" + "abababa"[:6]))
+    adata = table(cell_id=[4, 7, 4, 7, 8, 8, 9, 9, 0, 0], region=list("aabb" + "abababa"[:6]))
     message = (
         r"gives several cells the same label: 4, 7, 8 and 1 more; choose another column of ids"
     )
@@ -174,7 +122,8 @@ def test_repeated_ids_are_named_with_what_to_do() -> None:
         join(adata, labels([4, 7]))
     with pytest.raises(ValueError, match=message + ", or one image"):
         join(adata, labels([4, 7]), column="region")
-    assert join(adata, labels([4, 7]), image="a", column="region").joined.any()
+    found = join(adata, labels([4, 7]), image="a", column="region")
+    assert str(found).startswith("5 of 10 cells; 3 without a label in the image")
 
 
 # -- points --------------------------------------------------------------------------------------
@@ -185,31 +134,23 @@ def test_repeated_ids_are_named_with_what_to_do() -> None:
 )
 def test_shapes_are_joined_as_points_are(told: dict[str, Any]) -> None:
     layer = shapes(3, **told)
-    found = join(table([4, 7, 5]), layer)
+    found = join(table(cell_id=[4, 7, 5]), layer)
     assert found.rows([0, 1, 2]).tolist() == [1, 0, -1]
     assert str(found) == "3 cells; 1 without a shape in the layer; 1 shape without a row"
     with pytest.raises(ValueError, match=r"several shapes have the id 4; give every shape its own"):
-        join(table([4, 7]), shapes(3, features={"cell_id": [4, 7, 4]}))
-
-
-def test_indices_of_points_that_are_gone_are_not_believed() -> None:
-    layer = points(2, metadata={"indices": [7, 4, 9]})
+        join(table(cell_id=[4, 7]), shapes(3, features={"cell_id": [4, 7, 4]}))
+    # Indices of shapes that are gone are not believed.
     with pytest.raises(ValueError, match="give the layer a feature 'cell_id'"):
-        join(table([4, 7]), layer)
+        join(table(cell_id=[4, 7]), shapes(2, metadata={"indices": [7, 4, 9]}))
 
 
-def test_points_by_names() -> None:
+def test_points_by_names_and_by_ids_that_are_no_numbers() -> None:
     # As the reader makes them: cells without coordinates have no point.
-    layer = points(2, features={"cell": ["c2", "c0"]})
-    found = join(table([4, 7, 5]), layer, OBS_NAMES)
+    found = join(table(cell_id=[4, 7, 5]), points(2, features={"cell": ["c2", "c0"]}), OBS_NAMES)
     assert found.rows([0, 1]).tolist() == [2, 0]
     assert found.joined.tolist() == [True, False, True]
-
-
-def test_points_by_ids_that_are_no_numbers() -> None:
     layer = points(3, features={"cell_id": pd.Categorical(["b", None, "a"])})
-    found = join(table(["a", "b", "x"]), layer)
-    assert found.rows([0, 1, 2]).tolist() == [1, -1, 0]
+    assert join(table(cell_id=["a", "b", "x"]), layer).rows([0, 1, 2]).tolist() == [1, -1, 0]
 
 
 def test_points_without_ids_are_joined_to_their_own_features_only() -> None:
@@ -223,12 +164,10 @@ def test_points_without_ids_are_joined_to_their_own_features_only() -> None:
     assert link.make(read_ids(layer)).rows([0, 1, 2]).tolist() == [1, -1, 0]
     layer.selected_data = {0}
     layer.remove_selected()
-    with pytest.raises(ValueError, match="no feature holds ids of the points"):
+    with pytest.raises(ValueError, match="the points have no ids to compare"):
         link.make(read_ids(layer))
-
-
-def test_numbered_cells_are_not_taken_for_points() -> None:
-    adata = table([1, 2])
+    # Cells with numbers for names are not taken for points.
+    adata = table(cell_id=[1, 2])
     adata.obs_names = ["0", "1"]
-    with pytest.raises(ValueError, match="no feature holds ids of the points"):
+    with pytest.raises(ValueError, match="the points have no ids to compare"):
         join(adata, points(2), OBS_NAMES)

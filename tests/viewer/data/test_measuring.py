@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import dask.array as da
 import numpy as np
 import pytest
+from napari.components import LayerList
 from napari.layers import Image, Labels
 
+from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.measuring import (
     Measuring,
-    have_same_pixels,
     may_be_time,
-    measurable,
     plan,
 )
 from centroid_encoder.viewer.data.tables import DRAWN
@@ -28,7 +30,13 @@ def image(name: str = "DAPI", data: np.ndarray = IMAGE, **options: object) -> Im
     return Image(data, name=name, **options)
 
 
+def split(layers: Sequence[Labels | Image]) -> tuple[list[Labels], list[Image]]:
+    return Catalog(LayerList(layers)).measurable
+
+
 DRAWN_LABELS = Labels(LABELS, name="drawn", metadata={DRAWN: True})
+PLACE = {"scale": (2, 2), "translate": (5, 0)}
+AXES = {"scale": (1, 2, 2), "translate": (0, 5, 0)}
 RGB = Image(np.stack([IMAGE] * 4, axis=-1), name="H&E", rgb=True)
 
 
@@ -53,24 +61,15 @@ RGB = Image(np.stack([IMAGE] * 4, axis=-1), name="H&E", rgb=True)
             {"a": ["DAPI"], "b": ["DAPI"]},
         ),
         ([labels(), RGB], {"nuclei": ["H&E_red", "H&E_green", "H&E_blue"]}),
+        # Channels may be one more axis.
+        ([labels(**PLACE), image("c", np.stack([IMAGE] * 3), **AXES)], {"nuclei": ["c"]}),
     ],
-    ids=["drawn", "shared", "by name", "numbered", "sizes", "colours"],
 )
 def test_images_of_each_label_image(
     layers: list[Labels | Image], expected: dict[str, list[str]]
 ) -> None:
-    found = plan(*measurable(layers), time_series=False)
+    found = plan(*split(layers), time_series=False)
     assert {region: list(images) for region, images in found.images.items()} == expected
-
-
-def test_pixels_are_the_same_if_shape_scale_and_place_are() -> None:
-    cells = labels(scale=(2, 2), translate=(5, 0))
-    assert have_same_pixels(cells, image(scale=(2, 2), translate=(5, 0)))
-    several = np.stack([IMAGE, IMAGE])
-    assert have_same_pixels(cells, image("c", several, scale=(1, 2, 2), translate=(0, 5, 0)))
-    assert not have_same_pixels(cells, image(scale=(1, 1), translate=(5, 0)))
-    assert not have_same_pixels(cells, image(scale=(2, 2)))
-    assert not have_same_pixels(cells, image(data=IMAGE.T, scale=(2, 2), translate=(5, 0)))
 
 
 @pytest.mark.parametrize(
@@ -79,6 +78,7 @@ def test_pixels_are_the_same_if_shape_scale_and_place_are() -> None:
         ([image()], "choose the labels"),
         ([labels(), image(data=IMAGE.T)], r"DAPI has the shape \(12, 8\) and nuclei \(8, 12\)"),
         ([labels(), image(scale=(2, 2))], "in the same place and of the same scale"),
+        ([labels(**PLACE), image(scale=(2, 2))], "in the same place and of the same scale"),
         ([labels(), image("a"), image("a [1]")], "nuclei has two channels called a"),
         (
             [labels(), labels("cells", units=("um", "um"))],
@@ -91,65 +91,47 @@ def test_layers_that_do_not_belong_together_are_refused(
     layers: list[Labels | Image], text: str
 ) -> None:
     with pytest.raises(ValueError, match=text):
-        plan(*measurable(layers), time_series=False)
-
-
-def test_an_axis_of_time_is_known_by_its_name_or_its_unit() -> None:
-    stack = np.stack([LABELS] * 2)
-    assert may_be_time(labels()) is None
-    assert may_be_time(labels(data=stack)) is False
-    assert may_be_time(labels(data=stack, axis_labels=("T", "y", "x"))) is True
-    assert may_be_time(labels(data=stack, units=("s", "um", "um"))) is True
-    assert may_be_time(labels(data=np.stack([stack] * 2))) is True
+        plan(*split(layers), time_series=False)
 
 
 def measured(*layers: Labels | Image, time_series: bool = False) -> Measuring:
-    job = Measuring(plan(*measurable(layers), time_series=time_series))
+    job = plan(*split(layers), time_series=time_series)
     job.run()
     return job
 
 
 def test_scale_and_units_are_those_of_the_layer() -> None:
     place = {"scale": (0.5, 0.25), "units": ("um", "um"), "translate": (100, 100)}
-    adata = measured(labels(**place), image(**place)).adata
+    job = measured(labels(**place), image(**place))
 
-    assert adata is not None
-    assert adata.var_names[0] == "area_um2"
-    assert adata.X[0, 0] == 16 * 0.5 * 0.25
-    assert adata.obsm["spatial"][0].tolist() == [0.25 * 5.5, 0.5 * 1.5]
-    assert adata.obs["cell_type"].isna().all()
-
-
-@pytest.mark.parametrize(
-    ("place", "unit", "said"),
-    [
-        ({}, "px", "layer units"),
-        ({"scale": (0.5, 0.5)}, "units", "layer units"),
-        ({"scale": (0.5, 0.5), "units": ("um", "um")}, "um", "um"),
-    ],
-)
-def test_the_unit_is_named_if_the_layer_has_one(
-    place: dict[str, object], unit: str, said: str
-) -> None:
-    found = plan([labels(**place)], [], time_series=False)
-    assert found.unit == unit
-    assert str(found).endswith(f"Lengths in {said}.")
+    assert str(job) == "nuclei: DAPI\nLengths in um."
+    assert job.adata is not None
+    assert job.adata.var_names[0] == "area_um2"
+    assert job.adata.X[0, 0] == 16 * 0.5 * 0.25
+    assert job.adata.obsm["spatial"][0].tolist() == [0.25 * 5.5, 0.5 * 1.5]
+    assert job.adata.obs["cell_type"].isna().all()
+    for scale, unit in ((1, "px"), (0.5, "units")):
+        job = plan([labels(scale=(scale, scale))], [], time_series=False)
+        assert job.unit == unit
+        assert str(job) == "nuclei: shapes alone\nLengths in layer units."
 
 
-def test_full_resolution_is_measured_and_dask_stays_lazy() -> None:
+def test_full_resolution_is_measured() -> None:
     levels = [da.from_array(LABELS), da.from_array(LABELS[::2, ::2])]
-    lazy = Labels(levels, name="nuclei", multiscale=True)
     pyramid = Image([IMAGE, IMAGE[::2, ::2]], name="DAPI", multiscale=True)
-
-    adata, expected = measured(lazy, pyramid).adata, measured(labels(), image()).adata
-
-    assert adata is not None
+    found = measured(Labels(levels, name="nuclei", multiscale=True), pyramid).adata
+    expected = measured(labels(), image()).adata
+    assert found is not None
     assert expected is not None
-    np.testing.assert_array_equal(adata.X, expected.X)
+    np.testing.assert_array_equal(found.X, expected.X)
 
 
 def test_each_frame_of_a_time_series_is_measured() -> None:
     stack = np.stack([LABELS, LABELS.T.reshape(LABELS.shape)])
+    assert [may_be_time(x) for x in (labels(), labels(data=stack))] == [None, False]
+    assert may_be_time(labels(data=stack, axis_labels=("T", "y", "x")))
+    assert may_be_time(labels(data=stack, units=("s", "um", "um")))
+    assert may_be_time(labels(data=np.stack([stack] * 2)))
     stack[1][stack[1] == 2] = 0
     adata = measured(labels(data=stack), image(data=np.stack([IMAGE] * 2)), time_series=True).adata
     assert adata is not None

@@ -1,3 +1,5 @@
+"""Tables that are found in a viewer, and features of layers as tables."""
+
 from __future__ import annotations
 
 import logging
@@ -6,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,8 +18,13 @@ from napari.layers import Image, Labels, Layer, Points
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.publish import publish
-from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.data.tables import (
+    WITH_POSITIONS,
+    Table,
+    features_to_anndata,
+    measured,
+    publish,
+)
 
 N = 40
 
@@ -38,16 +46,11 @@ def image(**options: Any) -> Labels:
     return Labels(np.stack([ids, ids]), **options)
 
 
-def features(n: int = N) -> pd.DataFrame:
-    rng = np.random.default_rng(0)
-    return pd.DataFrame(
-        {
-            "index": 3 * np.arange(n) + 5,
-            "area": rng.normal(size=n) + 2 * (np.arange(n) % 2),
-            "mean": rng.normal(size=n),
-            "kind": np.array(["a", "b"])[np.arange(n) % 2],
-        }
-    )
+def features() -> pd.DataFrame:
+    rng, index = np.random.default_rng(0), np.arange(N)
+    area, mean = rng.normal(size=(2, N)) + 2 * (index % 2)
+    kind = np.array(["a", "b"])[index % 2]
+    return pd.DataFrame({"index": 3 * index + 5, "area": area, "mean": mean, "kind": kind})
 
 
 def points(table: pd.DataFrame, **options: Any) -> Points:
@@ -60,27 +63,18 @@ def spatial_table(regions: list[str], cells: AnnData) -> AnnData:
     per_region = cells.n_obs // len(regions)
     cells.obs["region"] = pd.Categorical(np.repeat(regions, per_region))
     cells.obs["instance_id"] = np.tile(np.arange(1, per_region + 1), len(regions))
-    cells.uns["spatialdata_attrs"] = {
-        "region": regions if len(regions) > 1 else regions[0],
-        "region_key": "region",
-        "instance_key": "instance_id",
-    }
+    declared = {"region_key": "region", "instance_key": "instance_id"}
+    region = regions if len(regions) > 1 else regions[0]
+    cells.uns["spatialdata_attrs"] = {"region": region} | declared
     return cells
 
 
 def spatial_layer(sdata: Any, element: str, table: str, **options: Any) -> Labels:
     """Layer as napari-spatialdata makes it, with a copy of the rows of its region."""
-    adata = sdata.tables[table]
-    metadata = {
-        "sdata": sdata,
-        "adata": adata[adata.obs["region"] == element].copy(),
-        "region_key": "region",
-        "instance_key": "instance_id",
-        "name": element,
-        "table_names": [table],
-    }
-    n = int((adata.obs["region"] == element).sum())
-    return Labels(np.arange(n + 1)[None].repeat(2, 0), metadata=metadata, **options)
+    adata = sdata.tables[table][sdata.tables[table].obs["region"] == element].copy()
+    keys = {"region_key": "region", "instance_key": "instance_id"}
+    metadata = {"sdata": sdata, "adata": adata, "name": element, "table_names": [table]} | keys
+    return Labels(np.arange(adata.n_obs + 1)[None].repeat(2, 0), metadata=metadata, **options)
 
 
 def found(catalog: Catalog) -> list[Table]:
@@ -93,9 +87,7 @@ def found(catalog: Catalog) -> list[Table]:
 
 def test_a_spatialdata_table_of_several_layers(cells: AnnData) -> None:
     sdata = SimpleNamespace(tables={"table": spatial_table(["left", "right"], cells)}, path=None)
-    layers = LayerList(
-        [spatial_layer(sdata, "left", "table"), spatial_layer(sdata, "right", "table")]
-    )
+    layers = LayerList([spatial_layer(sdata, name, "table") for name in ("left", "right")])
     catalog = Catalog(layers)
     (table,) = found(catalog)
     assert table.adata is cells
@@ -120,35 +112,12 @@ def test_only_tables_that_describe_the_layer_are_listed(make_cells: Callable[...
     assert [table.name for table in found(Catalog(layers))] == ["own (layer)", "too (layer)"]
 
 
-def test_what_is_added_is_known_already(cells: AnnData, tmp_path: Path) -> None:
-    layers = LayerList([image(metadata={"adata": cells})])
-    catalog = Catalog(layers)
-    (table,) = found(catalog)
-    assert catalog.add(cells, "mine") is table
-    assert catalog.add(cells, "mine", path=tmp_path / "cells.h5ad") is table
-    assert table.path == tmp_path / "cells.h5ad"
-    layers.clear()
-    # Its file is still open.
-    assert found(catalog) == [table]
-    assert table.layer is None
-
-
-def test_tables_of_one_name_are_numbered(
-    make_cells: Callable[..., AnnData], tmp_path: Path
-) -> None:
-    catalog = Catalog(LayerList())
-    for folder in "abc":
-        catalog.add(make_cells(), "cells.h5ad", path=tmp_path / folder / "cells.h5ad")
-    for _ in range(2):
-        names = [table.name for table in found(catalog)]
-        assert names == ["cells.h5ad", "cells.h5ad [1]", "cells.h5ad [2]"]
-
-
-@pytest.mark.parametrize("metadata", [
-    {"adata": None}, {"adata": "cells.h5ad"}, {"sdata": None}, {"sdata": 3}, {"path": 5},
-])  # fmt: skip
-def test_other_metadata_do_no_harm(metadata: dict[str, Any]) -> None:
-    assert found(Catalog(LayerList([image(metadata=metadata)]))) == []
+def test_other_metadata_and_features_are_no_tables() -> None:
+    others = {"adata": None}, {"adata": "cells.h5ad"}, {"sdata": None}, {"sdata": 3}, {"path": 5}
+    layers: list[Layer] = [image(metadata=metadata) for metadata in others]
+    for columns in ([], ["index"], ["kind"], ["index", "kind"]):
+        layers += [image(features=features()[columns]), points(features()[columns])]
+    assert found(Catalog(LayerList(layers))) == []
 
 
 def test_tables_are_listed_by_origin_and_stay_the_same_objects(
@@ -168,6 +137,7 @@ def test_tables_are_listed_by_origin_and_stay_the_same_objects(
     )
     catalog = Catalog(layers)
     catalog.add(given, "mine")
+    catalog.add(make_cells(), "mine")
     catalog.add(opened, "cells.h5ad", path=tmp_path / "cells.h5ad")
 
     tables = found(catalog)
@@ -182,6 +152,7 @@ def test_tables_are_listed_by_origin_and_stay_the_same_objects(
         ("cells.h5ad", "file", None),
         ("renamed: features", "features", "renamed"),
         ("mine", "notebook", None),
+        ("mine [1]", "notebook", None),
     ]
     expected = [sdata.tables["table"], attached, read, opened]
     assert [id(table.adata) for table in tables[:4]] == [id(adata) for adata in expected]
@@ -191,7 +162,7 @@ def test_tables_are_listed_by_origin_and_stay_the_same_objects(
 
 
 def test_a_table_of_several_layers_is_listed_once_with_the_first_that_has_cells(
-    cells: AnnData,
+    cells: AnnData, tmp_path: Path
 ) -> None:
     photo = Image(np.zeros((3, 3)), name="photo", metadata={"adata": cells})
     masks = [image(name=name, metadata={"adata": cells}) for name in ("first", "second")]
@@ -202,17 +173,66 @@ def test_a_table_of_several_layers_is_listed_once_with_the_first_that_has_cells(
         assert table.layer is layers[name]
         layers.remove(name)
     assert found(catalog) == []
+    layers.append(masks[0])
+    (table,) = found(catalog)
+    # A table that is added is known already, and stays when its layer is closed.
+    assert catalog.add(cells, "mine", path=tmp_path / "cells.h5ad") is table
+    assert table.path == tmp_path / "cells.h5ad"
+    layers.clear()
+    assert found(catalog) == [table]
+    assert table.layer is None
 
 
 # -- features ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "columns", [[], ["index"], ["kind"], ["index", "kind"]], ids=lambda names: "+".join(names)
-)
-def test_features_without_measurements_are_not_listed(columns: list[str]) -> None:
-    catalog = Catalog(LayerList([image(features=features()[columns]), points(features()[columns])]))
-    assert found(catalog) == []
+def test_features_become_cells_that_can_be_saved(tmp_path: Path) -> None:
+    columns = {
+        "index": [1, 4, 7],
+        "area": [0.5, 1.5, 2.5],
+        "mean": np.ones(3, dtype=np.float32),
+        "n": pd.array([None, 0, 1], dtype="Int64"),
+        "touching": [True, False, False],
+        "kind": ["a", "b", "a"],
+        "tissue": pd.Categorical(["x", "y", None]),
+        "note": [None, 1.5, "text"],
+        "seen": pd.to_datetime(["2020-01-01"] * 3),
+    }
+    features_to_anndata(pd.DataFrame(columns), of_labels=True).write_h5ad(tmp_path / "cells.h5ad")
+    adata = ad.read_h5ad(tmp_path / "cells.h5ad")
+    assert adata.obs_names.tolist() == ["1", "4", "7"]
+    assert adata.var_names.tolist() == ["area", "mean", "n"]
+    np.testing.assert_array_equal(adata.X, [[0.5, 1, np.nan], [1.5, 1, 0], [2.5, 1, 1]])
+    # Whole numbers are measurements, or classes.
+    assert list(adata.obs) == [name for name in columns if name not in ("area", "mean")]
+    assert adata.obs["touching"].dtype == bool
+    assert adata.obs["kind"].tolist() == ["a", "b", "a"]
+    assert adata.obs["tissue"].isna().tolist() == [False, False, True]
+    assert adata.obs["note"].cat.categories.tolist() == ["1.5", "text"]
+
+
+def test_ids_and_positions_are_no_measurements_but_positions_can_be_chosen() -> None:
+    assert measured(pd.DataFrame({"label": [1], "cell_id": [2.0], "CellID": [3]})) == []
+    # As scikit-image measures it.
+    names = ["label", "centroid-0", "centroid-1", "bbox-0", "area", "area_bbox"]
+    table = pd.DataFrame(np.arange(240.0).reshape(40, 6), columns=names)
+    adata = features_to_anndata(table, of_labels=True)
+    assert adata.var_names.tolist() == ["area", "area_bbox"]
+    assert adata.obsm[WITH_POSITIONS].shape == (40, 5)
+    positions = table[["centroid-0", "centroid-1"]]
+    assert measured(positions) == list(positions)
+    assert WITH_POSITIONS not in features_to_anndata(positions, of_labels=True).obsm
+
+
+def test_labels_without_index_are_numbered_from_the_background() -> None:
+    table = pd.DataFrame({"area": [0.0, 1.0], 7: np.float32([1, 2])})
+    adata = features_to_anndata(table, of_labels=True)
+    assert adata.obs["index"].tolist() == [0, 1]
+    assert adata.var_names.tolist() == ["area", "7"]
+    # Repeated ids are no names.
+    adata = features_to_anndata(pd.DataFrame({"index": [4, 4], "area": [1.0, 2.0]}), of_labels=True)
+    assert adata.obs_names.tolist() == ["0", "1"]
+    assert adata.obs["index"].tolist() == [4, 4]
 
 
 # -- publishing ----------------------------------------------------------------------------------
@@ -230,6 +250,9 @@ def test_results_go_to_the_features_and_are_not_learned_from(
         "object": ["x", None] * (N // 2),
     }
     layer.features = features().assign(**extra)
+    defaults = {name: column.iloc[1] for name, column in layer.features.items()}
+    if isinstance(layer, Points):
+        layer.feature_defaults = defaults
     before = layer.features.copy()
     catalog = Catalog(LayerList([layer]))
     (table,) = found(catalog)
@@ -248,12 +271,21 @@ def test_results_go_to_the_features_and_are_not_learned_from(
     columns = ["ce_split", "ce_label", "CE1", "CE2"]
     columns += ["again_split", "again_label", "again1", "again2"]
     assert list(layer.features) == [*before, *columns]
+    if isinstance(layer, Points):
+        # The next point is what it would have been.
+        assert layer.feature_defaults["area"].item() == defaults["area"]
     pd.testing.assert_frame_equal(layer.features[list(before)], before)
     # Other features are another table.
     layer.features["added"] = 1.0
     (after,) = found(catalog)
     assert after is not table
     assert after.adata.var_names.tolist() == ["area", "mean", "small", "added"]
+    # A measurement keeps its name.
+    layer.features = features().rename(columns={"area": "k1"})
+    (table,) = found(catalog)
+    train(table, key="k")
+    assert np.array_equal(layer.features["k1"], features()["area"])
+    assert np.array_equal(layer.features["k2"], table.adata.obsm["k"][:, 1])
 
 
 def test_features_that_were_changed_get_no_result(
@@ -261,7 +293,6 @@ def test_features_that_were_changed_get_no_result(
 ) -> None:
     layer = points(features(), name="dots")
     (table,) = found(Catalog(LayerList([layer])))
-    table.adata  # noqa: B018 - as the form does
     layer.selected_data = {0}
     layer.remove_selected()
     before = layer.features.copy()
@@ -270,12 +301,3 @@ def test_features_that_were_changed_get_no_result(
     pd.testing.assert_frame_equal(layer.features, before)
     assert "the features of dots have changed" in caplog.text
     assert "X_ce" in table.adata.obsm
-
-
-def test_the_next_point_is_what_it_would_have_been(train: Callable[..., None]) -> None:
-    layer = points(features())
-    layer.feature_defaults = {"index": 0, "area": 9.0, "mean": 8.0, "kind": "b"}
-    (table,) = found(Catalog(LayerList([layer])))
-    train(table)
-    layer.add([[0, 0]])
-    assert layer.features[["area", "mean", "kind"]].iloc[-1].tolist() == [9.0, 8.0, "b"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -13,41 +12,23 @@ from weakref import WeakKeyDictionary
 from napari.layers import Image, Labels, Layer
 from psygnal import Signal
 
-from centroid_encoder.viewer.data.guess import best_layer, id_column, id_columns
-from centroid_encoder.viewer.data.ids import CellLayer, LayerIds, is_slow, read_ids
-from centroid_encoder.viewer.data.images import (
+from centroid_encoder.viewer.data.columns import (
     ONE_IMAGE,
-    TableImage,
+    id_column,
+    id_columns,
     image_column,
     images_by_name,
-    table_images,
 )
-from centroid_encoder.viewer.data.join import Join, Link
-from centroid_encoder.viewer.data.measuring import measurable
-from centroid_encoder.viewer.data.positions import find_misfit
-from centroid_encoder.viewer.data.tables import Table, find_tables, layers_of_cells
+from centroid_encoder.viewer.data.ids import CellLayer, LayerIds, is_slow, read_ids
+from centroid_encoder.viewer.data.join import Join, Link, TableImage, find_misfit, table_images
+from centroid_encoder.viewer.data.tables import NOT_SHOWN, Choices, Table, find_tables, is_drawn
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
     from anndata import AnnData
     from napari.components import LayerList
     from numpy.typing import NDArray
-
-NOT_SHOWN = object()
-"""Image of a layer that shows nothing of the table, by the choice of the user."""
-
-
-@dataclass
-class Choice:
-    """Choices of the user for one table; everything else is guessed."""
-
-    ids: tuple[str, int] | None = None
-    """Column of ids, and the number that is added to them."""
-    image_column: str | None = None
-    images: WeakKeyDictionary[Layer, object] = field(default_factory=WeakKeyDictionary)
-    """The image that a layer shows, None for all of them, or `NOT_SHOWN`; the latest comes last."""
-    declined: bool = False
-    """Whether no layer is to show the table."""
 
 
 class Catalog:
@@ -57,17 +38,10 @@ class Catalog:
     napari is still busy with the layer. Therefore the catalog emits `stirred` and `painted`, and a
     panel with an event loop calls `refresh` or `join_again` once for all of them.
 
-    Parameters
-    ----------
-    layers
-        The viewer's layers.
-
     Attributes
     ----------
-    tables
-        All tables, in the order of listing.
-    table
-        The table that is chosen, or None.
+    tables, table
+        All tables, in the order of listing, and the one that is chosen, or None.
     joins
         The links that are joined. A table of many images has a link for each layer.
     faults
@@ -98,18 +72,19 @@ class Catalog:
         self._all = layers
         self._opened: list[Table] = []
         self._links: list[Link] = []
-        self._choices: WeakKeyDictionary[Table, Choice] = WeakKeyDictionary()
         self._ids: WeakKeyDictionary[Layer, Future[LayerIds]] = WeakKeyDictionary()
 
     @property
     def layers(self) -> list[CellLayer]:
-        """The layers that may show the cells of a table."""
-        return layers_of_cells(self._all)
+        """The layers whose labels, points or shapes may be the cells of a table."""
+        return [x for x in self._all if isinstance(x, CellLayer) and not is_drawn(x)]
 
     @property
     def measurable(self) -> tuple[list[Labels], list[Image]]:
         """Layers that hold cells to be measured, and those that hold intensities."""
-        return measurable(self._all)
+        own = [layer for layer in self._all if not is_drawn(layer)]
+        labels = [layer for layer in own if isinstance(layer, Labels)]
+        return labels, [layer for layer in own if isinstance(layer, Image)]
 
     @property
     def link(self) -> Link | None:
@@ -144,30 +119,41 @@ class Catalog:
         self._ids.clear()
         self._links = []
 
+    def _on_event(self, event: Any) -> None:
+        """Handle an event of the list of layers, or of a layer in it."""
+        layer, kind = event.sources[0], event.type
+        if kind in ("inserted", "removed", "reordered", "name", "features", "metadata"):
+            self.stirred.emit()
+        has_ids = ("data", "labels_update") if isinstance(layer, Labels) else ("data", "features")
+        if isinstance(layer, CellLayer) and kind in has_ids:
+            self._ids.pop(layer, None)
+            if any(link.layer is layer for link in self._links):
+                self.painted.emit()
+
     def add(self, adata: AnnData, name: str, *, path: Path | None = None) -> Table:
         """List an AnnData of a file or a notebook."""
         place = Table(adata, name, None, "notebook" if path is None else "file", path)
-        self._opened = [*(x for x in self._opened if not x.holds(adata)), place]
+        self._opened = [*(x for x in self._opened if x.adata is not adata), place]
         self.refresh()
-        return next(table for table in self.tables if table.holds(adata))
+        return next(table for table in self.tables if table.adata is adata)
 
     def is_opened(self, table: Table) -> bool:
         """Tell whether a table was opened or handed over, so that it can be closed."""
-        return any(table.holds(place.adata) for place in self._opened)
+        return any(place.adata is table.adata for place in self._opened)
 
     def close(self, table: Table) -> None:
         """List a table that was opened no longer, unless it is also found on a layer."""
-        self._opened = [place for place in self._opened if not table.holds(place.adata)]
+        self._opened = [place for place in self._opened if place.adata is not table.adata]
         self.refresh()
 
     def refresh(self) -> None:
         """Look for tables again; the choices stay, where their tables and layers still exist."""
-        chosen, known = self.table, self.tables
+        chosen = self.table
         layer = None if chosen is None else chosen.layer
         if chosen is not None and chosen.path and layer is not None and layer not in self._all:
             # Its layer was closed, not the file.
             self._opened.append(Table(chosen.adata, chosen.name, None, "file", chosen.path))
-        self.tables = find_tables(self._all, self._opened, known)
+        self.tables = find_tables(self._all, self._opened, self.tables)
         if chosen not in self.tables:
             # Another plugin may have replaced the features or the AnnData of its layer.
             same = [x for x in self.tables if layer is not None and x.layer is layer]
@@ -186,50 +172,43 @@ class Catalog:
     # -- choices of the user ---------------------------------------------------------------------
 
     @property
-    def _choice(self) -> Choice:
-        return Choice() if self.table is None else self._choices.setdefault(self.table, Choice())
+    def _choices(self) -> Choices:
+        return Choices() if self.table is None else self.table.choices
 
     def choose_layer(self, layer: Layer | None) -> None:
         """Choose the layer that shows the table, or that none does."""
-        choice = self._choice
-        choice.declined = layer is None
+        self._choices.declined = layer is None
         if layer is not None:
-            image = choice.images.pop(layer, NOT_SHOWN)
+            image = self._choices.images.pop(layer, NOT_SHOWN)
             self._show(layer, self._images_by_name().get(layer) if image is NOT_SHOWN else image)
         self.join_again()
 
     def choose_ids(self, id_column: str | None, shift: int = 0) -> None:
         """Choose the column of ids for all layers; a guess without one."""
-        self._choice.ids = (id_column, shift) if id_column else None
+        self._choices.ids = (id_column, shift) if id_column else None
         self.join_again()
 
     def choose_image_column(self, column: str) -> None:
         """Choose the column that holds the image of each cell, or `ONE_IMAGE`."""
-        self._choice.image_column = column
-        self._choice.images.clear()
+        self._choices.image_column = column
+        self._choices.images.clear()
         self.join_again()
 
     def show_image(self, value: object, layer: Layer | None) -> None:
-        """Choose the layer that shows an image of the table, or that none does.
+        """Choose the layer that shows an image of the table, None for all, or that none does.
 
-        Parameters
-        ----------
-        value
-            The image, as the table calls it; None for all of them.
-        layer
-            The layer, which shows nothing else of the table then.
+        The layer shows nothing else of the table then.
         """
-        choice = self._choice
-        choice.declined = False
+        self._choices.declined = False
         for link in self._links:
             if str(link.image) == str(value) or (link.image is None and layer is not None):
-                choice.images[link.layer] = NOT_SHOWN
+                self._choices.images[link.layer] = NOT_SHOWN
         if layer is not None:
             self._show(layer, value)
         self.join_again()
 
     def _show(self, layer: Layer, image: object) -> None:
-        images = self._choice.images
+        images = self._choices.images
         if image is None:
             images.clear()
         images[layer] = image
@@ -244,60 +223,12 @@ class Catalog:
             self.refresh()
             self.choose_layer(layer)
 
-    # -- images of the table ---------------------------------------------------------------------
-
-    @property
-    def image_column(self) -> str | None:
-        """Column that holds the image of each cell; None if all are in one."""
-        if self.table is None or self._choice.image_column == ONE_IMAGE:
-            return None
-        declared = self.table.declared.get("region_key")
-        return image_column(self.table.adata.obs, self._choice.image_column or declared)
-
-    def images(self) -> list[TableImage]:
-        """The images of the table, and the layers that show them; empty if there is only one."""
-        column = self.image_column
-        if self.table is None or column is None:
-            return []
-        return table_images(self.table.adata.obs, column, self.joins, self.faults)
-
-    def unseen(self, rows: NDArray[np.intp]) -> str:
-        """Return why none of these cells is in a layer; empty if one is, or if there are none.
-
-        The map shows cells of all images, so cells of an image without a layer can be selected.
-        """
-        table, column, joins = self.table, self.image_column, self.joins
-        if table is None or not len(rows) or any(x.joined[rows].any() for x in joins.values()):
-            return ""
-        if not joins:
-            return "No layer shows the cells of this table."
-        shown = {str(link.image) for link in joins}
-        if column is not None and str(None) not in shown:
-            for image in table.adata.obs[column].iloc[rows].dropna().unique():
-                if str(image) not in shown:
-                    return f"In {image}, which is not open."
-        return f"Not in the layer {next(iter(joins)).layer.name}."
-
-    def absence(self) -> str:
-        """Return why no layer shows the table, as sentences; empty if one does."""
-        if self.table is None or self.joins or self.faults:
-            return ""
-        cells = f"{self.table.adata.n_obs:,} cells"
-        if self._choice.declined:
-            return f"{cells}; shown in no layer."
-        if self.reading:
-            return f"{cells}; reading the labels of {self.reading[0].name} …"
-        if not self.layers:
-            return f"{cells}; no layer to show them in."
-        return f"{cells}; no layer has most of their ids. Choose the layer, and the column of ids."
-
     # -- links -----------------------------------------------------------------------------------
 
     def join_again(self) -> None:
         """Make the links; a join stays the same object if neither ids nor pixels have changed."""
         joins, faults = self.joins, self.faults
-        self._links = self._find_links()
-        self.joins, self.faults = {}, {}
+        self._links, self.joins, self.faults = self._find_links(), {}, {}
         for link in self._links:
             before, fault = joins.get(link), faults.get(link)
             try:
@@ -318,52 +249,7 @@ class Catalog:
                 self.faults[link] = fault
         self.link_changed.emit()
 
-    def _find_links(self) -> list[Link]:
-        """Return the links by the choices of the user, else by names and ids."""
-        table, choice, column = self.table, self._choice, self.image_column
-        if table is None or choice.declined:
-            return []
-        columns = id_columns(table, column) if choice.ids is None else []
-
-        def link(layer: Layer, image: object = None) -> Link:
-            ids = choice.ids or (id_column(table, layer, columns), 0)
-            return Link(table, image, layer, *ids, column)
-
-        def join(layer: Layer) -> Join | None:
-            with suppress(ValueError):
-                ids = self._read(layer)
-                return None if ids is None else link(layer).make(ids)
-            return None
-
-        chosen = list(choice.images)
-        # The latest choices of the user come first.
-        layers = sorted(self.layers, key=lambda x: -chosen.index(x) if x in chosen else 1)
-        shown = self._images_by_name() | dict(choice.images)
-        found: dict[str, Link] = {}
-        for layer in layers:
-            image = shown.get(layer, NOT_SHOWN)
-            if image is None:
-                return [link(layer)]
-            if image is not NOT_SHOWN:
-                found.setdefault(str(image), link(layer, image))
-        if found or any(layer in chosen for layer in layers):
-            return list(found.values())
-        best = best_layer(table, layers, join)
-        if best is not None and not self.reading:
-            # It stays when its labels are painted.
-            choice.images[best] = None
-        return [] if best is None else [link(best)]
-
-    def _images_by_name(self) -> dict[Layer, object]:
-        column = self.image_column
-        if self.table is None or column is None:
-            return {}
-        values = self.table.adata.obs[column].dropna().unique()
-        return images_by_name(self.layers, values)
-
-    # -- ids of layers ---------------------------------------------------------------------------
-
-    def _read(self, layer: Layer) -> LayerIds | None:
+    def _read(self, layer: CellLayer) -> LayerIds | None:
         """Ids of a layer, read once until it changes; None while a thread reads them."""
         if layer not in self._ids:
             ids = self._ids[layer] = Future()
@@ -382,13 +268,106 @@ class Catalog:
         if ids in self._ids.values():
             self.join_again()
 
-    def _on_event(self, event: Any) -> None:
-        """Handle an event of the list of layers, or of a layer in it."""
-        layer, kind = event.sources[0], event.type
-        if kind in ("inserted", "removed", "reordered", "name", "features", "metadata"):
-            self.stirred.emit()
-        has_ids = ("data", "labels_update") if isinstance(layer, Labels) else ("data", "features")
-        if isinstance(layer, CellLayer) and kind in has_ids:
-            self._ids.pop(layer, None)
-            if any(link.layer is layer for link in self._links):
-                self.painted.emit()
+    def _find_links(self) -> list[Link]:
+        """Return the links by the choices of the user, else by names and ids."""
+        table, choices, column = self.table, self._choices, self.image_column
+        if table is None or choices.declined:
+            return []
+        columns = id_columns(table, column) if choices.ids is None else []
+
+        def link(layer: CellLayer, image: object = None) -> Link:
+            ids = choices.ids or (id_column(table, layer, columns), 0)
+            return Link(table, image, layer, *ids, column)
+
+        chosen = list(choices.images)
+        # The latest choices of the user come first.
+        layers = sorted(self.layers, key=lambda x: -chosen.index(x) if x in chosen else 1)
+        shown = self._images_by_name() | dict(choices.images)
+        found: dict[str, Link] = {}
+        for layer in layers:
+            image = shown.get(layer, NOT_SHOWN)
+            if image is None:
+                return [link(layer)]
+            if image is not NOT_SHOWN:
+                found.setdefault(str(image), link(layer, image))
+        if found or any(layer in chosen for layer in layers):
+            return list(found.values())
+        best = self._best_layer([link(layer) for layer in layers])
+        if best is not None and not self.reading:
+            # It stays when its labels are painted.
+            choices.images[best.layer] = None
+        return [] if best is None else [best]
+
+    def _best_layer(self, links: list[Link]) -> Link | None:
+        """Return the link of the layer that the table was found on, or of most of its cells.
+
+        Points that were made of the table come last: where the image is, there are labels.
+        """
+        own = next((link for link in links if link.layer is link.table.layer), None)
+        if own is not None and (isinstance(own.layer, Labels) or own.table.origin == "features"):
+            return own
+        fits: dict[Link, tuple[int, int]] = {}
+        for link in links:
+            # Fewer than half of the cells are no reason to leave the layer of the table.
+            least = 0 if own is None else link.table.adata.n_obs // 2
+            if own is None or isinstance(link.layer, Labels):
+                with suppress(ValueError):
+                    ids = self._read(link.layer)
+                    join = None if ids is None else link.make(ids)
+                    if join is not None and join.n_joined > least and join.is_likely:
+                        # With as many cells in several, the layer with the fewest other labels.
+                        fits[link] = join.n_joined, -join.n_unmatched_ids
+        return max(fits, key=lambda link: fits[link], default=own)
+
+    # -- images of the table ---------------------------------------------------------------------
+
+    @property
+    def image_column(self) -> str | None:
+        """Column that holds the image of each cell; None if all are in one."""
+        if self.table is None or self._choices.image_column == ONE_IMAGE:
+            return None
+        declared = self.table.declared.get("region_key")
+        return image_column(self.table.adata.obs, self._choices.image_column or declared)
+
+    def _image_of_cells(self) -> pd.Series | None:
+        column = self.image_column
+        return None if self.table is None or column is None else self.table.adata.obs[column]
+
+    def _images_by_name(self) -> dict[Layer, object]:
+        images = self._image_of_cells()
+        return {} if images is None else images_by_name(self.layers, images.dropna().unique())
+
+    def images(self) -> list[TableImage]:
+        """The images of the table, and the layers that show them; empty if there is only one."""
+        images = self._image_of_cells()
+        return [] if images is None else table_images(images, self.joins, self.faults)
+
+    def unseen(self, rows: NDArray[np.intp]) -> str:
+        """Return why none of these cells is in a layer; empty if one is, or if there are none.
+
+        The map shows cells of all images, so cells of an image without a layer can be selected.
+        """
+        images, joins = self._image_of_cells(), self.joins
+        if not len(rows) or any(join.joined[rows].any() for join in joins.values()):
+            return ""
+        if not joins:
+            return "No layer shows the cells of this table."
+        shown = {str(link.image) for link in joins}
+        if images is not None and str(None) not in shown:
+            for image in images.iloc[rows].dropna().unique():
+                if str(image) not in shown:
+                    return f"In {image}, which is not open."
+        return f"Not in the layer {next(iter(joins)).layer.name}."
+
+    def absence(self) -> str:
+        """Return why no layer shows the table, as sentences; empty if one does."""
+        if self.table is None or self.joins or self.faults:
+            return ""
+        cells = f"{self.table.adata.n_obs:,} cells"
+        if self._choices.declined:
+            return f"{cells}; shown in no layer."
+        if self.reading:
+            return f"{cells}; reading the labels of {self.reading[0].name} …"
+        if not self.layers:
+            return f"{cells}; no layer to show them in."
+        return f"{cells}; no layer has most of their ids. Choose the layer, and the column of ids."

@@ -1,22 +1,28 @@
-"""Rows of a table and ids of a layer, joined by ids and never by position."""
+"""Join rows of a table to ids of a layer: by ids and never by position."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial import cKDTree
 
-from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds, whole_numbers
+from centroid_encoder.viewer.data.columns import OBS_NAMES, coordinates, whole_numbers
+from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer, LayerIds
+from centroid_encoder.viewer.data.tables import Table
 
-if TYPE_CHECKING:
-    from centroid_encoder.viewer.data.tables import Table
-
-OBS_NAMES = "obs_names"
-"""Id column that stands for the names of the cells, unless there is a column of that name."""
+MAX_COMPARED = 2000
+"""Number of cells whose positions are compared with the centers of their labels."""
+MIN_COMPARED = 20
+"""With fewer cells, positions are not compared."""
+SHARE_OF_A_FIT, SHARE_OF_A_MISFIT = 0.8, 0.2
+"""Shares of the cells that lie where their labels are."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +62,12 @@ class Link:
 
     def ids(self) -> pd.Series:
         """Ids of all rows, as the table has them; a ValueError says why there are none."""
-        adata, name = self.table.adata, self.id_column
+        obs, name = self.table.adata.obs, self.id_column
         if name is None:
             raise ValueError("no column of the table has a name of ids; choose the column")
-        if name in adata.obs:
-            return adata.obs[name]
-        if name == OBS_NAMES:
-            return pd.Series(adata.obs_names, index=adata.obs_names)
-        raise ValueError(f"obs has no column {name!r}; choose another one")
-
-    def labels(self, rows: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the label of each of the rows, and a mask of those that have one."""
-        values, there = whole_numbers(self.ids().iloc[rows], self.ids_name)
-        return values + self.shift, there
+        if name not in obs and name != OBS_NAMES:
+            raise ValueError(f"obs has no column {name!r}; choose another one")
+        return obs[name] if name in obs else obs.index.to_series()
 
     def make(self, of: LayerIds) -> Join:
         """Find out which row is which label, point or shape.
@@ -78,16 +77,8 @@ class Link:
         ``"index"``, or the ``metadata["indices"]`` of napari-spatialdata; the names of cells are
         compared with its feature ``"cell"``.
 
-        Parameters
-        ----------
-        of
-            The ids of the layer.
-
-        Raises
-        ------
-        ValueError
-            If the ids are ambiguous: no column, one that is gone, that holds no ids, or the same id
-            twice.
+        A ValueError if the ids are ambiguous: no column, one that is gone, that holds no ids, or
+        the same id twice.
         """
         n_obs, rows = self.table.adata.n_obs, self.rows()
         found = _find(self, of, rows)
@@ -126,6 +117,11 @@ class Join:
         """Ids in the layer that no row has."""
         return int((self._row < 0).sum())
 
+    @property
+    def is_likely(self) -> bool:
+        """Whether at least half of the rows, or half of the ids in the layer, are joined."""
+        return 2 * self.n_joined >= min(self.n_rows, len(self.of.ids))
+
     def is_like(self, other: Join) -> bool:
         """Tell whether another join has the same pairs, and the pixels are the same."""
         return (
@@ -155,10 +151,11 @@ class Join:
 
 def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     """Index into the ids of a layer of each of the rows; −1 for rows that are not in it."""
+    column = link.ids().iloc[rows]
     values: NDArray[Any]
     known: NDArray[Any]
     if isinstance(link.layer, ItemLayer):
-        column, items = link.ids().iloc[rows], _item_ids(link.layer, of.item, link)
+        items = _item_ids(link.layer, of.item, link)
         try:
             values, there = whole_numbers(column, link.ids_name)
             known, has_id = whole_numbers(items, "features")
@@ -166,7 +163,8 @@ def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
             values, there = column.astype(str).to_numpy(dtype=object), column.notna().to_numpy()
             known, has_id = items.astype(str).to_numpy(dtype=object), items.notna().to_numpy()
     else:
-        values, there = link.labels(rows)
+        values, there = whole_numbers(column, link.ids_name)
+        values = values + link.shift
         there = there & (values != 0)
         known, has_id = of.ids, np.ones(len(of.ids), dtype=bool)
     index = pd.Index(known[has_id])
@@ -176,41 +174,157 @@ def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     ids = pd.Series(values[there])
     repeated = ids[ids.duplicated()].unique()
     if len(repeated):
-        raise ValueError(_repeated(repeated, link, of.item))
+        names = ", ".join(map(str, repeated[:3]))
+        more = f" and {len(repeated) - 3:,} more" if len(repeated) > 3 else ""
+        cure = "another column of ids"
+        if link.image is None:
+            cure += ", or the column of images" if link.image_column is None else ", or one image"
+        same = f"{link.ids_name} gives several cells the same {of.item}"
+        raise ValueError(f"{same}: {names}{more}; choose {cure}")
     found = np.full(len(rows), -1, dtype=np.intp)
     # get_indexer returns −1 for ids that are not there: the last element here.
     found[there] = np.append(np.flatnonzero(has_id), -1)[index.get_indexer(ids)]
     return found
 
 
-def _repeated(values: NDArray[Any], link: Link, item: str) -> str:
-    names = ", ".join(str(value) for value in values[:3])
-    more = f" and {len(values) - 3:,} more" if len(values) > 3 else ""
-    cure = "another column of ids"
-    if link.image is None:
-        cure += ", or the column of images" if link.image_column is None else ", or one image"
-    return f"{link.ids_name} gives several cells the same {item}: {names}{more}; choose {cure}"
-
-
 def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
     """Id of each point or shape, to be compared with those of the table."""
-    adata, features, indices = link.table.adata, layer.features, layer.metadata.get("indices")
-    if link.id_column == OBS_NAMES and OBS_NAMES not in adata.obs:
-        if "cell" in features:
-            return features["cell"]
-        if link.table.is_made_of(features):
-            return pd.Series(np.arange(len(features)))
-        raise ValueError(
-            f"no feature holds ids of the {item}s, and the features have changed if the table was "
-            "made of them; choose a column of ids, or the table that is made of them now"
-        )
-    if link.id_column in features:
-        return features[link.id_column]
-    if isinstance(indices, Sequence | np.ndarray | pd.Index) and len(indices) == len(layer.data):
-        return pd.Series(indices)
-    if "index" in features:
-        return features["index"]
+    features, indices = layer.features, layer.metadata.get("indices")
+    by_names = link.id_column == OBS_NAMES and OBS_NAMES not in link.table.adata.obs
+    name = "cell" if by_names else link.id_column
+    if name in features:
+        return features[name]
+    if by_names and link.table.is_made_of(features):
+        return pd.Series(np.arange(len(features)))
+    if not by_names:
+        if isinstance(indices, Sequence | np.ndarray | pd.Index) and len(indices) == len(
+            layer.data
+        ):
+            return pd.Series(indices)
+        if "index" in features:
+            return features["index"]
     raise ValueError(
         f"the {item}s have no ids to compare {link.ids_name} with; give the layer a feature "
-        f"{link.id_column!r}, or choose another column"
+        f"{name!r}, or choose another column"
     )
+
+
+# -- cells that do not lie where their labels are --------------------------------------------------
+
+
+class Misfit(ValueError):
+    """Cells do not lie where the labels are that they are joined to.
+
+    `better` is the same link with another shift, if that mends it.
+    """
+
+    def __init__(self, text: str, better: Link | None) -> None:
+        super().__init__(text)
+        self.better = better
+
+
+def find_misfit(link: Link, join: Join) -> Misfit | None:
+    """Return what contradicts a join: the positions of the cells, or ids that are off by one.
+
+    An affine map may lie between positions and pixels: units, origin and directions of the axes do
+    not contradict.
+    """
+    where, places = coordinates(link.table.adata) or ("", None)
+    share = _share_at_labels(join, places)
+    if join.of.centers is None or (share or 0) >= 0.5:
+        return None
+    text = (
+        f"The positions in {where} speak against this: {100 * (share or 0):.0f} % of the cells "
+        "lie where their label is"
+    )
+    for by in (-1, 1):
+        better = replace(link, shift=link.shift + by)
+        try:
+            mended = better.make(join.of)
+        except ValueError:  # Ids of no cell may repeat, but those of labels may not.
+            continue
+        if share is None and mended.n_joined == mended.n_rows and not mended.n_unmatched_ids:
+            return Misfit(
+                f"The ids in {link.ids_name} are off by one: with {better.ids_name} they are those "
+                f"of all labels of {link.layer.name}.",
+                better,
+            )
+        fit = _share_at_labels(mended, places) or 0
+        if fit >= SHARE_OF_A_FIT:
+            return Misfit(f"{text}; with {better.ids_name} it would be {100 * fit:.0f} %.", better)
+    if share is None or share >= SHARE_OF_A_MISFIT:
+        return None
+    return Misfit(f"{text}. The ids may be those of another image.", None)
+
+
+def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> float | None:
+    """Share of the cells at the centers of their labels, after an affine map; None for too few."""
+    centers = join.of.centers
+    if centers is None or positions is None or positions.shape[1] != centers.shape[1]:
+        return None
+    places = positions[join.joined]
+    labels = centers[np.searchsorted(join.of.ids, join.ids[join.joined])]
+    rows = np.flatnonzero(np.isfinite(np.hstack([places, labels])).all(axis=1))
+    if len(rows) < MIN_COMPARED:
+        return None
+    rows = rows[:: math.ceil(len(rows) / MAX_COMPARED)]
+    places, labels = places[rows], labels[rows]
+    # Coordinates of a slide are large, and all alike.
+    with_one = np.column_stack([places - places.mean(axis=0), np.ones(len(places))])
+    fitted = np.ones(len(places), dtype=bool)
+    for _ in range(3):
+        affine = np.linalg.lstsq(with_one[fitted], labels[fitted], rcond=None)[0]
+        apart = np.linalg.norm(with_one @ affine - labels, axis=1)
+        # Again without the half that lies far off: a few wrong ones must not tilt the map.
+        fitted = apart <= np.median(apart)
+    centers = centers[np.isfinite(centers).all(axis=1)]
+    nearest = np.asarray(cKDTree(centers).query(labels, k=2)[0])[:, 1]
+    near = max(0.75 * float(np.median(nearest)), 2.0 * (join.of.step - 1))
+    return float((apart < near).mean())
+
+
+# -- the images of a table -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TableImage:
+    """One image of a table, or all of them, if one layer shows all of them."""
+
+    value: object
+    """Value in the column of images; None for all."""
+    n_cells: int
+    link: Link | None = None
+    """Link to the layer that shows it, if one does."""
+    join: Join | None = None
+    """None also if the link cannot be joined."""
+    remark: str = ""
+    """A sentence on a fault of the link; empty if there is none."""
+
+    @property
+    def name(self) -> str:
+        """Name of the image in the table."""
+        return "all images" if self.value is None else str(self.value)
+
+
+def table_images(
+    column: pd.Series, joins: Mapping[Link, Join], faults: Mapping[Link, Exception]
+) -> list[TableImage]:
+    """List the images of a column in the order of its categories, or of the names."""
+    counts = column.value_counts(sort=False)
+    values: list[object] = list(counts.index[counts > 0])
+    if not isinstance(column.dtype, pd.CategoricalDtype):
+        values.sort(key=_natural)
+    links = {str(link.image): link for link in [*faults, *joins]}
+    images = []
+    for value in [*([None] if str(None) in links else []), *values]:
+        image = TableImage(value, int(counts.sum() if value is None else counts[value]))
+        if (link := links.get(str(value))) is not None:
+            remark = str(faults.get(link, ""))
+            image = replace(image, link=link, join=joins.get(link), remark=remark)
+        images.append(image)
+    return images
+
+
+def _natural(value: object) -> list[object]:
+    """Key to sort names by their numbers: 2 before 10."""
+    return [int(x) if x.isdecimal() else x for x in re.split(r"(\d+)", str(value))]

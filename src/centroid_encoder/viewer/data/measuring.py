@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from napari.layers import Image, Labels, Layer
+from napari.layers import Image, Labels
 
 from centroid_encoder.viewer.data.ids import pixels
-from centroid_encoder.viewer.data.tables import is_drawn
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -25,22 +24,26 @@ RGB = ("red", "green", "blue")
 TIMES = ("t", "time", "frame", "frames")
 """Names of an axis of time, in lower case."""
 MAX_NAMES = 3
-"""Largest number of label images whose names are in the name of a table."""
+"""Largest number of label images that are named."""
 
 
-@dataclass(frozen=True)
-class Plan:
-    """Pixels and options of `tl.measure`."""
+@dataclass(eq=False)
+class Measuring:
+    """The measuring of layers, as a job: pixels and options of `tl.measure`."""
 
     labels: Mapping[str, Any]
     images: Mapping[str, Mapping[str, Any]]
     spacing: Mapping[str, tuple[float, ...]]
     unit: str
     time_series: bool
+    adata: AnnData | None = None
+    """The table, after `run`. No cell has a label yet, in ``obs["cell_type"]``."""
+    notices: Sequence[str] = ()
+    """Warnings, after `run`."""
 
     @property
     def name(self) -> str:
-        """Name of the table."""
+        """Names of the label images."""
         names = list(self.labels)
         return ", ".join(names) if len(names) <= MAX_NAMES else f"{len(names)} label images"
 
@@ -49,42 +52,16 @@ class Plan:
         unit = "layer units" if self.unit in ("px", "units") else self.unit
         return "\n".join([*found, f"Lengths in {unit}."])
 
-
-class Measuring:
-    """The measuring of a plan, as a job.
-
-    Attributes
-    ----------
-    name
-        Name of the table.
-    notices
-        Warnings.
-    adata
-        The table, after `run`. No cell has a label yet, in ``obs["cell_type"]``.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        from centroid_encoder.tl._measure import Measurement
-
-        parts = plan.labels, plan.images, plan.spacing
-        self._job = Measurement(*parts, unit=plan.unit, time_series=plan.time_series)
-        self.name = f"{plan.name}: measured"
-        self.notices = self._job.notices
-        self.adata: AnnData | None = None
-
     def run(self, callback: Callback | None = None) -> None:
         """Measure; see `Measurement.run`."""
-        self._job.run(callback)
-        self.adata = self._job.table()
+        from centroid_encoder.tl._measure import Measurement
+
+        parts = self.labels, self.images, self.spacing
+        job = Measurement(*parts, unit=self.unit, time_series=self.time_series)
+        job.run(callback)
+        self.adata, self.notices = job.table(), job.notices
         no_labels = [None] * self.adata.n_obs
         self.adata.obs[UNLABELED] = pd.Categorical(no_labels, pd.Index([], dtype=object))
-
-
-def measurable(layers: Iterable[Layer]) -> tuple[list[Labels], list[Image]]:
-    """Return the layers that hold cells to be measured, and those that hold intensities."""
-    own = [layer for layer in layers if not is_drawn(layer)]
-    labels = [layer for layer in own if isinstance(layer, Labels)]
-    return labels, [layer for layer in own if isinstance(layer, Image)]
 
 
 def may_be_time(labels: Labels) -> bool | None:
@@ -97,29 +74,26 @@ def may_be_time(labels: Labels) -> bool | None:
 
 def have_same_pixels(labels: Labels, image: Image) -> bool:
     """Whether an image has the pixels of labels, and maybe one more axis, of channels."""
-    shape, axes = _shape(image), range(len(_shape(image)))
+    shape, place = _shape(image), np.stack([image.scale, image.translate])
+    axes = range(len(shape))
     for left_out in axes if len(shape) > labels.ndim else [None]:
         kept = [axis for axis in axes if axis != left_out]
-        if tuple(shape[axis] for axis in kept) != _shape(labels):
-            continue
-        ours, theirs = (np.stack([layer.scale, layer.translate]) for layer in (labels, image))
-        if np.allclose(ours, theirs[:, kept], rtol=1e-4, atol=1e-9):
+        if tuple(shape[axis] for axis in kept) == _shape(labels) and np.allclose(
+            [labels.scale, labels.translate], place[:, kept], rtol=1e-4, atol=1e-9
+        ):
             return True
     return False
 
 
-def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Plan:
+def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool) -> Measuring:
     """Find the images of each label image.
 
     An image belongs to all labels with the same pixels in the same place. If the names of all
     layers begin with the word of one label image (``A_mask``, ``B_mask``, ``A_DAPI``, ``B_DAPI``),
     an image belongs to that one alone, and the channel has the rest of its name.
 
-    Raises
-    ------
-    ValueError
-        If there are no labels, if an image has the pixels of none of them, if two channels have
-        the same name, or if units differ.
+    A ValueError if there are no labels, if an image has the pixels of none of them, if two channels
+    have the same name, or if units differ.
     """
     if not labels:
         raise ValueError("choose the labels of the cells that are to be measured")
@@ -159,7 +133,7 @@ def plan(labels: Sequence[Labels], images: Sequence[Image], *, time_series: bool
     if unit in ("px", "pixel"):
         # Layers have this unit by default; their scale may be in any other.
         unit = "px" if all(step == 1 for steps in spacing.values() for step in steps) else "units"
-    return Plan({x.name: pixels(x) for x in labels}, channels, spacing, unit, time_series)
+    return Measuring({x.name: pixels(x) for x in labels}, channels, spacing, unit, time_series)
 
 
 def _stem(name: str) -> str:

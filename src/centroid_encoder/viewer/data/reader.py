@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +18,8 @@ from scipy.spatial import cKDTree
 from centroid_encoder.errors import CentroidEncoderWarning, InputError
 from centroid_encoder.stores import check_store
 from centroid_encoder.tl._reference import check_links, unreadable
-from centroid_encoder.viewer.data.features import features_to_anndata
-from centroid_encoder.viewer.data.positions import coordinates, numbers
+from centroid_encoder.viewer.data.columns import coordinates, numbers
+from centroid_encoder.viewer.data.tables import features_to_anndata
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -35,25 +36,7 @@ def get_reader(path: str | Sequence[str]) -> Callable[..., list[FullLayerData]] 
 
 
 def read(path: str | Sequence[str]) -> list[FullLayerData]:
-    """Read ``.h5ad`` files as one Points layer each.
-
-    Parameters
-    ----------
-    path
-        One path, or several.
-
-    Returns
-    -------
-    list
-        Layers as napari takes them; see `points_layer`.
-
-    Raises
-    ------
-    OSError
-        If a file is not a complete ``.h5ad`` file.
-    ValueError
-        If the cells of a file have no coordinates.
-    """
+    """Read ``.h5ad`` files as one Points layer each; see `read_adata` and `points_layer`."""
     paths = [path] if isinstance(path, str) else path
     return [points_layer(read_adata(one), one.stem, one) for one in map(Path, paths)]
 
@@ -65,19 +48,8 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
     dimensions. Cells without coordinates are left out, since napari cannot draw them. The feature
     ``"cell"`` of a point is the name of its cell.
 
-    Parameters
-    ----------
-    adata
-        Cells with unique names. It is attached to the layer as ``metadata["adata"]``.
-    name
-        Name of the layer.
-    path
-        File it came from, attached as ``metadata["path"]``.
-
-    Raises
-    ------
-    ValueError
-        If there is nothing to draw.
+    The AnnData is attached to the layer as ``metadata["adata"]``, and the file it came from as
+    ``metadata["path"]``. A ValueError if there is nothing to draw.
     """
     places = _places(adata)
     if places is None:
@@ -99,24 +71,50 @@ def points_layer(adata: AnnData, name: str, path: Path | None = None) -> FullLay
     return points, options, "points"
 
 
+def _places(adata: AnnData) -> NDArray[np.floating] | None:
+    """(n_obs, 2 or 3) in napari's order, the last axis first; None if there are none."""
+    place = coordinates(adata)
+    if place is not None:
+        return place[1]
+    for embedding in map(numbers, adata.obsm.values()):
+        if embedding is not None and embedding.shape[1] == 2:
+            # In a plot, the second axis points upwards; in napari, downwards.
+            return embedding[:, ::-1] * [-1, 1]
+    return None
+
+
+def _point_size(points: NDArray[np.floating]) -> float:
+    """Diameter with which neighbouring cells just touch."""
+    some = points[:: max(1, len(points) // 2000)]
+    distance = np.asarray(cKDTree(points).query(some, k=[2])[0])
+    apart = distance[(distance > 0) & np.isfinite(distance)]
+    return float(np.median(apart)) if len(apart) else 1.0
+
+
+def read_adata(path: Path) -> AnnData:
+    """Read a table of cells into memory; see `Reading`. A warning tells that cells were renamed."""
+    job = Reading(path)
+    adata = job.run()
+    if job.notice:
+        warnings.warn(job.notice, CentroidEncoderWarning, stacklevel=2)
+    return adata
+
+
+@dataclass
 class Reading:
-    """The reading of a file as a job.
+    """The reading of a table of cells into memory, as a job."""
 
-    Attributes
-    ----------
-    adata
-        The cells, after `run`, with names that distinguish them.
-    notice
-        A sentence on cells that were renamed; empty without any.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.notice = ""
-        self.adata: AnnData | None = None
+    path: Path
+    """A ``.h5ad`` file, the folder of a ``.zarr`` store, or a ``.csv`` file with one row per cell:
+    a first column of unique texts is the names of the cells, measurements become ``X``, and all
+    other columns ``obs``; see `features_to_anndata`."""
+    adata: AnnData | None = None
+    """The cells, after `run`, with names that distinguish them."""
+    notice: str = ""
+    """A sentence on cells that were renamed; empty without any."""
 
     def run(self, _: object = None) -> AnnData:
-        """Read the file; see `read_adata`."""
+        """Read the file. An OSError if it is damaged or of another kind."""
         if self.path.is_dir():
             check_store(self.path)
         try:
@@ -135,69 +133,21 @@ class Reading:
         return adata
 
 
-def read_adata(path: Path) -> AnnData:
-    """Read a table of cells into memory; a warning is given if cells had to be renamed.
-
-    Parameters
-    ----------
-    path
-        A ``.h5ad`` file, the folder of a ``.zarr`` store, or a ``.csv`` file with one row per cell:
-        a first column of unique texts is the names of the cells, measurements become ``X``, and all
-        other columns ``obs``; see `features_to_anndata`.
-
-    Raises
-    ------
-    OSError
-        If the file is damaged or of another kind.
-    """
-    job = Reading(path)
-    adata = job.run()
-    if job.notice:
-        warnings.warn(job.notice, CentroidEncoderWarning, stacklevel=2)
-    return adata
-
-
 def _read(path: Path) -> AnnData:
     if path.is_dir():
         import zarr
 
         return ad.read_zarr(zarr.open_group(path, mode="r", use_consolidated=False))
-    if path.suffix.lower() == ".csv":
-        return _read_csv(path)
-    with h5py.File(path) as file:
-        check_links(file)
-    return ad.read_h5ad(path)
-
-
-def _read_csv(path: Path) -> AnnData:
+    if path.suffix.lower() != ".csv":
+        with h5py.File(path) as file:
+            check_links(file)
+        return ad.read_h5ad(path)
     frame = pd.read_csv(path)
     names = frame.iloc[:, 0]
-    if has_names := not pd.api.types.is_numeric_dtype(names) and names.is_unique:
-        frame = frame.iloc[:, 1:]
-    adata = features_to_anndata(frame, of_labels=False)
+    has_names = not pd.api.types.is_numeric_dtype(names) and names.is_unique
+    adata = features_to_anndata(frame.iloc[:, int(has_names) :], of_labels=False)
     if not adata.n_vars:
         raise InputError("it has no column of numbers to learn from")
     if has_names:
         adata.obs_names = names.astype(str).rename(None)
     return adata
-
-
-def _places(adata: AnnData) -> NDArray[np.floating] | None:
-    """(n_obs, 2 or 3) in napari's order, the last axis first; None if there are none."""
-    place = coordinates(adata)
-    if place is not None:
-        return place[1]
-    for key in adata.obsm:
-        embedding = numbers(adata.obsm[key])
-        if embedding is not None and embedding.shape[1] == 2:
-            # In a plot, the second axis points upwards; in napari, downwards.
-            return embedding[:, ::-1] * [-1, 1]
-    return None
-
-
-def _point_size(points: NDArray[np.floating]) -> float:
-    """Diameter with which neighbouring cells just touch."""
-    some = points[:: max(1, len(points) // 2000)]
-    distance = np.asarray(cKDTree(points).query(some, k=[2])[0])
-    apart = distance[(distance > 0) & np.isfinite(distance)]
-    return float(np.median(apart)) if len(apart) else 1.0

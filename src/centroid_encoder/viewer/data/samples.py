@@ -29,7 +29,7 @@ COLORS = {
     "CD68": "#ff33e6",
     "Ki67": "#ffffff",
 }
-"""Of the channels of the tissue section; together they add up to the composite image."""
+"""Colours of the channels of the tissue section, which add up to the composite image."""
 
 
 def pbmc() -> list[FullLayerData]:
@@ -81,15 +81,7 @@ def _table_of(section: dict[str, NDArray[Any]]) -> ad.AnnData:
         },
         index=[f"cell {i}" for i in ids],
     )
-    adata = ad.AnnData(
-        section["X"],
-        obs=obs,
-        var=pd.DataFrame(index=section["features"].tolist()),
-        obsm={"spatial": section["spatial"]},
-    )
-    adata.uns["spatialdata_attrs"] = {
-        "region": "nuclei",
-        "region_key": "region",
-        "instance_key": "cell_id",
-    }
-    return adata
+    var = pd.DataFrame(index=section["features"].tolist())
+    link = {"region": "nuclei", "region_key": "region", "instance_key": "cell_id"}
+    parts = {"obsm": {"spatial": section["spatial"]}, "uns": {"spatialdata_attrs": link}}
+    return ad.AnnData(section["X"], obs=obs, var=var, **parts)

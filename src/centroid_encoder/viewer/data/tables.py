@@ -1,29 +1,51 @@
-"""Tables of cells in a viewer, and the places where they live."""
+"""Tables of cells in a viewer: where they are found, and features of layers as tables."""
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import pandas as pd
 from napari.layers import Labels, Layer
 
-from centroid_encoder.viewer.data.features import features_to_anndata, measured
-from centroid_encoder.viewer.data.ids import CellLayer
+from centroid_encoder.tl._result import cv_key, embedding_key, keys_in, obs_key
+from centroid_encoder.viewer.data.columns import ID_NAMES, are_ids, axis, named
+from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
 
 if TYPE_CHECKING:
     from anndata import AnnData
 
+logger = logging.getLogger("centroid_encoder")
+
 Origin = Literal["spatialdata", "metadata", "file", "features", "notebook"]
 """Place where a table is found, in the order of listing."""
-
 DRAWN = "centroid_encoder_drawn"
 """Key in the metadata of a layer that is drawn on top of another one, and has no cells itself."""
+NOT_SHOWN = object()
+"""Image of a layer that shows nothing of the table, by the choice of the user."""
+WITH_POSITIONS = "with positions"
+"""Key in ``obsm`` of all numbers of a layer's features, positions included."""
+
+
+@dataclass
+class Choices:
+    """Choices of the user for one table; everything else is guessed."""
+
+    ids: tuple[str, int] | None = None
+    """Column of ids, and the number that is added to them."""
+    image_column: str | None = None
+    images: WeakKeyDictionary[Layer, object] = field(default_factory=WeakKeyDictionary)
+    """The image that a layer shows, None for all of them, or `NOT_SHOWN`; the latest comes last."""
+    declined: bool = False
+    """Whether no layer is to show the table."""
 
 
 @dataclass(eq=False, repr=False)
@@ -34,8 +56,8 @@ class Table:
     chosen meanwhile.
     """
 
-    source: AnnData | Callable[[], AnnData]
-    """The AnnData, or a function that makes it when it is first used."""
+    adata: AnnData
+    """The AnnData itself, not a copy: results are written into it."""
     name: str
     """Name in the list of tables."""
     layer: Layer | None = None
@@ -47,23 +69,15 @@ class Table:
     """The SpatialData object it is a table of."""
     table_name: str | None = None
     """Its name in the SpatialData object."""
+    choices: Choices = field(default_factory=Choices)
     _features: pd.DataFrame | None = None
     _columns: tuple[Any, ...] = ()
-
-    def __repr__(self) -> str:
-        return f"<Table {self.name!r} ({self.origin})>"
-
-    @property
-    def adata(self) -> AnnData:
-        """The AnnData itself, not a copy: results are written into it."""
-        if callable(self.source):
-            self.source = self.source()
-        return self.source
 
     @property
     def declared(self) -> Mapping[str, Any]:
         """Columns that SpatialData declares in ``uns["spatialdata_attrs"]``; empty without it."""
-        return _declared(self.adata)
+        attrs = self.adata.uns.get("spatialdata_attrs")
+        return attrs if isinstance(attrs, Mapping) else {}
 
     def is_made_of(self, features: pd.DataFrame) -> bool:
         """Tell whether these features are the table's, nothing added and nothing replaced."""
@@ -74,46 +88,35 @@ class Table:
         """Take these features for the table's own from now on."""
         self._features, self._columns = features, tuple(features.columns)
 
-    def holds(self, adata: AnnData) -> bool:
-        """Tell whether this is the table of an AnnData."""
-        return self.source is adata
-
 
 def find_tables(
     layers: Iterable[Layer], opened: Iterable[Table], known: Iterable[Table]
 ) -> list[Table]:
-    """Find all tables, those of SpatialData first.
+    """Find the tables of layers and those that were opened, in the order of `Origin`.
 
-    Parameters
-    ----------
-    layers
-        Layers of the viewer.
-    opened
-        AnnData of files and notebooks.
-    known
-        Tables that were found before; a table stays the same object.
-
-    Returns
-    -------
-    list
-        An AnnData in several places is listed once, with the first layer that can show its cells.
+    An AnnData in several places is listed once, with the first layer that can show its cells. A
+    table that is known already stays the same object.
     """
     known = list(known)
     # Images carry AnnData too, but no cells.
     layers = sorted(layers, key=lambda layer: not isinstance(layer, CellLayer))
+    places = [*(place for layer in layers for place in _tables_of(layer, known)), *opened]
     found: list[Table] = []
-    for place in [*_of_spatialdata(layers), *_attached(layers), *opened]:
-        table = next((t for t in [*found, *known] if t.holds(place.adata)), None)
-        table = table or Table(place.adata, place.name)
+    for place in sorted(places, key=lambda place: place.origin != "spatialdata"):
+        table = next((t for t in [*found, *known] if t.adata is place.adata), None) or copy(place)
         if table not in found:
             table.name, table.layer, table.origin = place.name, place.layer, place.origin
             table.sdata, table.table_name = place.sdata, place.table_name
             found.append(table)
         # The file it was last saved to counts more than the one it came from.
         table.path = table.path or place.path
-    found += [t for layer in layers if (t := _of_features(layer, known)) is not None]
     found.sort(key=lambda table: get_args(Origin).index(table.origin))
-    _number_names(found)
+    names: Counter[str] = Counter()
+    for table in found:
+        names[table.name] += 1
+        if names[table.name] > 1:
+            # As napari numbers layers of the same name.
+            table.name += f" [{names[table.name] - 1}]"
     return found
 
 
@@ -122,9 +125,30 @@ def is_drawn(layer: Layer) -> bool:
     return DRAWN in layer.metadata
 
 
-def layers_of_cells(layers: Iterable[Layer]) -> list[CellLayer]:
-    """Return the layers whose labels, points or shapes may be the cells of a table."""
-    return [layer for layer in layers if isinstance(layer, CellLayer) and not is_drawn(layer)]
+def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
+    """Tables of the layer's SpatialData object, or its AnnData; and the table of its features."""
+    sdata, adata, path = (layer.metadata.get(key) for key in ("sdata", "adata", "path"))
+    tables = getattr(sdata, "tables", None)
+    element = layer.metadata.get("name") or layer.name
+    for name, annotating in tables.items() if isinstance(tables, Mapping) else ():
+        title = f"{name} ({layer.name})"
+        table = Table(annotating, title, layer, "spatialdata", sdata=sdata, table_name=name)
+        regions = table.declared.get("region")
+        if element in ([regions] if isinstance(regions, str) else list(regions or ())):
+            # napari-spatialdata attaches a copy, and another one for each table chosen there.
+            adata = None
+            yield table
+    if _is_anndata(adata) and isinstance(path, str | Path):
+        yield Table(adata, Path(path).name, layer, "file", Path(path))
+    elif _is_anndata(adata):
+        yield Table(adata, f"{layer.name}: AnnData", layer, "metadata")
+    if isinstance(layer, CellLayer) and measured(features := layer.features):
+        same = next((t for t in known if t.layer is layer and t.is_made_of(features)), None)
+        of_labels = isinstance(layer, Labels)
+        adata = same.adata if same else features_to_anndata(features, of_labels=of_labels)
+        table = Table(adata, f"{layer.name}: features", layer, "features")
+        table.follow(features)
+        yield table
 
 
 def _is_anndata(value: object) -> TypeGuard[AnnData]:
@@ -133,62 +157,100 @@ def _is_anndata(value: object) -> TypeGuard[AnnData]:
     return anndata is not None and isinstance(value, anndata.AnnData)
 
 
-def _of_spatialdata(layers: list[Layer]) -> Iterator[Table]:
-    for layer in layers:
-        for name, adata in _annotating(layer).items():
-            sdata = layer.metadata["sdata"]
-            yield Table(adata, f"{name} ({layer.name})", layer, "spatialdata", None, sdata, name)
+# -- features of layers ----------------------------------------------------------------------------
 
 
-def _attached(layers: list[Layer]) -> Iterator[Table]:
-    for layer in layers:
-        adata, path = layer.metadata.get("adata"), layer.metadata.get("path")
-        # napari-spatialdata attaches a copy, and another one for each table chosen there.
-        if not _is_anndata(adata) or _annotating(layer):
-            continue
-        if isinstance(path, str | Path):
-            yield Table(adata, Path(path).name, layer, "file", Path(path))
-        else:
-            yield Table(adata, f"{layer.name}: AnnData", layer, "metadata")
+def measured(features: pd.DataFrame) -> list[Any]:
+    """Columns to learn from: numbers that are no ids, no results and no positions.
+
+    Without other columns, positions are returned.
+    """
+    numbers = _numbers(features)
+    return [name for name in numbers if axis(name) is None] or numbers
 
 
-def _annotating(layer: Layer) -> dict[str, AnnData]:
-    """Tables of the layer's SpatialData object that describe the layer."""
-    tables = getattr(layer.metadata.get("sdata"), "tables", None)
-    element = layer.metadata.get("name") or layer.name
-    found = {}
-    for name, adata in tables.items() if isinstance(tables, Mapping) else ():
-        regions = _declared(adata).get("region")
-        if element in ([regions] if isinstance(regions, str) else list(regions or ())):
-            found[name] = adata
-    return found
+def _numbers(features: pd.DataFrame) -> list[Any]:
+    """Columns of numbers that are no ids and no results, since that would be circular."""
+    n, keys = len(features.columns), keys_in(features.columns)
+    results = {f"{_axis(key)}{i}" for key in keys for i in range(1, n + 1)}
+    others = results.union(named(features, ID_NAMES))
+    return [
+        name
+        for name, dtype in features.dtypes.items()
+        if dtype.kind in "iuf" and str(name) not in others
+    ]
 
 
-def _declared(adata: AnnData) -> Mapping[str, Any]:
-    attrs = adata.uns.get("spatialdata_attrs")
-    return attrs if isinstance(attrs, Mapping) else {}
+def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
+    """Return a layer's features as cells.
+
+    Measurements become ``X``; everything else, and whole numbers too, since they may be classes,
+    becomes ``obs``. All numbers, positions included, are in ``obsm``. Features of labels without
+    ids get a column ``"index"`` by napari's rule: the first row is label 0, the second label 1, and
+    so on.
+    """
+    from anndata import AnnData
+
+    names, numbers = measured(features), _numbers(features)
+    obs = {
+        str(name): _categorical(column)
+        for name, column in features.items()
+        if name not in names or column.dtype.kind in "iu"
+    }
+    if of_labels and "index" not in obs and not are_ids(features):
+        obs["index"] = pd.Series(np.arange(len(features)), index=features.index)
+    index = pd.RangeIndex(len(features)).astype(str)
+    if "index" in obs and obs["index"].notna().all() and obs["index"].is_unique:
+        index = pd.Index(obs["index"]).astype(str).rename(None)
+    single = all(features[name].dtype == np.float32 for name in names)
+    dtype = np.float32 if single else np.float64
+    obsm = {}
+    if names != numbers:
+        obsm[WITH_POSITIONS] = features[numbers].to_numpy(dtype, na_value=np.nan)
+    return AnnData(
+        features[names].to_numpy(dtype, na_value=np.nan),
+        obs=pd.DataFrame(obs, index=features.index).set_axis(index),
+        var=pd.DataFrame(index=[str(name) for name in names]),
+        obsm=obsm,
+    )
 
 
-def _of_features(layer: Layer, known: list[Table]) -> Table | None:
-    """Table of the layer's features; None if they measure nothing."""
-    if not isinstance(layer, CellLayer):
-        return None
+def publish(table: Table, key: str) -> None:
+    """Add the result `key` to the features a table was made of; other columns do not change."""
+    layer, adata = table.layer, table.adata
+    if table.origin != "features" or not isinstance(layer, CellLayer):
+        return
     features = layer.features
-    table = next((t for t in known if t.layer is layer and t.is_made_of(features)), None)
-    if table is None:
-        if not measured(features):
-            return None
-        make = partial(features_to_anndata, features, of_labels=isinstance(layer, Labels))
-        table = Table(make, "", layer, "features")
-        table.follow(features)
-    table.name = f"{layer.name}: features"
-    return table
+    if not table.is_made_of(features):
+        logger.warning(
+            "the features of %s have changed since the training began: they do not get the result",
+            layer.name,
+        )
+        return
+    names = obs_key(key, "split"), obs_key(key, "label"), obs_key(cv_key(key), "label")
+    columns = {name: adata.obs[name].array for name in names if name in adata.obs}
+    # After a cross-validation alone there is no embedding.
+    embedding = adata.obsm.get(embedding_key(key), np.empty((len(features), 0)))
+    for i, values in enumerate(embedding.T, start=1):
+        # A measurement of the same name is not replaced.
+        if (name := f"{_axis(key)}{i}") not in adata.var_names:
+            columns[name] = values
+    defaults = layer.feature_defaults if isinstance(layer, ItemLayer) else None
+    layer.features = features.assign(**columns)
+    table.follow(layer.features)
+    if defaults is not None:
+        # napari resets the values for the next point.
+        layer.feature_defaults = layer.feature_defaults.assign(**defaults)
 
 
-def _number_names(tables: list[Table]) -> None:
-    """Number tables of the same name, as napari does with layers."""
-    seen: Counter[str] = Counter()
-    for table in tables:
-        seen[table.name] += 1
-        if seen[table.name] > 1:
-            table.name += f" [{seen[table.name] - 1}]"
+def _axis(key: str) -> str:
+    return "CE" if key == "ce" else key
+
+
+def _categorical(column: pd.Series) -> pd.Series:
+    """Text as categories, as AnnData has it; other columns as they are."""
+    column = column.infer_objects()
+    # Dates, among others, cannot be saved.
+    if column.dtype.kind in "biuf" or isinstance(column.dtype, pd.CategoricalDtype):
+        return column
+    return column.astype(str).where(column.notna()).astype("category")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from concurrent.futures import Future
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +11,16 @@ from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import QLabel, QMenu, QSizePolicy, QWidget
 from superqt.utils import create_worker
 
-from centroid_encoder.viewer.data.ids import LayerIds, label_ids, may_be_ids, pixels
-from centroid_encoder.viewer.data.images import ONE_IMAGE, TableImage, image_columns
-from centroid_encoder.viewer.data.join import OBS_NAMES
+from centroid_encoder.viewer.data.columns import (
+    OBS_NAMES,
+    ONE_IMAGE,
+    coordinates,
+    image_columns,
+    may_be_ids,
+)
+from centroid_encoder.viewer.data.ids import LayerIds, label_ids, pixels
+from centroid_encoder.viewer.data.join import Misfit, TableImage
 from centroid_encoder.viewer.data.measuring import UNLABELED, Measuring
-from centroid_encoder.viewer.data.positions import Misfit, coordinates
 from centroid_encoder.viewer.panels.fields import (
     Choice,
     button,
@@ -170,12 +174,12 @@ class DataPanel(QWidget):
         dialog.deleteLater()
         if plan is not None:
             self.message.say("")
-            self.measuring.begin(partial(Measuring, plan), f"Measuring {plan.name}")
+            self.measuring.begin(lambda: plan, f"Measuring {plan.name}")
 
     def _on_measured(self, job: Measuring) -> None:
         if job.adata is None:
             return
-        self.catalog.choose(self.catalog.add(job.adata, job.name))
+        self.catalog.choose(self.catalog.add(job.adata, f"{job.name}: measured"))
         if self.catalog.faults:
             return
         said = f"{job.adata.n_vars} variables; no cell has a label yet. {LABEL_THEM}"

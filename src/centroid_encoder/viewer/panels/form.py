@@ -12,10 +12,8 @@ from qtpy.QtCore import Signal
 from qtpy.QtGui import QIntValidator
 from qtpy.QtWidgets import QLabel, QWidget
 
-from centroid_encoder.viewer.data.features import WITH_POSITIONS
-from centroid_encoder.viewer.data.ids import are_ids, named
-from centroid_encoder.viewer.data.images import IMAGE_NAMES
-from centroid_encoder.viewer.data.positions import axis
+from centroid_encoder.viewer.data.columns import IMAGE_NAMES, are_ids, axis, named
+from centroid_encoder.viewer.data.tables import WITH_POSITIONS
 from centroid_encoder.viewer.panels.fields import (
     PAGE,
     Form,

@@ -8,7 +8,7 @@ from napari.layers import Layer
 from qtpy.QtCore import Qt, Signal
 from qtpy.QtWidgets import QAbstractItemView, QHeaderView, QMenu, QTableWidget, QTableWidgetItem
 
-from centroid_encoder.viewer.data.images import TableImage
+from centroid_encoder.viewer.data.join import TableImage
 from centroid_encoder.viewer.panels.fields import ROW, plain_table
 
 COLUMNS = ("image", "cells", "in layer", "missing")

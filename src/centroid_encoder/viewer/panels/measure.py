@@ -17,12 +17,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from centroid_encoder.viewer.data.measuring import (
-    Plan,
-    have_same_pixels,
-    may_be_time,
-    plan,
-)
+from centroid_encoder.viewer.data.measuring import Measuring, have_same_pixels, may_be_time, plan
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message
 
@@ -65,7 +60,7 @@ class MeasureDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle("Measure cells")
         self.setMinimumWidth(MIN_WIDTH)
-        self.plan: Plan | None = None
+        self.plan: Measuring | None = None
         visible = [layer for layer in labels if layer.visible] or labels
         fitting = [one for one in images if any(have_same_pixels(layer, one) for layer in labels)]
         self.labels_list = LayerList("Labels", labels, visible)

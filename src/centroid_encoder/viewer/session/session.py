@@ -25,7 +25,7 @@ from centroid_encoder.tl._result import (
     read_result,
 )
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.publish import publish
+from centroid_encoder.viewer.data.tables import publish
 from centroid_encoder.viewer.session.relabeling import (
     Relabeling,
     corrected,

@@ -1,0 +1,245 @@
+"""Find the columns of a table that hold ids, images or positions, and the image of a layer.
+
+They are found by names and values; the user can choose others.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from napari.layers import Layer
+from numpy.typing import NDArray
+
+from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from centroid_encoder.viewer.data.tables import Table
+
+OBS_NAMES = "obs_names"
+"""Id column that stands for the names of the cells, unless there is a column of that name."""
+ID_NAMES = (
+    "instanceid", "cellid", "label", "index", "objectnumber", "labelid", "objectid", "cellnumber",
+    "cellnb", "nucleusid", "segmentid", "object", "cell", "id",
+)  # fmt: skip
+"""Names of columns of ids, without case and punctuation; the likeliest first."""
+IMAGE_NAMES = (
+    "region", "libraryid", "fov", "fovname", "image", "imageid", "imagename", "imagenumber",
+    "imagefilename", "slide", "slideid", "sample", "sampleid", "roi",
+)  # fmt: skip
+"""Names of columns of images, likewise."""
+MAX_IMAGES = 1000
+"""A column with more values is no column of images."""
+ONE_IMAGE = ""
+"""Column of images of a table whose cells are all in one image."""
+ENDINGS = re.compile(
+    r"\.(ome|tiff?|png|jpe?g|bmp|zarr|h5|hdf5|npy|qptiff|svs|czi|nd2|lif|ndpi|scn|mrxs|mcd)"
+    r"(?![^\W_])"
+)
+"""Endings of the names of image files, in lower case."""
+GENERAL_WORDS = {
+    "mask", "masks", "label", "labels", "seg", "segmentation", "segmentations", "segmented",
+    "cellpose", "stardist", "mesmer", "cell", "cells", "nuclei", "nucleus", "nuclear", "image",
+    "images", "img",
+}  # fmt: skip
+"""Words in names of layers that are the same for all images."""
+WORDS_BEFORE_NUMBERS = {
+    "centroid", "bbox", "box", "boundingbox", "boundingboxminimum", "boundingboxmaximum"
+}  # fmt: skip
+POSITION_WORDS = WORDS_BEFORE_NUMBERS | {
+    "center", "centre", "location", "position", "pos", "coord", "coordinate", "spatial",
+    "areashape", "weighted", "local", "global", "px", "pixel", "pixels", "um", "µm",
+    "micron", "microns",
+}  # fmt: skip
+"""Words of names of positions, beside the axis."""
+
+
+def named(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
+    """Columns with one of these names, in the order of the names."""
+    plain = {column: re.sub(r"[\W_]", "", str(column)).lower() for column in table}
+    return sorted(
+        (key for key in plain if plain[key] in names), key=lambda k: names.index(plain[k])
+    )
+
+
+# -- ids -------------------------------------------------------------------------------------------
+
+
+def are_ids(table: pd.DataFrame) -> list[str]:
+    """Columns that have a name of ids and different values in all rows: no classes."""
+    return [name for name in named(table, ID_NAMES) if table[name].dropna().is_unique]
+
+
+def may_be_ids(column: pd.Series) -> bool:
+    """Tell whether a column may hold ids: whole numbers or text, most of them different."""
+    values, is_float = column.dropna(), pd.api.types.is_float_dtype(column.dtype)
+    if not len(values) or pd.api.types.is_bool_dtype(column.dtype):
+        return False
+    return bool(values.duplicated().mean() <= 0.9 and (not is_float or (values % 1 == 0).all()))
+
+
+def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Values as integers, 0 where there is none, and a mask of the rows that have one.
+
+    A ValueError if a value is no whole number; the message calls the column `name`.
+    """
+    there = column.notna().to_numpy(dtype=bool)
+    values = column[there]
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(values.cat.categories.dtype)
+    numbers = pd.to_numeric(values, errors="coerce")
+    floats = numbers.to_numpy(float, na_value=np.nan)
+    # Larger floats are not exact; neither truths nor dates are ids.
+    limit = 2.0**53 if numbers.dtype.kind == "f" else 2.0**63
+    whole = (np.abs(floats) < limit) & (values.dtype.kind not in "bmM")
+    whole[whole] = floats[whole] % 1 == 0
+    if not whole.all():
+        wrong = values[~whole].iloc[0]
+        shown = wrong.item() if isinstance(wrong, np.generic) else wrong
+        raise ValueError(f"{name} holds {shown!r}, which is no label: labels are whole numbers")
+    found = np.zeros(len(column), dtype=np.int64)
+    found[there] = numbers.to_numpy(dtype=np.int64)
+    return found, there
+
+
+def id_columns(table: Table, image_column: str | None) -> list[str]:
+    """Columns of ids, the likeliest first.
+
+    The column that SpatialData declares in ``uns["spatialdata_attrs"]`` comes first; then the usual
+    names, first those whose values are whole numbers that differ in each image.
+    """
+    obs, declared = table.adata.obs, table.declared.get("instance_key")
+    names = named(obs, ID_NAMES)
+    if declared in obs:
+        return [str(declared), *names]
+    return sorted(names, key=lambda name: not _are_labels(table, name, image_column))
+
+
+def _are_labels(table: Table, name: str, image_column: str | None) -> bool:
+    obs = table.adata.obs
+    try:
+        numbers, there = whole_numbers(obs[name], name)
+    except ValueError:
+        return False
+    if name == "index" and table.origin != "features" and (numbers == range(len(obs))).all():
+        # pandas also calls the numbers of rows so.
+        return False
+    images = np.zeros(len(obs)) if image_column is None else obs[image_column].to_numpy()
+    cells = there & (numbers != 0)
+    return not pd.DataFrame({"id": numbers[cells], "image": images[cells]}).duplicated().any()
+
+
+def id_column(table: Table, layer: CellLayer, columns: Sequence[str]) -> str | None:
+    """Return the first of the columns that can hold the ids of a layer.
+
+    Points and shapes must have the same column among their features, or an index; otherwise the
+    names of the cells are compared with their feature ``"cell"``.
+    """
+    own = layer.metadata.get("instance_key")
+    if own in table.adata.obs:
+        columns = [str(own), *columns]
+    if not isinstance(layer, ItemLayer):
+        return next(iter(columns), None)
+    has_index = "index" in layer.features or "indices" in layer.metadata
+    return next((x for x in columns if has_index or x in layer.features), OBS_NAMES)
+
+
+# -- images ----------------------------------------------------------------------------------------
+
+
+def image_columns(obs: pd.DataFrame) -> list[str]:
+    """Columns that may be the column of images, those with a usual name first."""
+    likely = named(obs, IMAGE_NAMES)
+    floats, truths = pd.api.types.is_float_dtype, pd.api.types.is_bool_dtype
+    others = [x for x in obs if x not in likely and not floats(obs[x].dtype) and not truths(obs[x])]
+    return [str(name) for name in [*likely, *others] if 1 < obs[name].nunique() <= MAX_IMAGES]
+
+
+def image_column(obs: pd.DataFrame, declared: str | None = None) -> str | None:
+    """Return the declared column of images, or one of a usual name; None if there is one image."""
+    names = [declared] if declared in obs else [str(name) for name in named(obs, IMAGE_NAMES)]
+    return next((name for name in names if 1 < obs[name].nunique() <= MAX_IMAGES), None)
+
+
+def images_by_name(layers: Iterable[Layer], values: Iterable[object]) -> dict[Layer, object]:
+    """Return the image that each layer shows, by its name.
+
+    Names agree if they are equal, or equal without endings of files and words such as "mask":
+    ``A_mask`` shows ``A.tiff``. A name that agrees with several images shows none of them.
+    """
+    exact = {str(value): value for value in values}
+    similar: dict[str, list[object]] = {}
+    for name, value in exact.items():
+        similar.setdefault(_plain(name), []).append(value)
+    found: dict[Layer, object] = {}
+    for layer in layers:
+        # napari-spatialdata keeps the name of the element.
+        for name in (str(name) for name in (layer.name, layer.metadata.get("name")) if name):
+            alike = similar.get(_plain(name), [])
+            if name in exact:
+                found[layer] = exact[name]
+            elif len(alike) == 1:
+                found.setdefault(layer, alike[0])
+    return found
+
+
+def _plain(name: str) -> str:
+    """Words and numbers that distinguish the name of an image or a layer; 7 for 007."""
+    # napari numbers layers of the same name.
+    name = re.sub(r" \[\d+\]$", "", re.split(r"[/\\]", name)[-1]).lower()
+    words = re.findall(r"\d+|[^\W\d_]+", ENDINGS.sub("", name))
+    words = [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
+    return " ".join([word for word in words if word not in GENERAL_WORDS] or words)
+
+
+# -- positions -------------------------------------------------------------------------------------
+
+
+def axis(name: object) -> str | None:
+    """Axis of a column of positions: x, y or z, or its number; None for any other column."""
+    words = re.findall(r"\d+|[^\W\d_]+", str(name).lower())
+    rest = [word for word in words if word not in POSITION_WORDS]
+    if len(rest) != 1:
+        return None
+    numbered = rest[0].isdigit() and WORDS_BEFORE_NUMBERS & set(words)
+    return rest[0] if rest[0] in ("z", "y", "x") or numbered else None
+
+
+def coordinates(adata: AnnData) -> tuple[str, NDArray[np.floating]] | None:
+    """Positions of cells, from ``obsm["spatial"]`` or from columns such as ``X_centroid``.
+
+    Returns where they are, for messages, and (n_obs, 2 or 3) positions in napari's order, the last
+    axis first; None if there are none.
+    """
+    spatial = numbers(adata.obsm.get("spatial"))
+    if spatial is not None and spatial.shape[1] in (2, 3):
+        return 'obsm["spatial"]', spatial[:, ::-1]
+    found = {axis(name): name for name in adata.obs if "box" not in str(name).lower()}
+    for wanted in ("zyx", "yx", "012", "01"):
+        if set(wanted) <= set(found):
+            columns = [found[a] for a in wanted]
+            where = " and ".join(f"obs[{name!r}]" for name in columns[-2:])
+            place = numbers(adata.obs[columns].set_axis(range(len(columns)), axis=1))
+            return None if place is None else (where, place)
+    return None
+
+
+def numbers(value: Any) -> NDArray[np.floating] | None:
+    """Dense table with at least one complete row, or None."""
+    if isinstance(value, pd.DataFrame):
+        known = {str(column).lower(): column for column in value}
+        # Columns that are called x and y need not be in order.
+        if set(known) in ({"x", "y"}, {"x", "y", "z"}):
+            value = value[[known[axis] for axis in sorted(known)]]
+        if not all(map(pd.api.types.is_numeric_dtype, value.dtypes)):
+            return None
+        value = value.to_numpy(dtype=float, na_value=np.nan)
+    if not isinstance(value, np.ndarray) or value.ndim != 2 or value.dtype.kind not in "iuf":
+        return None
+    table = value.astype(float)
+    return table if np.isfinite(table).all(axis=1).any() else None
