@@ -154,17 +154,17 @@ def move_apart(
     low, high = page.min + half, np.maximum(page.min + half, page.max - half)
     middles = np.clip(places, low, high)
     reach = half[:, None] + half + [0, 2]
+    are_near = np.abs(middles[:, None, 0] - middles[:, 0]) < reach[..., 0]
+    np.fill_diagonal(are_near, False)
     # Names at the same place need a direction to move in.
     order = np.arange(len(middles))
     tie = np.sign(order[:, None] - order)
     for _ in range(200):
-        away = middles[:, None] - middles
-        overlap = reach - np.abs(away)
-        np.fill_diagonal(overlap[..., 0], 0)
-        push = np.where((overlap > 0).all(axis=2), overlap[..., 1], 0)
+        away = middles[:, None, 1] - middles[:, 1]
+        push = np.where(are_near, np.maximum(reach[..., 1] - np.abs(away), 0), 0)
         if not push.any():
             break
-        direction = np.where(away[..., 1] == 0, tie, np.sign(away[..., 1]))
+        direction = np.where(away == 0, tie, np.sign(away))
         middles[:, 1] += 0.3 * (push * direction).sum(axis=1)
         middles = np.clip(middles, low, high)
     return middles, (np.abs(middles - places) > half).any(axis=1)
