@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from anndata import AnnData
 from matplotlib.colors import to_rgb
+from napari.components import ViewerModel
 from numpy.typing import NDArray
 from scipy.spatial import Delaunay
 from scipy.spatial.distance import pdist
@@ -17,8 +18,9 @@ from skimage.color import rgb2lab
 
 import centroid_encoder as ce
 from centroid_encoder.pl._regions import panel_limits
-from centroid_encoder.viewer.map.colorings import color_cells
+from centroid_encoder.viewer.map.colorings import color_cells, color_column
 from centroid_encoder.viewer.map.dots import Dots
+from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.session.session import Session
 
@@ -146,6 +148,28 @@ def test_cells_of_both_kinds_in_one_table(
     both.obs["ce_label"] = both.obs["ce_label"].astype("category")
     both.obs["ce_split"] = both.obs["ce_split"].astype("category")
     np.testing.assert_array_equal(grey(show(panel, both)), reference.obsm["X_ce"])
+
+
+@pytest.mark.parametrize("map_first", [True, False])
+def test_panels_handle_events_in_any_order(qtbot: QtBot, embed: Embed, map_first: bool) -> None:
+    session = Session()
+    makers = {"map": MapPanel, "cells": lambda session: CellsPanel(session, ViewerModel())}
+    panels: dict[str, Any] = {}
+    for name in sorted(makers, reverse=map_first):
+        panels[name] = makers[name](session)
+        qtbot.addWidget(panels[name])
+    # As the form does.
+    session.columns_changed.connect(lambda: session.choose_labels("cell_type"))
+    tables = embed(3, n_obs=60), embed(3), embed(4)
+    for i, adata in enumerate((*tables, tables[0])):
+        adata.obs["size"] = np.arange(adata.n_obs) * 0.5
+        figure, box = show(panels["map"], adata), panels["cells"].value_box
+        if not i:
+            panels["cells"].color_box.setCurrentText("column or variable …")
+            box.setCurrentIndex(entries(box).index("size"))
+        expected, seen = color_column(adata, "size"), colors(figure)
+        for point, code in zip(adata.obsm["X_ce"], expected.codes, strict=True):
+            assert seen[tuple(point)] == expected.colors[code]
 
 
 # -- names ---------------------------------------------------------------------------------------

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QComboBox, QLabel, QPushButton, QWidget
 from superqt import QSearchableComboBox
@@ -35,19 +34,12 @@ MAX_MOVED = 3
 class CellsPanel(QWidget):
     """The selected cells, and the layers of the session's links."""
 
-    def __init__(
-        self, session: Session, viewer: ViewerModel, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, viewer: ViewerModel) -> None:
+        super().__init__()
         self._session = session
         self._viewer = viewer
-        self._links: list[LayerLink] = []
-        self._fresh: set[LayerLink] = set()
-        """Those that have not been coloured yet."""
-        self._colored: colorings.Colors | None = None
-        self._mode = NO_COLORS
-        self._values_shown = False
-
+        self._links: dict[LayerLink, tuple[str, colorings.Colors] | None] = {}
+        """The links, and the name and the colours of what their layers show."""
         self.color_box = QComboBox()
         self.color_box.setAccessibleName("Colour by")
         self.color_box.addItems([NO_COLORS, ANY_VALUES])
@@ -101,13 +93,12 @@ class CellsPanel(QWidget):
 
     def unlink(self) -> None:
         """Leave the layers as they were."""
-        self._colored = None
         self._close(self._links)
-        self._links = []
+        self._links = {}
         if self._on_press in self._viewer.mouse_drag_callbacks:
             self._viewer.mouse_drag_callbacks.remove(self._on_press)
 
-    def _close(self, links: list[LayerLink]) -> None:
+    def _close(self, links: Collection[LayerLink]) -> None:
         """Leave the layers of links as they were."""
         remove(link.marks for link in links)
         remove(link.classes for link in links)
@@ -136,10 +127,10 @@ class CellsPanel(QWidget):
         before = {(link.layer, link.join): link for link in self._links}
         wanted = [(link.layer, join) for link, join in self._session.catalog.joins.items()]
         self._close([link for key, link in before.items() if key not in wanted])
-        self._links = [before.get(key) or LayerLink(self._viewer, *key) for key in wanted]
-        self._fresh = {link for link in self._links if link not in before.values()}
-        for link in self._fresh:
-            link.picked.connect(self._on_picked)
+        links = [before.get(key) or LayerLink(self._viewer, *key) for key in wanted]
+        for link in links:
+            link.picked.connect(self._session.select, unique=True)
+        self._links = {link: self._links.get(link) for link in links}
         self._offer_colorings()
         self._on_selection()
 
@@ -168,24 +159,19 @@ class CellsPanel(QWidget):
                 self._session.select(np.array([row]))
                 return
 
-    def _on_picked(self, rows: NDArray[np.intp]) -> None:
-        self._session.select(rows)
-
     def _on_selection(self) -> None:
         chosen = np.flatnonzero(self._session.selected)
         remove(link.marks for link in self._links if not link.join.joined[chosen].any())
         for link in self._links:
             link.highlight(chosen)
-        some = bool(len(chosen))
-        unit = "cell" if len(chosen) == 1 else "cells"
-        self.selection_text.setText(
-            f"{len(chosen):,} {unit} selected" if some else "No cell selected"
-        )
-        self.clear_button.setEnabled(some)
+        n = len(chosen)
+        text = f"{n:,} {'cell' if n == 1 else 'cells'} selected" if n else "No cell selected"
+        self.selection_text.setText(text)
+        self.clear_button.setEnabled(n > 0)
         unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.setText(unseen)
         self.unseen_text.setVisible(bool(unseen))
-        self.show_button.setEnabled(some and not unseen)
+        self.show_button.setEnabled(n > 0 and not unseen)
 
     def _offer_colorings(self) -> None:
         """Offer what the colours can stand for; keep what is chosen, where that is possible."""
@@ -232,19 +218,16 @@ class CellsPanel(QWidget):
             remove(link.classes for link in self._links)
             for link in self._links:
                 link.uncolor()
+            self._links = dict.fromkeys(self._links)
         else:
-            same = mode == self._mode and colors.looks_like(self._colored)
-            for link in self._links:
-                if not same or link in self._fresh:
+            for link, shown in self._links.items():
+                if shown is None or shown[0] != mode or not colors.looks_like(shown[1]):
                     link.color(mode, colors.codes, colors.colors)
-        self._fresh = set()
+                    self._links[link] = mode, colors
         # The map shows the labels that it was trained on in the colours of its regions.
         own = mode == colorings.LABEL and self._session.shown_labels == self._session.label_key
         values = None if colors is None or own else (colors.codes, colors.colors)
-        if values is not None or self._values_shown:
-            self._session.values_changed.emit(values)
-        self._values_shown = values is not None
-        self._mode, self._colored = mode, colors
+        self._session.color_cells(values)
         self.color_text.setText("" if colors is None else colors.meaning)
         self.color_text.setVisible(bool(self.color_text.text()))
 

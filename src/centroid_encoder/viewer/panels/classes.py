@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pandas as pd
 from qtpy.QtCore import QModelIndex
 from qtpy.QtGui import QColor
@@ -22,7 +22,7 @@ from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition
 from centroid_encoder.viewer.panels.fields import Choice, column, plain_table, side_by_side
 from centroid_encoder.viewer.panels.table_model import TableModel
-from centroid_encoder.viewer.session.classes import ClassRow, class_rows
+from centroid_encoder.viewer.session.classes import class_table
 from centroid_encoder.viewer.session.session import Session
 
 ERROR_TIP = "Share of held-out cells of this class that are wrong by the rule in the map's title"
@@ -44,13 +44,13 @@ class ClassTable(QWidget):
     Attributes
     ----------
     rows
-        The classes.
+        The rows of `class_table`.
     """
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self._session = session
-        self.rows: list[ClassRow] = []
+        self.rows: list[Any] = []
         self.model = TableModel(self, numbers_from=NAME + 1)
         self.view = QTableView()
         self.view.setModel(self.model)
@@ -93,10 +93,11 @@ class ClassTable(QWidget):
         chosen = chosen if chosen in [image.value for image in images] else None
         self.image_box.offer([("all images", None), *((i.name, i.value) for i in images)], chosen)
         self._of_images.setVisible(bool(images))
-        self.set_classes(class_rows(self._session, self.image_box.value))
+        self.set_classes(class_table(self._session, self.image_box.value))
 
-    def set_classes(self, rows: list[ClassRow]) -> None:
+    def set_classes(self, classes: pd.DataFrame) -> None:
         """Show other classes, or other colours and numbers of the same ones."""
+        rows = list(classes.itertuples(index=False))
         same = [row.name for row in rows] == [row.name for row in self.rows]
         self.rows = rows
         self._session.hide_classes(self._session.hidden if same else frozenset())
@@ -124,12 +125,18 @@ class ClassTable(QWidget):
     def _show(self) -> None:
         hidden = self._session.hidden
         cells = [
-            (row.name not in hidden, QColor(row.color), row.name, *_numbers(row))
+            (
+                row.name not in hidden,
+                QColor(row.color),
+                row.name,
+                f"{row.n:,}",
+                _percent(row.error),
+                _percent(row.out_of_fold),
+            )
             for row in self.rows
         ]
         self.model.set_table(pd.DataFrame(cells, columns=range(len(HEADERS))), HEADERS)
-        unknown = all(np.isnan(row.out_of_fold) for row in self.rows)
-        self.view.setColumnHidden(OUT_OF_FOLD, unknown)
+        self.view.setColumnHidden(OUT_OF_FOLD, all(pd.isna(row.out_of_fold) for row in self.rows))
 
     def _on_click(self, index: QModelIndex) -> None:
         if index.column() == BOX:
@@ -147,6 +154,5 @@ class ClassTable(QWidget):
             self._session.hide_classes(frozenset() if self._session.hidden == others else others)
 
 
-def _numbers(row: ClassRow) -> list[str]:
-    errors = (row.error, row.out_of_fold)
-    return [f"{row.n:,}", *("–" if np.isnan(e) else f"{100 * e:.1f} %" for e in errors)]
+def _percent(share: float) -> str:
+    return "–" if pd.isna(share) else f"{100 * share:.1f} %"

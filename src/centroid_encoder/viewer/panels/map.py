@@ -40,16 +40,26 @@ REGIONS: tuple[tuple[str, Regions | None], ...] = (
     ("decoder regions", "decoder"),
 )
 """The last one is for maps with a decoder."""
+NO_TABLE = (
+    "No table yet.\n\nOpen a .h5ad or .zarr above, measure the cells of a Labels layer,\n"
+    "or open a sample: File ▸ Open Sample ▸ Centroid-Encoder"
+)
+NO_MAP = "No map yet.\n\nChoose the classes and press Train."
 
 
 class MapPanel(QWidget):
     """Training and held-out cells over the regions of their classes.
 
     It is a part of the widget, or a window of its own.
+
+    Attributes
+    ----------
+    result
+        The result that is drawn; None without one, and while the map of a training is drawn.
     """
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self._session = session
         self.canvas = MapCanvas()
         self.panels_box = self._add_box(
@@ -81,11 +91,9 @@ class MapPanel(QWidget):
         self._window: QDialog | None = None
         self.canvas.buttons["window"].clicked.connect(self._on_window)
         self._layout = column(self, self._back, self._pages)
-        self._unfolds = False
-        """Whether the map of a training that runs is drawn, in place of the session's."""
+        self.result: Result | None = None
         self._limits: NDArray[np.floating] | None = None
-        self._frame_colors: list[str] | None = None
-        """Colours of the classes of that training, found once for all its frames."""
+        """Limits of the last frame of a training."""
         self.canvas.selection_made.connect(session.select)
         self.canvas.cell_hovered.connect(self._on_hovered)
         session.result_changed.connect(self._on_result)
@@ -128,22 +136,16 @@ class MapPanel(QWidget):
 
     def show_frame(self, run: Training, frame: Frame, label_key: str) -> None:
         """Draw a live frame of a training."""
-        if self._frame_colors is None:
-            adata = self._session.adata
-            there = adata is not None and label_key in adata.obs
-            colors = label_colors(adata, label_key) if there else {}
-            self._frame_colors = [colors.get(name, GREY) for name in run.classes]
-        self._unfolds = True
+        self.result = None
         self.panels_box.setEnabled(True)
         found, centers = frame
-        embedding = self._plane(found)
         points = np.full((len(run.kept), 2), np.nan, dtype=np.float32)
-        points[run.kept] = embedding
+        points[run.kept] = self._plane(found)
         if centers is None:
             codes, train = run.codes[run.kept], run.train[run.kept]
             centers = class_centers(found[train], codes[train], len(run.classes))
         places = self._plane(plane_centers(centers))
-        limits = self._steady(panel_limits(np.concatenate([embedding, places])))
+        limits = self._steady(panel_limits(np.concatenate([points[run.kept], places])))
         cells = {"train": ("training", run.train), "test": ("held-out", run.held_out)}
         unlabeled = run.kept & (run.codes < 0)
         panels = tuple(
@@ -152,10 +154,11 @@ class MapPanel(QWidget):
         )
         flat = self._session.regions is not None and found.shape[1] <= 2
         shapes = center_regions(centers, limits) if flat else []
-        names = tuple(map(str, run.classes))
-        self._show(
-            Scene(points, run.codes, panels, shapes, limits, names, places), self._frame_colors
-        )
+        names, adata = tuple(map(str, run.classes)), self._session.adata
+        there = adata is not None and label_key in adata.obs
+        colors = label_colors(adata, label_key) if there else {}
+        scene = Scene(points, run.codes, panels, shapes, limits, names, places)
+        self._show(scene, [colors.get(name, GREY) for name in run.classes])
 
     def _steady(self, limits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Keep the axes still: they move only when cells leave them or huddle in the middle."""
@@ -175,15 +178,12 @@ class MapPanel(QWidget):
 
     def _on_result(self) -> None:
         """Show the session's map, or a hint on what to do next."""
-        self._unfolds, self._limits, self._frame_colors = False, None, None
-        session, result = self._session, self._session.result
-        has_decoder = result is not None and result.stored.has_decoder
-        if session.regions == "decoder" and not has_decoder:
-            session.choose_regions("voronoi")
+        session, self.result, self._limits = self._session, self._session.result, None
+        has_decoder = self.result is not None and self.result.stored.has_decoder
         self.regions_box.offer(REGIONS if has_decoder else REGIONS[:2], session.regions)
-        if result is None:
+        if self.result is None:
             self.canvas.map.clear()
-            self._empty.setText(session.absence)
+            self._empty.setText(NO_TABLE if session.adata is None else NO_MAP)
             self._pages.setCurrentWidget(self._empty)
         self._redraw()
         self._on_selection()
@@ -192,27 +192,31 @@ class MapPanel(QWidget):
         self._session.choose_regions(self.regions_box.value)
 
     def _on_colors(self) -> None:
-        self._frame_colors = None
-        if self._session.result is not None and not self._unfolds:
+        if self.result is not None:
             self.canvas.map.set_colors(list(self._session.class_colors.values()))
 
     def _on_hidden(self) -> None:
         self.canvas.map.hide(self._session.hidden)
 
     def _on_selection(self) -> None:
-        if self._session.result is not None and not self._unfolds:
+        if self._is_current:
             self.canvas.map.select(self._session.selected)
 
-    def _on_values(self, values: tuple[NDArray[np.intp], list[str]] | None) -> None:
-        if self._session.result is not None:
-            self.canvas.map.set_values(values)
+    def _on_values(self) -> None:
+        if self._is_current:
+            self.canvas.map.set_values(self._session.values)
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether the cells that are drawn are those of the session, not those before."""
+        return self.result is self._session.result
 
     def _on_hovered(self, row: int) -> None:
-        self.canvas.show_tip(describe(self._session, row, predictions=not self._unfolds))
+        self.canvas.show_tip(describe(self._session, row, predictions=self.result is not None))
 
     def _redraw(self) -> None:
-        session, result = self._session, self._session.result
-        if session.adata is None or result is None or self._unfolds:
+        session, result = self._session, self.result
+        if session.adata is None or result is None:
             return
         codes, n_classes = session.codes, len(session.classes)
         split = result.split.to_numpy()
@@ -262,3 +266,4 @@ class MapPanel(QWidget):
     def _show(self, scene: Scene, colors: list[str]) -> None:
         self._pages.setCurrentWidget(self.canvas)
         self.canvas.map.show(scene, colors)
+        self.canvas.map.set_values(self._session.values)

@@ -15,7 +15,6 @@ from qtpy.QtWidgets import (
     QTableView,
     QWidget,
 )
-from superqt.utils import signals_blocked
 
 from centroid_encoder.viewer.panels.fields import PAGE, ROW, column, plain_table, side_by_side
 from centroid_encoder.viewer.panels.message import Lines, sentence
@@ -41,13 +40,14 @@ class MisplacedTable(QWidget):
         Sentence above them.
     """
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self._session = session
         self.source = self._wanted = REGIONS
         self.model = TableModel(self)
         self.view = QTableView()
         self.view.setModel(self.model)
+        self._keep_order()
         self.view.setSortingEnabled(True)
         self.view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         plain_table(self.view)
@@ -88,22 +88,13 @@ class MisplacedTable(QWidget):
         layout = column(self, sources, self.summary, self.view, steps)
         layout.setContentsMargins(*PAGE)
         layout.setStretchFactor(self.view, 1)
-
-        for event in (
-            session.result_changed,
-            session.check_changed,
-            session.labels_changed,
-            session.regions_changed,
-        ):
-            event.connect(self._on_cells)
-        for event in (
-            session.result_changed,
-            session.labels_changed,
-            session.label_key_changed,
-            session.selection_changed,
-        ):
-            event.connect(self._on_steps)
-        self._sort_as_listed()
+        for changed in (session.result_changed, session.labels_changed):
+            changed.connect(self._on_cells)
+            changed.connect(self._on_steps)
+        for changed in (session.check_changed, session.regions_changed):
+            changed.connect(self._on_cells)
+        for changed in (session.label_key_changed, session.selection_changed):
+            changed.connect(self._on_steps)
         self._on_cells()
         self._on_steps()
 
@@ -124,7 +115,7 @@ class MisplacedTable(QWidget):
         self.source_buttons[source].setChecked(True)
         if source is not self.source:
             self.source = source
-            self._sort_as_listed()
+            self._keep_order()
         try:
             summary, cells = list_cells(self._session, source)
         except (KeyError, ValueError) as error:
@@ -138,6 +129,10 @@ class MisplacedTable(QWidget):
                 section, modes.Stretch if is_class else modes.ResizeToContents
             )
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
+
+    def _keep_order(self) -> None:
+        """Keep the order of a list, worst first, until the user sorts it."""
+        self.view.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
 
     def _on_steps(self) -> None:
         """Offer the labels and the steps that there are now."""
@@ -155,16 +150,7 @@ class MisplacedTable(QWidget):
         text, before = box.currentText(), {box.itemText(i) for i in range(box.count())}
         box.clear()
         box.addItems(labels)
-        box.setCurrentText(text if before & set(labels) else (labels[0] if labels else ""))
-
-    def _sort_as_listed(self) -> None:
-        """Mark the column that a list is sorted by at first."""
-        columns, by = list(self.source.columns), self.source.sorted_by
-        # The listed cells may still be those of another source.
-        with signals_blocked(self.view.horizontalHeader()):
-            self.view.horizontalHeader().setSortIndicator(
-                -1 if by is None else columns.index(by), Qt.SortOrder.DescendingOrder
-            )
+        box.setCurrentText(text if before & set(labels) else "".join(labels[:1]))
 
     def _on_row(self) -> None:
         chosen = [index.row() for index in self.view.selectionModel().selectedRows()]
