@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +22,9 @@ from centroid_encoder.viewer.session.session import Session
 if TYPE_CHECKING:
     from anndata import AnnData
     from napari.components import ViewerModel
+
+    from centroid_encoder.viewer.data.ids import CellLayer
+    from centroid_encoder.viewer.data.join import Join
 
 NO_COLORS = "as it was"
 ANY_VALUES = "column or variable …"
@@ -75,7 +78,7 @@ class CellsPanel(QWidget):
         self.show_button.clicked.connect(self.zoom)
         self.clear_button.clicked.connect(self.clear)
         session.table_changed.connect(self.unlink)
-        session.links_changed.connect(self.link)
+        session.catalog.link_changed.connect(self.link)
         session.result_changed.connect(self._offer_colorings)
         session.check_changed.connect(self._offer_colorings)
         session.columns_changed.connect(self._offer_values)
@@ -86,24 +89,30 @@ class CellsPanel(QWidget):
         session.selection_changed.connect(self._on_selection)
         session.zoom_requested.connect(self.zoom)
 
-    @property
-    def linked(self) -> bool:
-        """Whether there is a layer in which the cells are seen."""
-        return bool(self._links)
-
     def unlink(self) -> None:
         """Leave the layers as they were."""
-        self._close(self._links)
-        self._links = {}
-        if self._on_press in self._viewer.mouse_drag_callbacks:
-            self._viewer.mouse_drag_callbacks.remove(self._on_press)
+        self._link([])
 
-    def _close(self, links: Collection[LayerLink]) -> None:
-        """Leave the layers of links as they were."""
-        remove(link.marks for link in links)
-        remove(link.classes for link in links)
-        for link in links:
+    def link(self) -> None:
+        """Show the cells in the layers of the session's links; what is shown already stays."""
+        self._link([(link.layer, join) for link, join in self._session.catalog.joins.items()])
+        self._offer_colorings()
+        self._on_selection()
+
+    def _link(self, wanted: list[tuple[CellLayer, Join]]) -> None:
+        known = {(link.layer, link.join): link for link in self._links}
+        gone = [link for key, link in known.items() if key not in wanted]
+        remove(link.marks for link in gone)
+        remove(link.classes for link in gone)
+        for link in gone:
             link.close()
+        links = [known.get(key) or LayerLink(self._viewer, *key) for key in wanted]
+        for link in links:
+            link.picked.connect(self._session.select, unique=True)
+        self._links = {link: self._links.get(link) for link in links}
+        callbacks = self._viewer.mouse_drag_callbacks
+        others = [callback for callback in callbacks if callback != self._on_press]
+        callbacks[:] = [*others, self._on_press] if links else others
 
     def zoom(self) -> None:
         """Go to the selected cells, in the layer that is chosen if they are there."""
@@ -117,22 +126,6 @@ class CellsPanel(QWidget):
     def clear(self) -> None:
         """Select no cells."""
         self._session.select(np.empty(0, dtype=np.intp))
-
-    def link(self) -> None:
-        """Show the cells in the layers of the session's links; what is shown already stays."""
-        if not self._session.catalog.joins:
-            self.unlink()
-        elif not self._links:
-            self._viewer.mouse_drag_callbacks.append(self._on_press)
-        before = {(link.layer, link.join): link for link in self._links}
-        wanted = [(link.layer, join) for link, join in self._session.catalog.joins.items()]
-        self._close([link for key, link in before.items() if key not in wanted])
-        links = [before.get(key) or LayerLink(self._viewer, *key) for key in wanted]
-        for link in links:
-            link.picked.connect(self._session.select, unique=True)
-        self._links = {link: self._links.get(link) for link in links}
-        self._offer_colorings()
-        self._on_selection()
 
     def _on_press(self, viewer: ViewerModel, event: Any) -> Iterator[None]:
         """Select the cell that is clicked; a drag moves the image and selects nothing.
@@ -182,7 +175,7 @@ class CellsPanel(QWidget):
             self.color_box.addItems([NO_COLORS, *offered, ANY_VALUES])
             self.color_box.setCurrentText(before)
         # Without a layer, there is the map.
-        self.color_box.setEnabled(self.linked or self._session.result is not None)
+        self.color_box.setEnabled(bool(self._links) or self._session.result is not None)
         self._offer_values()
         self._recolor()
 
@@ -190,12 +183,11 @@ class CellsPanel(QWidget):
         """Offer the columns and variables; keep what is chosen, else choose the labels."""
         adata, before = self._session.adata, self.value_box.currentText()
         variables = [] if adata is None else variable_source(adata).var_names
-        values = [] if adata is None else [*adata.obs.columns, *variables]
-        names = list(map(str, values))
+        names = [] if adata is None else [*map(str, adata.obs.columns), *map(str, variables)]
         chosen = before if before in names else str(self._session.shown_labels)
         with signals_blocked(self.value_box):
-            if values != self._values:
-                self._values = values
+            if names != self._values:
+                self._values = names
                 self.value_box.clear()
                 self.value_box.addItems(names)
             # −1, for no column, if the labels are not there.
@@ -233,17 +225,15 @@ class CellsPanel(QWidget):
 
     def _colors_of_values(self, adata: AnnData) -> tuple[str, colorings.Colors | None]:
         """Return the name and the colours of the column or variable that is chosen."""
-        i, n_columns = self.value_box.currentIndex(), len(adata.obs.columns)
-        n_values = n_columns + variable_source(adata).n_vars
-        if not 0 <= i < len(self._values) or len(self._values) != n_values:
+        i, columns = self.value_box.currentIndex(), adata.obs.columns
+        if i < 0 or len(self._values) != len(columns) + variable_source(adata).n_vars:
             return ANY_VALUES, None
-        name = str(self._values[i])
         if (line := self.value_box.lineEdit()) is not None:
             # Show the beginning of a long name.
             line.setCursorPosition(0)
-        if i < n_columns:
-            return name, colorings.color_column(adata, self._values[i])
-        return name, colorings.color_variable(adata, i - n_columns)
+        if i < len(columns):
+            return self._values[i], colorings.color_column(adata, columns[i])
+        return self._values[i], colorings.color_variable(adata, i - len(columns))
 
     @property
     def _subject(self) -> colorings.Subject | None:

@@ -75,7 +75,7 @@ class ClassTable(QWidget):
         session.hidden_changed.connect(self._show)
         for event in (
             session.table_changed,
-            session.links_changed,
+            session.catalog.link_changed,
             session.result_changed,
             session.check_changed,
             session.label_key_changed,

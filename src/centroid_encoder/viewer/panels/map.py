@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
@@ -62,21 +61,24 @@ class MapPanel(QWidget):
         super().__init__()
         self._session = session
         self.canvas = MapCanvas()
-        self.panels_box = self._add_box(
-            "Cells of the map", "Training cells, held-out cells, or both side by side", PANELS
+        self.panels_box = Choice(
+            "Cells of the map", "Training cells, held-out cells, or both side by side"
         )
-        self.axes_box = self._add_box(
+        self.panels_box.offer(PANELS, PANELS[0][1])
+        self.axes_box = Choice(
             "Components of the map", "The two components of the map that are drawn"
         )
         self.axes_box.hide()
-        self.regions_box = self._add_box(
+        self.regions_box = Choice(
             "Regions of the map",
             "Voronoi cells: places nearest to the center of a class. Decoder regions: places that "
             "the decoder of the model gives to a class",
-            REGIONS[:2],
         )
-        for box in (self.panels_box, self.axes_box):
-            box.currentIndexChanged.connect(self._redraw)
+        self.regions_box.offer(REGIONS[:2], session.regions)
+        for box in (self.panels_box, self.axes_box, self.regions_box):
+            self.canvas.tools.addWidget(box)
+        self.panels_box.currentIndexChanged.connect(self._redraw)
+        self.axes_box.currentIndexChanged.connect(self._redraw)
         self.regions_box.currentIndexChanged.connect(self._on_regions)
         self._empty = QLabel()
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -128,12 +130,6 @@ class MapPanel(QWidget):
         self._back.show()
         self._window.show()
 
-    def _add_box(self, name: str, tip: str, entries: Sequence[tuple[str, object]] = ()) -> Choice:
-        box = Choice(name, tip)
-        box.offer(entries, entries[0][1] if entries else None)
-        self.canvas.tools.addWidget(box)
-        return box
-
     def show_frame(self, run: Training, frame: Frame, label_key: str) -> None:
         """Draw a live frame of a training."""
         self.result = None
@@ -154,9 +150,10 @@ class MapPanel(QWidget):
         )
         flat = self._session.regions is not None and found.shape[1] <= 2
         shapes = center_regions(centers, limits) if flat else []
-        names, adata = tuple(map(str, run.classes)), self._session.adata
+        adata = self._session.adata
         there = adata is not None and label_key in adata.obs
         colors = label_colors(adata, label_key) if there else {}
+        names = tuple(map(str, run.classes))
         scene = Scene(points, run.codes, panels, shapes, limits, names, places)
         self._show(scene, [colors.get(name, GREY) for name in run.classes])
 
@@ -192,7 +189,7 @@ class MapPanel(QWidget):
         self._session.choose_regions(self.regions_box.value)
 
     def _on_colors(self) -> None:
-        if self.result is not None:
+        if self.result is not None and self._is_current:
             self.canvas.map.set_colors(list(self._session.class_colors.values()))
 
     def _on_hidden(self) -> None:
@@ -216,7 +213,7 @@ class MapPanel(QWidget):
 
     def _redraw(self) -> None:
         session, result = self._session, self.result
-        if session.adata is None or result is None:
+        if session.adata is None or result is None or not self._is_current:
             return
         codes, n_classes = session.codes, len(session.classes)
         split = result.split.to_numpy()

@@ -99,7 +99,6 @@ class Session:
     colors_changed = Signal()
     """A class has another colour."""
     selection_changed = Signal()
-    links_changed = Signal()
     zoom_requested = Signal()
     """Show the selected cells in their layers."""
     regions_changed = Signal()
@@ -112,7 +111,6 @@ class Session:
     def __init__(self, layers: LayerList | None = None) -> None:
         self.catalog = Catalog(LayerList() if layers is None else layers)
         self.catalog.table_changed.connect(self._on_table)
-        self.catalog.link_changed.connect(self.links_changed.emit)
         self.key = "ce"
         self.result: Result | None = None
         self.check: StoredCrossValidation | None = None
