@@ -20,6 +20,7 @@ from centroid_encoder.viewer.map.dots import Dots
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.session.session import Session
+from tests.viewer.seen import entries
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -73,10 +74,6 @@ def show(panel: MapPanel, *tables: AnnData) -> MapFigure:
     for i, adata in enumerate(tables):
         catalog.choose(catalog.add(adata, f"table {i}"))
     return panel.canvas.map
-
-
-def entries(box: Any) -> list[str]:
-    return [box.itemText(i) for i in range(box.count())]
 
 
 def names_on(figure: MapFigure) -> list[str]:
