@@ -27,13 +27,12 @@ WHOLE = ["all images", "120", "–", ""]
 
 
 def rows(table: ImageTable) -> list[list[str]]:
-    """What a table says."""
-    columns = range(table.columnCount())
-    return [[table.item(i, j).text() for j in columns] for i in range(table.rowCount())]
+    """Return the texts of a table."""
+    return table.frame.table.iloc[:, :4].to_numpy().tolist()
 
 
 def action(table: ImageTable, row: int, layer: str) -> QAction:
-    """What is offered for an image."""
+    """Return an entry of the menu of an image."""
     return next(one for one in table.menu(row).actions() if one.text() == layer)
 
 
@@ -74,9 +73,9 @@ def test_all_layers_are_coloured_and_the_table_says_what_they_show(
         assert [is_colored(viewer, first), is_colored(viewer, second)] == [colored, colored]
     assert widget.cells.color_box.currentText() == "label"
     # A click on a layer offers others.
-    table.cellActivated.emit(0, 0)
+    table.activated.emit(table.frame.index(0, 0))
     assert not table.findChildren(QMenu)
-    table.cellActivated.emit(0, 2)
+    table.activated.emit(table.frame.index(0, 2))
     (menu,) = table.findChildren(QMenu)
     assert [a.text() for a in menu.actions()] == ["in no layer", "A_mask", "B_mask"]
     menu.close()
@@ -111,7 +110,7 @@ def test_zoom_goes_to_the_image_that_the_cell_is_in(
     cells.show_button.click()
     assert viewer.scene.camera.center[2] > 190
     assert viewer.layers["B_mask"].visible
-    # Of cells in both, those in the layer that is chosen.
+    # The layer that is chosen comes first.
     widget.select(np.array([3, HALF + 3]))
     cells.show_button.click()
     assert viewer.scene.camera.center[2] < 190

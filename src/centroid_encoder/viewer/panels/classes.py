@@ -11,17 +11,15 @@ from qtpy.QtGui import QColor
 from qtpy.QtWidgets import (
     QColorDialog,
     QFileDialog,
-    QHeaderView,
     QLabel,
     QPushButton,
-    QTableView,
     QWidget,
 )
 
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition
-from centroid_encoder.viewer.panels.fields import Choice, column, plain_table, side_by_side
-from centroid_encoder.viewer.panels.table_model import TableModel
+from centroid_encoder.viewer.panels.fields import Choice, column, side_by_side
+from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.classes import class_table
 from centroid_encoder.viewer.session.session import Session
 
@@ -51,16 +49,9 @@ class ClassTable(QWidget):
         super().__init__()
         self._session = session
         self.rows: list[Any] = []
-        self.model = TableModel(self, numbers_from=NAME + 1)
-        self.view = QTableView()
-        self.view.setModel(self.model)
-        self.view.setAccessibleName("Classes")
-        plain_table(self.view)
-        header = self.view.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setMinimumSectionSize(14)
-        self._show()
-        header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
+        self.view = TableView("Classes", numbers_from=NAME + 1)
+        self.model = self.view.frame
+        self.view.horizontalHeader().setMinimumSectionSize(14)
         self.view.clicked.connect(self._on_click)
         self.view.doubleClicked.connect(self._on_double_click)
         self.image_box = Choice("Image whose cells are counted", "Count the cells of one image")
@@ -135,7 +126,7 @@ class ClassTable(QWidget):
             )
             for row in self.rows
         ]
-        self.model.set_table(pd.DataFrame(cells, columns=range(len(HEADERS))), HEADERS)
+        self.view.set_table(pd.DataFrame(cells, columns=range(len(HEADERS))), HEADERS, [NAME])
         self.view.setColumnHidden(OUT_OF_FOLD, all(pd.isna(row.out_of_fold) for row in self.rows))
 
     def _on_click(self, index: QModelIndex) -> None:

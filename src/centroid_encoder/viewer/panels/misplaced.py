@@ -7,18 +7,16 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import (
     QAbstractItemView,
     QComboBox,
-    QHeaderView,
     QLabel,
     QPushButton,
     QRadioButton,
     QSizePolicy,
-    QTableView,
     QWidget,
 )
 
-from centroid_encoder.viewer.panels.fields import PAGE, ROW, column, plain_table, side_by_side
+from centroid_encoder.viewer.panels.fields import PAGE, column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines, sentence
-from centroid_encoder.viewer.panels.table_model import TableModel
+from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.misplaced import (
     REGIONS,
     SOURCES,
@@ -44,16 +42,12 @@ class MisplacedTable(QWidget):
         super().__init__()
         self._session = session
         self.source = self._wanted = REGIONS
-        self.model = TableModel(self)
-        self.view = QTableView()
-        self.view.setModel(self.model)
+        self.view = TableView("Misplaced cells")
+        self.model = self.view.frame
         self._keep_order()
         self.view.setSortingEnabled(True)
         self.view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        plain_table(self.view)
-        header = self.view.horizontalHeader().sizeHint().height()
-        self.view.setMinimumHeight(header + 4 * ROW + 2)
-        self.view.setAccessibleName("Misplaced cells")
+        self.view.setMinimumHeight(self.view.height_of(4))
         self.view.selectionModel().selectionChanged.connect(self._on_row)
         self.source_buttons = {source: QRadioButton(source.name) for source in SOURCES}
         for source, button in self.source_buttons.items():
@@ -121,13 +115,9 @@ class MisplacedTable(QWidget):
         except (KeyError, ValueError) as error:
             summary, cells = sentence(error), pd.DataFrame(columns=list(source.columns))
         self.summary.setText(summary)
-        self.model.set_table(cells, list(source.columns.values()))
-        header, modes = self.view.horizontalHeader(), QHeaderView.ResizeMode
-        for section, name in enumerate(source.columns):
-            is_class = name in ("label", source.found)
-            header.setSectionResizeMode(
-                section, modes.Stretch if is_class else modes.ResizeToContents
-            )
+        classes = [i for i, name in enumerate(source.columns) if name in ("label", source.found)]
+        self.view.set_table(cells, list(source.columns.values()), classes)
+        header = self.view.horizontalHeader()
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
 
     def _keep_order(self) -> None:
