@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QComboBox, QLabel, QPushButton, QWidget
+from qtpy.QtWidgets import QComboBox, QLabel, QWidget
 from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
 
@@ -15,7 +15,7 @@ from centroid_encoder.pl._values import variable_source
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.drawing import remove
 from centroid_encoder.viewer.map.overlay import LayerLink
-from centroid_encoder.viewer.panels.fields import column, side_by_side
+from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines
 from centroid_encoder.viewer.session.session import Session
 
@@ -43,10 +43,10 @@ class CellsPanel(QWidget):
         self._viewer = viewer
         self._links: dict[LayerLink, tuple[str, colorings.Colors] | None] = {}
         """The links, and the name and the colours of what their layers show."""
-        self.color_box = QComboBox()
-        self.color_box.setAccessibleName("Colour by")
-        self.color_box.addItems([NO_COLORS, ANY_VALUES])
-        self.color_box.setToolTip("What the colours of the cells in the map and the layer mean")
+        self.color_box = Choice(
+            "Colour by", "What the colours of the cells in the map and the layer mean"
+        )
+        self.color_box.offer([(name, name) for name in (NO_COLORS, ANY_VALUES)], NO_COLORS)
         self.value_box: QComboBox = QSearchableComboBox()
         self.value_box.setToolTip("A column of obs, or a variable; type a part of its name")
         self.value_box.setAccessibleName("Column or variable")
@@ -61,10 +61,8 @@ class CellsPanel(QWidget):
         self.selection_text = QLabel()
         self.unseen_text = Lines()
         self.unseen_text.hide()
-        self.show_button = QPushButton("Zoom to")
-        self.show_button.setToolTip("Move the camera to the selected cells")
-        self.clear_button = QPushButton("Clear")
-        self.clear_button.setToolTip("Select no cells")
+        self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
+        self.clear_button = button("Clear", "Select no cells", self.clear)
         column(
             self,
             side_by_side(QLabel("Colour by"), (self.color_box, 1)),
@@ -75,8 +73,6 @@ class CellsPanel(QWidget):
         )
         self.color_box.currentIndexChanged.connect(self._recolor)
         self.value_box.currentIndexChanged.connect(self._recolor)
-        self.show_button.clicked.connect(self.zoom)
-        self.clear_button.clicked.connect(self.clear)
         session.table_changed.connect(self.unlink)
         session.catalog.link_changed.connect(self.link)
         session.result_changed.connect(self._offer_colorings)
@@ -168,12 +164,11 @@ class CellsPanel(QWidget):
 
     def _offer_colorings(self) -> None:
         """Offer what the colours can stand for; keep what is chosen, where that is possible."""
-        before, subject = self.color_box.currentText(), self._subject
+        before, subject = self.color_box.value, self._subject
         offered = [colorings.LABEL] if subject is None else colorings.offered(subject)
-        with signals_blocked(self.color_box):
-            self.color_box.clear()
-            self.color_box.addItems([NO_COLORS, *offered, ANY_VALUES])
-            self.color_box.setCurrentText(before)
+        names = [NO_COLORS, *offered, ANY_VALUES]
+        chosen = before if before in names else NO_COLORS
+        self.color_box.offer(zip(names, names, strict=True), chosen)
         # Without a layer, there is the map.
         self.color_box.setEnabled(bool(self._links) or self._session.result is not None)
         self._offer_values()
@@ -195,7 +190,7 @@ class CellsPanel(QWidget):
 
     def _recolor(self) -> None:
         """Give the cells the colours that are chosen; without them, layers get their own back."""
-        colors, mode, subject = None, self.color_box.currentText(), self._subject
+        colors, mode, subject = None, self.color_box.value, self._subject
         self.value_box.setVisible(mode == ANY_VALUES)
         try:
             if subject is None or mode == NO_COLORS:

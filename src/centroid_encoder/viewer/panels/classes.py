@@ -12,13 +12,12 @@ from qtpy.QtWidgets import (
     QColorDialog,
     QFileDialog,
     QLabel,
-    QPushButton,
     QWidget,
 )
 
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition
-from centroid_encoder.viewer.panels.fields import Choice, column, side_by_side
+from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.classes import class_table
 from centroid_encoder.viewer.session.session import Session
@@ -56,9 +55,8 @@ class ClassTable(QWidget):
         self.view.doubleClicked.connect(self._on_double_click)
         self.image_box = Choice("Image whose cells are counted", "Count the cells of one image")
         self.image_box.currentIndexChanged.connect(self._on_classes)
-        self.save_button = QPushButton("Save counts …")
-        self.save_button.setToolTip("Write the cells of each class in each image into a .csv")
-        self.save_button.clicked.connect(self._ask_file)
+        tip = "Write the cells of each class in each image into a .csv"
+        self.save_button = button("Save counts …", tip, self._ask_file)
         self._of_images = QWidget()
         row = side_by_side(QLabel("Cells of"), (self.image_box, 1), self.save_button)
         self._of_images.setLayout(row)

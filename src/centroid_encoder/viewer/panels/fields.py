@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from magicgui.widgets import ComboBox
@@ -206,6 +206,14 @@ def side_by_side(*widgets: QWidget | tuple[QWidget, int]) -> QHBoxLayout:
     for widget in widgets:
         row.addWidget(*(widget if isinstance(widget, tuple) else (widget,)))
     return row
+
+
+def button(text: str, tip: str, act: Callable[[], object]) -> QPushButton:
+    """Return a button that calls a function."""
+    made = QPushButton(text)
+    made.setToolTip(tip)
+    made.clicked.connect(act)
+    return made
 
 
 def menu_button(text: str, tip: str, menu: QMenu) -> QPushButton:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QDialog, QLabel, QPushButton, QStackedWidget, QWidget
+from qtpy.QtWidgets import QDialog, QLabel, QStackedWidget, QWidget
 
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.pl._axes import panel_title
@@ -20,12 +20,11 @@ from centroid_encoder.pl._regions import (
     plane_centers,
     plane_points,
 )
-from centroid_encoder.tl._result import QUERY, Regions, Result
+from centroid_encoder.tl._result import QUERY, Column, Regions, Result, obs_key
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.map.scene import Panel, Scene
-from centroid_encoder.viewer.panels.fields import Choice, column
-from centroid_encoder.viewer.session.description import describe
+from centroid_encoder.viewer.panels.fields import Choice, button, column
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
@@ -87,8 +86,7 @@ class MapPanel(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(self._empty)
         self._pages.addWidget(self.canvas)
-        self._back = QPushButton("The map has a window of its own. Bring it back")
-        self._back.clicked.connect(self.bring_back)
+        self._back = button("The map has a window of its own. Bring it back", "", self.bring_back)
         self._back.hide()
         self._window: QDialog | None = None
         self.canvas.buttons["window"].clicked.connect(self._on_window)
@@ -142,12 +140,11 @@ class MapPanel(QWidget):
             centers = class_centers(found[train], codes[train], len(run.classes))
         places = self._plane(plane_centers(centers))
         limits = self._steady(panel_limits(np.concatenate([points[run.kept], places])))
-        cells = {"train": ("training", run.train), "test": ("held-out", run.held_out)}
-        unlabeled = run.kept & (run.codes < 0)
-        panels = tuple(
-            Panel(f"{name} cells (n = {mask.sum():,})", np.flatnonzero(mask | unlabeled))
-            for name, mask in (cells[which] for which in self._which(bool(run.held_out.any())))
-        )
+        cells = {
+            "train": (f"training cells (n = {run.train.sum():,})", run.train),
+            "test": (f"held-out cells (n = {run.held_out.sum():,})", run.held_out),
+        }
+        panels = self._panels(cells, run.kept & (run.codes < 0))
         flat = self._session.regions is not None and found.shape[1] <= 2
         shapes = center_regions(centers, limits) if flat else []
         adata = self._session.adata
@@ -169,9 +166,13 @@ class MapPanel(QWidget):
         self._limits = limits
         return limits
 
-    def _which(self, any_held_out: bool) -> tuple[str, ...]:
-        chosen: tuple[str, ...] = self.panels_box.value
-        return chosen if any_held_out else ("train",)
+    def _panels(
+        self, cells: dict[str, tuple[str, NDArray[np.bool_]]], unlabeled: NDArray[np.bool_]
+    ) -> tuple[Panel, ...]:
+        """Return the chosen panels that have cells, from titles and masks by the split."""
+        chosen = [cells[name] for name in self.panels_box.value if name in cells]
+        shown = [panel for panel in chosen if panel[1].any()] or list(cells.values())[:1]
+        return tuple(Panel(title, np.flatnonzero(mask | unlabeled)) for title, mask in shown)
 
     def _on_result(self) -> None:
         """Show the session's map, or a hint on what to do next."""
@@ -209,7 +210,7 @@ class MapPanel(QWidget):
         return self.result is self._session.result
 
     def _on_hovered(self, row: int) -> None:
-        self.canvas.show_tip(describe(self._session, row, predictions=self.result is not None))
+        self.canvas.show_tip(describe(self._session, row, self.result))
 
     def _redraw(self) -> None:
         session, result = self._session, self.result
@@ -224,17 +225,13 @@ class MapPanel(QWidget):
         # The map has no center of a class that was named by hand since.
         named = [points[result.embedded & (codes == i)] for i in range(len(centers), n_classes)]
         centers = np.vstack([centers, *(cells.mean(axis=0) for cells in named)])
-        unlabeled = split == "unlabeled"
         self.panels_box.setEnabled(not result.is_query)
-        shown = (QUERY,) if result.is_query else self._which(bool((split == "test").any()))
         also = f"\npale: reference cells (n = {len(behind):,})" if len(behind) else ""
-        panels = tuple(
-            Panel(
-                panel_title(result, which, session.regions) + also,
-                np.flatnonzero((split == which) | unlabeled),
-            )
-            for which in shown
-        )
+        cells = {
+            name: (panel_title(result, name, session.regions) + also, split == name)
+            for name in ((QUERY,) if result.is_query else ("train", "test"))
+        }
+        panels = self._panels(cells, split == "unlabeled")
         shapes = class_regions(session.adata, result, session.regions, limits)
         names = tuple(map(str, session.classes))
         scene = Scene(points, codes, panels, shapes, limits, names, centers, behind)
@@ -264,3 +261,23 @@ class MapPanel(QWidget):
         self._pages.setCurrentWidget(self.canvas)
         self.canvas.map.show(scene, colors)
         self.canvas.map.set_values(self._session.values)
+
+
+def describe(session: Session, row: int, result: Result | None) -> str:
+    """Return the name of a cell, its label, and what a result predicts for it."""
+    if (adata := session.adata) is None:
+        return ""
+    obs, label_key = adata.obs, session.label_key if result is None else result.label_key
+    lines = [f"cell {obs.index[row]}"]
+    if label_key in obs:
+        column = session.corrected(label_key)
+        lines.append(f"{column}: {obs[column].iloc[row]}")
+    if result is not None:
+        code = result.predicted[row]
+        lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
+        names: tuple[Column, ...] = ("confidence", "novelty")
+        for name in names:
+            column = obs_key(result.key, name)
+            if column in obs and np.isfinite(obs[column].iloc[row]):
+                lines.append(f"{name}: {obs[column].iloc[row]:.2f}")
+    return "\n".join(lines)

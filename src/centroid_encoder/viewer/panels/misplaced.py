@@ -6,15 +6,12 @@ import pandas as pd
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import (
     QAbstractItemView,
-    QComboBox,
     QLabel,
-    QPushButton,
     QRadioButton,
-    QSizePolicy,
     QWidget,
 )
 
-from centroid_encoder.viewer.panels.fields import PAGE, column, side_by_side
+from centroid_encoder.viewer.panels.fields import PAGE, Choice, button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.misplaced import (
@@ -50,30 +47,21 @@ class MisplacedTable(QWidget):
         self.view.setMinimumHeight(self.view.height_of(4))
         self.view.selectionModel().selectionChanged.connect(self._on_row)
         self.source_buttons = {source: QRadioButton(source.name) for source in SOURCES}
-        for source, button in self.source_buttons.items():
-            button.setToolTip(source.tip)
-            button.clicked.connect(self._on_source)
+        for source, choice in self.source_buttons.items():
+            choice.setToolTip(source.tip)
+            choice.clicked.connect(self._on_source)
         self.summary = Lines()
 
-        self.label_box = QComboBox()
+        self.label_box = Choice("New label", "A class, or the name of a new one")
         self.label_box.setEditable(True)
-        self.label_box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        # Long names of classes must not make the dock wide.
-        self.label_box.setSizeAdjustPolicy(
-            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        self.label_box.setInsertPolicy(Choice.InsertPolicy.NoInsert)
+        self.relabel_button = button(
+            "Relabel selection",
+            "Give the selected cells this label, in a new column; the original stays as it is",
+            self._on_relabel,
         )
-        self.label_box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
-        self.label_box.setAccessibleName("New label")
-        self.label_box.setToolTip("A class, or the name of a new one")
-        self.relabel_button = QPushButton("Relabel selection")
-        self.relabel_button.setToolTip(
-            "Give the selected cells this label, in a new column; the original stays as it is"
-        )
-        self.undo_button = QPushButton("Undo")
-        self.redo_button = QPushButton("Redo")
-        self.relabel_button.clicked.connect(self._on_relabel)
-        self.undo_button.clicked.connect(session.undo)
-        self.redo_button.clicked.connect(session.redo)
+        self.undo_button = button("Undo", "", session.undo)
+        self.redo_button = button("Redo", "", session.redo)
         sources = side_by_side(QLabel("Found by"), *self.source_buttons.values())
         sources.addStretch()
         steps = side_by_side(
@@ -98,14 +86,14 @@ class MisplacedTable(QWidget):
         self._on_cells()
 
     def _on_source(self) -> None:
-        self.choose(next(s for s, button in self.source_buttons.items() if button.isChecked()))
+        self.choose(next(s for s, choice in self.source_buttons.items() if choice.isChecked()))
 
     def _on_cells(self) -> None:
         """List the cells again, in the order that the user has chosen."""
         there = available(self._session)
         source = self._wanted if self._wanted in there or not there else there[0]
-        for offered, button in self.source_buttons.items():
-            button.setEnabled(offered in there)
+        for offered, choice in self.source_buttons.items():
+            choice.setEnabled(offered in there)
         self.source_buttons[source].setChecked(True)
         if source is not self.source:
             self.source = source
@@ -130,16 +118,15 @@ class MisplacedTable(QWidget):
         self._offer_labels(session.new_labels)
         self.relabel_button.setEnabled(relabeling is not None and bool(session.selected.any()))
         steps = ("", "") if relabeling is None else relabeling.steps
-        for button, step in zip((self.undo_button, self.redo_button), steps, strict=True):
-            button.setEnabled(bool(step))
-            button.setToolTip(step)
+        for back, step in zip((self.undo_button, self.redo_button), steps, strict=True):
+            back.setEnabled(bool(step))
+            back.setToolTip(step)
 
     def _offer_labels(self, labels: list[str]) -> None:
         """Offer labels; the text stays, unless the labels are those of another column."""
         box = self.label_box
         text, before = box.currentText(), {box.itemText(i) for i in range(box.count())}
-        box.clear()
-        box.addItems(labels)
+        box.offer([(name, name) for name in labels], None)
         box.setCurrentText(text if before & set(labels) else "".join(labels[:1]))
 
     def _on_row(self) -> None:
@@ -147,7 +134,8 @@ class MisplacedTable(QWidget):
         if chosen:
             cells = self.model.table.iloc[chosen]
             self.label_box.setCurrentText(str(cells[self.source.found].iloc[0]))
-            self._session.go_to(cells.index.to_numpy())
+            self._session.select(cells.index.to_numpy())
+            self._session.zoom_requested.emit()
 
     def _on_relabel(self) -> None:
         self._session.relabel(self.label_box.currentText())

@@ -283,11 +283,6 @@ class Session:
         self.values = values
         self.values_changed.emit()
 
-    def go_to(self, rows: NDArray[np.intp]) -> None:
-        """Select cells and show them in their layers."""
-        self.select(rows)
-        self.zoom_requested.emit()
-
     # -- classes ---------------------------------------------------------------------------------
 
     @property
@@ -325,36 +320,34 @@ class Session:
 
     def relabel(self, label: str) -> None:
         """Give the selected cells another label; an empty one removes theirs."""
-        relabeling, rows, name = self.relabeling, np.flatnonzero(self.selected), label.strip()
-        if relabeling is None or not len(rows):
-            return
-        if self._change_labels(lambda: relabeling.relabel(rows, name)):
+        rows, name = np.flatnonzero(self.selected), label.strip()
+        if len(rows) and (done := self._change_labels(lambda labels: labels.relabel(rows, name))):
             cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
             self.say(
-                f"{cells} now {name or 'unlabeled'}. Written to obs[{relabeling.column!r}]; "
+                f"{cells} now {name or 'unlabeled'}. Written to obs[{done.column!r}]; "
                 "choose it under Classes to train with it."
             )
 
     def undo(self) -> None:
         """Undo the last relabelling."""
-        if (relabeling := self.relabeling) is not None:
-            self._change_labels(relabeling.undo)
+        self._change_labels(Relabeling.undo)
 
     def redo(self) -> None:
         """Relabel again what was undone last."""
-        if (relabeling := self.relabeling) is not None:
-            self._change_labels(relabeling.redo)
+        self._change_labels(Relabeling.redo)
 
-    def _change_labels(self, change: Callable[[], None]) -> bool:
-        """Relabel, undo or redo; return whether it worked."""
+    def _change_labels(self, change: Callable[[Relabeling], None]) -> Relabeling | None:
+        """Relabel, undo or redo; return the relabelling if that worked."""
+        if (relabeling := self.relabeling) is None:
+            return None
         self.say("")
         try:
-            change()
+            change(relabeling)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             self.failed.emit(error)
-            return False
+            return None
         finally:
             self._read_classes()
             self.columns_changed.emit()
             self.labels_changed.emit()
-        return True
+        return relabeling
