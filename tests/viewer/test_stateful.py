@@ -463,7 +463,7 @@ class User:
 
     def check_map(self) -> None:
         widget, scene = self.widget, self.widget.map.canvas.map.scene
-        if widget.result is not None and not widget.map._unfolds:
+        if widget.map.result is not None:
             key = "X_ce" if widget.result.key == "ce" else widget.result.key
             assert np.array_equal(scene.points, self.adata.obsm[key], equal_nan=True)
             assert list(scene.names) == [row.name for row in widget.classes.rows]

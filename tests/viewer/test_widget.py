@@ -30,7 +30,7 @@ from qtpy.QtWidgets import (
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.data.tables import is_drawn
-from centroid_encoder.viewer.session.session import NO_MAP
+from centroid_encoder.viewer.panels.map import NO_MAP
 from tests.viewer.seen import entries, is_colored, seen_colors, texts
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def test_a_selection_in_the_map_marks_the_layer_and_back(
     assert list(viewer.layers) == [layer]
     assert "No cell selected" in texts(trained)
 
-    trained.cells._on_picked(np.array([5]))
+    next(iter(trained.cells._links)).picked.emit(np.array([5]))
     assert "1 cell selected" in texts(trained)
     marked = [panel.selected.get_xydata() for panel in trained.map.canvas.map._panels]
     assert np.array_equal(np.concatenate(marked), cells.obsm["X_ce"][[5]].astype(float))

@@ -181,7 +181,7 @@ class CentroidEncoderWidget(QWidget):
             QTimer.singleShot(IMPORT_DELAY, partial(import_module, WORKER))
             if self.session.table is None:
                 self.session.read()
-            elif not self.cells.linked:
+            else:
                 self.cells.link()
 
     def _detach(self) -> None:

@@ -16,10 +16,10 @@ from anndata.tests.helpers import assert_equal
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.panels.map import NO_MAP
 from centroid_encoder.viewer.panels.training import training_job
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer.session.provenance import MadeBy
-from centroid_encoder.viewer.session.session import NO_MAP
 from tests.viewer.seen import seen_colors, texts
 
 if TYPE_CHECKING:

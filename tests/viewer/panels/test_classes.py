@@ -5,34 +5,36 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
-from qtpy.QtCore import Qt, QTimer
+from qtpy.QtCore import Qt
 from qtpy.QtGui import QColor
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication, QColorDialog
 
 from centroid_encoder.viewer.panels.classes import BOX, COLOR, HEADERS, NAME, ClassTable
-from centroid_encoder.viewer.session.classes import ClassRow
 from centroid_encoder.viewer.session.session import Session
 
-ROWS = [
-    ClassRow("B cells", "#ff0000", 1234, 0.125, 0.25),
-    ClassRow("NK", "#00ff00", 7, np.nan),
-    ClassRow("T cells", "#0000ff", 0, 0.0),
-]
+CLASSES = pd.DataFrame(
+    {
+        "name": ["B cells", "NK", "T cells"],
+        "color": ["#ff0000", "#00ff00", "#0000ff"],
+        "n": [1234, 7, 0],
+        "error": [0.125, np.nan, 0.0],
+        "out_of_fold": [0.25, np.nan, np.nan],
+    }
+)
 LEFT, NO_KEYS = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
 Role = Qt.ItemDataRole
 
 
 class Legend:
-    """A legend of these rows, and the mouse on it."""
+    """A legend of these classes, and the mouse on it."""
 
     def __init__(self, table: ClassTable, session: Session) -> None:
         self.table, self.session, self.model = table, session, table.model
-        self.show(ROWS)
-
-    def show(self, rows: list[ClassRow]) -> None:
-        self.table.set_classes(rows)
+        self.show = table.set_classes
+        self.show(CLASSES)
 
     def text(self, row: int, column: int, role: Any = Role.DisplayRole) -> Any:
         return self.model.data(self.model.index(row, column), role)
@@ -71,12 +73,12 @@ def test_names_colors_numbers_and_errors(legend: Legend) -> None:
         ["NK", "7", "–", "–"],
         ["T cells", "0", "0.0 %", "–"],
     ]
-    for row, wanted in enumerate(ROWS):
-        assert legend.text(row, COLOR, Role.DecorationRole) == QColor(wanted.color)
+    for row, color in enumerate(CLASSES["color"]):
+        assert legend.text(row, COLOR, Role.DecorationRole) == QColor(color)
         assert legend.text(row, COLOR) is None
     # Without a check, there is no column for it.
     assert not legend.table.view.isColumnHidden(5)
-    legend.show(ROWS[1:])
+    legend.show(CLASSES[1:])
     assert legend.table.view.isColumnHidden(5)
 
 
@@ -87,49 +89,40 @@ def test_the_mouse_switches_classes_off_and_on(legend: Legend) -> None:
     for row, shown in ((1, [1, 0, 1]), (2, [1, 0, 0]), (1, [1, 1, 0])):
         legend.click(row, BOX)
         assert legend.boxes() == [bool(on) for on in shown]
-        hidden = {one.name for one, on in zip(ROWS, shown, strict=True) if not on}
-        assert legend.session.hidden == hidden
+        assert legend.session.hidden == set(CLASSES["name"][[not on for on in shown]])
     # A double click shows one class, and then all.
     for row, column, shown in ((1, NAME, [0, 1, 0]), (2, 3, [0, 0, 1]), (2, NAME, [1, 1, 1])):
         legend.click(row, column, twice=True)
         assert legend.boxes() == [bool(on) for on in shown]
 
 
-@pytest.mark.parametrize("accepted", [True, False])
 def test_a_double_click_on_the_color_offers_others(
-    legend: Legend, accepted: bool, monkeypatch: pytest.MonkeyPatch
+    legend: Legend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen: list[tuple[str, str]] = []
     chosen: list[tuple[int, str]] = []
     monkeypatch.setattr(legend.session, "recolor_class", lambda *color: chosen.append(color))
-
-    def answer() -> None:
-        dialog = QApplication.activeModalWidget()
-        assert isinstance(dialog, QColorDialog)
-        seen.append((dialog.windowTitle(), dialog.currentColor().name()))
-        dialog.setCurrentColor(QColor("#123456"))
-        dialog.accept() if accepted else dialog.reject()
-
-    QTimer.singleShot(200, answer)
-    legend.click(2, COLOR, twice=True)
-    assert seen == [("Colour of T cells", "#0000ff")]
-    assert chosen == ([(2, "#123456")] if accepted else [])
+    # The dialog is cancelled, and then accepted.
+    answers = [QColor("#123456"), QColor()]
+    monkeypatch.setattr(QColorDialog, "getColor", lambda *_: answers.pop())
+    for expected in ([], [(2, "#123456")]):
+        legend.click(2, COLOR, twice=True)
+        assert chosen == expected
     assert legend.boxes() == [True, True, True]
 
 
 def test_other_numbers_keep_the_boxes_and_other_classes_do_not(legend: Legend) -> None:
     legend.click(1, BOX)
-    legend.show([ClassRow(row.name, "#111111", 3, 0.5) for row in ROWS])
+    legend.show(CLASSES.assign(color="#111111", error=0.5))
     assert legend.boxes() == [True, False, True]
     assert legend.text(0, 4) == "50.0 %"
-    legend.show([*ROWS[:2], ClassRow("other", "#0000ff", 1, 0.5)])
+    legend.show(CLASSES.assign(name=["B cells", "NK", "other"]))
     assert legend.boxes() == [True, True, True]
-    legend.show([])
+    legend.show(CLASSES[:0])
     assert legend.boxes() == []
 
 
 def test_a_long_legend_stays_where_it_was_scrolled_to(legend: Legend) -> None:
-    legend.show([ClassRow(f"class {i}", "#111111", i, 0.5) for i in range(150)])
+    legend.show(pd.concat(50 * [CLASSES]).assign(name=[f"class {i}" for i in range(150)]))
     QApplication.processEvents()
     legend.table.view.scrollTo(legend.model.index(120, NAME))
     before = legend.table.view.verticalScrollBar().value()

@@ -7,21 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import anndata as ad
 import numpy as np
+import pandas as pd
 import pytest
 from anndata import AnnData
-from matplotlib.colors import to_rgb
+from napari.components import ViewerModel
 from numpy.typing import NDArray
-from scipy.spatial import Delaunay
-from scipy.spatial.distance import pdist
-from skimage.color import rgb2lab
 
 import centroid_encoder as ce
 from centroid_encoder.pl._regions import panel_limits
 from centroid_encoder.viewer.map.artists import Dots
-from centroid_encoder.viewer.map.colorings import color_cells
+from centroid_encoder.viewer.map.colorings import color_cells, color_column
+from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.session.session import Session
-from tests.viewer.seen import names_on, title_of
+from tests.viewer.seen import entries, names_on, title_of
 
 if TYPE_CHECKING:
     from napari import Viewer
@@ -35,28 +34,38 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def reference(embed: Embed) -> AnnData:
-    return embed(4)
-
-
-@pytest.fixture
-def query(reference: AnnData, make_cells: Callable[..., AnnData]) -> AnnData:
-    """New cells of two of the four classes."""
-    new = make_cells(4, distance=1.0)
+def query(embed: Embed, make_cells: Callable[..., AnnData]) -> tuple[AnnData, AnnData]:
+    """Cells of a map of four classes, and new cells of two of them."""
+    reference, new = embed(4), make_cells(4, distance=1.0)
     new = new[new.obs["cell_type"].isin(["type 0", "type 1"])].copy()
     new.obs_names = [f"new{i}" for i in range(new.n_obs)]
     ce.tl.ingest(new, reference, progress=False)
-    return new
+    return reference, new
 
 
 @pytest.fixture
 def panel(qtbot: QtBot) -> MapPanel:
-    panel = MapPanel(Session())
+    return shown(MapPanel(Session()), qtbot)
+
+
+def shown(panel: MapPanel, qtbot: QtBot) -> MapPanel:
     qtbot.addWidget(panel)
     panel.resize(500, 500)
     with qtbot.waitExposed(panel):
         panel.show()
     return panel
+
+
+def mapped(names: list[str]) -> AnnData:
+    """Cells in a map that was not trained, ten of each class."""
+    adata = AnnData(np.zeros((10 * len(names), 0)))
+    angles = np.linspace(0, 2 * np.pi, len(names), endpoint=False)
+    centers = np.column_stack([np.cos(angles), np.sin(angles)])
+    adata.obsm["X_ce"] = np.repeat(centers, 10, axis=0)
+    adata.obs["kind"] = adata.obs["ce_label"] = pd.Categorical(np.repeat(names, 10), names)
+    adata.obs["ce_split"] = pd.Categorical(["train"] * adata.n_obs)
+    adata.uns["ce"] = {"params": {"label_key": "kind"}, "classes": names, "centers": centers}
+    return adata
 
 
 def show(panel: MapPanel, *tables: AnnData) -> MapFigure:
@@ -67,11 +76,7 @@ def show(panel: MapPanel, *tables: AnnData) -> MapFigure:
     return panel.canvas.map
 
 
-def entries(box: Any) -> list[str]:
-    return [box.itemText(i) for i in range(box.count())]
-
-
-def names(figure: MapFigure) -> list[str]:
+def shown_names(figure: MapFigure) -> list[str]:
     """Names on the first panel."""
     return [name.text for name in names_on(figure.axes[0])]
 
@@ -106,88 +111,73 @@ def colors(figure: MapFigure) -> dict[tuple[float, ...], str]:
 
 
 def test_new_cells_lie_over_those_of_the_reference(
-    panel: MapPanel, reference: AnnData, query: AnnData
+    panel: MapPanel, query: tuple[AnnData, AnnData]
 ) -> None:
-    query.obsm["X_ce"][0] = 100
-    figure = show(panel, reference, query)
+    reference, new = query
+    figure = show(panel, new)
+    # Without the reference, all classes have a region, those without new cells as well.
+    assert not len(grey(figure))
     assert figure.scene is not None
-    everything = np.concatenate(
-        [reference.obsm["X_ce"], query.obsm["X_ce"], reference.uns["ce"]["centers"]]
-    )
+    assert len(figure.scene.shapes) == 4
+    assert all(map(len, figure.scene.shapes))
+    (low, high), centers = view(figure), new.uns["ce"]["centers"]
+    assert ((centers > low) & (centers < high)).all()
+    new.obsm["X_ce"][0] = 100
+    show(panel, reference, new)
+    everything = np.concatenate([reference.obsm["X_ce"], new.obsm["X_ce"], centers])
     np.testing.assert_allclose(view(figure), panel_limits(everything))
     np.testing.assert_array_equal(grey(figure), reference.obsm["X_ce"])
     assert "pale: reference cells (n = 120)" in title_of(figure.axes[0]).text
-    # All classes have a region, those without new cells as well.
-    assert len(figure.scene.shapes) == 4
-    assert all(map(len, figure.scene.shapes))
-    assert len(figure.scene.points) == query.n_obs
-    figure = show(panel, reference)
+    assert len(figure.scene.points) == new.n_obs
+    show(panel, reference)
     assert not len(grey(figure))
     assert "reference" not in title_of(figure.axes[0]).text
 
 
-def test_without_the_reference_all_regions_are_there(panel: MapPanel, query: AnnData) -> None:
-    figure = show(panel, query)
-    assert figure.scene is not None
-    assert not len(grey(figure))
-    assert all(map(len, figure.scene.shapes))
-    (low, high), centers = view(figure), query.uns["ce"]["centers"]
-    assert ((centers > low) & (centers < high)).all()
-
-
-def test_cells_of_both_kinds_in_one_table(
-    panel: MapPanel, reference: AnnData, query: AnnData
-) -> None:
-    reference.obs["ce_label"] = reference.obs["ce_label"].astype(str)
-    query.obs["ce_label"] = query.obs["ce_label"].astype(str)
-    for table in (reference, query):
-        table.obs["ce_split"] = table.obs["ce_split"].astype(str)
-    both = ad.concat([reference, query], join="outer")
-    both.uns = query.uns
-    both.obs["ce_label"] = both.obs["ce_label"].astype("category")
-    both.obs["ce_split"] = both.obs["ce_split"].astype("category")
-    np.testing.assert_array_equal(grey(show(panel, both)), reference.obsm["X_ce"])
+def test_cells_of_both_kinds_in_one_table(panel: MapPanel, query: tuple[AnnData, AnnData]) -> None:
+    for table in query:
+        table.obs = table.obs.astype({"ce_label": str, "ce_split": str})
+    both = ad.concat(query, join="outer")
+    both.uns = query[1].uns
+    both.obs = both.obs.astype({"ce_label": "category", "ce_split": "category"})
+    np.testing.assert_array_equal(grey(show(panel, both)), query[0].obsm["X_ce"])
 
 
 # -- names ---------------------------------------------------------------------------------------
 
 
-def test_names_are_written_until_they_are_switched_off(panel: MapPanel, reference: AnnData) -> None:
-    figure = show(panel, reference)
-    button = panel.canvas.buttons["names"]
+def test_names_are_written_until_they_are_switched_off(panel: MapPanel) -> None:
+    names = [f"a class with number {i}" for i in range(12)]
+    figure, button = show(panel, mapped(names)), panel.canvas.buttons["names"]
     assert button.isChecked()
-    assert names(figure) == [f"type {i}" for i in range(4)]
-    panel._session.hide_classes(frozenset({"type 1"}))
-    assert names(figure) == ["type 0", "type 2", "type 3"]
-    button.click()
-    assert names(figure) == []
-    show(panel, reference)
-    assert names(figure) == []
-    button.click()
-    assert len(names(figure)) == 3
-
-
-def test_names_do_not_overlap_and_stay_in_the_panel(panel: MapPanel, embed: Embed) -> None:
-    classes = [f"a class with number {i}" for i in range(12)]
-    figure = show(panel, embed(12, n_obs=240, names=classes))
-    (frame, _) = (ax.get_window_extent() for ax in figure.axes)
+    assert shown_names(figure) == names
+    # They do not overlap, and stay in the panel.
+    frame = figure.axes[0].get_window_extent()
     boxes = [name.box for name in names_on(figure.axes[0])]
-    assert len(boxes) == 12
     for i, box in enumerate(boxes):
         assert frame.x0 - 1 <= box.x0
         assert box.y1 <= frame.y1 + 1
         assert not any(box.overlaps(other) for other in boxes[:i])
+    panel._session.hide_classes(frozenset(names[1:]))
+    assert shown_names(figure) == names[:1]
+    panel._session.hide_classes(frozenset())
+    button.click()
+    assert shown_names(figure) == []
+    show(panel, mapped(names[:3]))
+    assert shown_names(figure) == []
+    button.click()
+    assert shown_names(figure) == names[:3]
 
 
-def test_of_many_classes_only_who_wants_them_sees_the_names(panel: MapPanel, embed: Embed) -> None:
-    figure = show(panel, embed(25, n_obs=250))
+def test_of_many_classes_only_who_wants_them_sees_the_names(panel: MapPanel) -> None:
+    figure = show(panel, mapped([f"type {i}" for i in range(25)]))
     assert not panel.canvas.buttons["names"].isChecked()
-    assert names(figure) == []
+    assert shown_names(figure) == []
     panel.canvas.buttons["names"].click()
-    assert len(names(figure)) == 25
+    assert len(shown_names(figure)) == 25
     # Those out of view have none.
     figure.axes[0].set(xlim=(1e3, 1e3 + 1))
-    assert names(figure) == []
+    assert shown_names(figure) == []
 
 
 # -- what is drawn ---------------------------------------------------------------------------------
@@ -206,64 +196,76 @@ def test_decoder_regions_are_offered_for_maps_with_a_decoder(panel: MapPanel, em
     assert panel._session.regions == "voronoi"
 
 
-@pytest.mark.parametrize("size", [(442, 340), (442, 620), (900, 500)])
-def test_the_panels_fill_the_room(
-    panel: MapPanel, reference: AnnData, qtbot: QtBot, size: tuple[int, int]
+@pytest.fixture
+def make_panels(qtbot: QtBot) -> Callable[..., tuple[MapPanel, CellsPanel]]:
+    """Factory of the panels of a session whose labels are chosen as in the form."""
+
+    def make(*, map_first: bool = True) -> tuple[MapPanel, CellsPanel]:
+        session = Session()
+        made = [MapPanel(session)] if map_first else []
+        cells = CellsPanel(session, ViewerModel())
+        qtbot.addWidget(cells)
+        made = made or [MapPanel(session)]
+        session.columns_changed.connect(lambda: session.choose_labels("cell_type"))
+        return shown(made[0], qtbot), cells
+
+    return make
+
+
+@pytest.mark.parametrize("map_first", [True, False])
+def test_panels_handle_events_in_any_order(
+    make_panels: Callable[..., Any], embed: Embed, map_first: bool
 ) -> None:
-    figure = show(panel, reference)
-    panel.resize(*size)
-    qtbot.wait(50)
-    boxes = [ax.get_window_extent() for ax in figure.axes]
-    width, height = figure.figure.bbox.size
-    ends = [box.y1 for box in boxes] + [box.y0 for box in boxes]
-    assert max(ends) - min(ends) >= 0.6 * height or boxes[0].width > 0.47 * width
+    panel, cells = make_panels(map_first=map_first)
+    tables = embed(3), embed(4)[:60].copy(), embed(4)
+    for i, adata in enumerate((*tables, tables[0])):
+        adata.obs["size"] = np.arange(adata.n_obs) * 0.5
+        figure, box = show(panel, adata), cells.value_box
+        if not i:
+            cells.color_box.setCurrentText("column or variable …")
+            box.setCurrentIndex(entries(box).index("size"))
+        expected, seen = color_column(adata, "size"), colors(figure)
+        for point, code in zip(adata.obsm["X_ce"], expected.codes, strict=True):
+            assert seen[tuple(point)] == expected.colors[code]
 
 
 def test_the_map_has_the_colors_that_are_chosen(
-    viewer: Viewer, open_widget: Open, embed: Embed
+    make_panels: Callable[..., Any], embed: Embed
 ) -> None:
-    cells = embed(3, unlabeled=5)
-    cells.obs["size"] = [*np.arange(119.0), np.nan]
-    cells.obs["barcode"] = cells.obs_names
-    widget = open_widget()
-    widget.show_table(cells, label_key="cell_type")
-    figure, panel = widget.map.canvas.map, widget.cells
-    embedding, of_classes = cells.obsm["X_ce"], colors(figure)
+    adata = embed(3, unlabeled=5)
+    adata.obs["size"] = [*np.arange(119.0), np.nan]
+    adata.obs["barcode"] = adata.obs_names
+    panel, cells = make_panels()
+    figure, session, values = show(panel, adata), panel._session, cells.value_box
+    embedding, of_classes = adata.obsm["X_ce"], colors(figure)
     figure.axes[0].set(xlim=(-1, 1))
-    for name in entries(panel.color_box)[1:-1]:
-        panel.color_box.setCurrentText(name)
-        expected = color_cells(name, panel._subject)
+    for name in entries(cells.color_box)[1:-1]:
+        cells.color_box.setCurrentText(name)
+        expected = color_cells(name, cells._subject)
         found = colors(figure)
         for row in np.flatnonzero(expected.codes >= 0):
             assert found[tuple(embedding[row])] == expected.colors[expected.codes[row]]
     # The labels are chosen first, and no column of barcodes.
-    panel.color_box.setCurrentText("column or variable …")
-    assert panel.value_box.currentText() == "cell_type"
-    panel.value_box.setCurrentIndex(entries(panel.value_box).index("size"))
+    cells.color_box.setCurrentText("column or variable …")
+    assert values.currentText() == "cell_type"
+    values.setCurrentIndex(entries(values).index("size"))
     assert len({colors(figure)[tuple(embedding[row])] for row in range(119)}) == 20
-    assert "█" in panel.color_text.text()
+    assert "█" in cells.color_text.text()
     assert figure.axes[0].get_xlim() == (-1, 1)
-    panel.value_box.setCurrentIndex(entries(panel.value_box).index("barcode"))
+    values.setCurrentIndex(entries(values).index("barcode"))
     assert len(set(colors(figure).values())) == 101
-    assert "all but the 100 largest" in panel.color_text.text()
+    assert "all but the 100 largest" in cells.color_text.text()
     # Classes that are switched off are off.
-    widget.session.hide_classes(frozenset({"type 0"}))
-    assert len(colors(figure)) == 120 - cells.obs["cell_type"].eq("type 0").sum()
-    widget.session.hide_classes(frozenset())
-    # A column that has gone since is an error, and the classes have their colours again.
-    del cells.obs["size"]
-    panel.value_box.setCurrentIndex(entries(panel.value_box).index("size"))
+    session.hide_classes(frozenset({"type 0"}))
+    assert len(colors(figure)) == 120 - adata.obs["cell_type"].eq("type 0").sum()
+    session.hide_classes(frozenset())
+    # If a column has gone since, the classes have their colours again.
+    del adata.obs["size"]
+    values.setCurrentIndex(entries(values).index("size"))
     assert colors(figure) == of_classes
-    panel.color_box.setCurrentText("as it was")
+    cells.color_box.setCurrentText("as it was")
     assert colors(figure) == of_classes
-    assert not panel.value_box.isVisible()
-
-
-def test_neighbours_of_many_classes_have_different_colors(panel: MapPanel, embed: Embed) -> None:
-    show(panel, embed(150, n_obs=900))
-    lab = rgb2lab([to_rgb(color) for color in panel._session.class_colors.values()])
-    for simplex in Delaunay(panel._session.result.centers).simplices:
-        assert pdist(lab[simplex]).min() > 10
+    assert values.isHidden()
 
 
 # -- a window of its own -------------------------------------------------------------------------

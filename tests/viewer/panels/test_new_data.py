@@ -16,7 +16,7 @@ from qtpy.QtWidgets import QFileDialog
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.map.colorings import GREY
-from centroid_encoder.viewer.session.description import describe
+from centroid_encoder.viewer.panels.map import describe
 from tests.viewer.seen import entries, is_colored, seen_colors
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def test_the_widget_goes_to_the_new_cells(
     assert widget.misplaced.model.rowCount() == 0
     assert "no labels that could be wrong" in widget.misplaced.summary.text()
     assert all(np.isnan(row.error) for row in widget.classes.rows)
-    assert "novelty: " in describe(widget.session, 3)
+    assert "novelty: " in describe(widget.session, 3, widget.result)
     widget.select(np.array([4]))
     assert not is_colored(viewer, viewer.layers["nuclei"])
 

@@ -27,13 +27,12 @@ WHOLE = ["all images", "120", "–", ""]
 
 
 def rows(table: ImageTable) -> list[list[str]]:
-    """What a table says."""
-    columns = range(table.columnCount())
-    return [[table.item(i, j).text() for j in columns] for i in range(table.rowCount())]
+    """Return the texts of a table."""
+    return table.frame.table.iloc[:, :4].to_numpy().tolist()
 
 
 def action(table: ImageTable, row: int, layer: str) -> QAction:
-    """What is offered for an image."""
+    """Return an entry of the menu of an image."""
     return next(one for one in table.menu(row).actions() if one.text() == layer)
 
 
@@ -57,71 +56,33 @@ def widget(
     return widget
 
 
-def test_all_layers_are_coloured_and_stay_so(widget: CentroidEncoderWidget, viewer: Viewer) -> None:
+def test_all_layers_are_coloured_and_the_table_says_what_they_show(
+    widget: CentroidEncoderWidget, viewer: Viewer, qtbot: QtBot
+) -> None:
     first, second = viewer.layers["A_mask"], viewer.layers["B_mask"]
-    table = widget.data.images_table
+    table, catalog = widget.data.images_table, widget.catalog
     assert rows(table) == [["A.tiff", "60", "A_mask", "0"], ["B.tiff", "60", "B_mask", "0"], WHOLE]
     assert widget.data.joined_text.text() == (
         "120 cells in 2 images, 2 of them open; 0 of their cells not found; 0 labels without a row"
     )
     assert widget.data.layer_box.isHidden()
     widget.cells.color_box.setCurrentText("label")
-    for layer in (second, first):
-        widget.catalog.choose_layer(layer)
-        assert is_colored(viewer, first)
-        assert is_colored(viewer, second)
-    widget.catalog.choose_layer(None)
-    assert not is_colored(viewer, first)
-    assert not is_colored(viewer, second)
-    # Coming back brings the colours again.
-    widget.catalog.choose_layer(first)
+    # Without a layer the colours are gone, and come back with it.
+    for layer, colored in ((second, True), (first, True), (None, False), (first, True)):
+        catalog.choose_layer(layer)
+        assert [is_colored(viewer, first), is_colored(viewer, second)] == [colored, colored]
     assert widget.cells.color_box.currentText() == "label"
-    assert is_colored(viewer, first)
-
-
-def test_zoom_goes_to_the_image_that_the_cell_is_in(
-    widget: CentroidEncoderWidget, viewer: Viewer
-) -> None:
-    assert widget.catalog.layer is viewer.layers["A_mask"]
-    viewer.layers["B_mask"].visible = False
-    widget.select(np.array([HALF + 3]))
-    assert widget.cells.unseen_text.isHidden()
-    assert sum(map(is_drawn, viewer.layers)) == 1
-    widget.cells.show_button.click()
-    assert viewer.scene.camera.center[2] > 190
-    assert viewer.layers["B_mask"].visible
-    # Of cells in both, those in the layer that is chosen.
-    widget.select(np.array([3, HALF + 3]))
-    widget.cells.show_button.click()
-    assert viewer.scene.camera.center[2] < 190
-
-
-def test_a_cell_of_an_image_that_is_not_open_is_said_to_be_there(
-    widget: CentroidEncoderWidget, viewer: Viewer
-) -> None:
-    viewer.layers.remove("B_mask")
-    widget.catalog.refresh()
-    widget.select(np.array([HALF + 3]))
-    assert widget.cells.selection_text.text() == "1 cell selected"
-    assert widget.cells.unseen_text.text() == "In B.tiff, which is not open."
-    assert not widget.cells.unseen_text.isHidden()
-    assert not widget.cells.show_button.isEnabled()
-    widget.select(np.array([3, HALF + 3]))
-    assert widget.cells.unseen_text.isHidden()
-    assert widget.cells.show_button.isEnabled()
-    widget.catalog.choose_layer(None)
-    assert widget.cells.unseen_text.text() == "No layer shows the cells of this table."
-
-
-def test_what_shows_an_image_is_mended_in_the_table(
-    widget: CentroidEncoderWidget, viewer: Viewer
-) -> None:
-    table, catalog = widget.data.images_table, widget.catalog
-    widget.cells.color_box.setCurrentText("label")
-    assert is_colored(viewer, viewer.layers["B_mask"])
+    # A click on a layer offers others.
+    table.activated.emit(table.frame.index(0, 0))
+    assert not table.findChildren(QMenu)
+    table.activated.emit(table.frame.index(0, 2))
+    (menu,) = table.findChildren(QMenu)
+    assert [a.text() for a in menu.actions()] == ["in no layer", "A_mask", "B_mask"]
+    menu.close()
+    qtbot.waitUntil(lambda: not table.findChildren(QMenu))
     action(table, 1, "in no layer").trigger()
     assert [row[2] for row in rows(table)] == ["A_mask", "–", "–"]
-    assert not is_colored(viewer, viewer.layers["B_mask"])
+    assert not is_colored(viewer, second)
     assert len(catalog.joins) == 1
     action(table, 1, "B_mask").trigger()
     assert [row[2] for row in rows(table)] == ["A_mask", "B_mask", "–"]
@@ -133,16 +94,33 @@ def test_what_shows_an_image_is_mended_in_the_table(
     assert rows(table)[0] == ["all images", "120", "A_mask", "60"]
     # One image, says the user, and then which column tells them apart.
     widget.data.image_box.setCurrentText("one image")
-    assert widget.data.images_table.isHidden()
+    assert table.isHidden()
     assert not widget.data.layer_box.isHidden()
 
 
-def test_a_click_on_a_layer_offers_others(widget: CentroidEncoderWidget, qtbot: QtBot) -> None:
-    table = widget.data.images_table
-    table.cellActivated.emit(0, 0)
-    assert not table.findChildren(QMenu)
-    table.cellActivated.emit(0, 2)
-    (menu,) = table.findChildren(QMenu)
-    assert [a.text() for a in menu.actions()] == ["in no layer", "A_mask", "B_mask"]
-    menu.close()
-    qtbot.waitUntil(lambda: not table.findChildren(QMenu))
+def test_zoom_goes_to_the_image_that_the_cell_is_in(
+    widget: CentroidEncoderWidget, viewer: Viewer
+) -> None:
+    cells = widget.cells
+    assert widget.catalog.layer is viewer.layers["A_mask"]
+    viewer.layers["B_mask"].visible = False
+    widget.select(np.array([HALF + 3]))
+    assert cells.unseen_text.isHidden()
+    assert sum(map(is_drawn, viewer.layers)) == 1
+    cells.show_button.click()
+    assert viewer.scene.camera.center[2] > 190
+    assert viewer.layers["B_mask"].visible
+    # The layer that is chosen comes first.
+    widget.select(np.array([3, HALF + 3]))
+    cells.show_button.click()
+    assert viewer.scene.camera.center[2] < 190
+    # A cell of an image that is not open is said to be there.
+    viewer.layers.remove("B_mask")
+    widget.catalog.refresh()
+    for selected, unseen in (([HALF + 3], "In B.tiff, which is not open."), ([3, HALF + 3], "")):
+        widget.select(np.array(selected))
+        assert cells.unseen_text.text() == unseen
+        assert cells.unseen_text.isHidden() == (not unseen)
+        assert cells.show_button.isEnabled() == (not unseen)
+    widget.catalog.choose_layer(None)
+    assert cells.unseen_text.text() == "No layer shows the cells of this table."

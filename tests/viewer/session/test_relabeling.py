@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -14,14 +12,9 @@ import pandas as pd
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from napari.components import LayerList
-from napari.layers import Labels
 
-import centroid_encoder as ce
 from centroid_encoder.viewer._save import save_h5ad
-from centroid_encoder.viewer.session.classes import class_rows
 from centroid_encoder.viewer.session.relabeling import Relabeling
-from centroid_encoder.viewer.session.session import Session
 
 Unchanged = Callable[[ad.AnnData], Any]
 
@@ -42,28 +35,9 @@ def values(column: pd.Series) -> list[Any]:
     return [None if pd.isna(value) else value for value in column]
 
 
-def test_corrections_have_a_column_of_their_own(unchanged: Unchanged) -> None:
-    adata = table()
-    with unchanged(adata):
-        relabeling = Relabeling(adata, "kind")
-        relabeling.relabel(np.array([0, 5, 5]), "c")
-        assert values(adata.obs["kind_relabeled"]) == ["c", "b", "c", "a", None, "c"]
-        assert list(adata.obs["kind_relabeled"].cat.categories) == ["c", "a", "b"]
-        assert adata.uns["kind_relabeled_colors"] == COLORS
-        relabeling.relabel([0, 1], None)
-        relabeling.relabel([4], "b")
-        assert values(adata.obs["kind_relabeled"]) == [None, None, "c", "a", "b", "c"]
-        while relabeling.steps[0]:
-            relabeling.undo()
-    while relabeling.steps[1]:
-        relabeling.redo()
-    assert values(adata.obs["kind_relabeled"]) == [None, None, "c", "a", "b", "c"]
-
-
 @pytest.mark.parametrize(
     ("labels", "label", "error", "words"),
     [
-        (["a"], "  ", ValueError, "needs a name"),
         ([3, 1], "three", ValueError, "none of the labels"),
         ([True, False], "maybe", ValueError, "none of the labels"),
         ([0.5, 1.0], "1", TypeError, "fractional"),
@@ -80,7 +54,7 @@ def test_labels_of_another_kind_are_refused(
 def test_a_new_label_is_the_last_category_and_has_a_color_of_its_own() -> None:
     adata = table()
     relabeling = Relabeling(adata, "kind")
-    relabeling.relabel([0], " doublet ")
+    relabeling.relabel([0], "doublet")
     relabeling.relabel([1], "debris")
     assert list(adata.obs["kind_relabeled"].cat.categories) == [*"cab", "doublet", "debris"]
     colors = adata.uns["kind_relabeled_colors"]
@@ -92,14 +66,6 @@ def test_a_new_label_is_the_last_category_and_has_a_color_of_its_own() -> None:
     assert adata.uns["kind_relabeled_colors"] == [*COLORS, "#abcdef"]
 
 
-def test_order_and_unused_categories_are_kept() -> None:
-    kinds = pd.Categorical(["lo", "hi", "lo"], categories=["lo", "mid", "hi"], ordered=True)
-    adata = table(kinds)
-    Relabeling(adata, "kind").relabel([0], "hi")
-    assert adata.obs["kind_relabeled"].cat.ordered
-    assert list(adata.obs["kind_relabeled"].cat.categories) == ["lo", "mid", "hi"]
-
-
 @pytest.mark.parametrize(
     ("labels", "text", "expected"),
     [
@@ -108,15 +74,18 @@ def test_order_and_unused_categories_are_kept() -> None:
         ([3.0, 1.0, np.nan, 3.0], "7", [7, 1, None, 3]),
         ([True, False, False, True], "False", [False, False, False, True]),
         (["x", "y", None, "x"], "z", ["z", "y", None, "x"]),
+        (pd.Categorical(["lo", "hi"], ["lo", "mid", "hi"], ordered=True), "hi", ["hi", "hi"]),
     ],
 )
 def test_labels_of_any_kind_can_be_corrected_and_saved(
-    labels: list[Any], text: str, expected: list[Any], tmp_path: Any
+    labels: Any, text: str, expected: list[Any], tmp_path: Any
 ) -> None:
     adata = table(labels)
     relabeling = Relabeling(adata, "kind")
     relabeling.relabel([0], text)
     assert values(adata.obs["kind_relabeled"]) == expected
+    if isinstance(labels, pd.Categorical):
+        assert adata.obs["kind_relabeled"].dtype == labels.dtype
     save_h5ad(adata, tmp_path / "cells.h5ad")
     assert values(ad.read_h5ad(tmp_path / "cells.h5ad").obs["kind_relabeled"]) == expected
     relabeling.undo()
@@ -164,6 +133,8 @@ def test_undo_ends_where_something_else_has_changed_the_labels(
     assert relabeling.steps == ("", "")
     relabeling.relabel([0], "c")
     assert adata.obs["kind_relabeled"].iloc[0] == "c"
+    relabeling.undo()
+    assert adata.obs["kind_relabeled"].iloc[0] == "b"
 
 
 # Anything, in any order
@@ -174,9 +145,7 @@ N = 5
 class Relabeled(RuleBasedStateMachine):
     """Compare with lists: one for every state that undo and redo can reach."""
 
-    @initialize(
-        labels=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=N, max_size=N),
-    )
+    @initialize(labels=st.lists(st.sampled_from(["a", "b", "c", None]), min_size=N, max_size=N))
     def begin(self, labels: list[str | None]) -> None:
         self.adata = table(pd.Categorical(labels, categories=["a", "b", "c"]))
         self.adata.uns["kind_colors"] = list(COLORS)
@@ -188,7 +157,7 @@ class Relabeled(RuleBasedStateMachine):
         label=st.sampled_from(["a", "b", "c", "new", "newer", None]),
     )
     def relabel(self, rows: list[int], label: str | None) -> None:
-        self.relabeling.relabel(rows, label)
+        self.relabeling.relabel(rows, label or "")
         new = [label if i in rows else old for i, old in enumerate(self.states[self.index])]
         if new != self.states[self.index]:
             self.states[self.index + 1 :] = [new]
@@ -212,77 +181,15 @@ class Relabeled(RuleBasedStateMachine):
         assert bool(self.relabeling.steps[1]) == (self.index < len(self.states) - 1)
         assert values(self.relabeling.labels) == state
         assert ("kind_relabeled" in adata.obs) == (state != self.states[0])
+        assert ("kind_relabeled_colors" in adata.uns) == (state != self.states[0])
         if "kind_relabeled" in adata.obs:
             categories = list(adata.obs["kind_relabeled"].cat.categories)
-            assert sorted(categories) == sorted({"a", "b", "c", *state} - {None})
-            assert len(set(adata.uns["kind_relabeled_colors"])) == len(categories)
+            assert categories[:3] == ["a", "b", "c"]
+            assert set(categories) == {"a", "b", "c", *state} - {None}
+            colors = list(adata.uns["kind_relabeled_colors"])
+            assert colors[:3] == COLORS
+            assert len(set(colors)) == len(categories)
 
 
 TestRelabeled = Relabeled.TestCase
-TestRelabeled.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
-
-
-# In a session
-
-
-@pytest.fixture
-def session(cells: ad.AnnData, fast: ce.CentroidEncoder) -> Session:
-    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
-    session = Session()
-    session.catalog.choose(session.catalog.add(cells, "cells"))
-    session.choose_labels("cell_type")
-    return session
-
-
-def counts(session: Session) -> dict[str, int]:
-    return {row.name: row.n for row in class_rows(session)}
-
-
-@pytest.mark.parametrize("label_key", ["cell_type", "cell_type_relabeled"])
-def test_a_new_name_is_a_class_of_its_own(
-    session: Session, cells: ad.AnnData, fast: ce.CentroidEncoder, label_key: str
-) -> None:
-    if label_key == "cell_type_relabeled":
-        # The map is trained on corrected labels, and these are corrected again.
-        session.select(np.array([5]))
-        session.relabel("type 1")
-        ce.tl.centroid_encoder(cells, label_key, model=fast, progress=False)
-        session.choose_labels(label_key)
-        session.read()
-    before = counts(session)
-    labels = cells.obs[label_key].copy()
-    session.select(np.array([0, 3, 4]))
-    session.relabel("mast cell")
-    moved = labels.iloc[[0, 3, 4]].value_counts()
-    expected = {name: n - int(moved.get(name, 0)) for name, n in before.items()}
-    assert counts(session) == {**expected, "mast cell": 3}
-    assert len(set(session.class_colors.values())) == 4
-    assert session.codes[[0, 3, 4]].tolist() == [3, 3, 3]
-    session.recolor_class(3, "#010203")
-    assert session.class_colors["mast cell"] == "#010203"
-    assert cells.obs[label_key].equals(labels)
-    assert session.result is not None
-    session.undo()
-    assert counts(session) == before
-    session.redo()
-    session.read()
-    assert counts(session)["mast cell"] == 3
-
-
-def test_a_session_keeps_no_table_alive_that_is_not_shown(
-    make_cells: Callable[..., ad.AnnData],
-) -> None:
-    cells = make_cells(n_obs=30)
-    features = pd.DataFrame(cells.X, columns=cells.var_names).assign(index=np.arange(30) + 1)
-    layer = Labels(np.arange(36).reshape(6, 6))
-    session = Session(LayerList([layer]))
-    tables = []
-    for _ in range(3):
-        layer.features = features.assign(kind=cells.obs["cell_type"].to_numpy())
-        session.catalog.refresh()
-        session.choose_labels("kind")
-        session.select(np.array([0, 3]))
-        session.relabel("mast cell")
-        tables.append(weakref.ref(session.adata))
-    gc.collect()
-    assert [table() is not None for table in tables] == [False, False, True]
+TestRelabeled.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

@@ -1,15 +1,22 @@
-"""The results and labels that a session reads from its table."""
+"""The results and labels that a session reads from its table, and the classes it shows."""
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import anndata as ad
 import numpy as np
+import pandas as pd
 import pytest
+from napari.components import LayerList
+from napari.layers import Labels
 
-import centroid_encoder as ce
+from centroid_encoder.viewer.session.classes import class_table
 from centroid_encoder.viewer.session.session import Session
+
+Embed = Callable[..., ad.AnnData]
 
 
 @pytest.fixture
@@ -19,30 +26,31 @@ def session() -> Session:
 
 def show(session: Session, adata: ad.AnnData) -> None:
     session.catalog.choose(session.catalog.add(adata, "cells"))
+    session.choose_labels("cell_type")
 
 
-def test_results_of_any_name_are_shown(
-    session: Session, make_cells: Callable[..., ad.AnnData], fast: ce.CentroidEncoder
-) -> None:
-    cells, others = make_cells(), make_cells()
-    for key in ("second", "first"):
-        ce.tl.centroid_encoder(cells, "cell_type", model=fast, key_added=key, progress=False)
-    ce.tl.centroid_encoder(others, "cell_type", model=fast, progress=False)
+def counts(session: Session) -> dict[str, int]:
+    table = class_table(session)
+    return dict(zip(table["name"], table["n"], strict=True))
+
+
+def test_results_of_any_name_are_shown(session: Session, embed: Embed, cells: ad.AnnData) -> None:
+    named = embed(key_added="second")
+    for column in ("label", "split"):
+        named.obs[f"first_{column}"] = named.obs[f"second_{column}"]
+    named.obsm["first"], named.uns["first"] = named.obsm["second"], named.uns["second"]
     # Without results of the name before and without "ce", the first ones are shown.
-    for adata, key in ((cells, "first"), (others, "ce"), (make_cells(), "ce")):
+    for adata, key in ((named, "first"), (embed(), "ce"), (cells, "ce")):
         show(session, adata)
         assert session.key == key
         assert (session.result is not None) == (key in adata.uns)
 
 
-def test_a_column_of_measurements_is_no_correction(
-    session: Session, cells: ad.AnnData, fast: ce.CentroidEncoder
-) -> None:
-    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
+def test_a_column_of_measurements_is_no_correction(session: Session, embed: Embed) -> None:
+    cells = embed()
     scores = np.linspace(0, 1, cells.n_obs)
     cells.obs["cell_type_relabeled"] = scores
     show(session, cells)
-    session.choose_labels("cell_type")
     assert session.result is not None
     assert list(session.classes) == ["type 0", "type 1", "type 2"]
     # The column of the user is not written to.
@@ -52,3 +60,43 @@ def test_a_column_of_measurements_is_no_correction(
     session.relabel("type 1")
     assert "fractional" in str(errors[0])
     assert cells.obs["cell_type_relabeled"].tolist() == scores.tolist()
+
+
+def test_a_new_name_is_a_class_of_its_own(session: Session, embed: Embed) -> None:
+    cells = embed()
+    show(session, cells)
+    before, labels = counts(session), cells.obs["cell_type"].copy()
+    session.select(np.array([0, 3, 4]))
+    session.relabel(" mast cell ")
+    moved = labels.iloc[[0, 3, 4]].value_counts()
+    expected = {name: n - int(moved.get(name, 0)) for name, n in before.items()}
+    assert counts(session) == {**expected, "mast cell": 3}
+    assert len(set(session.class_colors.values())) == 4
+    assert session.codes[[0, 3, 4]].tolist() == [3, 3, 3]
+    session.recolor_class(3, "#010203")
+    assert session.class_colors["mast cell"] == "#010203"
+    assert cells.obs["cell_type"].equals(labels)
+    session.undo()
+    assert counts(session) == before
+    session.redo()
+    session.read()
+    assert counts(session)["mast cell"] == 3
+
+
+def test_a_session_keeps_no_table_alive_that_is_not_shown(
+    make_cells: Callable[..., ad.AnnData],
+) -> None:
+    cells = make_cells(n_obs=30)
+    features = pd.DataFrame(cells.X, columns=cells.var_names).assign(index=np.arange(30) + 1)
+    layer = Labels(np.arange(36).reshape(6, 6))
+    session = Session(LayerList([layer]))
+    tables = []
+    for _ in range(3):
+        layer.features = features.assign(kind=cells.obs["cell_type"].to_numpy())
+        session.catalog.refresh()
+        session.choose_labels("kind")
+        session.select(np.array([0, 3]))
+        session.relabel("mast cell")
+        tables.append(weakref.ref(session.adata))
+    gc.collect()
+    assert [table() is not None for table in tables] == [False, False, True]

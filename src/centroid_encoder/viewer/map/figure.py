@@ -156,8 +156,9 @@ class MapFigure:
 
         Values are an index (n_obs,) of each point's colour, −1 for grey, and the colours.
         """
-        self._values = values
-        self._update()
+        if values is not self._values:
+            self._values = values
+            self._update()
 
     def hide(self, names: frozenset[str]) -> None:
         """Leave out the points of these classes; their regions stay."""

@@ -6,22 +6,24 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QComboBox, QLabel, QPushButton, QWidget
+from qtpy.QtWidgets import QComboBox, QLabel, QWidget
 from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
 
 from centroid_encoder.pl._values import variable_source
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.overlay import LayerLink, remove
-from centroid_encoder.viewer.panels.fields import column, side_by_side
+from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
     from anndata import AnnData
     from napari.components import ViewerModel
+
+    from centroid_encoder.viewer.data.ids import CellLayer
+    from centroid_encoder.viewer.data.join import Join
 
 NO_COLORS = "as it was"
 ANY_VALUES = "column or variable …"
@@ -34,23 +36,16 @@ MAX_MOVED = 3
 class CellsPanel(QWidget):
     """The selected cells, and the layers of the session's links."""
 
-    def __init__(
-        self, session: Session, viewer: ViewerModel, parent: QWidget | None = None
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session, viewer: ViewerModel) -> None:
+        super().__init__()
         self._session = session
         self._viewer = viewer
-        self._links: list[LayerLink] = []
-        self._fresh: set[LayerLink] = set()
-        """Those that have not been coloured yet."""
-        self._colored: colorings.Colors | None = None
-        self._mode = NO_COLORS
-        self._values_shown = False
-
-        self.color_box = QComboBox()
-        self.color_box.setAccessibleName("Colour by")
-        self.color_box.addItems([NO_COLORS, ANY_VALUES])
-        self.color_box.setToolTip("What the colours of the cells in the map and the layer mean")
+        self._links: dict[LayerLink, tuple[str, colorings.Colors] | None] = {}
+        """The links, and the name and the colours of what their layers show."""
+        self.color_box = Choice(
+            "Colour by", "What the colours of the cells in the map and the layer mean"
+        )
+        self.color_box.offer([(name, name) for name in (NO_COLORS, ANY_VALUES)], NO_COLORS)
         self.value_box: QComboBox = QSearchableComboBox()
         self.value_box.setToolTip("A column of obs, or a variable; type a part of its name")
         self.value_box.setAccessibleName("Column or variable")
@@ -65,10 +60,8 @@ class CellsPanel(QWidget):
         self.selection_text = QLabel()
         self.unseen_text = Lines()
         self.unseen_text.hide()
-        self.show_button = QPushButton("Zoom to")
-        self.show_button.setToolTip("Move the camera to the selected cells")
-        self.clear_button = QPushButton("Clear")
-        self.clear_button.setToolTip("Select no cells")
+        self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
+        self.clear_button = button("Clear", "Select no cells", self.clear)
         column(
             self,
             side_by_side(QLabel("Colour by"), (self.color_box, 1)),
@@ -79,10 +72,8 @@ class CellsPanel(QWidget):
         )
         self.color_box.currentIndexChanged.connect(self._recolor)
         self.value_box.currentIndexChanged.connect(self._recolor)
-        self.show_button.clicked.connect(self.zoom)
-        self.clear_button.clicked.connect(self.clear)
         session.table_changed.connect(self.unlink)
-        session.links_changed.connect(self.link)
+        session.catalog.link_changed.connect(self.link)
         session.result_changed.connect(self._offer_colorings)
         session.check_changed.connect(self._offer_colorings)
         session.columns_changed.connect(self._offer_values)
@@ -93,25 +84,30 @@ class CellsPanel(QWidget):
         session.selection_changed.connect(self._on_selection)
         session.zoom_requested.connect(self.zoom)
 
-    @property
-    def linked(self) -> bool:
-        """Whether there is a layer in which the cells are seen."""
-        return bool(self._links)
-
     def unlink(self) -> None:
         """Leave the layers as they were."""
-        self._colored = None
-        self._close(self._links)
-        self._links = []
-        if self._on_press in self._viewer.mouse_drag_callbacks:
-            self._viewer.mouse_drag_callbacks.remove(self._on_press)
+        self._link([])
 
-    def _close(self, links: list[LayerLink]) -> None:
-        """Leave the layers of links as they were."""
-        remove(link.marks for link in links)
-        remove(link.classes for link in links)
-        for link in links:
+    def link(self) -> None:
+        """Show the cells in the layers of the session's links; what is shown already stays."""
+        self._link([(link.layer, join) for link, join in self._session.catalog.joins.items()])
+        self._offer_colorings()
+        self._on_selection()
+
+    def _link(self, wanted: list[tuple[CellLayer, Join]]) -> None:
+        known = {(link.layer, link.join): link for link in self._links}
+        gone = [link for key, link in known.items() if key not in wanted]
+        remove(link.marks for link in gone)
+        remove(link.classes for link in gone)
+        for link in gone:
             link.close()
+        links = [known.get(key) or LayerLink(self._viewer, *key) for key in wanted]
+        for link in links:
+            link.picked.connect(self._session.select, unique=True)
+        self._links = {link: self._links.get(link) for link in links}
+        callbacks = self._viewer.mouse_drag_callbacks
+        others = [callback for callback in callbacks if callback != self._on_press]
+        callbacks[:] = [*others, self._on_press] if links else others
 
     def zoom(self) -> None:
         """Go to the selected cells, in the layer that is chosen if they are there."""
@@ -125,22 +121,6 @@ class CellsPanel(QWidget):
     def clear(self) -> None:
         """Select no cells."""
         self._session.select(np.empty(0, dtype=np.intp))
-
-    def link(self) -> None:
-        """Show the cells in the layers of the session's links; what is shown already stays."""
-        if not self._session.catalog.joins:
-            self.unlink()
-        elif not self._links:
-            self._viewer.mouse_drag_callbacks.append(self._on_press)
-        before = {(link.layer, link.join): link for link in self._links}
-        wanted = [(link.layer, join) for link, join in self._session.catalog.joins.items()]
-        self._close([link for key, link in before.items() if key not in wanted])
-        self._links = [before.get(key) or LayerLink(self._viewer, *key) for key in wanted]
-        self._fresh = {link for link in self._links if link not in before.values()}
-        for link in self._fresh:
-            link.picked.connect(self._on_picked)
-        self._offer_colorings()
-        self._on_selection()
 
     def _on_press(self, viewer: ViewerModel, event: Any) -> Iterator[None]:
         """Select the cell that is clicked; a drag moves the image and selects nothing.
@@ -167,35 +147,29 @@ class CellsPanel(QWidget):
                 self._session.select(np.array([row]))
                 return
 
-    def _on_picked(self, rows: NDArray[np.intp]) -> None:
-        self._session.select(rows)
-
     def _on_selection(self) -> None:
         chosen = np.flatnonzero(self._session.selected)
         remove(link.marks for link in self._links if not link.join.joined[chosen].any())
         for link in self._links:
             link.highlight(chosen)
-        some = bool(len(chosen))
-        unit = "cell" if len(chosen) == 1 else "cells"
-        self.selection_text.setText(
-            f"{len(chosen):,} {unit} selected" if some else "No cell selected"
-        )
-        self.clear_button.setEnabled(some)
+        n = len(chosen)
+        text = f"{n:,} {'cell' if n == 1 else 'cells'} selected" if n else "No cell selected"
+        self.selection_text.setText(text)
+        self.clear_button.setEnabled(n > 0)
         unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.setText(unseen)
         self.unseen_text.setVisible(bool(unseen))
-        self.show_button.setEnabled(some and not unseen)
+        self.show_button.setEnabled(n > 0 and not unseen)
 
     def _offer_colorings(self) -> None:
         """Offer what the colours can stand for; keep what is chosen, where that is possible."""
-        before, subject = self.color_box.currentText(), self._subject
+        before, subject = self.color_box.value, self._subject
         offered = [colorings.LABEL] if subject is None else colorings.offered(subject)
-        with signals_blocked(self.color_box):
-            self.color_box.clear()
-            self.color_box.addItems([NO_COLORS, *offered, ANY_VALUES])
-            self.color_box.setCurrentText(before)
+        names = [NO_COLORS, *offered, ANY_VALUES]
+        chosen = before if before in names else NO_COLORS
+        self.color_box.offer(zip(names, names, strict=True), chosen)
         # Without a layer, there is the map.
-        self.color_box.setEnabled(self.linked or self._session.result is not None)
+        self.color_box.setEnabled(bool(self._links) or self._session.result is not None)
         self._offer_values()
         self._recolor()
 
@@ -203,12 +177,11 @@ class CellsPanel(QWidget):
         """Offer the columns and variables; keep what is chosen, else choose the labels."""
         adata, before = self._session.adata, self.value_box.currentText()
         variables = [] if adata is None else variable_source(adata).var_names
-        values = [] if adata is None else [*adata.obs.columns, *variables]
-        names = list(map(str, values))
+        names = [] if adata is None else [*map(str, adata.obs.columns), *map(str, variables)]
         chosen = before if before in names else str(self._session.shown_labels)
         with signals_blocked(self.value_box):
-            if values != self._values:
-                self._values = values
+            if names != self._values:
+                self._values = names
                 self.value_box.clear()
                 self.value_box.addItems(names)
             # −1, for no column, if the labels are not there.
@@ -216,7 +189,7 @@ class CellsPanel(QWidget):
 
     def _recolor(self) -> None:
         """Give the cells the colours that are chosen; without them, layers get their own back."""
-        colors, mode, subject = None, self.color_box.currentText(), self._subject
+        colors, mode, subject = None, self.color_box.value, self._subject
         self.value_box.setVisible(mode == ANY_VALUES)
         try:
             if subject is None or mode == NO_COLORS:
@@ -231,35 +204,30 @@ class CellsPanel(QWidget):
             remove(link.classes for link in self._links)
             for link in self._links:
                 link.uncolor()
+            self._links = dict.fromkeys(self._links)
         else:
-            same = mode == self._mode and colors.looks_like(self._colored)
-            for link in self._links:
-                if not same or link in self._fresh:
+            for link, shown in self._links.items():
+                if shown is None or shown[0] != mode or not colors.looks_like(shown[1]):
                     link.color(mode, colors.codes, colors.colors)
-        self._fresh = set()
+                    self._links[link] = mode, colors
         # The map shows the labels that it was trained on in the colours of its regions.
         own = mode == colorings.LABEL and self._session.shown_labels == self._session.label_key
         values = None if colors is None or own else (colors.codes, colors.colors)
-        if values is not None or self._values_shown:
-            self._session.values_changed.emit(values)
-        self._values_shown = values is not None
-        self._mode, self._colored = mode, colors
+        self._session.color_cells(values)
         self.color_text.setText("" if colors is None else colors.meaning)
         self.color_text.setVisible(bool(self.color_text.text()))
 
     def _colors_of_values(self, adata: AnnData) -> tuple[str, colorings.Colors | None]:
         """Return the name and the colours of the column or variable that is chosen."""
-        i, n_columns = self.value_box.currentIndex(), len(adata.obs.columns)
-        n_values = n_columns + variable_source(adata).n_vars
-        if not 0 <= i < len(self._values) or len(self._values) != n_values:
+        i, columns = self.value_box.currentIndex(), adata.obs.columns
+        if i < 0 or len(self._values) != len(columns) + variable_source(adata).n_vars:
             return ANY_VALUES, None
-        name = str(self._values[i])
         if (line := self.value_box.lineEdit()) is not None:
             # Show the beginning of a long name.
             line.setCursorPosition(0)
-        if i < n_columns:
-            return name, colorings.color_column(adata, self._values[i])
-        return name, colorings.color_variable(adata, i - n_columns)
+        if i < len(columns):
+            return self._values[i], colorings.color_column(adata, columns[i])
+        return self._values[i], colorings.color_variable(adata, i - len(columns))
 
     @property
     def _subject(self) -> colorings.Subject | None:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pandas as pd
 from qtpy.QtCore import QModelIndex
 from qtpy.QtGui import QColor
 from qtpy.QtWidgets import (
     QColorDialog,
     QFileDialog,
-    QHeaderView,
     QLabel,
-    QPushButton,
-    QTableView,
     QWidget,
 )
 
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition
-from centroid_encoder.viewer.panels.fields import Choice, column, plain_table, side_by_side
-from centroid_encoder.viewer.panels.table_model import TableModel
-from centroid_encoder.viewer.session.classes import ClassRow, class_rows
+from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
+from centroid_encoder.viewer.panels.table_model import TableView
+from centroid_encoder.viewer.session.classes import class_table
 from centroid_encoder.viewer.session.session import Session
 
 ERROR_TIP = "Share of held-out cells of this class that are wrong by the rule in the map's title"
@@ -44,30 +41,22 @@ class ClassTable(QWidget):
     Attributes
     ----------
     rows
-        The classes.
+        The rows of `class_table`.
     """
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self._session = session
-        self.rows: list[ClassRow] = []
-        self.model = TableModel(self, numbers_from=NAME + 1)
-        self.view = QTableView()
-        self.view.setModel(self.model)
-        self.view.setAccessibleName("Classes")
-        plain_table(self.view)
-        header = self.view.horizontalHeader()
-        header.setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
-        header.setMinimumSectionSize(14)
-        self._show()
-        header.setSectionResizeMode(NAME, QHeaderView.ResizeMode.Stretch)
+        self.rows: list[Any] = []
+        self.view = TableView("Classes", numbers_from=NAME + 1)
+        self.model = self.view.frame
+        self.view.horizontalHeader().setMinimumSectionSize(14)
         self.view.clicked.connect(self._on_click)
         self.view.doubleClicked.connect(self._on_double_click)
         self.image_box = Choice("Image whose cells are counted", "Count the cells of one image")
         self.image_box.currentIndexChanged.connect(self._on_classes)
-        self.save_button = QPushButton("Save counts …")
-        self.save_button.setToolTip("Write the cells of each class in each image into a .csv")
-        self.save_button.clicked.connect(self._ask_file)
+        tip = "Write the cells of each class in each image into a .csv"
+        self.save_button = button("Save counts …", tip, self._ask_file)
         self._of_images = QWidget()
         row = side_by_side(QLabel("Cells of"), (self.image_box, 1), self.save_button)
         self._of_images.setLayout(row)
@@ -75,7 +64,7 @@ class ClassTable(QWidget):
         session.hidden_changed.connect(self._show)
         for event in (
             session.table_changed,
-            session.links_changed,
+            session.catalog.link_changed,
             session.result_changed,
             session.check_changed,
             session.label_key_changed,
@@ -93,10 +82,11 @@ class ClassTable(QWidget):
         chosen = chosen if chosen in [image.value for image in images] else None
         self.image_box.offer([("all images", None), *((i.name, i.value) for i in images)], chosen)
         self._of_images.setVisible(bool(images))
-        self.set_classes(class_rows(self._session, self.image_box.value))
+        self.set_classes(class_table(self._session, self.image_box.value))
 
-    def set_classes(self, rows: list[ClassRow]) -> None:
+    def set_classes(self, classes: pd.DataFrame) -> None:
         """Show other classes, or other colours and numbers of the same ones."""
+        rows = list(classes.itertuples(index=False))
         same = [row.name for row in rows] == [row.name for row in self.rows]
         self.rows = rows
         self._session.hide_classes(self._session.hidden if same else frozenset())
@@ -124,12 +114,18 @@ class ClassTable(QWidget):
     def _show(self) -> None:
         hidden = self._session.hidden
         cells = [
-            (row.name not in hidden, QColor(row.color), row.name, *_numbers(row))
+            (
+                row.name not in hidden,
+                QColor(row.color),
+                row.name,
+                f"{row.n:,}",
+                _percent(row.error),
+                _percent(row.out_of_fold),
+            )
             for row in self.rows
         ]
-        self.model.set_table(pd.DataFrame(cells, columns=range(len(HEADERS))), HEADERS)
-        unknown = all(np.isnan(row.out_of_fold) for row in self.rows)
-        self.view.setColumnHidden(OUT_OF_FOLD, unknown)
+        self.view.set_table(pd.DataFrame(cells, columns=range(len(HEADERS))), HEADERS, [NAME])
+        self.view.setColumnHidden(OUT_OF_FOLD, all(pd.isna(row.out_of_fold) for row in self.rows))
 
     def _on_click(self, index: QModelIndex) -> None:
         if index.column() == BOX:
@@ -147,6 +143,5 @@ class ClassTable(QWidget):
             self._session.hide_classes(frozenset() if self._session.hidden == others else others)
 
 
-def _numbers(row: ClassRow) -> list[str]:
-    errors = (row.error, row.out_of_fold)
-    return [f"{row.n:,}", *("–" if np.isnan(e) else f"{100 * e:.1f} %" for e in errors)]
+def _percent(share: float) -> str:
+    return "–" if pd.isna(share) else f"{100 * share:.1f} %"

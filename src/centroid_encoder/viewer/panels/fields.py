@@ -17,7 +17,6 @@ from qtpy.QtWidgets import (
     QMenu,
     QPushButton,
     QSizePolicy,
-    QTableView,
     QVBoxLayout,
     QWidget,
 )
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
 LONGEST_LABEL = "Missing values"
 """The longest label of a field."""
-ROW = 22
-"""Height of a row of a table in pixels."""
 PAGE = (6, 4, 6, 4)
 """Margins of a tab."""
 MENU_BUTTON = """
@@ -218,13 +215,3 @@ def button(text: str, tip: str, act: Callable[[], object] | QMenu) -> QPushButto
     else:
         made.clicked.connect(lambda: act())
     return made
-
-
-def plain_table(view: QTableView) -> None:
-    """Draw a table without grid and numbers, in low rows."""
-    view.setShowGrid(False)
-    view.setWordWrap(False)
-    view.verticalHeader().hide()
-    view.verticalHeader().setDefaultSectionSize(ROW)
-    # Bold would cut off the longer names.
-    view.horizontalHeader().setHighlightSections(False)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import QDialog, QLabel, QPushButton, QStackedWidget, QWidget
+from qtpy.QtWidgets import QDialog, QLabel, QStackedWidget, QWidget
 
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.pl._axes import panel_title
@@ -21,12 +20,11 @@ from centroid_encoder.pl._regions import (
     plane_centers,
     plane_points,
 )
-from centroid_encoder.tl._result import QUERY, Regions, Result
+from centroid_encoder.tl._result import QUERY, Column, Regions, Result, obs_key
 from centroid_encoder.viewer.map.canvas import MapCanvas
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.map.scene import Panel, Scene
-from centroid_encoder.viewer.panels.fields import Choice, column
-from centroid_encoder.viewer.session.description import describe
+from centroid_encoder.viewer.panels.fields import Choice, button, column
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
@@ -40,33 +38,46 @@ REGIONS: tuple[tuple[str, Regions | None], ...] = (
     ("decoder regions", "decoder"),
 )
 """The last one is for maps with a decoder."""
+NO_TABLE = (
+    "No table yet.\n\nOpen a .h5ad or .zarr above, measure the cells of a Labels layer,\n"
+    "or open a sample: File ▸ Open Sample ▸ Centroid-Encoder"
+)
+NO_MAP = "No map yet.\n\nChoose the classes and press Train."
 
 
 class MapPanel(QWidget):
     """Training and held-out cells over the regions of their classes.
 
     It is a part of the widget, or a window of its own.
+
+    Attributes
+    ----------
+    result
+        The result that is drawn; None without one, and while the map of a training is drawn.
     """
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self._session = session
         self.canvas = MapCanvas()
-        self.panels_box = self._add_box(
-            "Cells of the map", "Training cells, held-out cells, or both side by side", PANELS
+        self.panels_box = Choice(
+            "Cells of the map", "Training cells, held-out cells, or both side by side"
         )
-        self.axes_box = self._add_box(
+        self.panels_box.offer(PANELS, PANELS[0][1])
+        self.axes_box = Choice(
             "Components of the map", "The two components of the map that are drawn"
         )
         self.axes_box.hide()
-        self.regions_box = self._add_box(
+        self.regions_box = Choice(
             "Regions of the map",
             "Voronoi cells: places nearest to the center of a class. Decoder regions: places that "
             "the decoder of the model gives to a class",
-            REGIONS[:2],
         )
-        for box in (self.panels_box, self.axes_box):
-            box.currentIndexChanged.connect(self._redraw)
+        self.regions_box.offer(REGIONS[:2], session.regions)
+        for box in (self.panels_box, self.axes_box, self.regions_box):
+            self.canvas.tools.addWidget(box)
+        self.panels_box.currentIndexChanged.connect(self._redraw)
+        self.axes_box.currentIndexChanged.connect(self._redraw)
         self.regions_box.currentIndexChanged.connect(self._on_regions)
         self._empty = QLabel()
         self._empty.setAlignment(Qt.AlignmentFlag.AlignCenter)
@@ -75,17 +86,14 @@ class MapPanel(QWidget):
         self._pages = QStackedWidget()
         self._pages.addWidget(self._empty)
         self._pages.addWidget(self.canvas)
-        self._back = QPushButton("The map has a window of its own. Bring it back")
-        self._back.clicked.connect(self.bring_back)
+        self._back = button("The map has a window of its own. Bring it back", "", self.bring_back)
         self._back.hide()
         self._window: QDialog | None = None
         self.canvas.buttons["window"].clicked.connect(self._on_window)
         self._layout = column(self, self._back, self._pages)
-        self._unfolds = False
-        """Whether the map of a training that runs is drawn, in place of the session's."""
+        self.result: Result | None = None
         self._limits: NDArray[np.floating] | None = None
-        self._frame_colors: list[str] | None = None
-        """Colours of the classes of that training, found once for all its frames."""
+        """Limits of the last frame of a training."""
         self.canvas.selection_made.connect(session.select)
         self.canvas.cell_hovered.connect(self._on_hovered)
         session.result_changed.connect(self._on_result)
@@ -120,42 +128,31 @@ class MapPanel(QWidget):
         self._back.show()
         self._window.show()
 
-    def _add_box(self, name: str, tip: str, entries: Sequence[tuple[str, object]] = ()) -> Choice:
-        box = Choice(name, tip)
-        box.offer(entries, entries[0][1] if entries else None)
-        self.canvas.tools.addWidget(box)
-        return box
-
     def show_frame(self, run: Training, frame: Frame, label_key: str) -> None:
         """Draw a live frame of a training."""
-        if self._frame_colors is None:
-            adata = self._session.adata
-            there = adata is not None and label_key in adata.obs
-            colors = label_colors(adata, label_key) if there else {}
-            self._frame_colors = [colors.get(name, GREY) for name in run.classes]
-        self._unfolds = True
+        self.result = None
         self.panels_box.setEnabled(True)
         found, centers = frame
-        embedding = self._plane(found)
         points = np.full((len(run.kept), 2), np.nan, dtype=np.float32)
-        points[run.kept] = embedding
+        points[run.kept] = self._plane(found)
         if centers is None:
             codes, train = run.codes[run.kept], run.train[run.kept]
             centers = class_centers(found[train], codes[train], len(run.classes))
         places = self._plane(plane_centers(centers))
-        limits = self._steady(panel_limits(np.concatenate([embedding, places])))
-        cells = {"train": ("training", run.train), "test": ("held-out", run.held_out)}
-        unlabeled = run.kept & (run.codes < 0)
-        panels = tuple(
-            Panel(f"{name} cells (n = {mask.sum():,})", np.flatnonzero(mask | unlabeled))
-            for name, mask in (cells[which] for which in self._which(bool(run.held_out.any())))
-        )
+        limits = self._steady(panel_limits(np.concatenate([points[run.kept], places])))
+        cells = {
+            "train": (f"training cells (n = {run.train.sum():,})", run.train),
+            "test": (f"held-out cells (n = {run.held_out.sum():,})", run.held_out),
+        }
+        panels = self._panels(cells, run.kept & (run.codes < 0))
         flat = self._session.regions is not None and found.shape[1] <= 2
         shapes = center_regions(centers, limits) if flat else []
+        adata = self._session.adata
+        there = adata is not None and label_key in adata.obs
+        colors = label_colors(adata, label_key) if there else {}
         names = tuple(map(str, run.classes))
-        self._show(
-            Scene(points, run.codes, panels, shapes, limits, names, places), self._frame_colors
-        )
+        scene = Scene(points, run.codes, panels, shapes, limits, names, places)
+        self._show(scene, [colors.get(name, GREY) for name in run.classes])
 
     def _steady(self, limits: NDArray[np.floating]) -> NDArray[np.floating]:
         """Keep the axes still: they move only when cells leave them or huddle in the middle."""
@@ -169,21 +166,22 @@ class MapPanel(QWidget):
         self._limits = limits
         return limits
 
-    def _which(self, any_held_out: bool) -> tuple[str, ...]:
-        chosen: tuple[str, ...] = self.panels_box.value
-        return chosen if any_held_out else ("train",)
+    def _panels(
+        self, cells: dict[str, tuple[str, NDArray[np.bool_]]], unlabeled: NDArray[np.bool_]
+    ) -> tuple[Panel, ...]:
+        """Return the chosen panels that have cells, from titles and masks by the split."""
+        chosen = [cells[name] for name in self.panels_box.value if name in cells]
+        shown = [panel for panel in chosen if panel[1].any()] or list(cells.values())[:1]
+        return tuple(Panel(title, np.flatnonzero(mask | unlabeled)) for title, mask in shown)
 
     def _on_result(self) -> None:
         """Show the session's map, or a hint on what to do next."""
-        self._unfolds, self._limits, self._frame_colors = False, None, None
-        session, result = self._session, self._session.result
-        has_decoder = result is not None and result.stored.has_decoder
-        if session.regions == "decoder" and not has_decoder:
-            session.choose_regions("voronoi")
+        session, self.result, self._limits = self._session, self._session.result, None
+        has_decoder = self.result is not None and self.result.stored.has_decoder
         self.regions_box.offer(REGIONS if has_decoder else REGIONS[:2], session.regions)
-        if result is None:
+        if self.result is None:
             self.canvas.map.clear()
-            self._empty.setText(session.absence)
+            self._empty.setText(NO_TABLE if session.adata is None else NO_MAP)
             self._pages.setCurrentWidget(self._empty)
         self._redraw()
         self._on_selection()
@@ -192,27 +190,31 @@ class MapPanel(QWidget):
         self._session.choose_regions(self.regions_box.value)
 
     def _on_colors(self) -> None:
-        self._frame_colors = None
-        if self._session.result is not None and not self._unfolds:
+        if self.result is not None and self._is_current:
             self.canvas.map.set_colors(list(self._session.class_colors.values()))
 
     def _on_hidden(self) -> None:
         self.canvas.map.hide(self._session.hidden)
 
     def _on_selection(self) -> None:
-        if self._session.result is not None and not self._unfolds:
+        if self._is_current:
             self.canvas.map.select(self._session.selected)
 
-    def _on_values(self, values: tuple[NDArray[np.intp], list[str]] | None) -> None:
-        if self._session.result is not None:
-            self.canvas.map.set_values(values)
+    def _on_values(self) -> None:
+        if self._is_current:
+            self.canvas.map.set_values(self._session.values)
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether the cells that are drawn are those of the session, not those before."""
+        return self.result is self._session.result
 
     def _on_hovered(self, row: int) -> None:
-        self.canvas.show_tip(describe(self._session, row, predictions=not self._unfolds))
+        self.canvas.show_tip(describe(self._session, row, self.result))
 
     def _redraw(self) -> None:
-        session, result = self._session, self._session.result
-        if session.adata is None or result is None or self._unfolds:
+        session, result = self._session, self.result
+        if session.adata is None or result is None or not self._is_current:
             return
         codes, n_classes = session.codes, len(session.classes)
         split = result.split.to_numpy()
@@ -223,17 +225,13 @@ class MapPanel(QWidget):
         # The map has no center of a class that was named by hand since.
         named = [points[result.embedded & (codes == i)] for i in range(len(centers), n_classes)]
         centers = np.vstack([centers, *(cells.mean(axis=0) for cells in named)])
-        unlabeled = split == "unlabeled"
         self.panels_box.setEnabled(not result.is_query)
-        shown = (QUERY,) if result.is_query else self._which(bool((split == "test").any()))
         also = f"\npale: reference cells (n = {len(behind):,})" if len(behind) else ""
-        panels = tuple(
-            Panel(
-                panel_title(result, which, session.regions) + also,
-                np.flatnonzero((split == which) | unlabeled),
-            )
-            for which in shown
-        )
+        cells = {
+            name: (panel_title(result, name, session.regions) + also, split == name)
+            for name in ((QUERY,) if result.is_query else ("train", "test"))
+        }
+        panels = self._panels(cells, split == "unlabeled")
         shapes = class_regions(session.adata, result, session.regions, limits)
         names = tuple(map(str, session.classes))
         scene = Scene(points, codes, panels, shapes, limits, names, centers, behind)
@@ -262,3 +260,24 @@ class MapPanel(QWidget):
     def _show(self, scene: Scene, colors: list[str]) -> None:
         self._pages.setCurrentWidget(self.canvas)
         self.canvas.map.show(scene, colors)
+        self.canvas.map.set_values(self._session.values)
+
+
+def describe(session: Session, row: int, result: Result | None) -> str:
+    """Return the name of a cell, its label, and what a result predicts for it."""
+    if (adata := session.adata) is None:
+        return ""
+    obs, label_key = adata.obs, session.label_key if result is None else result.label_key
+    lines = [f"cell {obs.index[row]}"]
+    if label_key in obs:
+        column = session.corrected(label_key)
+        lines.append(f"{column}: {obs[column].iloc[row]}")
+    if result is not None:
+        code = result.predicted[row]
+        lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
+        names: tuple[Column, ...] = ("confidence", "novelty")
+        for name in names:
+            column = obs_key(result.key, name)
+            if column in obs and np.isfinite(obs[column].iloc[row]):
+                lines.append(f"{name}: {obs[column].iloc[row]:.2f}")
+    return "\n".join(lines)

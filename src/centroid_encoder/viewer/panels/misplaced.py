@@ -6,20 +6,14 @@ import pandas as pd
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import (
     QAbstractItemView,
-    QComboBox,
-    QHeaderView,
     QLabel,
-    QPushButton,
     QRadioButton,
-    QSizePolicy,
-    QTableView,
     QWidget,
 )
-from superqt.utils import signals_blocked
 
-from centroid_encoder.viewer.panels.fields import PAGE, ROW, column, plain_table, side_by_side
+from centroid_encoder.viewer.panels.fields import PAGE, Choice, button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines, sentence
-from centroid_encoder.viewer.panels.table_model import TableModel
+from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.misplaced import (
     REGIONS,
     SOURCES,
@@ -41,45 +35,33 @@ class MisplacedTable(QWidget):
         Sentence above them.
     """
 
-    def __init__(self, session: Session, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, session: Session) -> None:
+        super().__init__()
         self._session = session
         self.source = self._wanted = REGIONS
-        self.model = TableModel(self)
-        self.view = QTableView()
-        self.view.setModel(self.model)
+        self.view = TableView("Misplaced cells")
+        self.model = self.view.frame
+        self._keep_order()
         self.view.setSortingEnabled(True)
         self.view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
-        plain_table(self.view)
-        header = self.view.horizontalHeader().sizeHint().height()
-        self.view.setMinimumHeight(header + 4 * ROW + 2)
-        self.view.setAccessibleName("Misplaced cells")
+        self.view.setMinimumHeight(self.view.height_of(4))
         self.view.selectionModel().selectionChanged.connect(self._on_row)
         self.source_buttons = {source: QRadioButton(source.name) for source in SOURCES}
-        for source, button in self.source_buttons.items():
-            button.setToolTip(source.tip)
-            button.clicked.connect(self._on_source)
+        for source, choice in self.source_buttons.items():
+            choice.setToolTip(source.tip)
+            choice.clicked.connect(self._on_source)
         self.summary = Lines()
 
-        self.label_box = QComboBox()
+        self.label_box = Choice("New label", "A class, or the name of a new one")
         self.label_box.setEditable(True)
-        self.label_box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        # Long names of classes must not make the dock wide.
-        self.label_box.setSizeAdjustPolicy(
-            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
+        self.label_box.setInsertPolicy(Choice.InsertPolicy.NoInsert)
+        self.relabel_button = button(
+            "Relabel selection",
+            "Give the selected cells this label, in a new column; the original stays as it is",
+            self._on_relabel,
         )
-        self.label_box.setInsertPolicy(QComboBox.InsertPolicy.NoInsert)
-        self.label_box.setAccessibleName("New label")
-        self.label_box.setToolTip("A class, or the name of a new one")
-        self.relabel_button = QPushButton("Relabel selection")
-        self.relabel_button.setToolTip(
-            "Give the selected cells this label, in a new column; the original stays as it is"
-        )
-        self.undo_button = QPushButton("Undo")
-        self.redo_button = QPushButton("Redo")
-        self.relabel_button.clicked.connect(self._on_relabel)
-        self.undo_button.clicked.connect(session.undo)
-        self.redo_button.clicked.connect(session.redo)
+        self.undo_button = button("Undo", "", session.undo)
+        self.redo_button = button("Redo", "", session.redo)
         sources = side_by_side(QLabel("Found by"), *self.source_buttons.values())
         sources.addStretch()
         steps = side_by_side(
@@ -88,22 +70,13 @@ class MisplacedTable(QWidget):
         layout = column(self, sources, self.summary, self.view, steps)
         layout.setContentsMargins(*PAGE)
         layout.setStretchFactor(self.view, 1)
-
-        for event in (
-            session.result_changed,
-            session.check_changed,
-            session.labels_changed,
-            session.regions_changed,
-        ):
-            event.connect(self._on_cells)
-        for event in (
-            session.result_changed,
-            session.labels_changed,
-            session.label_key_changed,
-            session.selection_changed,
-        ):
-            event.connect(self._on_steps)
-        self._sort_as_listed()
+        for changed in (session.result_changed, session.labels_changed):
+            changed.connect(self._on_cells)
+            changed.connect(self._on_steps)
+        for changed in (session.check_changed, session.regions_changed):
+            changed.connect(self._on_cells)
+        for changed in (session.label_key_changed, session.selection_changed):
+            changed.connect(self._on_steps)
         self._on_cells()
         self._on_steps()
 
@@ -113,31 +86,31 @@ class MisplacedTable(QWidget):
         self._on_cells()
 
     def _on_source(self) -> None:
-        self.choose(next(s for s, button in self.source_buttons.items() if button.isChecked()))
+        self.choose(next(s for s, choice in self.source_buttons.items() if choice.isChecked()))
 
     def _on_cells(self) -> None:
         """List the cells again, in the order that the user has chosen."""
         there = available(self._session)
         source = self._wanted if self._wanted in there or not there else there[0]
-        for offered, button in self.source_buttons.items():
-            button.setEnabled(offered in there)
+        for offered, choice in self.source_buttons.items():
+            choice.setEnabled(offered in there)
         self.source_buttons[source].setChecked(True)
         if source is not self.source:
             self.source = source
-            self._sort_as_listed()
+            self._keep_order()
         try:
             summary, cells = list_cells(self._session, source)
         except (KeyError, ValueError) as error:
             summary, cells = sentence(error), pd.DataFrame(columns=list(source.columns))
         self.summary.setText(summary)
-        self.model.set_table(cells, list(source.columns.values()))
-        header, modes = self.view.horizontalHeader(), QHeaderView.ResizeMode
-        for section, name in enumerate(source.columns):
-            is_class = name in ("label", source.found)
-            header.setSectionResizeMode(
-                section, modes.Stretch if is_class else modes.ResizeToContents
-            )
+        classes = [i for i, name in enumerate(source.columns) if name in ("label", source.found)]
+        self.view.set_table(cells, list(source.columns.values()), classes)
+        header = self.view.horizontalHeader()
         self.model.sort(header.sortIndicatorSection(), header.sortIndicatorOrder())
+
+    def _keep_order(self) -> None:
+        """Keep the order of a list, worst first, until the user sorts it."""
+        self.view.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
 
     def _on_steps(self) -> None:
         """Offer the labels and the steps that there are now."""
@@ -145,33 +118,24 @@ class MisplacedTable(QWidget):
         self._offer_labels(session.new_labels)
         self.relabel_button.setEnabled(relabeling is not None and bool(session.selected.any()))
         steps = ("", "") if relabeling is None else relabeling.steps
-        for button, step in zip((self.undo_button, self.redo_button), steps, strict=True):
-            button.setEnabled(bool(step))
-            button.setToolTip(step)
+        for back, step in zip((self.undo_button, self.redo_button), steps, strict=True):
+            back.setEnabled(bool(step))
+            back.setToolTip(step)
 
     def _offer_labels(self, labels: list[str]) -> None:
         """Offer labels; the text stays, unless the labels are those of another column."""
         box = self.label_box
         text, before = box.currentText(), {box.itemText(i) for i in range(box.count())}
-        box.clear()
-        box.addItems(labels)
-        box.setCurrentText(text if before & set(labels) else (labels[0] if labels else ""))
-
-    def _sort_as_listed(self) -> None:
-        """Mark the column that a list is sorted by at first."""
-        columns, by = list(self.source.columns), self.source.sorted_by
-        # The listed cells may still be those of another source.
-        with signals_blocked(self.view.horizontalHeader()):
-            self.view.horizontalHeader().setSortIndicator(
-                -1 if by is None else columns.index(by), Qt.SortOrder.DescendingOrder
-            )
+        box.offer([(name, name) for name in labels], None)
+        box.setCurrentText(text if before & set(labels) else "".join(labels[:1]))
 
     def _on_row(self) -> None:
         chosen = [index.row() for index in self.view.selectionModel().selectedRows()]
         if chosen:
             cells = self.model.table.iloc[chosen]
             self.label_box.setCurrentText(str(cells[self.source.found].iloc[0]))
-            self._session.go_to(cells.index.to_numpy())
+            self._session.select(cells.index.to_numpy())
+            self._session.zoom_requested.emit()
 
     def _on_relabel(self) -> None:
         self._session.relabel(self.label_box.currentText())

@@ -1,14 +1,61 @@
-"""Qt model of a data frame."""
+"""Data frames in Qt."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from qtpy.QtCore import QAbstractTableModel, Qt
 from qtpy.QtGui import QColor
-from qtpy.QtWidgets import QWidget
+from qtpy.QtWidgets import QHeaderView, QTableView, QWidget
+
+ROW = 22
+"""Height of a row in pixels."""
+
+
+class TableView(QTableView):
+    """A data frame without grid and numbers, in low rows.
+
+    Parameters
+    ----------
+    name
+        What it shows, for screen readers.
+    numbers_from
+        As in `TableModel`.
+
+    Attributes
+    ----------
+    frame
+        The model of the data frame.
+    """
+
+    def __init__(self, name: str, numbers_from: int | None = None) -> None:
+        super().__init__()
+        self.frame = TableModel(self, numbers_from)
+        self.setModel(self.frame)
+        self.setAccessibleName(name)
+        self.setShowGrid(False)
+        self.setWordWrap(False)
+        self.verticalHeader().hide()
+        self.verticalHeader().setDefaultSectionSize(ROW)
+        # Bold would cut off the longer names.
+        self.horizontalHeader().setHighlightSections(False)
+
+    def set_table(
+        self, table: pd.DataFrame, headers: list[tuple[str, str]], wide: Collection[int]
+    ) -> None:
+        """Show another data frame, as in `TableModel`; the `wide` columns share the room left."""
+        self.frame.set_table(table, headers)
+        modes = QHeaderView.ResizeMode
+        for i in range(len(headers)):
+            mode = modes.Stretch if i in wide else modes.ResizeToContents
+            self.horizontalHeader().setSectionResizeMode(i, mode)
+
+    def height_of(self, n_rows: int) -> int:
+        """Return the height that shows so many rows."""
+        return int(self.horizontalHeader().sizeHint().height()) + n_rows * ROW + 2
 
 
 class TableModel(QAbstractTableModel):
@@ -34,7 +81,10 @@ class TableModel(QAbstractTableModel):
         self._headers: list[tuple[str, str]] = []
 
     def set_table(self, table: pd.DataFrame, headers: list[tuple[str, str]]) -> None:
-        """Show another data frame; a header and a tooltip for each column."""
+        """Show another data frame; a header and a tooltip for each column.
+
+        A column ``"tip"`` after those with headers has the tooltips of the rows.
+        """
         self.beginResetModel()
         self.table, self._headers = table, headers
         self.endResetModel()
@@ -79,7 +129,7 @@ class TableModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return f"{value:.2f}" if is_number else str(value)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return str(value)
+            return ("tip" in self.table and self.table["tip"].iat[index.row()]) or str(value)
         is_number |= self._numbers_from is not None and index.column() >= self._numbers_from
         if role == Qt.ItemDataRole.TextAlignmentRole and is_number:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter

@@ -102,7 +102,7 @@ class TrainingPanel(JobPanel):
     def _on_columns(self) -> None:
         """Offer the label columns; keep the chosen one, or choose that of the stored map."""
         session = self.session
-        self.form.set_adata(session.adata, session.label_key or session.trained_labels)
+        self.form.set_adata(session.adata, session.label_key or session.shown_labels)
 
     def _on_labels(self) -> None:
         """Name the classes of the map that is shown if they are not those that are chosen."""

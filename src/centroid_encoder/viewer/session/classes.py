@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 if TYPE_CHECKING:
-    from centroid_encoder.tl._result import Result
     from centroid_encoder.viewer.session.session import Session
 
 
-@dataclass(frozen=True)
-class ClassRow:
-    """One class."""
-
-    name: str
-    color: str
-    n: int
-    """Number of its cells."""
-    error: float
-    """Held-out error by the rule in the title of the map; NaN where it is not known."""
-    out_of_fold: float = np.nan
-    """Cross-validated error by the same rule; NaN where it is not known."""
-
-
-def class_rows(session: Session, image: object = None) -> list[ClassRow]:
+def class_table(session: Session, image: object = None) -> pd.DataFrame:
     """Return the classes of the map, or, without one, of the labels that are chosen.
 
     Parameters
@@ -35,50 +20,33 @@ def class_rows(session: Session, image: object = None) -> list[ClassRow]:
         What to look at.
     image
         The image whose cells are counted; None for all.
+
+    Returns
+    -------
+    DataFrame
+        One row for each class, with the columns ``name``, ``color``, ``n`` (number of its cells),
+        ``error`` (held-out error by the rule in the title of the map) and ``out_of_fold``
+        (cross-validated error by the same rule). An error that is not known is NaN.
     """
-    adata, label_key = session.adata, session.label_key
-    if adata is None or label_key is None:
-        return []
-    result, column = session.result, session.catalog.image_column
-    rule, _ = session.rule
-    counted = np.ones(adata.n_obs, dtype=bool)
-    if image is not None and column is not None:
-        counted = (adata.obs[column].astype(str) == str(image)).to_numpy()
-    if result is None:
-        counts = adata.obs[session.corrected(label_key)][counted].value_counts()
-        n_cells = {name: int(counts.get(name, 0)) for name in session.class_colors}
-        held_out: dict[object, float] = {}
+    adata, shown, image_column = session.adata, session.shown_labels, session.catalog.image_column
+    table = pd.DataFrame({"color": pd.Series(session.class_colors, dtype=object)})
+    if adata is None or not len(table):
+        return pd.DataFrame(columns=["name", "color", "n", "error", "out_of_fold"])
+    table.insert(0, "name", table.index.map(str))
+    if session.result is None:
+        labels = adata.obs[session.corrected(shown)].astype(object)
     else:
-        codes = session.codes[(session.codes >= 0) & counted]
-        in_class = np.bincount(codes, minlength=len(session.classes))
-        n_cells = dict(zip(session.classes, map(int, in_class), strict=True))
-        held_out = _held_out_errors(result, rule)
-    out_of_fold = _out_of_fold_errors(session, rule)
-    return [
-        ClassRow(
-            str(name),
-            color,
-            n_cells[name],
-            held_out.get(name, np.nan),
-            out_of_fold.get(str(name), np.nan),
-        )
-        for name, color in session.class_colors.items()
-    ]
-
-
-def _held_out_errors(result: Result, rule: str) -> dict[object, float]:
-    """Error of each class; empty for cells that were not trained on."""
-    stored = result.stored
-    if stored.quality is None:
-        return {}
-    errors = stored.quality["per_class"][f"test_{rule}_error"].tolist()
-    return dict(zip(stored.classes, errors, strict=True))
-
-
-def _out_of_fold_errors(session: Session, rule: str) -> dict[str, float]:
-    """Error of each class; empty if other labels were checked than those that are shown."""
-    check = session.check
-    if check is None or check.label_key != session.shown_labels:
-        return {}
-    per_class = check.per_class
-    return dict(zip(per_class["class"], per_class[f"{rule}_error"].astype(float), strict=True))
+        labels = pd.Series([*session.classes, np.nan], dtype=object).iloc[session.codes]
+    if image is not None and image_column is not None:
+        labels = labels[(adata.obs[image_column].astype(str) == str(image)).to_numpy()]
+    counts = labels.value_counts().to_dict()
+    table["n"] = [int(counts.get(name, 0)) for name in table.index]
+    error, table["error"], table["out_of_fold"] = f"{session.rule[0]}_error", np.nan, np.nan
+    if session.result is not None and (quality := session.result.stored.quality) is not None:
+        errors = quality["per_class"][f"test_{error}"].to_numpy(float)
+        table["error"] = pd.Series(errors, session.result.stored.classes).reindex(table.index)
+    # A check of other labels than those that are shown says nothing of these classes.
+    if session.check is not None and session.check.label_key == shown:
+        errors = session.check.per_class.set_index("class")[error].astype(float)
+        table["out_of_fold"] = errors.reindex(table["name"]).to_numpy()
+    return table.reset_index(drop=True)

@@ -32,8 +32,6 @@ class Source:
     """Header and tooltip of each column that is shown."""
     found: str
     """Column with the class that a cell may belong to."""
-    sorted_by: str | None
-    """Column to sort by, in descending order; None for the order of the list."""
 
 
 REGIONS = Source(
@@ -50,7 +48,6 @@ REGIONS = Source(
         ),
     },
     found="region",
-    sorted_by="depth",
 )
 OUT_OF_FOLD = Source(
     "out of fold",
@@ -63,47 +60,40 @@ OUT_OF_FOLD = Source(
         "own": ("of its label", "Probability of the cell's own label"),
     },
     found="predicted",
-    # The list is in the order of the ratio of both probabilities.
-    sorted_by=None,
 )
 SOURCES = (REGIONS, OUT_OF_FOLD)
 
 
 def available(session: Session) -> list[Source]:
     """Return the ways to find cells for which there is a result."""
-    found = []
-    if session.result is not None and not session.result.is_query:
-        found.append(REGIONS)
-    if session.check is not None:
-        found.append(OUT_OF_FOLD)
-    return found
+    is_trained = session.result is not None and not session.result.is_query
+    known = {REGIONS: is_trained, OUT_OF_FOLD: session.check is not None}
+    return [source for source in SOURCES if known[source]]
 
 
 def list_cells(session: Session, source: Source) -> tuple[str, pd.DataFrame]:
-    """Return a sentence on the cells that may be mislabelled, and their list.
+    """Return a sentence on the cells that may be mislabelled, and their list, worst first.
 
     The index of the list is their rows in the AnnData. A label that was corrected by hand is shown
     as ``"before → after"``. A KeyError or ValueError if a part of the result is gone.
     """
     adata, result, check = session.adata, session.result, session.check
-    if adata is None or source not in available(session):
-        is_query = result is not None and result.is_query
-        return NO_LABELS if is_query else NOTHING, pd.DataFrame(columns=list(source.columns))
-    if source is REGIONS:
-        assert result is not None
+    if adata is not None and source is REGIONS and result is not None and not result.is_query:
         regions, label_key = session.misplaced_by, result.label_key
         cells = tl.misplaced(adata, key=result.key, regions=regions)
         kind = "Voronoi cell" if regions == "voronoi" else "decoder region"
         n = int((result.codes >= 0).sum())
         summary = f"{len(cells):,} of {n:,} labelled cells lie in another class's {kind}."
-    else:
-        assert check is not None
+    elif adata is not None and source is OUT_OF_FOLD and check is not None:
         label_key = check.label_key
         cells = tl.mislabeled(adata, key=session.key, max_own=UNLIKELY)
         summary = (
             f"{len(cells):,} of {int(check.quality['n']):,} labels are given a probability "
             f"of {100 * UNLIKELY:.0f} % or less by networks that have not seen the cell."
         )
+    else:
+        is_query = result is not None and result.is_query
+        return NO_LABELS if is_query else NOTHING, pd.DataFrame(columns=list(source.columns))
     rows = adata.obs_names.get_indexer(cells.index)
     before = cells["label"].astype(str)
     after = adata.obs[session.corrected(label_key)].iloc[rows].astype(str)

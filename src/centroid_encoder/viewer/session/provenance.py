@@ -49,8 +49,9 @@ def as_python(table: Table, key: str) -> str:
     """
     adata = table.adata
     imports, lines, stem = _reading(table)
-    mapped, check = StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
-    label_keys = {stored.label_key for stored in (mapped, check) if stored is not None}
+    mapped = StoredMap.read(adata, key)
+    checks = {name: StoredCrossValidation.read(adata, name) for name in (key, by_image(key))}
+    label_keys = {stored.label_key for stored in (mapped, checks[key]) if stored is not None}
     for column in sorted(name for name in label_keys if name.endswith(SUFFIX)):
         lines.append(f"# obs[{column!r}] holds labels corrected by hand; save the table first.")
     if mapped is not None and (origin := mapped.ingested_from) is not None:
@@ -60,12 +61,12 @@ def as_python(table: Table, key: str) -> str:
     elif mapped is not None and mapped.model is not None:
         model = json.loads(mapped.model["config"])["estimator"]["params"]
         lines.append(_step("centroid_encoder", mapped.label_key, mapped.params, model, key))
-    for name in (key, by_image(key)):
-        if (check := StoredCrossValidation.read(adata, name)) is not None:
+    for name, check in checks.items():
+        if check is not None:
             model = json.loads(check.model or "{}")
             lines.append(_step("cross_validate", check.label_key, check.params, model, name))
     if mapped is not None and mapped.centers.shape[1] <= 2:
-        lines.append(_call("ce.pl.voronoi", ["adata"], {} if key == "ce" else {"key": key}))
+        lines.append(_call("ce.pl.voronoi", ["adata"], {} if key == "ce" else {"key": repr(key)}))
     lines.append(f"adata.write_h5ad({f'{stem}_{key}.h5ad'!r})")
     head = f"# Made by centroid-encoder {ce.__version__} in napari."
     return "\n".join([head, "import anndata as ad", *imports, "", *lines]) + "\n"
@@ -90,38 +91,31 @@ def _reading(table: Table) -> tuple[list[str], list[str], str]:
 def _step(function: Function, second: str, params: Mapping[str, Any], model: Any, key: str) -> str:
     """Return the call of a function of `tl` with the arguments that are not its defaults."""
     known = inspect.signature(getattr(ce.tl, function)).parameters
-    chosen = {name: value for name, value in params.items() if name in known}
-    chosen.pop("label_key", None)
-    chosen = _differing(chosen, {name: known[name].default for name in chosen})
+    chosen = {name: params[name] for name in params if name in known and name != "label_key"}
+    named = _differing(chosen, {name: known[name].default for name in chosen})
     if key != "ce":
-        chosen["key_added"] = key
+        named["key_added"] = repr(key)
     if model is not None:
-        differing = _differing(model, ce.CentroidEncoder().get_params())
+        if isinstance(weights := model.get("class_weight"), Mapping):
+            model = model | {"class_weight": dict(weights["weights"])}
+        settings = _differing(model, ce.CentroidEncoder().get_params())
         if model.get("random_state") == params.get("random_state"):
             # Without a seed of its own, the model has that of the call.
-            differing.pop("random_state", None)
-        if isinstance(weights := differing.get("class_weight"), Mapping):
-            differing["class_weight"] = dict(weights["weights"])
-        if differing:
-            chosen["model"] = _Source(_call("ce.CentroidEncoder", [], differing))
-    return _call(f"ce.tl.{function}", ["adata", repr(second)], chosen)
+            settings.pop("random_state", None)
+        if settings:
+            named["model"] = _call("ce.CentroidEncoder", [], settings)
+    return _call(f"ce.tl.{function}", ["adata", repr(second)], named)
 
 
-class _Source(str):
-    """Text that is Python already."""
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
-def _differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _differing(values: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, str]:
+    """Return those of the values that differ from their defaults, as Python."""
     plain = {k: v.tolist() if isinstance(v, np.generic) else v for k, v in values.items()}
-    return {name: value for name, value in plain.items() if value != defaults.get(name)}
+    return {name: repr(value) for name, value in plain.items() if value != defaults.get(name)}
 
 
-def _call(function: str, positional: list[str], named: Mapping[str, Any]) -> str:
+def _call(function: str, positional: list[str], named: Mapping[str, str]) -> str:
     """Return a call, on one line or with a line for each argument."""
-    arguments = [*positional, *(f"{name}={value!r}" for name, value in named.items())]
+    arguments = [*positional, *(f"{name}={value}" for name, value in named.items())]
     line = f"{function}({', '.join(arguments)})"
     if len(line) <= WIDTH:
         return line

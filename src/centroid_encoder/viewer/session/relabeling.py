@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._result import Result
 
 SUFFIX = "_relabeled"
-Step = tuple[str, NDArray[np.intp], NDArray[Any], NDArray[Any]]
-"""Description, rows, their labels now, and those that undo or redo gives them."""
 NEW_COLOR = "#d3d3d3"
 """Colour of a new label if every other colour is in use."""
 
@@ -48,8 +46,10 @@ class Relabeling:
     def __init__(self, adata: AnnData, label_key: str) -> None:
         self.adata = adata
         self.column = correction_column(adata, label_key)
-        self._done: list[Step] = []
-        self._undone: list[Step] = []
+        self._original = self.column.removesuffix(SUFFIX)
+        self._states: list[tuple[str, pd.Categorical]] = []
+        """Description of each step, and the labels after it; the first one is no step."""
+        self._at = 0
 
     @property
     def labels(self) -> pd.Categorical:
@@ -60,82 +60,63 @@ class Relabeling:
     @property
     def steps(self) -> tuple[str, str]:
         """Descriptions of the steps that `undo` and `redo` would take; empty for none."""
-        undo, redo = ((steps[-1][0] if steps else "") for steps in (self._done, self._undone))
-        return undo, redo
+        texts = [text for text, _ in self._states] or [""]
+        return texts[self._at], "".join(texts[self._at + 1 : self._at + 2])
 
-    def relabel(self, cells: ArrayLike, label: object) -> None:
+    def relabel(self, rows: ArrayLike, label: str) -> None:
         """Give cells another label, as one step, unless all of them have it.
+
+        A KeyError if the label column is gone, a TypeError if it holds measurements, a ValueError
+        if its labels are not text and `label` is none of them.
 
         Parameters
         ----------
-        cells
+        rows
             Rows of the AnnData.
         label
-            A label, the name of a new one, or None to remove the labels of the cells. Text stands
-            for a number if the labels are numbers.
-
-        Raises
-        ------
-        KeyError
-            If the label column is gone.
-        TypeError
-            If the column holds measurements.
-        ValueError
-            If `label` is of another kind than the labels.
+            A label, as text, or the name of a new one; empty to remove the labels of the cells.
         """
-        labels = self.labels
-        name = None if label is None else _as_category(label, labels.categories)
-        rows = np.unique(np.asarray(cells, dtype=np.intp))
-        old = _values(labels[rows])
-        rows, old = rows[old != name], old[old != name]
-        if not len(rows):
+        before = self.labels
+        labels, name = before.copy(), _as_category(label, before.categories)
+        if name is not None and name not in labels.categories:
+            labels = labels.add_categories([name])
+        labels[rows] = name
+        n = int((labels.codes != before.codes).sum())
+        if not n:
             return
-        n = f"{len(rows):,} {'cell' if len(rows) == 1 else 'cells'}"
-        text = f"Remove the label of {n}" if label is None else f"Relabel {n} as {label}"
-        new = np.full(len(rows), name, dtype=object)
-        self._replace(rows, old, new)
-        self._done.append((text, rows, new, old))
-        self._undone.clear()
+        # A new label without cells is dropped; the original labels all stay.
+        used = {*as_categories(self.adata.obs[self._original]).categories, *labels.dropna()}
+        labels = labels.remove_categories([name for name in labels.categories if name not in used])
+        if not self._states or not _equal(before, self._states[self._at][1]):
+            self._states, self._at = [("", before)], 0
+        cells = f"{n:,} {'cell' if n == 1 else 'cells'}"
+        text = f"Relabel {cells} as {label}" if label else f"Remove the label of {cells}"
+        self._states[self._at + 1 :] = [(text, labels)]
+        self._go_to(self._at + 1)
 
     def undo(self) -> None:
         """Undo the last step; a RuntimeError if something else has changed these labels."""
-        self._take_back(self._done, self._undone)
+        self._go_to(self._at - 1)
 
     def redo(self) -> None:
         """Take the step again that was undone last; a RuntimeError as in `undo`."""
-        self._take_back(self._undone, self._done)
+        self._go_to(self._at + 1)
 
-    @property
-    def _original(self) -> str:
-        return self.column.removesuffix(SUFFIX)
-
-    def _take_back(self, steps: list[Step], others: list[Step]) -> None:
-        if steps:
-            text, rows, now, before = steps[-1]
-            self._replace(rows, now, before)
-            steps.pop()
-            others.append((text, rows, before, now))
-
-    def _replace(self, rows: NDArray[np.intp], old: NDArray[Any], new: NDArray[Any]) -> None:
-        """Write new labels in the place of old ones; drop all steps if these are not there."""
-        adata, labels = self.adata, self.labels.copy()
-        if rows[-1] >= len(labels) or not np.array_equal(_values(labels[rows]), old):
-            self._done.clear()
-            self._undone.clear()
+    def _go_to(self, at: int) -> None:
+        adata = self.adata
+        if not 0 <= at < len(self._states):
+            return
+        if not _equal(self.labels, self._states[self._at][1]):
+            self._states, self._at = [], 0
             raise RuntimeError(
                 f"obs[{self.column!r}] was changed elsewhere; earlier relabelling cannot be undone "
                 "or redone"
             )
-        original = as_categories(adata.obs[self._original])
-        named = pd.Index(new[new != None].tolist()).unique()  # noqa: E711
-        labels = labels.add_categories(named.difference(labels.categories, sort=False))
-        labels[rows] = new
-        used = original.categories.append(labels.remove_unused_categories().categories)
-        labels = labels.set_categories(labels.categories[labels.categories.isin(used)])
         if adata.is_view:
             # anndata would do this below, with a warning.
             adata._init_as_actual(adata.copy())
-        if np.array_equal(_values(labels), _values(original)):
+        self._at, (_, labels) = at, self._states[at]
+        if _equal(labels, as_categories(adata.obs[self._original])):
             del adata.obs[self.column]
             adata.uns.pop(colors_key(self.column), None)
         else:
@@ -145,15 +126,15 @@ class Relabeling:
 
     def _colors(self, categories: pd.Index) -> list[str]:
         """Return the colours of known labels, and colours not in use for the others."""
-        known: dict[object, str] = {}
+        colors: dict[object, str] = {}
         for column in (self.column, self._original):
             if column in self.adata.obs:
-                known |= label_colors(self.adata, column)
-        for name in categories.difference(list(known), sort=False):
-            used = set(known.values())
+                colors |= label_colors(self.adata, column)
+        for name in categories.difference(list(colors), sort=False):
+            used = set(colors.values())
             free = (color for color in default_palette(len(used) + 1) if color not in used)
-            known[name] = next(free, NEW_COLOR)
-        return [known[name] for name in categories]
+            colors[name] = next(free, NEW_COLOR)
+        return [colors[name] for name in categories]
 
 
 def corrected(adata: AnnData, label_key: str) -> str:
@@ -199,19 +180,16 @@ def as_categories(column: pd.Series) -> pd.Categorical:
     return column.astype("category").array
 
 
-def _values(labels: pd.Categorical) -> NDArray[Any]:
-    """Return labels as an array of objects; None for cells without a label."""
-    return np.asarray(np.where(pd.isna(labels), None, labels.astype(object)))
+def _equal(first: pd.Categorical, second: pd.Categorical) -> bool:
+    """Whether labels are the same, whatever labels without cells there are."""
+    return bool(pd.Series(first.astype(object)).equals(pd.Series(second.astype(object))))
 
 
-def _as_category(label: object, categories: pd.Index) -> object:
-    """Return the category with this text, or a new one of the same kind."""
-    text = str(label).strip()
-    by_text = {str(name): name for name in categories}
+def _as_category(text: str, categories: pd.Index) -> object:
+    """Return the category with this text, or a new one of the same kind; None for no text."""
+    by_text = {str(name): name for name in categories} | {"": None}
     if text in by_text:
         return by_text[text]
-    if not text:
-        raise ValueError("a label needs a name")
     if pd.api.types.is_integer_dtype(categories.dtype) and text.removeprefix("-").isdecimal():
         return int(text)
     if not all(isinstance(name, str) for name in categories):

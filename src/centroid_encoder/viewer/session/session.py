@@ -5,7 +5,8 @@ Panels call the methods of the session and connect to its events; no panel refer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -42,19 +43,15 @@ if TYPE_CHECKING:
 
 SelectionMode = Literal["replace", "add", "remove"]
 Kind = Literal["info", "warning", "error"]
-
-NO_TABLE = (
-    "No table yet.\n\nOpen a .h5ad or .zarr above, measure the cells of a Labels layer,\n"
-    "or open a sample: File ▸ Open Sample ▸ Centroid-Encoder"
-)
-NO_MAP = "No map yet.\n\nChoose the classes and press Train."
+Values = tuple[NDArray[np.intp], list[str]]
+"""(n_obs,) index of each cell's colour, −1 for grey, and the colours."""
 
 
 class Session:
     """State of one widget.
 
-    Events are emitted after the state has changed; panels may handle an event in any order. Those
-    without a value mean that panels should read the state again.
+    An event is emitted after all of the state has changed; panels read the state again, and may
+    handle an event in any order.
 
     Parameters
     ----------
@@ -74,6 +71,8 @@ class Session:
         cell, −1 for none. None without a map.
     selected
         (n_obs,) mask of the selected cells.
+    values
+        What colours the cells of the map in place of their classes, or None.
     regions
         Kind of regions that the map shows, or None.
     hidden
@@ -95,12 +94,11 @@ class Session:
     """The cross-validation alone was read."""
     labels_changed = Signal()
     """Cells were relabelled, or that was undone."""
-    values_changed = Signal(object)
-    """Codes and colours that colour the cells in place of their classes, or None."""
+    values_changed = Signal()
+    """Something else colours the cells of the map."""
     colors_changed = Signal()
     """A class has another colour."""
     selection_changed = Signal()
-    links_changed = Signal()
     zoom_requested = Signal()
     """Show the selected cells in their layers."""
     regions_changed = Signal()
@@ -113,11 +111,11 @@ class Session:
     def __init__(self, layers: LayerList | None = None) -> None:
         self.catalog = Catalog(LayerList() if layers is None else layers)
         self.catalog.table_changed.connect(self._on_table)
-        self.catalog.link_changed.connect(self.links_changed.emit)
         self.key = "ce"
         self.result: Result | None = None
         self.check: StoredCrossValidation | None = None
         self.selected = np.zeros(0, dtype=bool)
+        self.values: Values | None = None
         self.regions: Regions | None = "voronoi"
         self.hidden: frozenset[str] = frozenset()
         self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
@@ -148,19 +146,6 @@ class Session:
         return self.label_key if self.result is None else self.result.label_key
 
     @property
-    def trained_labels(self) -> str | None:
-        """Label column of the stored map, if it still exists."""
-        stored = None if self.adata is None else self.adata.uns.get(self.key)
-        params = stored.get("params") if isinstance(stored, Mapping) else None
-        label_key = params.get("label_key") if isinstance(params, Mapping) else None
-        return label_key if self.adata is not None and label_key in self.adata.obs else None
-
-    @property
-    def absence(self) -> str:
-        """Text in place of a map that is missing."""
-        return NO_TABLE if self.adata is None else NO_MAP
-
-    @property
     def misplaced_by(self) -> Regions:
         """Kind of regions by which cells are misplaced."""
         if self.result is not None and not self.result.stored.has_decoder:
@@ -178,13 +163,12 @@ class Session:
         adata, label_key, known = self.adata, self.label_key, self._relabeling
         if adata is None or label_key is None:
             return None
-        column = correction_column(adata, label_key)
-        if known is None or known.adata is not adata or known.column != column:
+        if known is None or known.column != correction_column(adata, label_key):
             self._relabeling = Relabeling(adata, label_key)
         return self._relabeling
 
     def corrected(self, label_key: str | None) -> str | None:
-        """Return the column with the corrections of labels by hand, if there are any."""
+        """Return the column with the corrections of labels by hand, or the column itself."""
         adata = self.adata
         return label_key if adata is None or label_key is None else corrected(adata, label_key)
 
@@ -192,22 +176,18 @@ class Session:
         """Read the table that is chosen; its links come afterwards."""
         adata = self.adata
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
-        self.result = self.check = self._relabeling = self._label_key = None
+        self._relabeling = self._label_key = None
         self.hidden = frozenset()
-        self.key = self._stored_key()
+        if adata is not None:
+            # The name of the results that were shown last, or "ce", or the first other one.
+            keys = (self.key, "ce", *keys_in(adata.obs))
+            stored = (key for key in keys if key in adata.uns or cv_key(key) in adata.uns)
+            self.key = next(stored, "ce")
         self.say("")
+        self._read()
         self.table_changed.emit()
         self.columns_changed.emit()
-        self.read()
-
-    def _stored_key(self) -> str:
-        """Return the name of the results of the table: the last one, "ce", or the first other."""
-        adata = self.adata
-        stored = [] if adata is None else keys_in(adata.obs)
-        for key in (self.key, "ce", *stored):
-            if adata is not None and (key in adata.uns or cv_key(key) in adata.uns):
-                return key
-        return "ce"
+        self.result_changed.emit()
 
     def choose_labels(self, label_key: str | None) -> None:
         """Choose the label column."""
@@ -231,9 +211,14 @@ class Session:
     # -- what is stored --------------------------------------------------------------------------
 
     def read(self) -> None:
-        """Read what is stored under the key."""
+        """Read what is stored under the key, and show it."""
+        self._read()
+        self.columns_changed.emit()
+        self.result_changed.emit()
+
+    def _read(self) -> None:
         adata = self.adata
-        self.result = self.check = None
+        self.result = self.check = self.values = None
         if adata is not None:
             try:
                 self.check = StoredCrossValidation.read(adata, self.key)
@@ -242,8 +227,9 @@ class Session:
                 # A missing map is no problem, a damaged one is.
                 if self.key in adata.uns or not isinstance(error, KeyError):
                     self.say(error, "warning")
+        if self.regions == "decoder" and not (self.result and self.result.stored.has_decoder):
+            self.regions = "voronoi"
         self._read_classes()
-        self.result_changed.emit()
 
     def _read_classes(self) -> None:
         self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
@@ -255,17 +241,15 @@ class Session:
         """The map in which the cells were placed, with its own cells; None if it is not open."""
         if self.result is None or not self.result.is_query:
             return None
-        own = self.result.stored
+        centers = self.result.stored.centers
         for adata in (table.adata for table in self.catalog.tables):
             for key in keys_in(adata.obs):
-                try:
+                with suppress(KeyError, ValueError):  # A map may be damaged.
                     stored = StoredMap.read(adata, key)
                     if stored is None or stored.ingested_from is not None:
                         continue
-                    if np.array_equal(stored.centers, own.centers):
+                    if np.array_equal(stored.centers, centers):
                         return read_result(adata, key)
-                except (KeyError, ValueError):  # It is damaged.
-                    continue
         return None
 
     def write(self, job: Any, table: Table, made_by: MadeBy) -> None:
@@ -277,11 +261,12 @@ class Session:
         publish(table, job.key)
         if table is not self.table:
             return
-        self.columns_changed.emit()
         if made_by.function != "cross_validate":
             self.read()
-        elif job.key == self.key:
-            self.check = StoredCrossValidation.read(table.adata, self.key)
+            return
+        self.check = StoredCrossValidation.read(table.adata, self.key)
+        self.columns_changed.emit()
+        if job.key == self.key:
             self.check_changed.emit()
 
     # -- cells -----------------------------------------------------------------------------------
@@ -293,10 +278,10 @@ class Session:
         self.selected[rows] = mode != "remove"
         self.selection_changed.emit()
 
-    def go_to(self, rows: NDArray[np.intp]) -> None:
-        """Select cells and show them in their layers."""
-        self.select(rows)
-        self.zoom_requested.emit()
+    def color_cells(self, values: Values | None) -> None:
+        """Colour the cells of the map by something else than their classes; None ends that."""
+        self.values = values
+        self.values_changed.emit()
 
     # -- classes ---------------------------------------------------------------------------------
 
@@ -335,36 +320,34 @@ class Session:
 
     def relabel(self, label: str) -> None:
         """Give the selected cells another label; an empty one removes theirs."""
-        relabeling, rows, name = self.relabeling, np.flatnonzero(self.selected), label.strip()
-        if relabeling is None or not len(rows):
-            return
-        if self._change_labels(lambda: relabeling.relabel(rows, name or None)):
+        rows, name = np.flatnonzero(self.selected), label.strip()
+        if len(rows) and (done := self._change_labels(lambda labels: labels.relabel(rows, name))):
             cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
             self.say(
-                f"{cells} now {name or 'unlabeled'}. Written to obs[{relabeling.column!r}]; "
+                f"{cells} now {name or 'unlabeled'}. Written to obs[{done.column!r}]; "
                 "choose it under Classes to train with it."
             )
 
     def undo(self) -> None:
         """Undo the last relabelling."""
-        if (relabeling := self.relabeling) is not None:
-            self._change_labels(relabeling.undo)
+        self._change_labels(Relabeling.undo)
 
     def redo(self) -> None:
         """Relabel again what was undone last."""
-        if (relabeling := self.relabeling) is not None:
-            self._change_labels(relabeling.redo)
+        self._change_labels(Relabeling.redo)
 
-    def _change_labels(self, change: Callable[[], object]) -> bool:
-        """Relabel, undo or redo; return whether it worked."""
+    def _change_labels(self, change: Callable[[Relabeling], None]) -> Relabeling | None:
+        """Relabel, undo or redo; return the relabelling if that worked."""
+        if (relabeling := self.relabeling) is None:
+            return None
         self.say("")
         try:
-            change()
+            change(relabeling)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             self.failed.emit(error)
-            return False
+            return None
         finally:
             self._read_classes()
             self.columns_changed.emit()
             self.labels_changed.emit()
-        return True
+        return relabeling
