@@ -120,7 +120,7 @@ def test_three_images_from_opening_to_saving_and_back(
         f"{name}_mask": set(part["CellNb"])
         for name, part in rows.groupby("ImageName", observed=True)
     }
-    assert study.walk("ImageName", "CellNb", 12) == set("ABC")
+    assert study.walk("ImageName", "CellNb", 6) == set("ABC")
     widget.misplaced.label_box.setCurrentText("other")
     widget.misplaced.relabel_button.click()
     assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1
