@@ -204,7 +204,8 @@ class User:
         self.widget.show_table(self.adatas["notebook"])
 
     def do_choose_labels(self) -> None:
-        choices = [name for name in self.widget.form.label_key.choices if name is not None]
+        # Not those of a check: the next check replaces the labels of a map that was trained on them.
+        choices = [x for x in self.widget.form.label_key.choices if x and "_cv_" not in x]
         if choices:
             self.widget.form.label_key.value = self.pick(choices)
 
