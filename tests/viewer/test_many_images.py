@@ -100,6 +100,7 @@ def three(make_cells: Callable[..., AnnData], image_of: Callable[..., Any]) -> t
     return masks, whole[order].copy()
 
 
+@pytest.mark.slow
 def test_three_images_from_opening_to_saving_and_back(
     three: Any, study: Study, train: Callable[..., None], tmp_path: Path, save: Callable[..., None]
 ) -> None:
