@@ -119,12 +119,6 @@ print({"torch", "napari", "qtpy", "superqt", "PySide6", "PyQt6", "PyQt5"} & set(
     assert install.python("-c", code).strip() == "set()"
 
 
-def test_wheel_holds_what_is_not_code(wheel: Path):
-    files = {"napari.yaml", "py.typed", "viewer/icon.svg"}
-    with ZipFile(wheel) as archive:
-        assert {f"centroid_encoder/{file}" for file in files} <= set(archive.namelist())
-
-
 def test_manifest_is_linked_from_the_top():
     link = ROOT / "napari.yaml"
     # Windows checks a link out as a file that holds its target.
@@ -133,32 +127,25 @@ def test_manifest_is_linked_from_the_top():
     assert (ROOT / target).resolve() == PACKAGE / "napari.yaml"
 
 
-class TestMetadata:
-    @pytest.fixture
-    def metadata(self, wheel: Path) -> Message:
-        with ZipFile(wheel) as archive:
-            name = next(name for name in archive.namelist() if name.endswith("/METADATA"))
-            return Parser().parsestr(archive.read(name).decode())
-
-    def test_napari_hub_will_list_it(self, metadata: Message):
-        assert "Framework :: napari" in metadata.get_all("Classifier", [])
-        assert metadata["License-Expression"] == "BSD-3-Clause"
-
-    def test_pictures_and_links_have_whole_addresses(self, metadata: Message):
-        addresses = re.findall(r"\]\(([^)]+)\)", metadata.get_payload())
-        assert addresses
-        assert all(address.startswith("https://") for address in addresses)
-
-    @pytest.mark.parametrize("extra", ["", "napari"])
-    def test_qt_binding_is_left_to_the_user(self, metadata: Message, extra: str):
-        asked = requirements(metadata, extra)
-        assert BINDINGS.isdisjoint(asked)
-        # An extra of napari's may ask for a binding in our name.
-        assert asked.get("napari", set()) == set()
-        assert ("napari" in asked) == (extra == "napari")
-
-    def test_all_brings_a_qt_binding(self, metadata: Message):
-        assert "all" in requirements(metadata, "all")["napari"]
+def test_the_wheel_has_all_files_and_metadata_for_the_hub_and_pypi(wheel: Path):
+    files = {"napari.yaml", "py.typed", "viewer/icon.svg"}
+    with ZipFile(wheel) as archive:
+        names = archive.namelist()
+        assert {f"centroid_encoder/{file}" for file in files} <= set(names)
+        name = next(name for name in names if name.endswith("/METADATA"))
+        metadata = Parser().parsestr(archive.read(name).decode())
+    assert "Framework :: napari" in metadata.get_all("Classifier", [])
+    assert metadata["License-Expression"] == "BSD-3-Clause"
+    addresses = re.findall(r"\]\(([^)]+)\)", metadata.get_payload())
+    assert addresses
+    assert all(address.startswith("https://") for address in addresses)
+    for extra in ("", "napari"):
+        # The user chooses the Qt binding, except in `all`.
+        wanted = requirements(metadata, extra)
+        assert BINDINGS.isdisjoint(wanted)
+        assert wanted.get("napari", set()) == set()
+        assert ("napari" in wanted) == (extra == "napari")
+    assert "all" in requirements(metadata, "all")["napari"]
 
 
 def requirements(metadata: Message, extra: str) -> dict[str, set[str]]:

@@ -100,6 +100,7 @@ def three(make_cells: Callable[..., AnnData], image_of: Callable[..., Any]) -> t
     return masks, whole[order].copy()
 
 
+@pytest.mark.slow
 def test_three_images_from_opening_to_saving_and_back(
     three: Any, study: Study, train: Callable[..., None], tmp_path: Path, save: Callable[..., None]
 ) -> None:
@@ -120,7 +121,7 @@ def test_three_images_from_opening_to_saving_and_back(
         f"{name}_mask": set(part["CellNb"])
         for name, part in rows.groupby("ImageName", observed=True)
     }
-    assert study.walk("ImageName", "CellNb", 12) == set("ABC")
+    assert study.walk("ImageName", "CellNb", 6) == set("ABC")
     widget.misplaced.label_box.setCurrentText("other")
     widget.misplaced.relabel_button.click()
     assert (study.adata.obs["cell_type_relabeled"] == "other").sum() == 1

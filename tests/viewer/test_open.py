@@ -67,15 +67,6 @@ def test_it_opens_once_and_shows_what_came_last(viewer: Viewer, make_cells: Call
     assert widget.catalog.table.adata is first
 
 
-def test_a_column_of_measurements_is_an_error_of_the_training(
-    viewer: Viewer, cells: AnnData, train: Callable[[CentroidEncoderWidget], None]
-):
-    cells.obs["area"] = np.linspace(0, 1, 120)
-    widget = ce.viewer.open(cells, viewer=viewer, label_key="area")
-    train(widget)
-    assert widget.message.text().startswith("obs['area'] holds fractional numbers")
-
-
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [

@@ -183,20 +183,18 @@ def run(binding: str, script: str, *arguments: object) -> None:
     assert result.stdout.endswith("done\n")
 
 
-both_bindings = pytest.mark.parametrize("binding", ["pyqt6", "pyside6"])
+pytestmark = pytest.mark.slow
 
 
 def test_pyqt6_opens_closes_floats_changes_its_theme_and_has_two_viewers() -> None:
     run("pyqt6", COMING_AND_GOING)
 
 
-@pytest.mark.slow
 def test_pyqt6_trains_and_is_closed_while_it_trains() -> None:
     run("pyqt6", TRAINING)
 
 
-@pytest.mark.slow
-@both_bindings
+@pytest.mark.parametrize("binding", ["pyqt6", "pyside6"])
 @pytest.mark.parametrize("cells", ["none", "cells"])
 @pytest.mark.timeout(900)
 def test_a_hundred_reopenings_leave_what_an_empty_dock_leaves(binding: str, cells: str) -> None:

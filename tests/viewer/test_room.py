@@ -17,6 +17,7 @@ from qtpy.QtWidgets import (
     QLabel,
     QLineEdit,
     QScrollArea,
+    QTabWidget,
     QWidget,
 )
 
@@ -49,12 +50,14 @@ def cut_off(widget: QWidget) -> list[str]:
 
 def reached(widget: QWidget) -> list[QWidget]:
     """What the key Tab goes to, in its order, from the first in the widget."""
-    compound = QComboBox, QAbstractSpinBox
+    # Not by `focusProxy`, which makes PySide6 6.11.3 delete widgets that are in use.
+    compound = [*widget.findChildren(QComboBox), *widget.findChildren(QAbstractSpinBox)]
+    parts = {part for one in compound for part in one.findChildren(QWidget)}
+    parts.update(widget.findChildren(QTabWidget))  # whose bar has the focus
     chain, one = [], widget.nextInFocusChain()
     while one is not widget:
-        part = isinstance(one.parentWidget(), compound) or one.focusProxy() is not None
         takes = bool(one.focusPolicy().value & Qt.FocusPolicy.TabFocus.value)
-        if widget.isAncestorOf(one) and one.isVisible() and takes and not part:
+        if widget.isAncestorOf(one) and one.isVisible() and takes and one not in parts:
             chain.append(one)
         one = one.nextInFocusChain()
     return chain

@@ -86,8 +86,9 @@ SAVE = pytest.mark.parametrize(("save", "name"), [(save_h5ad, "a.h5ad"), (save_z
 
 
 @SAVE
-@pytest.mark.parametrize("format_", [np.asarray, sparse.csr_matrix])
-@pytest.mark.parametrize("rows", [slice(None), slice(10, 70, 2)])
+@pytest.mark.parametrize(
+    ("format_", "rows"), [(np.asarray, slice(None)), (sparse.csr_matrix, slice(10, 70, 2))]
+)
 def test_a_table_or_a_view_is_read_back(
     save: Any,
     name: str,
@@ -227,22 +228,6 @@ def test_a_store_that_does_not_hold_the_table_is_an_error(
     with pytest.raises(ValueError, match=r"as \.h5ad"):
         save_table(table)
     assert contents(tmp_path) == before
-
-
-def test_spatialdata_reads_the_store(trained: ad.AnnData, tmp_path: Path) -> None:
-    spatialdata = pytest.importorskip("spatialdata", reason="spatialdata is not installed")
-    path = tmp_path / "tissue.zarr"
-    labels = spatialdata.models.Labels2DModel.parse(np.arange(144).reshape(12, 12))
-    trained.obs["region"] = pd.Categorical(["labels"] * trained.n_obs)
-    trained.obs["cell_id"] = np.arange(trained.n_obs) + 1
-    of = {"region": "labels", "region_key": "region", "instance_key": "cell_id"}
-    model = spatialdata.models.TableModel.parse(trained, **of)
-    spatialdata.SpatialData(labels={"labels": labels}, tables={"cells": model}).write(path)
-    sdata = spatialdata.read_zarr(path)
-    adata = sdata.tables["cells"]
-    adata.obs["note"] = "new"
-    save_table(Table(adata, "cells", None, "spatialdata", sdata=sdata, table_name="cells"))
-    assert_same(spatialdata.read_zarr(path).tables["cells"], adata)
 
 
 # Model and figure

@@ -11,9 +11,15 @@ from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
-from qtpy.QtWidgets import QScrollArea, QSplitter, QTabWidget, QWidget
+from qtpy.QtWidgets import (
+    QAbstractSpinBox,
+    QComboBox,
+    QScrollArea,
+    QSplitter,
+    QTabWidget,
+    QWidget,
+)
 
-from centroid_encoder.viewer._wheel import WheelGuard
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
@@ -92,6 +98,14 @@ class CentroidEncoderWidget(QWidget):
     def dropEvent(self, event: QDropEvent) -> None:
         """Open dropped tables."""
         self.data.dropEvent(event)
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        """Let the wheel scroll, and change no field that does not have the focus."""
+        wheel = event.type() == QEvent.Type.Wheel
+        if wheel and isinstance(watched, QWidget) and not watched.hasFocus():
+            event.ignore()
+            return True
+        return super().eventFilter(watched, event)
 
     # -- for notebooks ---------------------------------------------------------------------------
 
@@ -249,7 +263,11 @@ class CentroidEncoderWidget(QWidget):
         scrolled.setFrameShape(QScrollArea.Shape.NoFrame)
         # Save is always visible.
         column(self, scrolled, self.keep).setContentsMargins(6, 0, 6, 2)
-        WheelGuard(self)
+        for kind in (QComboBox, QAbstractSpinBox):
+            for field in self.findChildren(kind):
+                # Otherwise the wheel itself gives the field the focus.
+                field.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+                field.installEventFilter(self)
 
 
 class _Scrolled(QScrollArea):

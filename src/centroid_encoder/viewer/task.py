@@ -29,9 +29,8 @@ class Runnable(Protocol):
 class _Signals(QObject):
     """Signals of the thread, which may outlive the `Task`."""
 
-    begun = Signal(object)
-    reported = Signal(object)
-    framed = Signal(object)
+    emitted = Signal(str, object)
+    """Name of a signal of the `Task`, and its value."""
 
 
 class Task(QObject):
@@ -75,9 +74,7 @@ class Task(QObject):
             _work, make, signals, *events, _start_thread=False, _ignore_errors=True
         )
         # Qt disconnects bound methods of a QObject when the object is deleted.
-        signals.begun.connect(self._begin)
-        signals.reported.connect(self._report)
-        signals.framed.connect(self._frame)
+        signals.emitted.connect(self._pass_on)
         worker.returned.connect(self._end)
         # When Qt deletes the window with this object, the thread must end.
         self.destroyed.connect(self._cancelled.set)
@@ -102,17 +99,11 @@ class Task(QObject):
         self._cancelled.set()
         self._worker.quit()
 
-    def _begin(self, job: Runnable) -> None:
-        if not self._over:
-            self.begun.emit(job)
-
-    def _report(self, step: Report | Progress) -> None:
-        if not self._over:
-            self.reported.emit(step)
-
-    def _frame(self, frame: object) -> None:
-        if not self._over:
-            self.framed.emit(frame)
+    def _pass_on(self, name: str, value: object) -> None:
+        if self._over:
+            return
+        getattr(self, name).emit(value)
+        if name == "framed":
             # The timer runs after the painting of the frame, which may take long.
             self._pause.start(FRAME_PAUSE)
 
@@ -147,18 +138,18 @@ def _work(
         now = time.perf_counter()
         if step is not None and (now - last_report >= REPORT_INTERVAL or _is_last(step)):
             last_report = now
-            signals.reported.emit(step)
+            signals.emitted.emit("reported", step)
         if wants_frame.is_set() and isinstance(step, Report):
             frame = step.frame()
             if frame is not None:
                 wants_frame.clear()
-                signals.framed.emit(frame)
+                signals.emitted.emit("framed", frame)
         return stopped.is_set()
 
     job = None
     try:
         job = make()
-        signals.begun.emit(job)
+        signals.emitted.emit("begun", job)
         job.run(report)
     except Exception as error:  # The GUI thread shows it.
         return job, error
