@@ -89,9 +89,10 @@ def replacing_all(
 ) -> Iterator[list[Path]]:
     """Yield names for new files or folders, which are renamed to `paths` at the end.
 
-    After an error `paths` are as they were. A new file keeps the permissions of the old one. The
-    target of a link is replaced, not the link. The first path is renamed last. The new files are in
-    the folder `within` until they are renamed; by default in that of each path.
+    None is renamed before all are written: after an error until then, `paths` are as they were. A
+    new file keeps the permissions of the old one. The target of a link is replaced, not the link.
+    The new files are in the folder `within` until they are renamed; by default in that of each
+    path.
     """
     pairs: list[tuple[Path, Path]] = []
     try:
@@ -103,30 +104,15 @@ def replacing_all(
             _flush(folder / "new")
             if place.exists():
                 shutil.copymode(place, folder / "new")
-        _rename(pairs)
-    finally:
         for place, folder in pairs:
-            # If the old file could not be put back, its only copy is in the folder.
-            if place.exists() or not (folder / "old").exists():
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _rename(pairs: list[tuple[Path, Path]]) -> None:
-    try:
-        for place, folder in reversed(pairs):
-            # The last rename needs no copy of the old file; a folder cannot be overwritten.
-            if place.is_dir() or (place.exists() and folder != pairs[0][1]):
+            if place.is_dir():  # A folder cannot be overwritten.
                 os.rename(place, folder / "old")
             os.replace(folder / "new", place)
-    except BaseException:
-        # KeyboardInterrupt may be raised after the last rename.
-        if any((folder / "new").exists() for _, folder in pairs):
-            for place, folder in pairs:
-                if not (folder / "new").exists():
-                    os.replace(place, folder / "new")
-                if (folder / "old").exists() and not place.exists():
-                    os.rename(folder / "old", place)
-        raise
+    finally:
+        for place, folder in pairs:
+            if (folder / "old").exists() and not place.exists():
+                os.rename(folder / "old", place)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _flush(path: Path) -> None:

@@ -133,7 +133,7 @@ class TestReferences:
             (tmp_path / "broken.safetensors", InvalidStateError, "not a readable"),
             (tmp_path / "broken.h5ad", ValueError, "broken.h5ad cannot be read: it is damaged"),
             (tmp_path / "folder.zarr", OSError, "it is a folder, but no zarr store"),
-            (tmp_path / "new.zarr", KeyError, "uns has no map 'ce'"),
+            (tmp_path / "new.zarr", KeyError, "no result 'ce'"),
             (tmp_path / "spatial.zarr", OSError, "tables/cells"),
             (broken, InvalidStateError, "lacks 'config'"),
             (new, KeyError, "run ce.tl.centroid_encoder first"),

@@ -12,11 +12,11 @@ from numpy.testing import assert_array_equal
 from sklearn.metrics import confusion_matrix
 
 import centroid_encoder as ce
+from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._result import (
     StoredCrossValidation,
     StoredMap,
     keys_in,
-    read_held_out,
     read_result,
 )
 from centroid_encoder.tl._summary import summary

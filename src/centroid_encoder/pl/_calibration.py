@@ -15,7 +15,7 @@ from centroid_encoder.core.calibration import calibration_bins
 from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.tl._result import HeldOut, read_held_out
+from centroid_encoder.tl._held_out import HeldOut, read_held_out
 from centroid_encoder.tl._summary import interval_words
 
 if TYPE_CHECKING:

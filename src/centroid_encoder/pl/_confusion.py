@@ -15,13 +15,9 @@ from scipy.spatial.distance import squareform
 
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
+from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._read import check_choice
-from centroid_encoder.tl._result import (
-    StoredCrossValidation,
-    fold_words,
-    read_held_out,
-    read_result,
-)
+from centroid_encoder.tl._result import StoredCrossValidation, fold_words, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -119,10 +119,8 @@ def cross_validate(
         rounding. Default: 1, or the setting of a ``joblib.parallel_config`` around the call.
     random_state
         Seed of everything. A run with more repeats or permutations contains those of a shorter run.
-    progress
-        Show a progress bar.
-    copy
-        Return a changed copy instead of changing `adata`.
+    progress, copy
+        As in `centroid_encoder`.
 
     Returns
     -------

@@ -28,7 +28,7 @@ def fitted_model(adata: AnnData, key: str = "ce", *, device: str = "auto") -> Ce
     Returns
     -------
     CentroidEncoder
-        Its ``transform`` gives the same bits as at training time on the same machine.
+        Its ``transform`` gives the stored embedding of the held-out cells, within rounding.
 
     Raises
     ------

@@ -102,10 +102,8 @@ def ingest(
     device
         Where to compute: ``"auto"`` or a torch device. Default: ``"auto"``, or the device of a
         `CentroidEncoder`.
-    progress
-        Show a progress bar.
-    copy
-        Return a changed copy instead of changing `adata`.
+    progress, copy
+        As in `centroid_encoder`.
 
     Returns
     -------
@@ -182,7 +180,7 @@ def ingest(
     if not adata.n_obs:
         raise InputError("adata has no cells")
     known = read_reference(reference, key, device)
-    if max_novelty < 1 and not known.model.knows_novelty:
+    if max_novelty < 1 and known.model.fitted_map.novelty is None:
         text = "max_novelty needs a map with novelty: train it with ce.tl.centroid_encoder, or call"
         raise InputError(f"{text} its fit_novelty", parameter="max_novelty")
     logger.info("ingesting %d cells into the map of %s", adata.n_obs, known.origin)
@@ -295,7 +293,7 @@ class NewCells:
         dense = np.array(x if isinstance(x, np.ndarray) else x.toarray(), dtype=np.float64)
         gaps = ~np.isfinite(dense)
         gaps[:, absent] = True
-        filled = np.where(gaps, self.model.feature_means_, dense)
+        filled = np.where(gaps, self.model.fitted_map.standardizer.mean, dense)
         share = gaps[:, self.model.feature_weights_ > 0].mean(axis=1)
         allowed = 1 if self.max_missing is None else self.max_missing
         return filled, (share > allowed) | gaps.all(axis=1)
