@@ -246,7 +246,7 @@ class TestNames:
 
     @pytest.mark.filterwarnings("ignore:Variable names are not unique:UserWarning")
     def test_a_name_that_occurs_twice_is_an_error(self, known, new, ingest):
-        with pytest.raises(ValueError, match="'gene0' more than once"):
+        with pytest.raises(ValueError, match="the name 'gene0' more than once"):
             ingest(ad.concat([new, new[:, :1]], axis=1), known)
 
     def test_a_map_without_names_takes_columns_in_order(self, new, known, ingest, caplog):

@@ -18,10 +18,8 @@ from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
 from centroid_encoder.checks import MOST_TRAININGS, Number, draw_seed, resolve_device
-from centroid_encoder.core.calibration import UNCALIBRATED, Calibration, cross_fitted_probabilities
-from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import knn_predict, nearest_center, permutation_p_value
+from centroid_encoder.core.quality import permutation_p_value
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
@@ -29,9 +27,17 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import doubts
-from centroid_encoder.tl._errors import Codes, Floats, calibration_errors, error_rates, judged
+from centroid_encoder.tl._errors import (
+    Codes,
+    Judged,
+    Place,
+    calibration_errors,
+    error_rates,
+    pooled,
+    train,
+)
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._read import Cells, Missing, fill_missing, logger, read_cells
+from centroid_encoder.tl._read import Cells, Missing, logger, read_cells
 from centroid_encoder.tl._summary import missing_classes
 
 if TYPE_CHECKING:
@@ -42,14 +48,6 @@ N_WORTHWHILE = 5_000
 """Cells of all trainings together for which the start of processes, some seconds, pays."""
 N_COUNTED = 500
 """Held-out cells on which the error of a permutation is counted."""
-N_REFERENCE, N_QUERIES = 10_000, 2_000
-"""Largest numbers of reference and query cells for neighbours in the full input space."""
-
-Place = tuple[int, int, int]
-"""Permutation (0 for the real labels), repeat and fold of a training."""
-Judged = tuple[pd.DataFrame, Floats]
-"""Misses of the cells of a fold by each rule, with the rows of the cells as index; and distances to
-the classes of these cells and then of all without a label, inf for classes not trained on."""
 
 
 @_run.from_job
@@ -223,49 +221,6 @@ def _possible_folds(cells: Cells, n_folds: int | None) -> int:
     return max(2, min(N_FOLDS, most)) if n_folds is None else int(n_folds)
 
 
-def train(
-    place: Place,
-    X: Matrix,
-    codes: Codes,
-    held_out: NDArray[np.bool_],
-    groups: Codes | None,
-    estimator: CentroidEncoder,
-    classes: NDArray[Any],
-    callback: Callable[[Report | None], bool] | None = None,
-) -> tuple[Place, Judged]:
-    """Train on the labeled cells that are not held out, and judge those that are.
-
-    With shuffled labels, only the k-NN rule judges them.
-    """
-    trains = (codes >= 0) & ~held_out
-    # scikit-learn must not send parts of a training to the backend that runs the training.
-    with joblib.parallel_config("sequential"):
-        filled, known = fill_missing(X, trains), np.where(trains, codes, -1)
-        fit = estimator.fit_codes(filled, known, classes, groups=groups, callback=callback)
-        if fit.outcome.interrupted:
-            raise KeyboardInterrupt
-        train, cells = np.flatnonzero(trains), np.flatnonzero(held_out)
-        others = np.flatnonzero((codes < 0) & (place[0] == 0))
-        places, of_known = judged(fit, np.concatenate([cells, others]))
-        distances = np.full((len(places), len(classes)), np.inf, dtype=np.float32)
-        distances[:, fit.known] = of_known
-        places, own = places[: len(cells)], codes[cells]
-        neighbors = knn_predict(fit.embed(train), codes[train], places)
-        wrong = pd.DataFrame({"knn": neighbors != own}, index=cells)
-        if place[0] == 0:
-            wrong["voronoi"] = fit.known[nearest_center(places, fit.map.centers)] != own
-            wrong["decoder"] = distances[: len(cells)].argmin(axis=1) != own
-            wrong["chance"] = np.bincount(codes[train]).argmax() != own
-            rng = np.random.default_rng(estimator.random_state)
-            train, cells = (
-                index if len(index) <= size else np.sort(rng.choice(index, size, replace=False))
-                for index, size in ((train, N_REFERENCE), (cells, N_QUERIES))
-            )
-            inputs = fit.standardized(train), codes[train], fit.standardized(cells)
-            wrong.loc[cells, "input_knn"] = (knn_predict(*inputs) != codes[cells]).astype(float)
-        return place, (wrong, distances)
-
-
 @dataclass(eq=False)
 class CrossValidation(_run.Job):
     """A cross-validation by the trainings at `places`, `n_jobs` of them at once."""
@@ -435,24 +390,3 @@ class CrossValidation(_run.Job):
             },
             "uns": {name: stored.to_uns()},
         }
-
-
-def pooled(
-    repeats: list[list[Judged]], codes: Codes, n_classes: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(n_kept, M) out-of-fold probabilities, and (n_kept,) confidences without calibration.
-
-    All networks together judge the unlabeled cells.
-    """
-    probabilities, uncalibrated = np.zeros((len(codes), n_classes)), np.zeros(len(codes))
-    for folds in repeats:
-        cells = np.concatenate([wrong.index for wrong, _ in folds])
-        distances = np.concatenate([found[: len(wrong)] for wrong, found in folds])
-        parts = np.repeat(np.arange(len(folds)), [len(wrong) for wrong, _ in folds])
-        probabilities[cells] += cross_fitted_probabilities(distances, codes[cells], parts)
-        uncalibrated[cells] += UNCALIBRATED.probabilities(distances).max(axis=1)
-        calibration = Calibration.fit(distances, codes[cells])
-        for wrong, found in folds:
-            of_unlabeled = calibration.probabilities(found[len(wrong) :])
-            probabilities[codes < 0] += of_unlabeled / len(folds)
-    return probabilities / len(repeats), uncalibrated / len(repeats)

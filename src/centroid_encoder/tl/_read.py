@@ -104,14 +104,9 @@ def read_cells(
     X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
     columns = None
     if use_rep in (None, "X"):
-        source = adata.raw if use_raw else adata
-        if not source.var_names.is_unique:
-            raise InputError("var_names are not unique; call adata.var_names_make_unique() first")
-        columns = _read_mask(source, mask_var)
+        columns = _read_mask(adata.raw if use_raw else adata, mask_var)
     elif not (mask_var is None or (isinstance(mask_var, str) and mask_var == "auto")):
         raise InputError("use_rep excludes mask_var", parameter="use_rep")
-    if names is not None and len(set(names)) < len(names):
-        raise InputError(f"the columns of {where} have names that are not unique")
     if columns is not None and names is not None:
         names = names[columns]
     if is_lazy(X):
@@ -278,7 +273,12 @@ def read_matrix(
         X, where, names = adata.X, "X", adata.var_names
         if X is None:
             raise InputError("adata.X is empty; pass layer or use_rep", parameter="layer")
-    return usable(X), where, None if names is None else names.to_numpy().astype(object)
+    if names is None:
+        return usable(X), where, None
+    if not names.is_unique:
+        text = f"{where} has the name {names[names.duplicated()][0]!r} more than once"
+        raise InputError(f"{text}; call adata.var_names_make_unique() first")
+    return usable(X), where, names.to_numpy().astype(object)
 
 
 def obs_column(adata: AnnData, key: str, parameter: str | None = None) -> pd.Series:
