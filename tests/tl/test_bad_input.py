@@ -263,9 +263,7 @@ ODD = [
     *(Odd(f"X of {dtype}", revalue(lambda X, dtype=dtype: (4 * X).astype(dtype)))
       for dtype in ("float64", "float16", "int8", "int64")),
     Odd("X of bool", revalue(lambda X: X > 1)),
-    Odd("CSR", revalue(sparse.csr_matrix)),
     Odd("CSC", revalue(sparse.csc_matrix)),
-    Odd("CSR array", revalue(sparse.csr_array)),
     Odd("masked values", revalue(lambda X: np.ma.masked_greater(X, 4)), "",
         {"missing": "mean"}),
     Odd("big-endian", revalue(lambda X: X.astype(">f4"))),

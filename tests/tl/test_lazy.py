@@ -26,7 +26,7 @@ import centroid_encoder as ce
 from centroid_encoder.core import matrix
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl import _lazy
-from centroid_encoder.tl._read import fill_missing, read_cells, read_matrix
+from centroid_encoder.tl._read import read_matrix
 
 N_CELLS, N_GENES = 400, 60
 
@@ -157,18 +157,6 @@ def test_missing_values_are_the_same_wherever_they_are(layout, kind, tmp_path):
             assert np.isnan(expected["embedding"]).any() == (missing == "drop")
 
 
-@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
-def test_gaps_take_the_mean_of_the_training_values(layout):
-    X = genes()
-    X[[3, 9, 50], [5, 5, 7]] = np.nan
-    X[:200, 8] = np.nan
-    train = np.arange(N_CELLS) < 200
-    filled = fill_missing(layout(X), train)
-    filled = filled.toarray() if sparse.issparse(filled) else filled
-    expected = np.where(np.isfinite(X), X, pd.DataFrame(X[train]).mean().fillna(0))
-    assert_allclose(filled, expected, rtol=1e-5)
-
-
 def test_some_of_the_genes_are_read_of_them_alone(tmp_path):
     X = sparse.csr_matrix(genes())
     mask = np.arange(N_GENES) % 3 == 0
@@ -189,17 +177,6 @@ def test_layers_representations_and_raw_are_read_a_part_at_a_time_as_well():
         assert_same(trained(adata, **source), expected)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.int32, bool])
-@pytest.mark.parametrize("layout", [sparse.csr_matrix, np.asarray])
-def test_every_type_of_numbers_is_kept(layout, dtype, tmp_path):
-    X = (10 * genes()).astype(dtype)
-    with kept_in("zarr", layout(X), tmp_path) as adata:
-        lazy = _lazy.LazyMatrix(adata.X)
-        found = lazy[:]
-    assert lazy.dtype == found.dtype == dtype
-    assert_array_equal(found.toarray() if sparse.issparse(found) else found, X)
-
-
 @pytest.mark.parametrize("layout", [sparse.csr_matrix, sparse.csc_matrix])
 def test_indices_of_two_types_become_one_without_a_copy_of_the_values(layout):
     adata = table(layout(genes()))
@@ -218,7 +195,7 @@ def test_rows_and_columns(layout, kind, tmp_path):
     expected = genes()[rows][:, columns]
     with kept_in(kind, layout(genes()), tmp_path) as adata:
         lazy = _lazy.LazyMatrix(adata.X, rows=rows, columns=columns)
-        assert lazy.shape == expected.shape
+        assert (lazy.shape, lazy.dtype) == (expected.shape, expected.dtype)
         index = np.sort(rng.integers(90, size=200))
         for wanted in (index, slice(30, 50), slice(5, 5), slice(None)):
             found = lazy[wanted]
@@ -227,27 +204,6 @@ def test_rows_and_columns(layout, kind, tmp_path):
             assert_array_equal(found, expected[wanted])
         with pytest.raises(ValueError, match="must be sorted"):
             lazy[index[::-1]]
-
-
-def test_values_are_checked_in_one_pass(tmp_path, monkeypatch):
-    """Reading checks for gaps once, and `fill_missing` does not read what has none."""
-    n_read = []
-
-    def in_memory(X: Any) -> Any:
-        n_read.append(X.shape[0])
-        return original(X)
-
-    original = _lazy.in_memory
-    monkeypatch.setattr(_lazy, "in_memory", in_memory)
-    with kept_in("backed", sparse.csr_matrix(genes()), tmp_path) as adata:
-        options = (None, None, False, "auto", None, "error", None)
-        cells = read_cells(adata, "kind", *options, by_parts=True)
-        first_block = n_read[0]
-        # The checks for equal rows and for raw counts read the first rows again.
-        assert sum(n_read) <= 2 * N_CELLS + 2 * first_block
-        n_read.clear()
-        assert fill_missing(cells.X, np.ones(N_CELLS, bool)) is cells.X
-        assert n_read == []
 
 
 @pytest.mark.parametrize("layout", [sparse.csr_matrix, np.asarray])
