@@ -15,7 +15,6 @@ import pytest
 from click.testing import CliRunner, Result
 from sklearn.datasets import load_iris
 
-import centroid_encoder as ce
 from centroid_encoder.cli import cli
 
 pytest.importorskip("zarr")
@@ -96,20 +95,6 @@ def test_a_link_out_of_a_store_is_refused_and_nothing_is_copied(
         == f"Error: {link} is a symbolic link; put a copy of its target in its place\n"
     )
     assert state(folder) == before
-
-
-@pytest.mark.parametrize("part", ["X", "obs"])
-def test_the_viewer_and_python_refuse_such_a_store(part: str, folder: Path) -> None:
-    reader = pytest.importorskip("centroid_encoder.viewer.data.reader")
-    irises().write_zarr("secret")
-    shutil.rmtree(Path("in.zarr", part))
-    Path("in.zarr", part).symlink_to(folder / "secret" / part)
-    for read in (
-        lambda: reader.read_adata(folder / "in.zarr"),
-        lambda: ce.tl.ingest(irises(), folder / "in.zarr", progress=False),
-    ):
-        with pytest.raises(OSError, match=f"in.zarr/{part} is a symbolic link"):
-            read()
 
 
 @pytest.mark.parametrize("part", ["", "zarr.json", "X"])

@@ -71,12 +71,6 @@ def test_a_training_without_held_out_cells_warns_where_a_group_would_matter(pbmc
     assert not doubts(pbmc, "bulk_labels", test_size=0, placement="bottleneck")
 
 
-def test_donors_of_three_technologies_are_noticed(folder):
-    adata = ad.read_h5ad(folder / "pbmc_3tech" / "pbmc_3tech.h5ad")
-    assert doubts(adata, "cell_type") == [WARNING.format("donor", "donor")]
-    assert not doubts(adata, "cell_type", group_key="donor")
-
-
 @pytest.mark.parametrize(
     ("file", "label_key"),
     [("pbmc3k/pbmc3k_annotated.h5ad", "classified"), ("vectra_6plex/cells.h5ad", "phenotype")],

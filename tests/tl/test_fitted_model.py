@@ -46,12 +46,6 @@ def test_checks_the_names_of_genes(trained):
         model.transform(trained.to_df()[trained.var_names[::-1]])
 
 
-def test_is_found_under_its_key(cells, squeezed):
-    ce.tl.centroid_encoder(cells, "cell_type", model=squeezed, progress=False, key_added="second")
-    found = ce.tl.fitted_model(cells, "second").transform(cells.to_df())
-    assert_allclose(found, cells.obsm["second"], atol=1e-6)
-
-
 def test_reading_it_changes_nothing(trained, unchanged):
     with unchanged(trained):
         ce.tl.fitted_model(trained).transform(trained.to_df())
@@ -105,8 +99,3 @@ def test_a_broken_map_is_an_error(trained, name):
     change(adata.uns["ce"]["model"])
     with pytest.raises(InvalidStateError, match=words):
         ce.tl.fitted_model(adata)
-
-
-def test_an_unknown_device_is_an_error(trained):
-    with pytest.raises(ValueError, match="device 'nowhere' is not available"):
-        ce.tl.fitted_model(trained, device="nowhere")
