@@ -73,6 +73,36 @@ def test_an_error_leaves_all_old_files_alone(error: BaseException, tmp_path: Pat
     assert left == {"one": "old", "other": "old"}
 
 
+@pytest.mark.parametrize("exist", [["file", "store"], ["file"], ["store"], []])
+@pytest.mark.parametrize("fails", ["file", "store"])
+def test_if_a_renaming_fails_all_old_ones_are_put_back(
+    fails: str, exist: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, store, replace = tmp_path / "file", tmp_path / "store", os.replace
+    if "file" in exist:
+        file.write_text("old")
+    if "store" in exist:
+        store.mkdir()
+
+    def fail(old: Path, new: Path) -> None:
+        if new.name == fails:
+            raise KeyboardInterrupt
+        replace(old, new)
+
+    def write() -> None:
+        with replacing_all([file, store]) as (new_file, new_store):
+            new_file.write_text("new")
+            new_store.mkdir()
+            (new_store / "new").touch()
+            monkeypatch.setattr(os, "replace", fail)
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert sorted(os.listdir(tmp_path)) == exist
+    assert "file" not in exist or file.read_text() == "old"
+    assert "store" not in exist or not os.listdir(store)
+
+
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions and links")
 def test_permissions_and_links_are_kept(tmp_path: Path) -> None:
     path, link = tmp_path / "file", tmp_path / "link"

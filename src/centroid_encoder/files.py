@@ -89,12 +89,12 @@ def replacing_all(
 ) -> Iterator[list[Path]]:
     """Yield names for new files or folders, which are renamed to `paths` at the end.
 
-    None is renamed before all are written: after an error until then, `paths` are as they were. A
-    new file keeps the permissions of the old one. The target of a link is replaced, not the link.
-    The new files are in the folder `within` until they are renamed; by default in that of each
-    path.
+    After an error `paths` are as they were. A new file keeps the permissions of the old one. The
+    target of a link is replaced, not the link. The first path is renamed last. The new files are in
+    the folder `within` until they are renamed; by default in that of each path.
     """
     pairs: list[tuple[Path, Path]] = []
+    renamed: list[Path] = []
     try:
         for place in (Path(os.path.realpath(path)) for path in paths):
             beside = tempfile.mkdtemp(prefix=".centroid-encoder.", dir=within or place.parent)
@@ -104,12 +104,16 @@ def replacing_all(
             _flush(folder / "new")
             if place.exists():
                 shutil.copymode(place, folder / "new")
-        for place, folder in pairs:
-            if place.is_dir():  # A folder cannot be overwritten.
+        for place, folder in reversed(pairs):
+            # The last rename needs no copy of the old file; a folder cannot be overwritten.
+            if place.is_dir() or (place.exists() and folder != pairs[0][1]):
                 os.rename(place, folder / "old")
             os.replace(folder / "new", place)
+            renamed.append(place)
     finally:
         for place, folder in pairs:
+            if place in renamed and len(renamed) < len(pairs):
+                os.replace(place, folder / "new")
             if (folder / "old").exists() and not place.exists():
                 os.rename(folder / "old", place)
             shutil.rmtree(folder, ignore_errors=True)

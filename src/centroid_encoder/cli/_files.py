@@ -1,4 +1,4 @@
-"""Reading ``.h5ad`` files and zarr stores, and writing several files at once."""
+"""Reading ``.h5ad`` files and zarr stores, and writing several files, all of them or none."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def with_results(source: Path, adata: AnnData, *, obsm: list[str], uns: list[str
 
 
 def write_all(files: Mapping[Path, Write]) -> None:
-    """Write several files; they replace the old ones when all are written."""
+    """Write several files, all of them or none; the first one is renamed last."""
     with replacing_all(files) as news, warnings.catch_warnings():
         text = "Consolidated metadata|zarr v3 auto|Writing zarr v2"
         warnings.filterwarnings("ignore", text)
