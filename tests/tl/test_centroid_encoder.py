@@ -267,13 +267,6 @@ class TestFeatures:
         embed(other, fast, mask_var="marker")
         assert_same_bits(arrays(cells), arrays(other))
 
-    def test_come_from_a_layer(self, cells, fast):
-        expected = embed(cells, fast, copy=True).obsm["X_ce"]
-        bare = ad.AnnData(obs=cells.obs, var=cells.var, layers={"scaled": cells.X})
-        embed(bare, fast, layer="scaled")
-        assert_array_equal(bare.obsm["X_ce"], expected)
-        assert bare.uns["ce"]["params"]["layer"] == "scaled"
-
     @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix, "frame"])
     def test_come_from_a_representation(self, cells, fast, convert):
         expected = embed(cells, fast, copy=True).obsm["X_ce"]

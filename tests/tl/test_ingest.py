@@ -386,8 +386,6 @@ class TestDoubt:
     def test_bad_arguments_change_nothing(self, known, new, ingest, unchanged, kwargs, words):
         with unchanged(new), pytest.raises(ValueError, match=re.escape(words)):
             ingest(new, known, **kwargs)
-
-    def test_no_cells(self, known, new, ingest):
         with pytest.raises(ValueError, match="no cells"):
             ingest(new[:0].copy(), known)
 

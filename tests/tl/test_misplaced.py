@@ -149,21 +149,6 @@ class TestTable:
             kinds = [str(dtype) for dtype in table.dtypes]
             assert kinds == ["category", "category", "category", "float64"]
 
-    @pytest.mark.parametrize("dtype", [int, bool, object, "category"])
-    def test_has_the_values_of_the_label_column(self, make_cells, dtype):
-        adata = make_cells(2, distance=0.3)
-        codes = adata.obs["cell_type"].cat.codes
-        adata.obs["cell_type"] = (
-            codes.map({0: "x", 1: "y"}) if dtype is object else codes.astype(dtype)
-        )
-        model = ce.CentroidEncoder(hidden=(4,), max_epochs=2)
-        ce.tl.centroid_encoder(adata, "cell_type", model=model, progress=False)
-        for regions in ("voronoi", "decoder"):
-            table = ce.tl.misplaced(adata, regions=regions)
-            assert len(table) > 0
-            assert table["label"].tolist() == adata.obs["cell_type"][table.index].tolist()
-            assert (table["label"] != table["region"]).all()
-
     @BOTH
     def test_of_a_selection_is_a_part_of_the_whole(self, trained, unchanged, regions):
         whole = ce.tl.misplaced(trained, regions=regions)
@@ -197,7 +182,7 @@ def test_the_figure_marks_the_same_cells(trained, regions):
 
 class TestErrors:
     def test_name_the_kinds_of_regions(self, trained):
-        with pytest.raises(ValueError, match=r"regions must be one of .*voronoi.*decoder.*; got"):
+        with pytest.raises(ValueError, match="regions must be 'voronoi' or 'decoder'; got"):
             ce.tl.misplaced(trained, regions="cells")
 
     def test_of_ingested_cells(self, trained):

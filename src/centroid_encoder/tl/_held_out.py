@@ -10,19 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._result import (
-    TEST,
-    StoredCrossValidation,
-    StoredMap,
-    check_classes,
-    check_trained,
-    cv_key,
-    differing_settings,
-    fold_words,
-    obs_key,
-    read_result,
-    stored_column,
-)
+from centroid_encoder.tl import _result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -53,31 +41,34 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
     A KeyError if there is neither or a column is missing; a ValueError if no cell was held out, or
     if the label column has other classes.
     """
-    validated = StoredCrossValidation.read(adata, key)
+    validated = _result.StoredCrossValidation.read(adata, key)
     if validated is None:
-        check_trained(adata, key)
-        result = read_result(adata, key)
-        words, part, quality = "held-out cells", "a part of the map", result.stored.errors(TEST)
+        _result.check_trained(adata, key)
+        result = _result.read_result(adata, key)
+        words, part = "held-out cells", "a part of the map"
+        quality = result.stored.errors(_result.TEST)
         if not quality["n"]:
             raise InputError(
                 "no cell was held out (test_size=0), so there is no held-out error; run "
                 f"ce.tl.cross_validate(adata, {result.label_key!r})"
             )
-        held_out, own, predicted = result.split == TEST, result.codes, result.predicted
+        held_out, own, predicted = result.split == _result.TEST, result.codes, result.predicted
     else:
-        mapped = StoredMap.read(adata, key)
-        words, quality = f"out-of-fold labels, {fold_words(validated)}", validated.quality
-        if mapped and differing_settings(mapped, validated.params, validated.model):
+        mapped = _result.StoredMap.read(adata, key)
+        words, quality = f"out-of-fold labels, {_result.fold_words(validated)}", validated.quality
+        if mapped and _result.differing_settings(mapped, validated.params, validated.model):
             words += ", other settings than the map's"
-        part, key = f"a part of the cross-validation {key!r}", cv_key(key)
+        part, key = f"a part of the cross-validation {key!r}", _result.cv_key(key)
         label_key, classes = validated.label_key, validated.classes
-        labels = stored_column(adata, label_key, "the labels that were cross-validated")
-        found = stored_column(adata, obs_key(key, "label"), part)
-        held_out = stored_column(adata, obs_key(key, "own"), part).notna()
+        labels = _result.stored_column(adata, label_key, "the labels that were cross-validated")
+        found = _result.stored_column(adata, _result.obs_key(key, "label"), part)
+        held_out = _result.stored_column(adata, _result.obs_key(key, "own"), part).notna()
         own, predicted = (classes.get_indexer(names.astype(object)) for names in (labels, found))
-        check_classes(labels[held_out & (own < 0)], label_key, "cross_validate")
+        _result.check_classes(labels[held_out & (own < 0)], label_key, "cross_validate")
     rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
     if not len(rows):
         raise InputError("none of the held-out cells is in this selection of cells")
-    values = stored_column(adata, obs_key(key, "confidence"), part).to_numpy(np.float64)[rows]
+    values = _result.stored_column(adata, _result.obs_key(key, "confidence"), part).to_numpy(
+        np.float64
+    )[rows]
     return HeldOut(words, int(quality["n"]), quality, rows, own[rows], predicted[rows], values)

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.errors import InputError, MissingKeyError, check_name
+from centroid_encoder.tl._read import check_choice
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -245,9 +246,7 @@ class Result:
 
         ``"voronoi"`` regions are those of the centers, ``"decoder"`` regions the predicted classes.
         """
-        if regions not in get_args(Regions):
-            text = f"regions must be one of {get_args(Regions)}; got {regions!r}"
-            raise InputError(text, parameter="regions")
+        check_choice("regions", regions, Regions)
         return self.predicted if regions == "decoder" else self._nearest
 
     def misplaced(self, regions: Regions) -> NDArray[np.bool_]:
