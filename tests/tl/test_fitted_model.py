@@ -39,13 +39,6 @@ def test_gives_the_stored_embedding(trained):
     assert (model.hidden, model.max_epochs) == ((16,), 5)
 
 
-def test_checks_the_names_of_genes(trained):
-    model = ce.tl.fitted_model(trained)
-    assert_array_equal(model.feature_names_in_, trained.var_names)
-    with pytest.raises(ValueError, match="feature names"):
-        model.transform(trained.to_df()[trained.var_names[::-1]])
-
-
 def test_reading_it_changes_nothing(trained, unchanged):
     with unchanged(trained):
         ce.tl.fitted_model(trained).transform(trained.to_df())

@@ -1,4 +1,4 @@
-"""Matrices that are not in memory give the same maps in a fraction of the memory."""
+"""Matrices that are not in memory give the same results in a fraction of the memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anndata as ad
+import dask
 import dask.array as da
 import h5py
 import numpy as np
@@ -24,8 +25,9 @@ from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.core import matrix
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl import _lazy
+from centroid_encoder.tl import _lazy, _new_cells
 from centroid_encoder.tl._read import read_matrix
 
 N_CELLS, N_GENES = 400, 60
@@ -225,3 +227,83 @@ def test_reading_never_has_the_matrix_in_memory(layout, tmp_path, monkeypatch):
         tracemalloc.stop()
     adata.file.close()
     assert peak < 3_000 * 4_000 * (8 if layout is sparse.csr_matrix else 4) / 3
+
+
+@pytest.fixture(scope="module")
+def known() -> AnnData:
+    """Cells with a map."""
+    adata = table(genes())
+    trained(adata, "voronoi")
+    return adata
+
+
+@pytest.fixture
+def few_at_once(monkeypatch):
+    monkeypatch.setattr(matrix, "CHUNK", 32)
+    monkeypatch.setattr(_new_cells, "BLOCKS", 2)
+
+
+def placed(adata: AnnData, known: AnnData, **options: Any) -> dict[str, Any]:
+    """All results of cells that are sent through a map."""
+    ce.tl.ingest(adata, known, progress=False, **options)
+    found = {name: np.asarray(adata.obs[f"ce_{name}"]) for name in ("confidence", "novelty")}
+    return found | {"embedding": adata.obsm["X_ce"], "label": adata.obs["ce_label"].cat.codes}
+
+
+@pytest.mark.usefixtures("few_at_once")
+class TestIngestionOfDaskArrays:
+    @pytest.mark.parametrize(
+        ("layout", "chunks", "scheduler"),
+        [
+            (np.asarray, (70, 60), "threads"),
+            (sparse.csr_matrix, ((200, 0, 200), (60,)), "threads"),
+            (sparse.csc_matrix, (9, 60), "synchronous"),
+        ],
+    )
+    def test_is_the_same_from_chunks_of_any_size(self, layout, chunks, scheduler, known):
+        expected = placed(table(layout(genes())), known)
+        adata = table(da.from_array(genes(), chunks=chunks).map_blocks(layout))
+        with dask.config.set(scheduler=scheduler):
+            assert_same(placed(adata, known), expected)
+        assert isinstance(adata.X, da.Array)
+        assert adata.obsm["X_ce"].dtype == np.float32
+
+    def test_fills_gaps_and_missing_genes_alike(self, known):
+        X = 1.3 * genes()
+        X[[3, 200], [5, 7]] = np.nan
+        one, other = (table(x)[:, 1:].copy() for x in (X, da.from_array(X, chunks=(50, 60))))
+        options = {"missing": "mean", "max_missing": 0.5}
+        assert_same(placed(other, known, **options), placed(one, known, **options))
+
+    def test_names_the_cell_of_a_gap(self, known):
+        X = genes()
+        X[205, 7] = np.nan
+        adata = table(da.from_array(X, chunks=(100, 60)))
+        with pytest.raises(ValueError, match=r"the first is 'gene 7' of cell 205; pass missing"):
+            placed(adata, known)
+        assert "X_ce" not in adata.obsm
+
+    def test_stops_between_chunks(self, known):
+        n_done = []
+        job = ce.tl.ingest.job(table(da.from_array(genes(), chunks=(50, 60))), known)
+
+        def callback(report: Any) -> bool:
+            n_done.append(report.n_done)
+            return report.n_done >= 200
+
+        with pytest.raises(StoppedTooEarly):
+            job.run(callback)
+        assert n_done == [100, 200]
+
+    @pytest.mark.slow
+    def test_is_done_by_the_workers_of_a_cluster(self, known):
+        distributed = pytest.importorskip("distributed", reason="clusters need distributed")
+        expected = placed(table(genes()), known)
+        cluster = distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        )
+        with cluster, distributed.Client(cluster):
+            found = placed(table(da.from_array(genes(), chunks=(40, 60))), known)
+            tasks = {str(key) for key, *_ in cluster.scheduler.transition_log}
+        assert_same(found, expected)
+        assert len(tasks) >= 10
