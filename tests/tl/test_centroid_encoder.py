@@ -139,13 +139,6 @@ class TestHoldOut:
         held_out = adata.obs["cell_type"][members(adata, "test")].value_counts()
         assert held_out.to_dict() == {"type 0": 12, "type 1": 6, "type 2": 3}
 
-    def test_can_be_nothing(self, cells, fast):
-        embed(cells, fast, test_size=0)
-        assert (cells.obs["ce_split"] == "train").all()
-        quality = cells.uns["ce"]["quality"]["test"]
-        assert quality["n"] == 0
-        assert np.isnan(quality["knn_error"])
-
     def test_leaves_small_classes_in_training_and_names_them(self, make_cells, fast):
         # 40, 4, 3, 2 and 1 cells; with a share of 0.2 a class needs five.
         codes = np.repeat(np.arange(5), [40, 4, 3, 2, 1])
@@ -326,16 +319,12 @@ class TestMissingValues:
 
 
 class TestModel:
-    def test_is_not_changed(self, cells):
-        model = ce.CentroidEncoder(hidden=(16,), max_epochs=2, random_state=None)
+    def test_is_not_changed_and_gives_way_to_arguments(self, cells):
+        model = ce.CentroidEncoder(3, hidden=(16,), max_epochs=2, device="no such device")
         before = model.get_params()
-        embed(cells, model, n_components=3, device="cpu")
+        embed(cells, model, n_components=1, device="cpu")
         assert model.get_params() == before
         assert not hasattr(model, "classes_")
-
-    def test_parameters_are_replaced_by_arguments(self, cells):
-        model = ce.CentroidEncoder(3, hidden=(16,), max_epochs=2, device="no such device")
-        embed(cells, model, n_components=1, device="cpu")
         assert cells.obsm["X_ce"].shape == (120, 1)
         assert cells.uns["ce"]["centers"].shape == (3, 1)
 
