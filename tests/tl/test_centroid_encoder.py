@@ -391,6 +391,7 @@ class TestLabels:
             ["type 2", "type 0", "type 1"]
         )
         other = embed(cells, fast, test_size=0, copy=True)
+        assert np.isnan(one.uns["ce"]["quality"]["test"]["knn_error"])
         assert_same_bits(arrays(one), arrays(other))
         assert_array_equal(one.obsm["X_ce"], other.obsm["X_ce"])
 

@@ -32,15 +32,13 @@ def fast() -> ce.CentroidEncoder:
 def test_old_file_with_classes_of_one_cell(folder, fast, unchanged, caplog, tmp_path):
     adata = ad.read_h5ad(folder / "scimap_example" / "example_data.h5ad")
     counts = adata.obs["phenotype"].value_counts()
-    assert counts.min() == 1
-    assert len(counts) == 25
+    assert (counts.min(), len(counts)) == (1, 25)
     with unchanged(adata):
         result = ce.tl.centroid_encoder(adata, "phenotype", model=fast, progress=False, copy=True)
-    too_small = result.obs["phenotype"].isin(counts.index[counts < 5])
-    assert (result.obs["ce_split"][too_small] == "train").all()
+    small = counts.index[counts < 5]
+    assert (result.obs["ce_split"][result.obs["phenotype"].isin(small)] == "train").all()
     assert "too few cells to split" in caplog.text
-    for name in counts.index[counts < 5]:
-        assert repr(name) in caplog.text
+    assert all(repr(name) in caplog.text for name in small)
     ce.pl.voronoi(result, show=False, save=tmp_path / "voronoi.png")
     assert not result.uns["ce"]["quality"]["test"]["at_chance"]
 

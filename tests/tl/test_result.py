@@ -83,7 +83,7 @@ class TestOrderOfClasses:
 def test_held_out_cells_are_read_without_a_cross_validation(adata):
     del adata.uns["ce_cv"]
     cells, test = read_held_out(adata, "ce"), adata.obs["ce_split"] == "test"
-    assert (cells.words, cells.n) == ("held-out cells", 18)
+    assert (cells.words, cells.quality["n"]) == ("held-out cells", 18)
     assert_array_equal(cells.rows, np.flatnonzero(test))
     classes = read_result(adata, "ce").classes
     assert names(classes, cells.own) == adata.obs["cell_type"][test].tolist()

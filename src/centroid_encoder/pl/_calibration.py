@@ -105,7 +105,7 @@ def _draw_page(ax: Any, confidence: NDArray[np.float64], start: float) -> None:
 
 
 def _title(cells: HeldOut, n_shown: int) -> str:
-    text = f"{cells.words}, {count_words(cells.n, n_shown)}"
+    text = f"{cells.words}, {count_words(cells.quality['n'], n_shown)}"
     error = float(cells.quality.get("calibration_error", np.nan))
     if np.isfinite(error):
         text += f"\nexpected calibration error {100 * error:.1f} points"

@@ -109,8 +109,8 @@ def _read(adata: AnnData, key: str) -> tuple[NDArray[np.int64], pd.Index, str]:
     cells, classes = read_held_out(adata, key), read_result(adata, key).classes
     table = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(table, (cells.own, cells.predicted), 1)
-    n = len(cells.own)
-    return table, classes, f"{cells.words}, n = {n:,}" + (f" of {cells.n:,}" * (n < cells.n))
+    n, n_all = len(cells.own), cells.quality["n"]
+    return table, classes, f"{cells.words}, n = {n:,}" + (f" of {n_all:,}" * (n < n_all))
 
 
 def _similar(table: NDArray[np.int64]) -> NDArray[np.intp]:

@@ -25,10 +25,10 @@ from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl import _errors, _result, _run
+from centroid_encoder.tl import _judging, _result, _run
 from centroid_encoder.tl._cv_warnings import doubts
-from centroid_encoder.tl._errors import Codes, Judged, Place
 from centroid_encoder.tl._fitted_model import fitted_model
+from centroid_encoder.tl._judging import Codes, Judged, Place
 from centroid_encoder.tl._read import Cells, Missing, logger, read_cells
 from centroid_encoder.tl._summary import missing_classes
 
@@ -273,14 +273,14 @@ class CrossValidation(_run.Job):
         n = len(self.places)
         n_at_once = min(joblib.effective_n_jobs(self.n_jobs), n)
         if n_at_once == 1:
-            return self._results_of(dict(_errors.train(*task) for task in self._tasks(callback)))
+            return self._results_of(dict(_judging.train(*task) for task in self._tasks(callback)))
         found: dict[Place, Judged] = {}
         _run.check_stop(callback, _run.Progress(0, n, "training"))
         # Ray returns all results at the end.
         in_turn = get_active_backend()[0].supports_return_generator
         kind = "generator_unordered" if in_turn else "list"
         results = joblib.Parallel(n_at_once, return_as=kind)(
-            joblib.delayed(_errors.train)(*task) for task in self._tasks()
+            joblib.delayed(_judging.train)(*task) for task in self._tasks()
         )
         try:
             for place, one in results:
@@ -327,16 +327,16 @@ class CrossValidation(_run.Job):
         rows = []
         for place in real:
             wrong, _ = found[place]
-            rates, _ = _errors.error_rates(wrong, codes[wrong.index], n_classes)
+            rates, _ = _judging.error_rates(wrong, codes[wrong.index], n_classes)
             rows.append({"repeat": place[1], "fold": place[2], "n": len(wrong)} | rates)
         errors = pd.DataFrame(rows)
         means = errors.iloc[:, 3:].agg(["mean", "std"])
         repeats, folds = range(self._params["n_repeats"]), range(self.n_folds)
         judged_in = [[found[0, repeat, fold] for fold in folds] for repeat in repeats]
-        probabilities, uncalibrated = _errors.pooled(judged_in, codes, n_classes)
+        probabilities, uncalibrated = _judging.pooled(judged_in, codes, n_classes)
         predicted, labeled = probabilities.argmax(axis=1), codes >= 0
         quality: dict[str, Any] = {"n": int(labeled.sum()), **means.loc["mean"]}
-        quality |= means.loc["std"].add_suffix("_sd").to_dict() | _errors.calibration_errors(
+        quality |= means.loc["std"].add_suffix("_sd").to_dict() | _judging.calibration_errors(
             probabilities.max(axis=1)[labeled], uncalibrated[labeled], (predicted == codes)[labeled]
         )
         confusion = confusion_matrix(codes[labeled], predicted[labeled], labels=range(n_classes))
@@ -350,7 +350,7 @@ class CrossValidation(_run.Job):
             p_value = permutation_p_value(observed, np.array(null))
             test = _result.PermutationTest(observed, np.array(null), p_value)
         wrong = pd.concat([found[place][0] for place in real])
-        _, of_classes = _errors.error_rates(wrong, codes[wrong.index], n_classes)
+        _, of_classes = _judging.error_rates(wrong, codes[wrong.index], n_classes)
         per_class = pd.DataFrame(
             {
                 "class": [str(name) for name in cells.classes],

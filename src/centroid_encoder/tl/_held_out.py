@@ -22,10 +22,8 @@ class HeldOut:
 
     words: str
     """Kind of cells, for a title."""
-    n: int
-    """Number of such cells at the time of the prediction; a selection of cells has fewer."""
     quality: Mapping[str, Any]
-    """Errors of these cells."""
+    """Errors of these cells, and their number ``n``; a selection of cells has fewer."""
     rows: NDArray[np.intp]
     """(n_held_out,) rows of the cells."""
     own: NDArray[np.intp]
@@ -68,7 +66,6 @@ def read_held_out(adata: AnnData, key: str) -> HeldOut:
     rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
     if not len(rows):
         raise InputError("none of the held-out cells is in this selection of cells")
-    values = _result.stored_column(adata, _result.obs_key(key, "confidence"), part).to_numpy(
-        np.float64
-    )[rows]
-    return HeldOut(words, int(quality["n"]), quality, rows, own[rows], predicted[rows], values)
+    column = _result.stored_column(adata, _result.obs_key(key, "confidence"), part)
+    confidence = column.to_numpy(np.float64)[rows]
+    return HeldOut(words, quality, rows, own[rows], predicted[rows], confidence)

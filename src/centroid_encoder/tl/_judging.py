@@ -1,4 +1,4 @@
-"""Errors of cells that shaped nothing, and the trainings of a cross-validation that count them."""
+"""Judging of cells that shaped nothing: trainings without them, and their errors."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import balanced_accuracy_score, zero_one_loss
 
 from centroid_encoder.core.quality import at_chance
-from centroid_encoder.tl._errors import error_rates
+from centroid_encoder.tl._judging import error_rates
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
