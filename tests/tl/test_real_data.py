@@ -26,10 +26,11 @@ def fast() -> ce.CentroidEncoder:
 
 
 @pytest.mark.slow
-# The layout on disk that anndata wrote before 0.8.
 @pytest.mark.filterwarnings("ignore::anndata.OldFormatWarning")
 @pytest.mark.filterwarnings("ignore:Moving element from .uns:FutureWarning")
-def test_old_file_with_classes_of_one_cell(folder, fast, unchanged, caplog, tmp_path):
+def test_file_of_anndata_before_0_8_with_classes_of_one_cell(
+    folder, fast, unchanged, caplog, tmp_path
+):
     adata = ad.read_h5ad(folder / "scimap_example" / "example_data.h5ad")
     counts = adata.obs["phenotype"].value_counts()
     assert (counts.min(), len(counts)) == (1, 25)

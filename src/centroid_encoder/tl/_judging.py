@@ -22,7 +22,7 @@ from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.quality import knn_predict, nearest_center
 from centroid_encoder.core.reports import Report
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl._read import fill_missing
+from centroid_encoder.tl._gaps import fill_missing
 from centroid_encoder.tl._result import CALIBRATION_ERRORS
 
 Codes = NDArray[np.intp]

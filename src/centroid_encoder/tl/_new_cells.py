@@ -14,8 +14,9 @@ from sklearn.utils import gen_batches
 from centroid_encoder.core import matrix
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
+from centroid_encoder.tl._gaps import count_gaps, describe_gaps
 from centroid_encoder.tl._lazy import in_memory
-from centroid_encoder.tl._read import count_gaps, describe_gaps, listed, logger
+from centroid_encoder.tl._read import listed, logger
 
 Placed = NDArray[np.float32]
 """(n, m + 3) embedding of cells, index of the class, confidence and novelty."""

@@ -127,8 +127,7 @@ class StoredMap(Stored):
 
     def is_of_same_labels(self, label_key: str) -> bool:
         """Whether it is complete, and was trained on these cells with these labels."""
-        of_training = self.ingested_from is None and self.model is not None
-        return of_training and self.label_key == label_key
+        return bool(self.model) and not self.ingested_from and self.label_key == label_key
 
     @property
     def has_decoder(self) -> bool:
