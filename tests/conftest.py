@@ -190,12 +190,3 @@ def frozen(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value), [frozen(item) for item in value]
     return type(value), repr(value)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Tell what the campaigns have counted; under pytest-xdist, too."""
-    for outcome in ("passed", "failed"):
-        for report in terminalreporter.stats.get(outcome, []):
-            for name, value in getattr(report, "user_properties", []):
-                if name == "campaign":
-                    terminalreporter.write_line(f"{report.nodeid}: {value}")

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from centroid_encoder.files import check_distinct, check_target, replacing, writing
+from centroid_encoder.files import check_distinct, check_target, replacing, replacing_all, writing
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no such files")
 
@@ -57,19 +57,50 @@ def test_the_new_file_is_there_when_all_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError(), KeyboardInterrupt()])
-def test_an_error_leaves_the_old_file_alone(error: BaseException, tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("old")
+def test_an_error_leaves_all_old_files_alone(error: BaseException, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).write_text("old")
 
     def write() -> None:
-        with replacing(path) as beside:
-            beside.write_text("half")
+        with replacing_all([tmp_path / "one", tmp_path / "other"]) as (one, other):
+            one.write_text("new")
+            other.write_text("half")
             raise error
 
     with pytest.raises(type(error)):
         write()
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["file"]
+    left = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert left == {"one": "old", "other": "old"}
+
+
+@pytest.mark.parametrize("exist", [["file", "store"], ["file"], ["store"], []])
+@pytest.mark.parametrize("fails", ["file", "store"])
+def test_if_a_renaming_fails_all_old_ones_are_put_back(
+    fails: str, exist: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, store, replace = tmp_path / "file", tmp_path / "store", os.replace
+    if "file" in exist:
+        file.write_text("old")
+    if "store" in exist:
+        store.mkdir()
+
+    def fail(old: Path, new: Path) -> None:
+        if new.name == fails:
+            raise KeyboardInterrupt
+        replace(old, new)
+
+    def write() -> None:
+        with replacing_all([file, store]) as (new_file, new_store):
+            new_file.write_text("new")
+            new_store.mkdir()
+            (new_store / "new").touch()
+            monkeypatch.setattr(os, "replace", fail)
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert sorted(os.listdir(tmp_path)) == exist
+    assert "file" not in exist or file.read_text() == "old"
+    assert "store" not in exist or not os.listdir(store)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions and links")

@@ -28,11 +28,6 @@ def python(code: str) -> str:
 
 
 def test_loads_nothing_heavy_until_asked():
-    code = f"import sys, centroid_encoder; print(*set({HEAVY}) & set(sys.modules))"
-    assert python(code) == ""
-
-
-def test_looking_around_loads_nothing_heavy():
     code = f"""
 import sys, centroid_encoder as ce
 dir(ce), ce.__version__, ce.__all__, hasattr(ce, "nonsense")
@@ -64,14 +59,10 @@ print(*{"torch._dynamo", "torch._inductor", "sympy"} & set(sys.modules))
 
 
 def test_names_resolve():
-    assert set(ce.__all__) == {"CentroidEncoder", "load", "pl", "tl", "viewer"}
-    for name in ce.__all__:
-        assert getattr(ce, name) is not None
-        assert name in dir(ce)
-    for part in (ce.pl, ce.tl):
-        assert part.__all__ == sorted(part.__all__)
-        for name in part.__all__:
-            assert callable(getattr(part, name))
+    for module in (ce, ce.pl, ce.tl):
+        assert set(module.__all__) <= set(dir(module))
+        for name in module.__all__:
+            assert getattr(module, name) is not None
 
 
 def test_unknown_name_is_an_attribute_error():

@@ -25,8 +25,8 @@ ESTIMATOR = {
 }
 # What tl and the viewer call. They have docstrings, but may change in any release.
 ESTIMATOR_FOR_DEVELOPERS = {
-    *("calibration_", "feature_means_", "fit_codes", "fitted_map", "from_state"),
-    *("knows_novelty", "set_fit_request", "set_score_request", "to_state"),
+    *("calibration_", "fit_codes", "fitted_map", "from_state"),
+    *("set_fit_request", "set_score_request", "to_state"),
 }
 
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 import pytest
 
 import centroid_encoder as ce
-from centroid_encoder._signature import REQUIRED, Parameter, parameters, plain
+from centroid_encoder._signature import parameters, plain
 
 FUNCTIONS = [f"tl.{name}" for name in ce.tl.__all__] + [f"pl.{name}" for name in ce.pl.__all__]
 
@@ -26,7 +26,7 @@ def test_every_parameter_is_found_and_documented(name: str) -> None:
 
 def test_hints() -> None:
     found = parameters("tl.centroid_encoder")
-    assert found["label_key"].default is REQUIRED
+    assert found["label_key"].default is inspect.Parameter.empty
     assert found["missing"].choices == ("error", "drop", "mean")
     assert {str, type(None)} <= set(found["mask_var"].hints)
     assert found["test_size"].hints == [float]
@@ -40,14 +40,6 @@ def test_a_reference_to_another_function_stands_for_its_entry() -> None:
 
 
 def test_help_is_plain_text() -> None:
-    doc = (
-        'Size [1]_ of :class:`~pathlib.Path` in ``"pt"``. With `palette`, in [0, 1). '
-        "Default: 2, or as `model`; a note. The rest."
-    )
-    parameter = Parameter("size", None, [float], doc)
-    assert plain(doc) == (
-        'Size of Path in "pt". With palette, in [0, 1). Default: 2, or as model; a note. The rest.'
-    )
-    assert parameter.brief == 'Size [1]_ of :class:`~pathlib.Path` in ``"pt"``.'
-    assert parameter.default_words == "2, or as `model`"
+    doc = 'Size [1]_ of :class:`~pathlib.Path` in ``"pt"``. With `palette`, in [0, 1).'
+    assert plain(doc) == 'Size of Path in "pt". With palette, in [0, 1).'
     assert plain("``x`` and `y_z`", lambda name: f"--{name}") == "x and --y_z"

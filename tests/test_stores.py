@@ -10,17 +10,25 @@ import pytest
 from centroid_encoder.stores import check_store_target, replacing_folder
 
 
-def test_a_failure_leaves_the_old_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fails", ["writing", "renaming"])
+def test_a_failure_leaves_the_old_one(
+    fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "cells.zarr").mkdir()
     (tmp_path / "cells.zarr" / "a").write_text("old")
 
-    def fail() -> None:
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    def write() -> None:
         with replacing_folder(tmp_path / "cells.zarr", tmp_path) as beside:
             beside.mkdir()
-            raise KeyError
+            if fails == "writing":
+                fail()
+            monkeypatch.setattr(os, "replace", fail)
 
-    with pytest.raises(KeyError):
-        fail()
+    with pytest.raises(KeyboardInterrupt):
+        write()
     assert os.listdir(tmp_path) == ["cells.zarr"]
     assert (tmp_path / "cells.zarr" / "a").read_text() == "old"
 

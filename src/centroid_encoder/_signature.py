@@ -19,9 +19,6 @@ from docstring_parser import parse
 
 import centroid_encoder
 
-REQUIRED = inspect.Parameter.empty
-"""Default of a parameter that has none."""
-
 
 class Parameter(NamedTuple):
     """A parameter of a function; `doc` is its entry in the docstring, with markup."""
@@ -36,17 +33,6 @@ class Parameter(NamedTuple):
     def choices(self) -> tuple[str, ...]:
         """The strings of a Literal."""
         return tuple(hint for hint in self.hints if isinstance(hint, str))
-
-    @property
-    def brief(self) -> str:
-        """The first sentence of `doc`."""
-        return _sentences(self.doc)[0]
-
-    @property
-    def default_words(self) -> str | None:
-        """The default in the words of `doc`, up to the first semicolon."""
-        found = [text for text in _sentences(self.doc) if text.startswith("Default: ")]
-        return found[0].removeprefix("Default: ").rstrip(".").partition(";")[0] if found else None
 
 
 @cache
@@ -67,7 +53,8 @@ def parameters(name: str) -> dict[str, Parameter]:
         doc = entries.get(one, "")
         if same := re.match(r"As in `(\w+)`\. ?", doc):
             theirs, own = parameters(f"{name.partition('.')[0]}.{same[1]}")[one], doc[same.end() :]
-            doc = f"{theirs.brief} {own}" if own else theirs.doc
+            first = re.split(r"(?<=\.) (?=[A-Z`\d])", theirs.doc)[0]
+            doc = f"{first} {own}" if own else theirs.doc
         hints = _hints(parameter.annotation, vars(sys.modules[function.__module__]))
         found[one] = Parameter(one, parameter.default, hints, doc)
     return found
@@ -89,7 +76,3 @@ def _hints(annotation: Any, names: dict[str, Any]) -> list[Any]:
         return list(get_args(hint))
     is_union = get_origin(hint) in (Union, UnionType)
     return [part for one in get_args(hint) for part in _hints(one, names)] if is_union else [hint]
-
-
-def _sentences(doc: str) -> list[str]:
-    return re.split(r"(?<=\.) (?=[A-Z`\d])", doc)

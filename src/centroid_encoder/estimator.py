@@ -619,16 +619,6 @@ class CentroidEncoder(
         return self.fitted_map.calibration
 
     @property
-    def feature_means_(self) -> NDArray[np.float64]:
-        """(n_features,) means of the training samples."""
-        return self.fitted_map.standardizer.mean
-
-    @property
-    def knows_novelty(self) -> bool:
-        """Whether `fit_novelty` has been called."""
-        return self.fitted_map.novelty is not None
-
-    @property
     def _n_features_out(self) -> int:
         return self.fitted_map.n_components
 

@@ -94,6 +94,7 @@ def replacing_all(
     the folder `within` until they are renamed; by default in that of each path.
     """
     pairs: list[tuple[Path, Path]] = []
+    renamed: list[Path] = []
     try:
         for place in (Path(os.path.realpath(path)) for path in paths):
             beside = tempfile.mkdtemp(prefix=".centroid-encoder.", dir=within or place.parent)
@@ -103,30 +104,19 @@ def replacing_all(
             _flush(folder / "new")
             if place.exists():
                 shutil.copymode(place, folder / "new")
-        _rename(pairs)
-    finally:
-        for place, folder in pairs:
-            # If the old file could not be put back, its only copy is in the folder.
-            if place.exists() or not (folder / "old").exists():
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _rename(pairs: list[tuple[Path, Path]]) -> None:
-    try:
         for place, folder in reversed(pairs):
             # The last rename needs no copy of the old file; a folder cannot be overwritten.
             if place.is_dir() or (place.exists() and folder != pairs[0][1]):
                 os.rename(place, folder / "old")
             os.replace(folder / "new", place)
-    except BaseException:
-        # KeyboardInterrupt may be raised after the last rename.
-        if any((folder / "new").exists() for _, folder in pairs):
-            for place, folder in pairs:
-                if not (folder / "new").exists():
-                    os.replace(place, folder / "new")
-                if (folder / "old").exists() and not place.exists():
-                    os.rename(folder / "old", place)
-        raise
+            renamed.append(place)
+    finally:
+        for place, folder in pairs:
+            if place in renamed and len(renamed) < len(pairs):
+                os.replace(place, folder / "new")
+            if (folder / "old").exists() and not place.exists():
+                os.rename(folder / "old", place)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _flush(path: Path) -> None:

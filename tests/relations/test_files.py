@@ -1,11 +1,9 @@
-"""No file outside a store is copied, and of two outputs both are written or none."""
+"""No file outside a store is copied."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +15,6 @@ import pytest
 from click.testing import CliRunner, Result
 from sklearn.datasets import load_iris
 
-import centroid_encoder as ce
 from centroid_encoder.cli import cli
 
 pytest.importorskip("zarr")
@@ -26,7 +23,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:zarr v3 autosharding:UserWarning"),
 ]
 LEARN = ("--label-key", "species", "--max-epochs", "1", "-q")
-VALIDATE = ("--n-folds", "2", "--n-permutations", "0")
 
 
 def irises(scale: float = 1) -> ad.AnnData:
@@ -101,20 +97,6 @@ def test_a_link_out_of_a_store_is_refused_and_nothing_is_copied(
     assert state(folder) == before
 
 
-@pytest.mark.parametrize("part", ["X", "obs"])
-def test_the_viewer_and_python_refuse_such_a_store(part: str, folder: Path) -> None:
-    reader = pytest.importorskip("centroid_encoder.viewer.data.reader")
-    irises().write_zarr("secret")
-    shutil.rmtree(Path("in.zarr", part))
-    Path("in.zarr", part).symlink_to(folder / "secret" / part)
-    for read in (
-        lambda: reader.read_adata(folder / "in.zarr"),
-        lambda: ce.tl.ingest(irises(), folder / "in.zarr", progress=False),
-    ):
-        with pytest.raises(OSError, match=f"in.zarr/{part} is a symbolic link"):
-            read()
-
-
 @pytest.mark.parametrize("part", ["", "zarr.json", "X"])
 def test_the_viewer_saves_no_table_over_one_with_a_link(part: str, folder: Path) -> None:
     import zarr
@@ -139,74 +121,3 @@ def test_the_viewer_saves_no_table_over_one_with_a_link(part: str, folder: Path)
         saving.save_table(SimpleNamespace(sdata=sdata, table_name="cells", adata=adata))
 
     assert state(folder) == before
-
-
-def failing(
-    name: str, monkeypatch: pytest.MonkeyPatch, fail: Callable[[], object]
-) -> Callable[[], bool]:
-    """Call `fail` when a file or folder is about to get this name for the first time."""
-    failed = []
-
-    def change(function: Callable[[Any, Any], None], old: Any, new: Any) -> None:
-        if os.path.basename(new) == name and not failed:
-            failed.append(name)
-            fail()
-        function(old, new)
-
-    for function in ("replace", "rename"):
-        monkeypatch.setattr(os, function, partial(change, getattr(os, function)))
-    return lambda: bool(failed)
-
-
-def refuse() -> None:
-    raise PermissionError(1, "Operation not permitted")
-
-
-def interrupt() -> None:
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize(
-    ("exist", "fail"),
-    [
-        ("both", refuse),
-        ("both", interrupt),
-        ("the first", refuse),
-        ("the second", refuse),
-    ],
-)
-@pytest.mark.parametrize(
-    ("command", "output", "option", "other"),
-    [
-        ("fit", "out.zarr", "--model-out", "m.safetensors"),
-        ("cross-validate", "out.h5ad", "--mislabeled", "m.csv"),
-    ],
-)
-def test_if_either_renaming_fails_both_outputs_are_as_before(
-    command: str,
-    output: str,
-    option: str,
-    other: str,
-    exist: str,
-    fail: Callable[[], object],
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    line = (command, f"in{Path(output).suffix}", *LEARN, *(VALIDATE if command != "fit" else ()))
-    assert run(*line, "-o", output, option, other).exit_code == 0
-    if exist == "the second":
-        shutil.rmtree(output) if output.endswith(".zarr") else os.unlink(output)
-    if exist == "the first":
-        os.unlink(other)
-    before = state(folder)
-
-    for name in (output, other):
-        with monkeypatch.context() as patch:
-            failed = failing(name, patch, fail)
-            result = run(*line, "--random-state", "1", "-o", output, option, other)
-        assert failed()
-        assert result.exit_code == 1
-        assert state(folder) == before
-
-    assert run(*line, "--random-state", "1", "-o", output, option, other).exit_code == 0
-    assert set(os.listdir()) == {"in.h5ad", "in.zarr", output, other}

@@ -91,12 +91,3 @@ def test_defaults_are_no_errors(context, fitted) -> None:
     for name, value in defaults.items():
         if name not in ("hidden", "max_epochs", "random_state", "device", "patience", *context):
             assert not isinstance(fitted(**context, **{name: value}), str)
-
-
-@pytest.mark.parametrize(
-    "option",
-    [{"compactness": 0.5}, {"output": "full"}, {"placement": "bottleneck", "n_networks": 3}],
-)
-def test_the_message_names_both_parameters(option, fitted) -> None:
-    message = fitted(**option)
-    assert all(name in message for name in ("placement", *option))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -76,15 +75,6 @@ def test_gaps_of_other_cells_change_nothing(seed, reference, query) -> None:
     adata = with_gaps(query, seed)
     complete = np.isfinite(adata.X).all(axis=1)
     assert_same(results(adata, reference)[complete], results(query, reference))
-
-
-@settings(max_examples=cases(4), deadline=None)
-@given(seed=st.integers(0, 2**16), n_at_once=st.integers(1, 300))
-def test_chunks_and_dask_change_nothing(seed, n_at_once, reference, query) -> None:
-    adata = with_gaps(query, seed)
-    chunked = adata.copy()
-    chunked.X = da.from_array(adata.X, chunks=(n_at_once, -1))
-    assert_same(results(chunked, reference), results(adata, reference))
 
 
 def test_genes_that_the_query_lacks_count_for_all_cells_alike(reference, query) -> None:

@@ -263,9 +263,7 @@ ODD = [
     *(Odd(f"X of {dtype}", revalue(lambda X, dtype=dtype: (4 * X).astype(dtype)))
       for dtype in ("float64", "float16", "int8", "int64")),
     Odd("X of bool", revalue(lambda X: X > 1)),
-    Odd("CSR", revalue(sparse.csr_matrix)),
     Odd("CSC", revalue(sparse.csc_matrix)),
-    Odd("CSR array", revalue(sparse.csr_array)),
     Odd("masked values", revalue(lambda X: np.ma.masked_greater(X, 4)), "",
         {"missing": "mean"}),
     Odd("big-endian", revalue(lambda X: X.astype(">f4"))),
@@ -325,15 +323,6 @@ def test_csr_of_half_precision_works(cells, make_cells, fast):
     assert cells.X.dtype == np.float16
 
 
-@pytest.mark.slow
-def test_more_than_a_thousand_classes_work(make_cells):
-    adata = make_cells(1200, 2400, names=[f"c{i}" for i in range(1200)])
-    model = ce.CentroidEncoder(hidden=(8,), max_epochs=1)
-    ce.tl.centroid_encoder(adata, "cell_type", model=model, progress=False, test_size=0)
-    assert adata.uns["ce"]["centers"].shape == (1200, 2)
-    assert np.isfinite(adata.obsm["X_ce"]).all()
-
-
 @pytest.mark.parametrize("refused", ["ce_label", "X_ce"])
 @pytest.mark.parametrize("view", [False, True], ids=["actual", "view"])
 def test_a_failure_while_writing_leaves_everything_as_it_was(
@@ -361,15 +350,17 @@ def test_a_failure_while_writing_leaves_everything_as_it_was(
             ce.tl.centroid_encoder(adata, "cell_type", model=fast, progress=False)
 
 
-@pytest.mark.parametrize("function", ["centroid_encoder", "cross_validate"])
-def test_a_path_is_no_anndata(function):
-    with pytest.raises(TypeError, match=r"an AnnData is needed, not str; read a file with"):
-        getattr(ce.tl, function)("cells.h5ad", "cell_type")
-
-
-def test_arrays_are_for_the_estimator():
-    with pytest.raises(TypeError, match=r"not ndarray; for arrays .* CentroidEncoder\(\)\.fit"):
-        ce.tl.centroid_encoder(np.ones((9, 3)), "cell_type")
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("cells.h5ad", "an AnnData is needed, not str; read a file with"),
+        (np.ones((9, 3)), r"not ndarray; for arrays .* CentroidEncoder\(\)\.fit"),
+    ],
+)
+def test_paths_and_arrays_are_no_anndata(data, words):
+    for function in TRAININGS:
+        with pytest.raises(TypeError, match=words):
+            function(data, "cell_type")
 
 
 @pytest.mark.parametrize(

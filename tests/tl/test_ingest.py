@@ -133,16 +133,16 @@ class TestReferences:
             (tmp_path / "broken.safetensors", InvalidStateError, "not a readable"),
             (tmp_path / "broken.h5ad", ValueError, "broken.h5ad cannot be read: it is damaged"),
             (tmp_path / "folder.zarr", OSError, "it is a folder, but no zarr store"),
-            (tmp_path / "new.zarr", KeyError, "uns has no map 'ce'"),
+            (tmp_path / "new.zarr", KeyError, "no result 'ce'"),
             (tmp_path / "spatial.zarr", OSError, "tables/cells"),
             (broken, InvalidStateError, "lacks 'config'"),
-            (new, KeyError, "run ce.tl.centroid_encoder first"),
+            (new, KeyError, "run ce.tl.centroid_encoder(adata, label_key) first"),
             (3, TypeError, "got int"),
             (ce.CentroidEncoder(), ValueError, "not fitted"),
         ):
             with unchanged(new), pytest.raises(error, match=re.escape(words)):
                 ingest(new, reference)
-        with unchanged(new), pytest.raises(KeyError, match="no map 'other'"):
+        with unchanged(new), pytest.raises(KeyError, match="no result 'other'"):
             ingest(new, known, key="other")
 
     def test_order_of_categories_is_kept(self, known, new, ingest):
@@ -246,7 +246,7 @@ class TestNames:
 
     @pytest.mark.filterwarnings("ignore:Variable names are not unique:UserWarning")
     def test_a_name_that_occurs_twice_is_an_error(self, known, new, ingest):
-        with pytest.raises(ValueError, match="'gene0' more than once"):
+        with pytest.raises(ValueError, match="the name 'gene0' more than once"):
             ingest(ad.concat([new, new[:, :1]], axis=1), known)
 
     def test_a_map_without_names_takes_columns_in_order(self, new, known, ingest, caplog):
@@ -386,8 +386,6 @@ class TestDoubt:
     def test_bad_arguments_change_nothing(self, known, new, ingest, unchanged, kwargs, words):
         with unchanged(new), pytest.raises(ValueError, match=re.escape(words)):
             ingest(new, known, **kwargs)
-
-    def test_no_cells(self, known, new, ingest):
         with pytest.raises(ValueError, match="no cells"):
             ingest(new[:0].copy(), known)
 
@@ -446,8 +444,6 @@ def test_a_job_shows_progress_stops_and_writes_once(known, new, unchanged, monke
 
     query = ce.tl.ingest.job(new, known)
     with unchanged(new):
-        with pytest.raises(RuntimeError, match="the job has not ended"):
-            query.write(new)
         with pytest.raises(StoppedTooEarly):
             query.run(callback)
         assert n_done == [25, 50]

@@ -74,18 +74,6 @@ def test_nothing_can_be_written_before_the_end(job, cells, unchanged, stopped):
             job.write(cells)
 
 
-@pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
-def test_a_stopped_training_keeps_its_best_state(cells, fast, placement):
-    job = ce.tl.centroid_encoder.job(cells, "cell_type", model=fast, placement=placement)
-    run(job, stop_at=2)
-    job.write(cells)
-    assert list(cells.uns["ce"]["history"]["epoch"]) == [1, 2]
-    # Other networks place the training cells.
-    same = (cells.obs["ce_split"] == "test") | (placement == "bottleneck")
-    embedding = ce.tl.fitted_model(cells).transform(cells.to_df())
-    np.testing.assert_allclose(embedding[same], cells.obsm["X_ce"][same], rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("name", ["centroid_encoder", "cross_validate", "ingest"])
 def test_a_tool_is_a_documented_function(name):
     tool = getattr(ce.tl, name)
@@ -139,6 +127,7 @@ def test_a_detached_job_does_not_see_changes_of_the_cells(cells, fast, tool):
         )
     expected = make(cells, source, progress=False, copy=True, **given)
     job = make.job(cells, source, **given)
+    assert tool == "ingest" or np.shares_memory(job._cells.X, cells.X)
     job.detach()
     before, cells.X[:] = cells.X.copy(), np.nan
     job.run()

@@ -1,4 +1,4 @@
-"""Matrices that are not in memory give the same maps in a fraction of the memory."""
+"""Matrices that are not in memory give the same results in a fraction of the memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import anndata as ad
+import dask
 import dask.array as da
 import h5py
 import numpy as np
@@ -24,9 +25,10 @@ from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.core import matrix
+from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl import _lazy
-from centroid_encoder.tl._read import fill_missing, read_cells, read_matrix
+from centroid_encoder.tl import _lazy, _new_cells
+from centroid_encoder.tl._read import read_matrix
 
 N_CELLS, N_GENES = 400, 60
 
@@ -157,18 +159,6 @@ def test_missing_values_are_the_same_wherever_they_are(layout, kind, tmp_path):
             assert np.isnan(expected["embedding"]).any() == (missing == "drop")
 
 
-@pytest.mark.parametrize("layout", [np.asarray, sparse.csr_matrix])
-def test_gaps_take_the_mean_of_the_training_values(layout):
-    X = genes()
-    X[[3, 9, 50], [5, 5, 7]] = np.nan
-    X[:200, 8] = np.nan
-    train = np.arange(N_CELLS) < 200
-    filled = fill_missing(layout(X), train)
-    filled = filled.toarray() if sparse.issparse(filled) else filled
-    expected = np.where(np.isfinite(X), X, pd.DataFrame(X[train]).mean().fillna(0))
-    assert_allclose(filled, expected, rtol=1e-5)
-
-
 def test_some_of_the_genes_are_read_of_them_alone(tmp_path):
     X = sparse.csr_matrix(genes())
     mask = np.arange(N_GENES) % 3 == 0
@@ -189,17 +179,6 @@ def test_layers_representations_and_raw_are_read_a_part_at_a_time_as_well():
         assert_same(trained(adata, **source), expected)
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.int32, bool])
-@pytest.mark.parametrize("layout", [sparse.csr_matrix, np.asarray])
-def test_every_type_of_numbers_is_kept(layout, dtype, tmp_path):
-    X = (10 * genes()).astype(dtype)
-    with kept_in("zarr", layout(X), tmp_path) as adata:
-        lazy = _lazy.LazyMatrix(adata.X)
-        found = lazy[:]
-    assert lazy.dtype == found.dtype == dtype
-    assert_array_equal(found.toarray() if sparse.issparse(found) else found, X)
-
-
 @pytest.mark.parametrize("layout", [sparse.csr_matrix, sparse.csc_matrix])
 def test_indices_of_two_types_become_one_without_a_copy_of_the_values(layout):
     adata = table(layout(genes()))
@@ -218,7 +197,7 @@ def test_rows_and_columns(layout, kind, tmp_path):
     expected = genes()[rows][:, columns]
     with kept_in(kind, layout(genes()), tmp_path) as adata:
         lazy = _lazy.LazyMatrix(adata.X, rows=rows, columns=columns)
-        assert lazy.shape == expected.shape
+        assert (lazy.shape, lazy.dtype) == (expected.shape, expected.dtype)
         index = np.sort(rng.integers(90, size=200))
         for wanted in (index, slice(30, 50), slice(5, 5), slice(None)):
             found = lazy[wanted]
@@ -227,27 +206,6 @@ def test_rows_and_columns(layout, kind, tmp_path):
             assert_array_equal(found, expected[wanted])
         with pytest.raises(ValueError, match="must be sorted"):
             lazy[index[::-1]]
-
-
-def test_values_are_checked_in_one_pass(tmp_path, monkeypatch):
-    """Reading checks for gaps once, and `fill_missing` does not read what has none."""
-    n_read = []
-
-    def in_memory(X: Any) -> Any:
-        n_read.append(X.shape[0])
-        return original(X)
-
-    original = _lazy.in_memory
-    monkeypatch.setattr(_lazy, "in_memory", in_memory)
-    with kept_in("backed", sparse.csr_matrix(genes()), tmp_path) as adata:
-        options = (None, None, False, "auto", None, "error", None)
-        cells = read_cells(adata, "kind", *options, by_parts=True)
-        first_block = n_read[0]
-        # The checks for equal rows and for raw counts read the first rows again.
-        assert sum(n_read) <= 2 * N_CELLS + 2 * first_block
-        n_read.clear()
-        assert fill_missing(cells.X, np.ones(N_CELLS, bool)) is cells.X
-        assert n_read == []
 
 
 @pytest.mark.parametrize("layout", [sparse.csr_matrix, np.asarray])
@@ -269,3 +227,83 @@ def test_reading_never_has_the_matrix_in_memory(layout, tmp_path, monkeypatch):
         tracemalloc.stop()
     adata.file.close()
     assert peak < 3_000 * 4_000 * (8 if layout is sparse.csr_matrix else 4) / 3
+
+
+@pytest.fixture(scope="module")
+def known() -> AnnData:
+    """Cells with a map."""
+    adata = table(genes())
+    trained(adata, "voronoi")
+    return adata
+
+
+@pytest.fixture
+def few_at_once(monkeypatch):
+    monkeypatch.setattr(matrix, "CHUNK", 32)
+    monkeypatch.setattr(_new_cells, "BLOCKS", 2)
+
+
+def placed(adata: AnnData, known: AnnData, **options: Any) -> dict[str, Any]:
+    """All results of cells that are sent through a map."""
+    ce.tl.ingest(adata, known, progress=False, **options)
+    found = {name: np.asarray(adata.obs[f"ce_{name}"]) for name in ("confidence", "novelty")}
+    return found | {"embedding": adata.obsm["X_ce"], "label": adata.obs["ce_label"].cat.codes}
+
+
+@pytest.mark.usefixtures("few_at_once")
+class TestIngestionOfDaskArrays:
+    @pytest.mark.parametrize(
+        ("layout", "chunks", "scheduler"),
+        [
+            (np.asarray, (70, 60), "threads"),
+            (sparse.csr_matrix, ((200, 0, 200), (60,)), "threads"),
+            (sparse.csc_matrix, (9, 60), "synchronous"),
+        ],
+    )
+    def test_is_the_same_from_chunks_of_any_size(self, layout, chunks, scheduler, known):
+        expected = placed(table(layout(genes())), known)
+        adata = table(da.from_array(genes(), chunks=chunks).map_blocks(layout))
+        with dask.config.set(scheduler=scheduler):
+            assert_same(placed(adata, known), expected)
+        assert isinstance(adata.X, da.Array)
+        assert adata.obsm["X_ce"].dtype == np.float32
+
+    def test_fills_gaps_and_missing_genes_alike(self, known):
+        X = 1.3 * genes()
+        X[[3, 200], [5, 7]] = np.nan
+        one, other = (table(x)[:, 1:].copy() for x in (X, da.from_array(X, chunks=(50, 60))))
+        options = {"missing": "mean", "max_missing": 0.5}
+        assert_same(placed(other, known, **options), placed(one, known, **options))
+
+    def test_names_the_cell_of_a_gap(self, known):
+        X = genes()
+        X[205, 7] = np.nan
+        adata = table(da.from_array(X, chunks=(100, 60)))
+        with pytest.raises(ValueError, match=r"the first is 'gene 7' of cell 205; pass missing"):
+            placed(adata, known)
+        assert "X_ce" not in adata.obsm
+
+    def test_stops_between_chunks(self, known):
+        n_done = []
+        job = ce.tl.ingest.job(table(da.from_array(genes(), chunks=(50, 60))), known)
+
+        def callback(report: Any) -> bool:
+            n_done.append(report.n_done)
+            return report.n_done >= 200
+
+        with pytest.raises(StoppedTooEarly):
+            job.run(callback)
+        assert n_done == [100, 200]
+
+    @pytest.mark.slow
+    def test_is_done_by_the_workers_of_a_cluster(self, known):
+        distributed = pytest.importorskip("distributed", reason="clusters need distributed")
+        expected = placed(table(genes()), known)
+        cluster = distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        )
+        with cluster, distributed.Client(cluster):
+            found = placed(table(da.from_array(genes(), chunks=(40, 60))), known)
+            tasks = {str(key) for key, *_ in cluster.scheduler.transition_log}
+        assert_same(found, expected)
+        assert len(tasks) >= 10

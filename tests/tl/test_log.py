@@ -20,8 +20,6 @@ for function in (ce.tl.centroid_encoder, ce.tl.cross_validate):
 """
 INFO = "computing centroid-encoder of 'x'"
 WARNING = "cells of the same 'donor' are on both sides"
-
-
 LOGGED = "logging.basicConfig(level='INFO', stream=sys.stdout)"
 
 

@@ -50,7 +50,7 @@ def test_cells_are_measured_as_scikit_image_does(
     more: list[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_measure, "CHUNK", 20)
+    monkeypatch.setattr(_measure, "CHUNK", 6)
     image = np.random.default_rng(1).normal(100, 20, labels.shape).astype(dtype)
 
     adata = measure(
@@ -77,16 +77,6 @@ def test_cells_are_measured_as_scikit_image_does(
     for share in (0.1, 0.5):
         expected = [np.quantile(image[labels == label], share) for label in table["label"]]
         np.testing.assert_allclose(columns[f"q{100 * share:.0f}"], expected, rtol=1e-5)
-
-
-def test_many_cells_are_measured_in_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    labels = blobs((61, 83), 0.05)
-    expected = measure(labels, properties=["solidity"])
-    monkeypatch.setattr(_measure, "CHUNK", 6)
-
-    adata = measure(labels, properties=["solidity"])
-
-    np.testing.assert_allclose(adata.X, expected.X, rtol=1e-6)
 
 
 def test_names_have_the_unit_the_channel_and_the_quantile() -> None:

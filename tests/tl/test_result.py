@@ -12,11 +12,11 @@ from numpy.testing import assert_array_equal
 from sklearn.metrics import confusion_matrix
 
 import centroid_encoder as ce
+from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._result import (
     StoredCrossValidation,
     StoredMap,
     keys_in,
-    read_held_out,
     read_result,
 )
 from centroid_encoder.tl._summary import summary
@@ -80,22 +80,10 @@ class TestOrderOfClasses:
         assert read_result(adata, "ce").classes.tolist() == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize(("kind", "name"), [(StoredMap, "ce"), (StoredCrossValidation, "ce_cv")])
-def test_a_result_survives_a_file(stored, tmp_path, kind, name):
-    stored.write_h5ad(tmp_path / "cells.h5ad")
-    read, again = (
-        kind.read(cells, "ce") for cells in (stored, ad.read_h5ad(tmp_path / "cells.h5ad"))
-    )
-    assert set(read.to_uns()) == set(again.to_uns()) == set(stored.uns[name])
-    assert read.classes.equals(again.classes)
-    assert dict(read.params) == dict(again.params)
-    assert read.quality.keys() == again.quality.keys()
-
-
 def test_held_out_cells_are_read_without_a_cross_validation(adata):
     del adata.uns["ce_cv"]
     cells, test = read_held_out(adata, "ce"), adata.obs["ce_split"] == "test"
-    assert (cells.words, cells.n) == ("held-out cells", 18)
+    assert (cells.words, cells.quality["n"]) == ("held-out cells", 18)
     assert_array_equal(cells.rows, np.flatnonzero(test))
     classes = read_result(adata, "ce").classes
     assert names(classes, cells.own) == adata.obs["cell_type"][test].tolist()

@@ -14,7 +14,7 @@ from centroid_encoder.core.calibration import calibration_bins
 from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.tl._result import HeldOut, read_held_out
+from centroid_encoder.tl._held_out import HeldOut, read_held_out
 from centroid_encoder.tl._summary import interval_words
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def _draw_page(ax: Any, confidence: NDArray[np.float64], start: float) -> None:
 
 
 def _title(cells: HeldOut, n_shown: int) -> str:
-    text = f"{cells.words}, {count_words(cells.n, n_shown)}"
+    text = f"{cells.words}, {count_words(cells.quality['n'], n_shown)}"
     error = float(cells.quality.get("calibration_error", np.nan))
     if np.isfinite(error):
         text += f"\nexpected calibration error {100 * error:.1f} points"

@@ -16,13 +16,9 @@ from scipy.spatial.distance import squareform
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.pl._legend import color_bar
+from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._read import check_choice
-from centroid_encoder.tl._result import (
-    StoredCrossValidation,
-    fold_words,
-    read_held_out,
-    read_result,
-)
+from centroid_encoder.tl._result import StoredCrossValidation, fold_words, read_result
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -111,8 +107,8 @@ def _read(adata: AnnData, key: str) -> tuple[NDArray[np.int64], pd.Index, str]:
     cells, classes = read_held_out(adata, key), read_result(adata, key).classes
     table = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(table, (cells.own, cells.predicted), 1)
-    n = len(cells.own)
-    return table, classes, f"{cells.words}, n = {n:,}" + (f" of {cells.n:,}" * (n < cells.n))
+    n, n_all = len(cells.own), cells.quality["n"]
+    return table, classes, f"{cells.words}, n = {n:,}" + (f" of {n_all:,}" * (n < n_all))
 
 
 def _similar(table: NDArray[np.int64]) -> NDArray[np.intp]:

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes
-from centroid_encoder.tl._result import StoredMap, check_trained, no_result
+from centroid_encoder.tl._result import check_trained, read_map
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -37,10 +37,8 @@ def history(
     """
     path = check_save("history", save, dpi, own=ax is None)
     check_trained(adata, key)
-    stored = StoredMap.read(adata, key)
-    if stored is None or stored.history is None:
-        raise no_result(key)
-    table = stored.history
+    # Only a map of `ingest`, which `check_trained` refuses, has no history.
+    table: Any = read_map(adata, key).history
     target: Any = new_axes(5, 3) if ax is None else ax
     epoch = np.arange(1, len(table) + 1)
     handles = target.plot(epoch, table["loss"], color="C0", label="training loss")

@@ -21,8 +21,9 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder, crowded_text
 from centroid_encoder.tl import _result, _run
 from centroid_encoder.tl._cv_warnings import mixed_sources
-from centroid_encoder.tl._errors import Codes, Floats, calibration_errors, error_rates, judged
-from centroid_encoder.tl._read import Cells, Missing, fill_missing, listed, logger, read_cells
+from centroid_encoder.tl._gaps import fill_missing
+from centroid_encoder.tl._judging import Codes, Floats, calibration_errors, error_rates, judged
+from centroid_encoder.tl._read import Cells, Missing, listed, logger, read_cells
 from centroid_encoder.tl._reference import check_free
 from centroid_encoder.tl._summary import missing_classes
 

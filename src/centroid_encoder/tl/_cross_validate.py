@@ -18,20 +18,18 @@ from sklearn.base import clone
 from sklearn.metrics import confusion_matrix
 
 from centroid_encoder.checks import MOST_TRAININGS, Number, draw_seed, resolve_device
-from centroid_encoder.core.calibration import UNCALIBRATED, Calibration, cross_fitted_probabilities
-from centroid_encoder.core.matrix import Matrix
 from centroid_encoder.core.placement import Placement
-from centroid_encoder.core.quality import knn_predict, nearest_center, permutation_p_value
+from centroid_encoder.core.quality import permutation_p_value
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.core.saved import params_to
 from centroid_encoder.core.splits import cross_validation_folds, shuffled_labels
 from centroid_encoder.errors import InputError
 from centroid_encoder.estimator import CentroidEncoder
-from centroid_encoder.tl import _result, _run
+from centroid_encoder.tl import _judging, _result, _run
 from centroid_encoder.tl._cv_warnings import doubts
-from centroid_encoder.tl._errors import Codes, Floats, calibration_errors, error_rates, judged
 from centroid_encoder.tl._fitted_model import fitted_model
-from centroid_encoder.tl._read import Cells, Missing, fill_missing, logger, read_cells
+from centroid_encoder.tl._judging import Codes, Judged, Place
+from centroid_encoder.tl._read import Cells, Missing, logger, read_cells
 from centroid_encoder.tl._summary import missing_classes
 
 if TYPE_CHECKING:
@@ -42,14 +40,6 @@ N_WORTHWHILE = 5_000
 """Cells of all trainings together for which the start of processes, some seconds, pays."""
 N_COUNTED = 500
 """Held-out cells on which the error of a permutation is counted."""
-N_REFERENCE, N_QUERIES = 10_000, 2_000
-"""Largest numbers of reference and query cells for neighbours in the full input space."""
-
-Place = tuple[int, int, int]
-"""Permutation (0 for the real labels), repeat and fold of a training."""
-Judged = tuple[pd.DataFrame, Floats]
-"""Misses of the cells of a fold by each rule, with the rows of the cells as index; and distances to
-the classes of these cells and then of all without a label, inf for classes not trained on."""
 
 
 @_run.from_job
@@ -119,10 +109,8 @@ def cross_validate(
         rounding. Default: 1, or the setting of a ``joblib.parallel_config`` around the call.
     random_state
         Seed of everything. A run with more repeats or permutations contains those of a shorter run.
-    progress
-        Show a progress bar.
-    copy
-        Return a changed copy instead of changing `adata`.
+    progress, copy
+        As in `centroid_encoder`.
 
     Returns
     -------
@@ -225,49 +213,6 @@ def _possible_folds(cells: Cells, n_folds: int | None) -> int:
     return max(2, min(N_FOLDS, most)) if n_folds is None else int(n_folds)
 
 
-def train(
-    place: Place,
-    X: Matrix,
-    codes: Codes,
-    held_out: NDArray[np.bool_],
-    groups: Codes | None,
-    estimator: CentroidEncoder,
-    classes: NDArray[Any],
-    callback: Callable[[Report | None], bool] | None = None,
-) -> tuple[Place, Judged]:
-    """Train on the labeled cells that are not held out, and judge those that are.
-
-    With shuffled labels, only the k-NN rule judges them.
-    """
-    trains = (codes >= 0) & ~held_out
-    # scikit-learn must not send parts of a training to the backend that runs the training.
-    with joblib.parallel_config("sequential"):
-        filled, known = fill_missing(X, trains), np.where(trains, codes, -1)
-        fit = estimator.fit_codes(filled, known, classes, groups=groups, callback=callback)
-        if fit.outcome.interrupted:
-            raise KeyboardInterrupt
-        train, cells = np.flatnonzero(trains), np.flatnonzero(held_out)
-        others = np.flatnonzero((codes < 0) & (place[0] == 0))
-        places, of_known = judged(fit, np.concatenate([cells, others]))
-        distances = np.full((len(places), len(classes)), np.inf, dtype=np.float32)
-        distances[:, fit.known] = of_known
-        places, own = places[: len(cells)], codes[cells]
-        neighbors = knn_predict(fit.embed(train), codes[train], places)
-        wrong = pd.DataFrame({"knn": neighbors != own}, index=cells)
-        if place[0] == 0:
-            wrong["voronoi"] = fit.known[nearest_center(places, fit.map.centers)] != own
-            wrong["decoder"] = distances[: len(cells)].argmin(axis=1) != own
-            wrong["chance"] = np.bincount(codes[train]).argmax() != own
-            rng = np.random.default_rng(estimator.random_state)
-            train, cells = (
-                index if len(index) <= size else np.sort(rng.choice(index, size, replace=False))
-                for index, size in ((train, N_REFERENCE), (cells, N_QUERIES))
-            )
-            inputs = fit.standardized(train), codes[train], fit.standardized(cells)
-            wrong.loc[cells, "input_knn"] = (knn_predict(*inputs) != codes[cells]).astype(float)
-        return place, (wrong, distances)
-
-
 @dataclass(eq=False)
 class CrossValidation(_run.Job):
     """A cross-validation by the trainings at `places`, `n_jobs` of them at once."""
@@ -328,14 +273,14 @@ class CrossValidation(_run.Job):
         n = len(self.places)
         n_at_once = min(joblib.effective_n_jobs(self.n_jobs), n)
         if n_at_once == 1:
-            return self._results_of(dict(train(*task) for task in self._tasks(callback)))
+            return self._results_of(dict(_judging.train(*task) for task in self._tasks(callback)))
         found: dict[Place, Judged] = {}
         _run.check_stop(callback, _run.Progress(0, n, "training"))
         # Ray returns all results at the end.
         in_turn = get_active_backend()[0].supports_return_generator
         kind = "generator_unordered" if in_turn else "list"
         results = joblib.Parallel(n_at_once, return_as=kind)(
-            joblib.delayed(train)(*task) for task in self._tasks()
+            joblib.delayed(_judging.train)(*task) for task in self._tasks()
         )
         try:
             for place, one in results:
@@ -382,16 +327,16 @@ class CrossValidation(_run.Job):
         rows = []
         for place in real:
             wrong, _ = found[place]
-            rates, _ = error_rates(wrong, codes[wrong.index], n_classes)
+            rates, _ = _judging.error_rates(wrong, codes[wrong.index], n_classes)
             rows.append({"repeat": place[1], "fold": place[2], "n": len(wrong)} | rates)
         errors = pd.DataFrame(rows)
         means = errors.iloc[:, 3:].agg(["mean", "std"])
         repeats, folds = range(self._params["n_repeats"]), range(self.n_folds)
         judged_in = [[found[0, repeat, fold] for fold in folds] for repeat in repeats]
-        probabilities, uncalibrated = pooled(judged_in, codes, n_classes)
+        probabilities, uncalibrated = _judging.pooled(judged_in, codes, n_classes)
         predicted, labeled = probabilities.argmax(axis=1), codes >= 0
         quality: dict[str, Any] = {"n": int(labeled.sum()), **means.loc["mean"]}
-        quality |= means.loc["std"].add_suffix("_sd").to_dict() | calibration_errors(
+        quality |= means.loc["std"].add_suffix("_sd").to_dict() | _judging.calibration_errors(
             probabilities.max(axis=1)[labeled], uncalibrated[labeled], (predicted == codes)[labeled]
         )
         confusion = confusion_matrix(codes[labeled], predicted[labeled], labels=range(n_classes))
@@ -405,7 +350,7 @@ class CrossValidation(_run.Job):
             p_value = permutation_p_value(observed, np.array(null))
             test = _result.PermutationTest(observed, np.array(null), p_value)
         wrong = pd.concat([found[place][0] for place in real])
-        _, of_classes = error_rates(wrong, codes[wrong.index], n_classes)
+        _, of_classes = _judging.error_rates(wrong, codes[wrong.index], n_classes)
         per_class = pd.DataFrame(
             {
                 "class": [str(name) for name in cells.classes],
@@ -437,24 +382,3 @@ class CrossValidation(_run.Job):
             },
             "uns": {name: stored.to_uns()},
         }
-
-
-def pooled(
-    repeats: list[list[Judged]], codes: Codes, n_classes: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(n_kept, M) out-of-fold probabilities, and (n_kept,) confidences without calibration.
-
-    All networks together judge the unlabeled cells.
-    """
-    probabilities, uncalibrated = np.zeros((len(codes), n_classes)), np.zeros(len(codes))
-    for folds in repeats:
-        cells = np.concatenate([wrong.index for wrong, _ in folds])
-        distances = np.concatenate([found[: len(wrong)] for wrong, found in folds])
-        parts = np.repeat(np.arange(len(folds)), [len(wrong) for wrong, _ in folds])
-        probabilities[cells] += cross_fitted_probabilities(distances, codes[cells], parts)
-        uncalibrated[cells] += UNCALIBRATED.probabilities(distances).max(axis=1)
-        calibration = Calibration.fit(distances, codes[cells])
-        for wrong, found in folds:
-            of_unlabeled = calibration.probabilities(found[len(wrong) :])
-            probabilities[codes < 0] += of_unlabeled / len(folds)
-    return probabilities / len(repeats), uncalibrated / len(repeats)

@@ -28,7 +28,7 @@ def fitted_model(adata: AnnData, key: str = "ce", *, device: str = "auto") -> Ce
     Returns
     -------
     CentroidEncoder
-        Its ``transform`` gives the places of the training, but for the last digits of float32.
+        Its ``transform`` gives the stored embedding of the held-out cells, within rounding.
 
     Raises
     ------

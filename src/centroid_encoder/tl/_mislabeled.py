@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from centroid_encoder.errors import InputError, MissingKeyError
-from centroid_encoder.tl._result import StoredCrossValidation, cv_key, obs_key, read_held_out
+from centroid_encoder.tl._held_out import read_held_out
+from centroid_encoder.tl._result import StoredCrossValidation, cv_key, obs_key
 
 if TYPE_CHECKING:
     from anndata import AnnData

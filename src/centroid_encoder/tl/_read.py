@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.utils import gen_batches
 
-from centroid_encoder.core.matrix import Lazy, Matrix, looks_like_counts, row_chunks
+from centroid_encoder.core.matrix import Lazy, Matrix, looks_like_counts
 from centroid_encoder.errors import InputError, InputTypeError, MissingKeyError, check_name
-from centroid_encoder.tl._lazy import LazyMatrix, fill, in_memory, is_lazy, stored, usable
+from centroid_encoder.tl._gaps import count_gaps, describe_gaps
+from centroid_encoder.tl._lazy import LazyMatrix, in_memory, is_lazy, usable
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -104,14 +104,9 @@ def read_cells(
     X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
     columns = None
     if use_rep in (None, "X"):
-        source = adata.raw if use_raw else adata
-        if not source.var_names.is_unique:
-            raise InputError("var_names are not unique; call adata.var_names_make_unique() first")
-        columns = _read_mask(source, mask_var)
+        columns = _read_mask(adata.raw if use_raw else adata, mask_var)
     elif not (mask_var is None or (isinstance(mask_var, str) and mask_var == "auto")):
         raise InputError("use_rep excludes mask_var", parameter="use_rep")
-    if names is not None and len(set(names)) < len(names):
-        raise InputError(f"the columns of {where} have names that are not unique")
     if columns is not None and names is not None:
         names = names[columns]
     if is_lazy(X):
@@ -278,7 +273,12 @@ def read_matrix(
         X, where, names = adata.X, "X", adata.var_names
         if X is None:
             raise InputError("adata.X is empty; pass layer or use_rep", parameter="layer")
-    return usable(X), where, None if names is None else names.to_numpy().astype(object)
+    if names is None:
+        return usable(X), where, None
+    if not names.is_unique:
+        text = f"{where} has the name {names[names.duplicated()][0]!r} more than once"
+        raise InputError(f"{text}; call adata.var_names_make_unique() first")
+    return usable(X), where, names.to_numpy().astype(object)
 
 
 def obs_column(adata: AnnData, key: str, parameter: str | None = None) -> pd.Series:
@@ -350,35 +350,6 @@ def _read_mask(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:
     return np.flatnonzero(mask)
 
 
-def _is_gap(x: Any) -> Any:
-    """Return a matrix that is True where `x` is NaN or infinite, sparse if `x` is."""
-    if isinstance(x, np.ndarray):
-        return ~np.isfinite(x)
-    return sparse.csr_array((~np.isfinite(x.data), x.indices, x.indptr), shape=x.shape)
-
-
-def count_gaps(X: Matrix | Lazy) -> NDArray[np.intp]:
-    """Return the number of NaN and infinite values of each row, in one pass."""
-    counts = np.zeros(X.shape[0], dtype=np.intp)
-    for part, x in row_chunks(X) if X.dtype.kind == "f" else ():
-        if not np.isfinite(stored(x)).all():
-            counts[part] = _is_gap(x).sum(axis=1)
-    return counts
-
-
-def describe_gaps(
-    X: Matrix | Lazy, counts: NDArray[np.intp], where: str, obs_names: pd.Index, names: Any
-) -> str:
-    """Return a sentence with the number of gaps and the place of the first one."""
-    row = int(np.argmax(counts > 0))
-    column = _is_gap(X[row : row + 1]).nonzero()[1].min()
-    feature = f"column {column}" if names is None else repr(names[column])
-    return (
-        f"{where} has {counts.sum()} NaN or infinite values in {(counts > 0).sum()} of "
-        f"{len(counts)} cells; the first is {feature} of cell {obs_names[row]!r}"
-    )
-
-
 def _check_varied(X: Matrix | Lazy, where: str) -> None:
     """Raise a ValueError if all rows are the same."""
     first: Any = None
@@ -394,20 +365,3 @@ def _check_varied(X: Matrix | Lazy, where: str) -> None:
         "values may be in another layer, in obsm (use_rep) or in raw (use_raw)",
         parameter="layer",
     )
-
-
-def fill_missing(X: Matrix | Lazy, train: NDArray[np.bool_]) -> Matrix | Lazy:
-    """Replace NaN and inf by the mean of the feature's finite training values.
-
-    X is copied only if there is something to fill. A feature without any finite training value
-    becomes 0.
-    """
-    if X.is_finite if isinstance(X, LazyMatrix) else not count_gaps(X).any():
-        return X
-    sums, counts = np.zeros(X.shape[1]), np.full(X.shape[1], train.sum())
-    for part, rows in row_chunks(X):
-        x: Any = rows[train[part]]
-        counts -= _is_gap(x).sum(axis=0)
-        sums += np.asarray(fill(x, np.zeros(len(sums))).sum(axis=0, dtype=np.float64)).ravel()
-    means = sums / np.maximum(counts, 1)
-    return replace(X, means=means) if isinstance(X, LazyMatrix) else fill(X, means)

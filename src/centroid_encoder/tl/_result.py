@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.core.quality import nearest_center
 from centroid_encoder.errors import InputError, MissingKeyError, check_name
+from centroid_encoder.tl._read import check_choice
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -126,8 +127,7 @@ class StoredMap(Stored):
 
     def is_of_same_labels(self, label_key: str) -> bool:
         """Whether it is complete, and was trained on these cells with these labels."""
-        of_training = self.ingested_from is None and self.model is not None
-        return of_training and self.label_key == label_key
+        return bool(self.model) and not self.ingested_from and self.label_key == label_key
 
     @property
     def has_decoder(self) -> bool:
@@ -245,9 +245,7 @@ class Result:
 
         ``"voronoi"`` regions are those of the centers, ``"decoder"`` regions the predicted classes.
         """
-        if regions not in get_args(Regions):
-            text = f"regions must be one of {get_args(Regions)}; got {regions!r}"
-            raise InputError(text, parameter="regions")
+        check_choice("regions", regions, Regions)
         return self.predicted if regions == "decoder" else self._nearest
 
     def misplaced(self, regions: Regions) -> NDArray[np.bool_]:
@@ -268,10 +266,10 @@ def read_result(adata: AnnData, key: str) -> Result:
     A KeyError if there is none or a column of it is missing; a ValueError if the label column has
     other classes than the result, or if the result is damaged.
     """
-    stored, obsm_key = StoredMap.read(adata, key), embedding_key(key)
-    if stored is None or obsm_key not in adata.obsm:
-        raise no_result(key)
-    label_key, part = stored.label_key, f"a part of the result {key!r}"
+    stored, part = read_map(adata, key), f"a part of the result {key!r}"
+    label_key, obsm_key = stored.label_key, embedding_key(key)
+    if obsm_key not in adata.obsm:
+        raise MissingKeyError(f"obsm[{obsm_key!r}], {part}, is gone")
     labels = stored_column(adata, label_key, "the labels this embedding was made with")
     split = stored_column(adata, obs_key(key, "split"), part)
     found = stored_column(adata, obs_key(key, "label"), part)
@@ -287,7 +285,7 @@ def read_result(adata: AnnData, key: str) -> Result:
     labeled = split.isin([TRAIN, TEST, QUERY])
     codes = np.where(labeled, classes.get_indexer(labels.astype(object)), -1)
     unassigned = query & (labels.isna() | (labels == UNASSIGNED))
-    _check_classes(labels[labeled & (codes < 0) & ~unassigned], label_key, "centroid_encoder")
+    check_classes(labels[labeled & (codes < 0) & ~unassigned], label_key, "centroid_encoder")
     predicted = np.append(classes.get_indexer(found.cat.categories), -1)[found.cat.codes]
     categories = label_categories(adata.obs[label_key])
     if not isinstance(adata.obs[label_key].dtype, pd.CategoricalDtype):
@@ -299,68 +297,11 @@ def read_result(adata: AnnData, key: str) -> Result:
     )
 
 
-@dataclass(frozen=True)
-class HeldOut:
-    """Labeled cells with classes predicted by networks that have not seen their labels."""
-
-    words: str
-    """Kind of cells, for a title."""
-    n: int
-    """Number of such cells at the time of the prediction; a selection of cells has fewer."""
-    quality: Mapping[str, Any]
-    """Errors of these cells."""
-    rows: NDArray[np.intp]
-    """(n_held_out,) rows of the cells."""
-    own: NDArray[np.intp]
-    """(n_held_out,) own class, as an index into the classes in the order of their categories."""
-    predicted: NDArray[np.intp]
-    confidence: NDArray[np.float64]
-    """(n_held_out,) probability of the predicted class."""
-
-
-def read_held_out(adata: AnnData, key: str) -> HeldOut:
-    """Read the out-of-fold predictions of all labeled cells, or else those of held-out cells.
-
-    A KeyError if there is neither or a column is missing; a ValueError if no cell was held out, or
-    if the label column has other classes.
-    """
-    validated = StoredCrossValidation.read(adata, key)
-    if validated is None:
-        check_trained(adata, key)
-        result = read_result(adata, key)
-        words, part, quality = "held-out cells", "a part of the map", result.stored.errors(TEST)
-        if not quality["n"]:
-            raise InputError(
-                "no cell was held out (test_size=0), so there is no held-out error; run "
-                f"ce.tl.cross_validate(adata, {result.label_key!r})"
-            )
-        held_out, own, predicted = result.split == TEST, result.codes, result.predicted
-    else:
-        mapped = StoredMap.read(adata, key)
-        words, quality = f"out-of-fold labels, {fold_words(validated)}", validated.quality
-        if mapped and differing_settings(mapped, validated.params, validated.model):
-            words += ", other settings than the map's"
-        part, key = f"a part of the cross-validation {key!r}", cv_key(key)
-        label_key, classes = validated.label_key, validated.classes
-        labels = stored_column(adata, label_key, "the labels that were cross-validated")
-        found = stored_column(adata, obs_key(key, "label"), part)
-        held_out = stored_column(adata, obs_key(key, "own"), part).notna()
-        own, predicted = (classes.get_indexer(names.astype(object)) for names in (labels, found))
-        _check_classes(labels[held_out & (own < 0)], label_key, "cross_validate")
-    rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
-    if not len(rows):
-        raise InputError("none of the held-out cells is in this selection of cells")
-    values = stored_column(adata, obs_key(key, "confidence"), part).to_numpy(np.float64)[rows]
-    return HeldOut(words, int(quality["n"]), quality, rows, own[rows], predicted[rows], values)
-
-
 def read_map(adata: AnnData, key: str) -> StoredMap:
-    """Read a map through which other cells can be placed; a KeyError if there is none."""
-    stored = StoredMap.read(adata, key)
-    if stored is None or stored.model is None:
-        raise MissingKeyError(
-            f"uns has no map {key!r}; run ce.tl.centroid_encoder first, or pass the key of the map"
-        )
+    """Read a map; a KeyError if there is none."""
+    if (stored := StoredMap.read(adata, key)) is None:
+        text = f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) first, or pass the"
+        raise MissingKeyError(f"{text} key of the map")
     return stored
 
 
@@ -369,11 +310,6 @@ def stored_column(adata: AnnData, column: str, what: str) -> pd.Series:
     if column not in adata.obs:
         raise MissingKeyError(f"obs[{column!r}], {what}, is gone")
     return adata.obs[column]
-
-
-def no_result(key: str) -> MissingKeyError:
-    """Return the error for a key without a map."""
-    return MissingKeyError(f"no result {key!r}; run ce.tl.centroid_encoder(adata, label_key) first")
 
 
 def check_trained(adata: AnnData, key: str) -> None:
@@ -416,7 +352,7 @@ def _category_order(adata: AnnData, label_key: str, classes: pd.Index) -> NDArra
     return order
 
 
-def _check_classes(unknown: pd.Series, label_key: str, function: str) -> None:
+def check_classes(unknown: pd.Series, label_key: str, function: str) -> None:
     """Raise a ValueError if there are labels that are none of the classes of a result."""
     if len(unknown):
         since = "embedding was made" if function == "centroid_encoder" else "cross-validation"

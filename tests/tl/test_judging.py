@@ -5,19 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, zero_one_loss
 
 from centroid_encoder.core.quality import at_chance
-from centroid_encoder.tl._errors import error_rates
+from centroid_encoder.tl._judging import error_rates
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:sklearn")
-@given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(2, 6))
-@settings(max_examples=30, deadline=None)
-def test_errors_are_those_of_scikit_learn(seed: int, n: int, n_classes: int) -> None:
-    rng = np.random.default_rng(seed)
+@pytest.mark.parametrize("n_classes", [2, 3, 6])
+@pytest.mark.parametrize("n", [1, 4, 60])
+def test_errors_are_those_of_scikit_learn(n: int, n_classes: int) -> None:
+    rng = np.random.default_rng(0)
     labels = rng.choice(n_classes, n, p=rng.dirichlet(np.ones(n_classes)))
     predicted = {
         rule: np.where(rng.uniform(size=n) < p, rng.integers(0, n_classes, n), labels)

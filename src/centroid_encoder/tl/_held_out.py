@@ -1,0 +1,71 @@
+"""Labels predicted by networks that have not seen them: out-of-fold or held-out cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from centroid_encoder.errors import InputError
+from centroid_encoder.tl import _result
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Labeled cells with classes predicted by networks that have not seen their labels."""
+
+    words: str
+    """Kind of cells, for a title."""
+    quality: Mapping[str, Any]
+    """Errors of these cells, and their number ``n``; a selection of cells has fewer."""
+    rows: NDArray[np.intp]
+    """(n_held_out,) rows of the cells."""
+    own: NDArray[np.intp]
+    """(n_held_out,) own class, as an index into the classes in the order of their categories."""
+    predicted: NDArray[np.intp]
+    confidence: NDArray[np.float64]
+    """(n_held_out,) probability of the predicted class."""
+
+
+def read_held_out(adata: AnnData, key: str) -> HeldOut:
+    """Read the out-of-fold predictions of all labeled cells, or else those of held-out cells.
+
+    A KeyError if there is neither or a column is missing; a ValueError if no cell was held out, or
+    if the label column has other classes.
+    """
+    validated = _result.StoredCrossValidation.read(adata, key)
+    if validated is None:
+        _result.check_trained(adata, key)
+        result = _result.read_result(adata, key)
+        words, part = "held-out cells", "a part of the map"
+        quality = result.stored.errors(_result.TEST)
+        if not quality["n"]:
+            raise InputError(
+                "no cell was held out (test_size=0), so there is no held-out error; run "
+                f"ce.tl.cross_validate(adata, {result.label_key!r})"
+            )
+        held_out, own, predicted = result.split == _result.TEST, result.codes, result.predicted
+    else:
+        mapped = _result.StoredMap.read(adata, key)
+        words, quality = f"out-of-fold labels, {_result.fold_words(validated)}", validated.quality
+        if mapped and _result.differing_settings(mapped, validated.params, validated.model):
+            words += ", other settings than the map's"
+        part, key = f"a part of the cross-validation {key!r}", _result.cv_key(key)
+        label_key, classes = validated.label_key, validated.classes
+        labels = _result.stored_column(adata, label_key, "the labels that were cross-validated")
+        found = _result.stored_column(adata, _result.obs_key(key, "label"), part)
+        held_out = _result.stored_column(adata, _result.obs_key(key, "own"), part).notna()
+        own, predicted = (classes.get_indexer(names.astype(object)) for names in (labels, found))
+        _result.check_classes(labels[held_out & (own < 0)], label_key, "cross_validate")
+    rows = np.flatnonzero(held_out & (own >= 0) & (predicted >= 0))
+    if not len(rows):
+        raise InputError("none of the held-out cells is in this selection of cells")
+    column = _result.stored_column(adata, _result.obs_key(key, "confidence"), part)
+    confidence = column.to_numpy(np.float64)[rows]
+    return HeldOut(words, quality, rows, own[rows], predicted[rows], confidence)
