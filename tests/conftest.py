@@ -164,7 +164,7 @@ def frozen(value: Any) -> Any:
         X = value.X
         return {
             "state": (value.shape, value.is_view, value.isbacked, value.raw is None),
-            # Of a matrix on disk, the file must stay as it is.
+            # The file of a matrix on disk must stay as it is.
             "X": Path(value.filename).read_bytes() if value.isbacked else frozen(X),
             **{part: frozen(getattr(value, part)) for part in parts},
         }

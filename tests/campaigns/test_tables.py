@@ -129,7 +129,7 @@ def reread(adata: ad.AnnData, path: Path) -> None:
 
 
 def table(rng: np.random.Generator) -> tuple[ad.AnnData, str]:
-    """Return a table of one kind or another, and in words of which."""
+    """Return a table of a kind drawn at random, and the name of the kind."""
     n, d = int(rng.integers(1 if rng.random() < 0.1 else 20, 60)), int(rng.integers(1, 9))
     codes = rng.integers(0, rng.integers(1 if rng.random() < 0.1 else 2, 7), n)
     values, X = matrix(rng, codes, d)
