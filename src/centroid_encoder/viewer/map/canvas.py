@@ -133,7 +133,8 @@ class MapCanvas(QWidget):
 
     def set_style(self, style: Style, icon_color: str) -> None:
         """Follow a theme."""
-        self.map.set_style(style)
+        self.map.style = style
+        self.map.update()
         for name, (icon, _) in BUTTONS.items():
             if icon:
                 self.buttons[name].setIcon(themed_icon(icon, icon_color))

@@ -54,7 +54,20 @@ class _Panel:
 
 
 class MapFigure:
-    """Panels of cells over the regions of their classes."""
+    """Panels of cells over the regions of their classes.
+
+    Attributes
+    ----------
+    style
+        Colours that follow the theme.
+    colors
+        Colour of each class.
+    hidden
+        Names of the classes whose points are left out; their regions stay.
+    values
+        An index (n_obs,) of each point's colour, −1 for grey, and the colours, if the points are
+        coloured by something else than their classes. `update` draws changes of these four.
+    """
 
     changed = Signal()
     """The figure has to be drawn."""
@@ -64,13 +77,13 @@ class MapFigure:
     def __init__(self, figure: Figure) -> None:
         self.figure = figure
         self._scene = NOTHING
-        self._style = Style()
-        self._colors: list[str] = []
-        self._hidden: frozenset[str] = frozenset()
+        self.style = Style()
+        self.colors: Sequence[str] = ()
+        self.hidden: frozenset[str] = frozenset()
+        self.values: tuple[NDArray[np.intp], list[str]] | None = None
         self._selected: NDArray[np.bool_] | None = None
         self._panels: list[_Panel] = []
         self._named: bool | None = None
-        self._values: tuple[NDArray[np.intp], list[str]] | None = None
         self._outline = Line2D([], [], lw=1, ls="--", transform=IdentityTransform())
 
     @property
@@ -86,7 +99,7 @@ class MapFigure:
     @property
     def shown(self) -> NDArray[np.bool_]:
         """(n_classes,) mask of the classes whose cells are drawn."""
-        return np.array([name not in self._hidden for name in self._scene.names], dtype=bool)
+        return np.array([name not in self.hidden for name in self._scene.names], dtype=bool)
 
     @property
     def named(self) -> bool:
@@ -97,25 +110,17 @@ class MapFigure:
     def set_named(self, named: bool) -> None:
         """Write the names of the classes or not, however many they are."""
         self._named = named
-        self._update()
+        self.update()
 
     def clear(self) -> None:
         """Take everything off the figure."""
         self.show(NOTHING, [])
 
     def show(self, scene: Scene, colors: Sequence[str]) -> None:
-        """Draw a scene.
-
-        Parameters
-        ----------
-        scene
-            What to draw.
-        colors
-            Colour of each class.
-        """
-        before, self._scene, self._colors = self._scene, scene, list(colors)
+        """Draw a scene, with a colour for each class."""
+        before, self._scene, self.colors = self._scene, scene, colors
         if len(before.points) != len(scene.points):
-            self._selected = self._values = None
+            self._selected = None
         if len(self._panels) != len(scene.panels):
             self.figure.clear()
             self._panels = []
@@ -127,7 +132,7 @@ class MapFigure:
             # The cell under the mouse may have moved.
             panel.hovered.set_data([], [])
         self.arrange()
-        self._update()
+        self.update()
         self.home()
 
     def home(self) -> None:
@@ -139,32 +144,6 @@ class MapFigure:
         for ax in self.axes:
             ax.set(xlim=view[:, 0], ylim=view[:, 1])
         self.changed.emit()
-
-    def set_style(self, style: Style) -> None:
-        """Follow a theme."""
-        self._style = style
-        self.figure.set_facecolor(style.page)
-        self._update()
-
-    def set_colors(self, colors: Sequence[str]) -> None:
-        """Colour the classes."""
-        self._colors = list(colors)
-        self._update()
-
-    def set_values(self, values: tuple[NDArray[np.intp], list[str]] | None) -> None:
-        """Colour the points by something else than their classes; None takes that back.
-
-        Values are an index (n_obs,) of each point's colour, −1 for grey, and the colours.
-        """
-        if values is not self._values:
-            self._values = values
-            self._update()
-
-    def hide(self, names: frozenset[str]) -> None:
-        """Leave out the points of these classes; their regions stay."""
-        if names != self._hidden:
-            self._hidden = names
-            self._update()
 
     def select(self, selected: NDArray[np.bool_] | None) -> None:
         """Mark the cells of a (n_obs,) mask."""
@@ -234,22 +213,23 @@ class MapFigure:
             panel.ax.set_position((x / width, y / height, size / width, size / height))
             panel.texts.title = title
 
-    def _update(self) -> None:
+    def update(self) -> None:
         """Give every artist its content and its colours."""
-        scene, style, shown = self._scene, self._style, self.shown
+        scene, style, shown = self._scene, self.style, self.shown
         alpha = REGION_ALPHA + 0.1 * style.dark
-        codes, colors = self._values or (scene.codes, self._colors)
-        has_regions = len(scene.shapes) > 0 and self._values is None
+        codes, colors = self.values or (scene.codes, self.colors)
+        has_regions = len(scene.shapes) > 0 and self.values is None
         fills = [*colors, style.unlabeled]
         grounds = [blend(fill, style.panel, alpha * has_regions) for fill in fills]
         edges = [readable(*pair, style.ink) for pair in zip(fills, grounds, strict=True)]
         pale = [blend(style.ink, style.panel, 0.35)]
         size = float(np.clip(8_000 / max(len(scene.points), 1), 2, 30)) ** 0.5
         named = np.flatnonzero(shown & self.named)
+        self.figure.set_facecolor(style.page)
         self._outline.set_color(style.ink)
         for panel, content in zip(self._panels, scene.panels, strict=True):
             panel.ax.set_facecolor(style.panel)
-            panel.regions.set_facecolor([to_rgba(color, alpha) for color in self._colors])
+            panel.regions.set_facecolor([to_rgba(color, alpha) for color in self.colors])
             panel.regions.set_edgecolor(style.panel)
             panel.rows = rows = _drawn(scene, content, shown, codes)
             panel.cells.points, panel.cells.codes = scene.points[rows], codes[rows]

@@ -99,10 +99,9 @@ class MapPanel(QWidget):
         session.result_changed.connect(self._on_result)
         session.regions_changed.connect(self._redraw)
         session.labels_changed.connect(self._redraw)
-        session.hidden_changed.connect(self._on_hidden)
         session.framed.connect(self.show_frame)
-        session.colors_changed.connect(self._on_colors)
-        session.values_changed.connect(self._on_values)
+        for changed in (session.hidden_changed, session.colors_changed, session.values_changed):
+            changed.connect(self._on_colors)
         session.selection_changed.connect(self._on_selection)
 
     def bring_back(self) -> None:
@@ -190,19 +189,21 @@ class MapPanel(QWidget):
         self._session.choose_regions(self.regions_box.value)
 
     def _on_colors(self) -> None:
-        if self.result is not None and self._is_current:
-            self.canvas.map.set_colors(list(self._session.class_colors.values()))
-
-    def _on_hidden(self) -> None:
-        self.canvas.map.hide(self._session.hidden)
+        session, figure = self._session, self.canvas.map
+        values, colors = figure.values, figure.colors
+        if self._is_current:
+            values = session.values
+            colors = colors if self.result is None else list(session.class_colors.values())
+        if (session.hidden, colors) != (
+            figure.hidden,
+            figure.colors,
+        ) or values is not figure.values:
+            figure.hidden, figure.values, figure.colors = session.hidden, values, colors
+            figure.update()
 
     def _on_selection(self) -> None:
         if self._is_current:
             self.canvas.map.select(self._session.selected)
-
-    def _on_values(self) -> None:
-        if self._is_current:
-            self.canvas.map.set_values(self._session.values)
 
     @property
     def _is_current(self) -> bool:
@@ -259,8 +260,8 @@ class MapPanel(QWidget):
 
     def _show(self, scene: Scene, colors: list[str]) -> None:
         self._pages.setCurrentWidget(self.canvas)
+        self.canvas.map.values = self._session.values
         self.canvas.map.show(scene, colors)
-        self.canvas.map.set_values(self._session.values)
 
 
 def describe(session: Session, row: int, result: Result | None) -> str:
