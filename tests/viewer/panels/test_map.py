@@ -241,7 +241,8 @@ def test_the_map_has_the_colors_that_are_chosen(
     figure.axes[0].set(xlim=(-1, 1))
     for name in entries(cells.color_box)[1:-1]:
         cells.color_box.setCurrentText(name)
-        expected = color_cells(name, cells._subject)
+        expected = color_cells(name, session)
+        assert expected is not None
         found = colors(figure)
         for row in np.flatnonzero(expected.codes >= 0):
             assert found[tuple(embedding[row])] == expected.colors[expected.codes[row]]

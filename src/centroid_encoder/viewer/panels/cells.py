@@ -163,9 +163,8 @@ class CellsPanel(QWidget):
 
     def _offer_colorings(self) -> None:
         """Offer what the colours can stand for; keep what is chosen, where that is possible."""
-        before, subject = self.color_box.value, self._subject
-        offered = [colorings.LABEL] if subject is None else colorings.offered(subject)
-        names = [NO_COLORS, *offered, ANY_VALUES]
+        before = self.color_box.value
+        names = [NO_COLORS, *colorings.offered(self._session), ANY_VALUES]
         chosen = before if before in names else NO_COLORS
         self.color_box.offer(zip(names, names, strict=True), chosen)
         # Without a layer, there is the map.
@@ -189,15 +188,13 @@ class CellsPanel(QWidget):
 
     def _recolor(self) -> None:
         """Give the cells the colours that are chosen; without them, layers get their own back."""
-        colors, mode, subject = None, self.color_box.value, self._subject
+        colors, mode, adata = None, self.color_box.value, self._session.adata
         self.value_box.setVisible(mode == ANY_VALUES)
         try:
-            if subject is None or mode == NO_COLORS:
-                pass
-            elif mode == ANY_VALUES:
-                mode, colors = self._colors_of_values(subject.adata)
-            elif subject.label_key:
-                colors = colorings.color_cells(mode, subject)
+            if adata is not None and mode == ANY_VALUES:
+                mode, colors = self._colors_of_values(adata)
+            elif mode != NO_COLORS:
+                colors = colorings.color_cells(mode, self._session)
         except KeyError as error:
             self._session.failed.emit(error)
         if colors is None:
@@ -228,17 +225,3 @@ class CellsPanel(QWidget):
         if i < len(columns):
             return self._values[i], colorings.color_column(adata, columns[i])
         return self._values[i], colorings.color_variable(adata, i - len(columns))
-
-    @property
-    def _subject(self) -> colorings.Subject | None:
-        """The cells of the table that is chosen."""
-        session = self._session
-        if session.adata is None:
-            return None
-        return colorings.Subject(
-            session.adata,
-            session.corrected(session.label_key),
-            session.result,
-            session.misplaced_by,
-            session.key,
-        )
