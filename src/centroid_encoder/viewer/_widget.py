@@ -6,6 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import napari
 import numpy as np
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
@@ -20,15 +21,15 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassTable
 from centroid_encoder.viewer.panels.data import DataPanel
-from centroid_encoder.viewer.panels.fields import PAGE, column
+from centroid_encoder.viewer.panels.fields import column, page
 from centroid_encoder.viewer.panels.map import MapPanel
-from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
 from centroid_encoder.viewer.panels.save import SaveRow
@@ -38,13 +39,12 @@ from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
     from anndata import AnnData
-    from napari.viewer import Viewer
     from qtpy.QtGui import QDragEnterEvent, QDropEvent
 
     from centroid_encoder.tl._result import Result
-    from centroid_encoder.viewer.data.ids import CellLayer
     from centroid_encoder.viewer.task import Task
 
+PLUGIN = "centroid-encoder"
 WORKER = "centroid_encoder.viewer.task"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
@@ -66,11 +66,11 @@ class CentroidEncoderWidget(QWidget):
         State that the parts observe; tables and layers to choose from.
     """
 
-    def __init__(self, napari_viewer: Viewer) -> None:
+    def __init__(self, napari_viewer: napari.Viewer) -> None:
         super().__init__()
         self.setAcceptDrops(True)
         # napari gives plugins a proxy of the viewer.
-        self.viewer: Viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
+        self.viewer: napari.Viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
         self.session = Session(self.viewer.layers)
         self._connected = False
         self.catalog = self.session.catalog
@@ -222,20 +222,16 @@ class CentroidEncoderWidget(QWidget):
             unlabeled=theme.highlight.as_hex("long"),
         )
         self.map.canvas.set_style(style, theme.icon.as_hex("long"))
-        kinds = {
-            "info": theme.text.as_hex("long"),
-            "warning": "#e3b617" if style.dark else "#8a6a00",
-            "error": "#ff6b6b" if style.dark else "#b00020",
-        }
-        for message in self.findChildren(Message):
-            message.set_colors(kinds)
+        warning, error = ("#e3b617", "#ff6b6b") if style.dark else ("#8a6a00", "#b00020")
+        self.setStyleSheet(
+            f'Message[kind="warning"] {{ color: {warning}; }}'
+            f'Message[kind="error"] {{ color: {error}; }}'
+        )
 
     def _lay_out(self) -> None:
         """Lay out the controls in tabs above the map."""
         self.train_page = QWidget()
-        page = column(self.train_page, self.data, self.trainer)
-        page.setContentsMargins(*PAGE)
-        page.addStretch()
+        page(self.train_page, self.data, self.trainer).addStretch()
         self.tabs = QTabWidget()
         self.tabs.setUsesScrollButtons(False)
         self.tabs.tabBar().setAccessibleName("Controls")
@@ -285,3 +281,55 @@ class _Scrolled(QScrollArea):
         if event.type() == QEvent.Type.LayoutRequest:
             self.updateGeometry()
         return bool(super().eventFilter(watched, event))
+
+
+def open(
+    adata: AnnData | None = None,
+    *,
+    viewer: napari.Viewer | None = None,
+    labels: CellLayer | str | None = None,
+    label_key: str | None = None,
+    instance_key: str | None = None,
+    name: str = "notebook",
+) -> CentroidEncoderWidget:
+    """Open the dock widget in napari, on an AnnData of a notebook.
+
+    Parameters
+    ----------
+    adata
+        Annotated data; results are written into this very object. None opens the widget alone.
+    viewer
+        Viewer to dock the widget in. Default: the current one, or a new one.
+    labels
+        Labels, Points or Shapes layer whose labels, points or shapes are the cells, or its name.
+    label_key
+        Column of ``adata.obs`` with the classes.
+    instance_key
+        Column of ``adata.obs`` that holds the cells' ids in the layer. Default: a guess, which is
+        shown in the widget.
+    name
+        What to call the table in the widget.
+
+    Returns
+    -------
+    CentroidEncoderWidget
+        The widget; ``widget.viewer`` is the viewer.
+
+    Raises
+    ------
+    KeyError
+        If there is no such layer or column.
+    ValueError
+        If the layer holds no labels, points or shapes, or is not in the viewer.
+    """
+    viewer = viewer or napari.current_viewer() or napari.Viewer()
+    layer = viewer.layers[labels] if isinstance(labels, str) else labels
+    if layer is not None and not (layer in viewer.layers and isinstance(layer, CellLayer)):
+        raise ValueError(f"{layer} is no Labels, Points or Shapes layer of this viewer")
+    widget: CentroidEncoderWidget
+    _, widget = viewer.window.add_plugin_dock_widget(PLUGIN)
+    if adata is not None:
+        widget.show_table(
+            adata, name=name, layer=layer, label_key=label_key, instance_key=instance_key
+        )
+    return widget

@@ -9,10 +9,11 @@ from matplotlib.backend_bases import MouseButton
 from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
 from matplotlib.figure import Figure
 from matplotlib.path import Path
+from napari.resources import get_colorized_svg, get_icon_path
 from numpy.typing import NDArray
 from qtpy.compat import isalive
 from qtpy.QtCore import QSize, Qt, Signal
-from qtpy.QtGui import QCursor
+from qtpy.QtGui import QCursor, QIcon, QPixmap
 from qtpy.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
@@ -23,7 +24,6 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from centroid_encoder.viewer._icons import themed_icon
 from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.map.scene import Style
 
@@ -137,7 +137,11 @@ class MapCanvas(QWidget):
         self.map.update()
         for name, (icon, _) in BUTTONS.items():
             if icon:
-                self.buttons[name].setIcon(themed_icon(icon, icon_color))
+                image = QPixmap()
+                image.loadFromData(
+                    get_colorized_svg(get_icon_path(icon), icon_color).encode(), "SVG"
+                )
+                self.buttons[name].setIcon(QIcon(image))
 
     def show_tip(self, text: str) -> None:
         """Describe the cell under the mouse."""

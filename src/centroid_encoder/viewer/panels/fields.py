@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 LONGEST_LABEL = "Missing values"
 """The longest label of a field."""
-PAGE = (6, 4, 6, 4)
-"""Margins of a tab."""
 MENU_BUTTON = """
 QPushButton { padding-right: 18px; }
 QPushButton::menu-indicator {
@@ -192,6 +190,13 @@ def column(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:
     layout.setSpacing(4)
     for part in parts:
         layout.addLayout(part) if isinstance(part, QLayout) else layout.addWidget(part)
+    return layout
+
+
+def page(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:
+    """Fill a tab with parts one below the other."""
+    layout = column(widget, *parts)
+    layout.setContentsMargins(6, 4, 6, 4)
     return layout
 
 

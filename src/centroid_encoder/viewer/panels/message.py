@@ -29,16 +29,13 @@ class Message(Lines):
     Attributes
     ----------
     kind
-        ``"info"``, ``"warning"`` or ``"error"``.
-    colors
-        Colours by kind.
+        ``"info"``, ``"warning"`` or ``"error"``, by which a style sheet can colour it.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.kind: Kind = "info"
-        self.colors: dict[str, str] = {}
         self.hide()
 
     def say(self, said: str | Exception, kind: Kind = "info") -> None:
@@ -48,13 +45,8 @@ class Message(Lines):
         self.setText(text)
         self.setToolTip(text)
         self.setVisible(bool(text))
-        self.set_colors(self.colors)
-
-    def set_colors(self, colors: dict[str, str]) -> None:
-        """Follow a theme: colours by kind."""
-        self.colors = colors
-        color = colors.get(self.kind)
-        self.setStyleSheet(f"color: {color};" if color else "")
+        self.setProperty("kind", kind)
+        self.style().polish(self)
 
 
 def sentence(said: Exception | str) -> str:

@@ -11,7 +11,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from centroid_encoder.viewer.panels.fields import PAGE, Choice, button, column, side_by_side
+from centroid_encoder.viewer.panels.fields import Choice, button, page, side_by_side
 from centroid_encoder.viewer.panels.message import Lines, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.misplaced import (
@@ -67,9 +67,7 @@ class MisplacedTable(QWidget):
         steps = side_by_side(
             self.label_box, self.relabel_button, self.undo_button, self.redo_button
         )
-        layout = column(self, sources, self.summary, self.view, steps)
-        layout.setContentsMargins(*PAGE)
-        layout.setStretchFactor(self.view, 1)
+        page(self, sources, self.summary, self.view, steps).setStretchFactor(self.view, 1)
         for changed in (session.result_changed, session.labels_changed):
             changed.connect(self._on_cells)
             changed.connect(self._on_steps)

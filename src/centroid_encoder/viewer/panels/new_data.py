@@ -14,20 +14,19 @@ from qtpy.QtWidgets import QLabel
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl._result import StoredMap
 from centroid_encoder.viewer.panels.fields import (
-    PAGE,
     Choice,
     Form,
     add_row,
     button,
-    column,
     form_label,
     form_layout,
     offer,
+    page,
     side_by_side,
     sources,
 )
 from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
-from centroid_encoder.viewer.panels.opening import Opening
+from centroid_encoder.viewer.panels.progress import Opening
 from centroid_encoder.viewer.session.provenance import MadeBy
 
 if TYPE_CHECKING:
@@ -96,9 +95,7 @@ class NewDataPanel(JobPanel):
         add_row(rows, form.min_confidence, novelty, (form.max_novelty.native, 2))
         add_row(rows, form.key_added, self.map_button)
         form.setLayout(rows)
-        layout = column(self, form, self.opening, self.progress, self.message)
-        layout.setContentsMargins(*PAGE)
-        layout.addStretch()
+        page(self, form, self.opening, self.progress, self.message).addStretch()
         session.result_changed.connect(self.offer)
         session.catalog.listed.connect(self.offer)
         self.offer()

@@ -77,8 +77,7 @@ class TableModel(QAbstractTableModel):
     def __init__(self, parent: QWidget | None = None, numbers_from: int | None = None) -> None:
         super().__init__(parent)
         self._numbers_from = numbers_from
-        self.table = pd.DataFrame()
-        self._headers: list[tuple[str, str]] = []
+        self.set_table(pd.DataFrame(), [])
 
     def set_table(self, table: pd.DataFrame, headers: list[tuple[str, str]]) -> None:
         """Show another data frame; a header and a tooltip for each column.
@@ -87,6 +86,8 @@ class TableModel(QAbstractTableModel):
         """
         self.beginResetModel()
         self.table, self._headers = table, headers
+        self._values = table.to_numpy(object)
+        self._tips = table["tip"].tolist() if "tip" in table else [""] * len(table)
         self.endResetModel()
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
@@ -119,7 +120,7 @@ class TableModel(QAbstractTableModel):
 
         A truth value is shown as a box, and a colour as a swatch.
         """
-        value = self.table.iat[index.row(), index.column()]
+        value = self._values[index.row(), index.column()]
         if isinstance(value, bool | np.bool_):
             state = Qt.CheckState.Checked if value else Qt.CheckState.Unchecked
             return state if role == Qt.ItemDataRole.CheckStateRole else None
@@ -129,7 +130,7 @@ class TableModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return f"{value:.2f}" if is_number else str(value)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return ("tip" in self.table and self.table["tip"].iat[index.row()]) or str(value)
+            return self._tips[index.row()] or str(value)
         is_number |= self._numbers_from is not None and index.column() >= self._numbers_from
         if role == Qt.ItemDataRole.TextAlignmentRole and is_number:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
