@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import napari
 import numpy as np
+from anndata import AnnData
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
+from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import (
     QAbstractSpinBox,
     QComboBox,
@@ -21,6 +23,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
+from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.scene import Style
@@ -38,10 +41,6 @@ from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-    from qtpy.QtGui import QDragEnterEvent, QDropEvent
-
-    from centroid_encoder.tl._result import Result
     from centroid_encoder.viewer.task import Task
 
 PLUGIN = "centroid-encoder"

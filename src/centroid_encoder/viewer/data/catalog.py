@@ -6,10 +6,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from napari.components import LayerList
 from napari.layers import Image, Labels, Layer
+from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.viewer.data.columns import (
@@ -22,13 +27,6 @@ from centroid_encoder.viewer.data.columns import (
 from centroid_encoder.viewer.data.ids import CellLayer, LayerIds, is_slow, read_ids
 from centroid_encoder.viewer.data.join import Join, Link, TableImage, find_misfit, table_images
 from centroid_encoder.viewer.data.tables import NOT_SHOWN, Choices, Table, find_tables, is_drawn
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from anndata import AnnData
-    from napari.components import LayerList
-    from numpy.typing import NDArray
 
 
 class Catalog:

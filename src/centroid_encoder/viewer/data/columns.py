@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from napari.layers import Layer
 from numpy.typing import NDArray
 
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-
     from centroid_encoder.viewer.data.tables import Table
 
 OBS_NAMES = "obs_names"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from matplotlib.colors import to_hex
 from numpy.typing import ArrayLike, NDArray
 
@@ -20,13 +20,15 @@ from centroid_encoder.pl._values import (
     variable_values,
 )
 from centroid_encoder.tl._read import obs_column
-from centroid_encoder.tl._result import StoredCrossValidation, cv_key, obs_key
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from centroid_encoder.tl._result import Column, Regions, Result
-    from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.tl._result import (
+    Column,
+    Regions,
+    Result,
+    StoredCrossValidation,
+    cv_key,
+    obs_key,
+)
+from centroid_encoder.viewer.session.session import Session
 
 LABEL = "label"
 PREDICTED = "predicted class"

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
+from napari.components import ViewerModel
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QComboBox, QLabel, QWidget
 from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
 
 from centroid_encoder.pl._values import variable_source
+from centroid_encoder.viewer.data.ids import CellLayer
+from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.overlay import LayerLink, remove
 from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines
 from centroid_encoder.viewer.session.session import Session
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from napari.components import ViewerModel
-
-    from centroid_encoder.viewer.data.ids import CellLayer
-    from centroid_encoder.viewer.data.join import Join
 
 NO_COLORS = "as it was"
 ANY_VALUES = "column or variable …"

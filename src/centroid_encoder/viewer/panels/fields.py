@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from anndata import AnnData
 from magicgui.widgets import ComboBox
 from magicgui.widgets.bases import ValueWidget
 from qtpy.QtCore import Qt, Signal
@@ -23,9 +24,6 @@ from qtpy.QtWidgets import (
 from superqt.utils import signals_blocked
 
 from centroid_encoder._signature import parameters, plain
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 LONGEST_LABEL = "Missing values"
 """The longest label of a field."""

@@ -11,6 +11,7 @@ from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QDialog, QLabel, QStackedWidget, QWidget
 
 from centroid_encoder.core.quality import class_centers
+from centroid_encoder.core.reports import Frame
 from centroid_encoder.pl._axes import panel_title
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.pl._regions import (
@@ -28,7 +29,6 @@ from centroid_encoder.viewer.panels.fields import Choice, button, column
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
-    from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._centroid_encoder import Training
 
 PANELS = (("both", ("train", "test")), ("training", ("train",)), ("held-out", ("test",)))

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from magicgui.widgets import ComboBox, FloatSpinBox, LineEdit
 from qtpy.QtWidgets import QLabel
 
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._result import StoredMap
+from centroid_encoder.pl._colors import label_colors
+from centroid_encoder.tl._result import StoredMap, colors_key
+from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import (
     Choice,
     Form,
@@ -28,14 +31,11 @@ from centroid_encoder.viewer.panels.fields import (
 from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
 from centroid_encoder.viewer.panels.progress import Opening
 from centroid_encoder.viewer.session.provenance import MadeBy
+from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-
     from centroid_encoder.tl._ingest import Ingestion
     from centroid_encoder.tl._run import Job
-    from centroid_encoder.viewer.data.tables import Table
-    from centroid_encoder.viewer.session.session import Session
 
 INGEST = "tl.ingest"
 AS_FOR_THE_MAP = "as for the map"
@@ -195,11 +195,6 @@ def ingestion(table: Table, made_by: MadeBy, reference: AnnData, origin: str) ->
 
 def _map_of(reference: AnnData, key: str) -> AnnData:
     """Return what `tl.ingest` reads: the map, the labels, and their colours on the screen."""
-    from anndata import AnnData
-
-    from centroid_encoder.pl._colors import label_colors
-    from centroid_encoder.tl._result import colors_key
-
     stored = reference.uns[key]
     uns, label_key = {key: stored}, str(stored["params"]["label_key"])
     obs = pd.DataFrame(index=reference.obs_names)

@@ -12,11 +12,11 @@ from napari.utils.notifications import show_warning
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QFileDialog, QProgressBar, QWidget
 
+from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Lines
 
 if TYPE_CHECKING:
-    from centroid_encoder.core.reports import Report
     from centroid_encoder.tl._run import Progress
     from centroid_encoder.viewer.data.reader import Reading
     from centroid_encoder.viewer.task import Runnable, Task
@@ -72,8 +72,6 @@ class TaskRow(QWidget):
 
     def stop(self) -> None:
         """End a training and keep its best state; other tasks go on."""
-        from centroid_encoder.core.reports import StoppedTooEarly
-
         if self.task is None or not self._stop.isEnabled():
             return
         self._stop.setText("Stopping …")
@@ -94,8 +92,6 @@ class TaskRow(QWidget):
             self.cancelled.emit()
 
     def _on_reported(self, step: Report | Progress) -> None:
-        from centroid_encoder.core.reports import Report
-
         if isinstance(step, Report):
             done, total = step.step, step.n_steps
             text = f"{step.stage}, epoch {step.epoch} of {step.n_epochs}"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
-if TYPE_CHECKING:
-    from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.session import Session
 
 
 def class_table(session: Session, image: object = None) -> pd.DataFrame:

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import ArrayLike, NDArray
 
 from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.tl._read import obs_column
-from centroid_encoder.tl._result import colors_key
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from centroid_encoder.tl._result import Result
+from centroid_encoder.tl._result import Result, colors_key
 
 SUFFIX = "_relabeled"
 NEW_COLOR = "#d3d3d3"
