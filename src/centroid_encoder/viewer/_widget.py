@@ -106,8 +106,6 @@ class CentroidEncoderWidget(QWidget):
             return True
         return super().eventFilter(watched, event)
 
-    # -- for notebooks ---------------------------------------------------------------------------
-
     def show_table(
         self,
         adata: AnnData,
@@ -137,8 +135,6 @@ class CentroidEncoderWidget(QWidget):
         """The map that is drawn, or None."""
         return self.session.result
 
-    # -- training --------------------------------------------------------------------------------
-
     @property
     def training(self) -> Task | None:
         """The training that runs, of one map or of all those of a check, or None."""
@@ -160,8 +156,6 @@ class CentroidEncoderWidget(QWidget):
         """End the training or the check and leave everything as it was."""
         self.trainer.progress.cancel()
 
-    # -- what is shown ---------------------------------------------------------------------------
-
     def _on_check(self) -> None:
         self.misplaced.choose(OUT_OF_FOLD)
         self.tabs.setCurrentWidget(self.misplaced)
@@ -171,8 +165,6 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_mapped(self) -> None:
         self.cells.color_box.setCurrentText(colorings.PREDICTED)
-
-    # -- coming and going ------------------------------------------------------------------------
 
     def changeEvent(self, event: QEvent) -> None:
         """Detach from the viewer when the dock is closed, attach when it is docked again."""

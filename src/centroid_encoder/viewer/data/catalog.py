@@ -104,8 +104,6 @@ class Catalog:
         """Layers whose ids a thread is reading."""
         return [x for x in self.layers if x in self._ids and not self._ids[x].done()]
 
-    # -- tables ----------------------------------------------------------------------------------
-
     def connect(self) -> None:
         """Follow the layers of the viewer."""
         self._all.events.connect(self._on_event)
@@ -167,8 +165,6 @@ class Catalog:
             self.table_changed.emit()
         self.join_again()
 
-    # -- choices of the user ---------------------------------------------------------------------
-
     @property
     def _choices(self) -> Choices:
         return Choices() if self.table is None else self.table.choices
@@ -220,8 +216,6 @@ class Catalog:
             self._all.append(layer)
             self.refresh()
             self.choose_layer(layer)
-
-    # -- links -----------------------------------------------------------------------------------
 
     def join_again(self) -> None:
         """Make the links; a join stays the same object if neither ids nor pixels have changed."""
@@ -316,8 +310,6 @@ class Catalog:
                         # With as many cells in several, the layer with the fewest other labels.
                         fits[link] = join.n_joined, -join.n_unmatched_ids
         return max(fits, key=lambda link: fits[link], default=own)
-
-    # -- images of the table ---------------------------------------------------------------------
 
     @property
     def image_column(self) -> str | None:

@@ -66,9 +66,6 @@ def named(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
     )
 
 
-# -- ids -------------------------------------------------------------------------------------------
-
-
 def are_ids(table: pd.DataFrame) -> list[str]:
     """Columns that have a name of ids and different values in all rows: no classes."""
     return [name for name in named(table, ID_NAMES) if table[name].dropna().is_unique]
@@ -148,9 +145,6 @@ def id_column(table: Table, layer: CellLayer, columns: Sequence[str]) -> str | N
     return next((x for x in columns if has_index or x in layer.features), OBS_NAMES)
 
 
-# -- images ----------------------------------------------------------------------------------------
-
-
 def image_columns(obs: pd.DataFrame) -> list[str]:
     """Columns that may be the column of images, those with a usual name first."""
     likely = named(obs, IMAGE_NAMES)
@@ -194,9 +188,6 @@ def _plain(name: str) -> str:
     words = re.findall(r"\d+|[^\W\d_]+", ENDINGS.sub("", name))
     words = [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
     return " ".join([word for word in words if word not in GENERAL_WORDS] or words)
-
-
-# -- positions -------------------------------------------------------------------------------------
 
 
 def axis(name: object) -> str | None:

@@ -209,9 +209,6 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
     )
 
 
-# -- cells that do not lie where their labels are --------------------------------------------------
-
-
 class Misfit(ValueError):
     """Cells do not lie where the labels are that they are joined to.
 
@@ -281,9 +278,6 @@ def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> floa
     nearest = np.asarray(cKDTree(centers).query(labels, k=2)[0])[:, 1]
     near = max(0.75 * float(np.median(nearest)), 2.0 * (join.of.step - 1))
     return float((apart < near).mean())
-
-
-# -- the images of a table -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -148,9 +148,6 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
         yield table
 
 
-# -- features of layers ----------------------------------------------------------------------------
-
-
 def measured(features: pd.DataFrame) -> list[Any]:
     """Columns to learn from: numbers that are no ids, no results and no positions.
 

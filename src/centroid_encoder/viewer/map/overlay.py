@@ -81,8 +81,6 @@ class LayerLink:
         self.highlight(np.empty(0, dtype=np.intp))
         self.uncolor()
 
-    # -- colours ---------------------------------------------------------------------------------
-
     def color(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         """Colour each cell.
 
@@ -137,8 +135,6 @@ class LayerLink:
         rows = self._present(np.flatnonzero(self.join.joined))
         face[self.join.ids[rows]] = palette[codes[rows]]
         layer.face_color = face
-
-    # -- selection -------------------------------------------------------------------------------
 
     def highlight(self, rows: NDArray[np.intp]) -> None:
         """Mark cells in the layer; an empty array removes the marks."""
@@ -206,8 +202,6 @@ class LayerLink:
         row = -1 if value is None else int(self.join.rows(value))
         return None if row < 0 else row
 
-    # -- events ----------------------------------------------------------------------------------
-
     def _on_selected(self, *_: Any) -> None:
         if not self._marking:
             items = np.fromiter(self.layer.selected_data, dtype=np.intp)
@@ -228,8 +222,6 @@ class LayerLink:
             self.uncolor()
         if event.type in ("inserted", "removed", "reordered", "visible"):
             self._on_theme(event)
-
-    # -- where the cells are ---------------------------------------------------------------------
 
     def _present(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of the rows that are in the layer; the user may have removed items from it."""

@@ -19,7 +19,7 @@ from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.overlay import LayerLink, remove
 from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
-from centroid_encoder.viewer.panels.message import Lines
+from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.session import Session
 
 NO_COLORS = "as it was"
@@ -52,11 +52,10 @@ class CellsPanel(QWidget):
         self.value_box.hide()
         self._values: list[str] = []
         """Names of the columns, then of the variables, of the table that is chosen."""
-        self.color_text = Lines()
+        self.color_text = Message()
         self.color_text.setTextFormat(Qt.TextFormat.RichText)
         self.selection_text = QLabel()
-        self.unseen_text = Lines()
-        self.unseen_text.hide()
+        self.unseen_text = Message()
         self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
         self.clear_button = button("Clear", "Select no cells", self.clear)
         column(
@@ -154,8 +153,7 @@ class CellsPanel(QWidget):
         self.selection_text.setText(text)
         self.clear_button.setEnabled(n > 0)
         unseen = self._session.catalog.unseen(chosen)
-        self.unseen_text.setText(unseen)
-        self.unseen_text.setVisible(bool(unseen))
+        self.unseen_text.say(unseen)
         self.show_button.setEnabled(n > 0 and not unseen)
 
     def _offer_colorings(self) -> None:
@@ -208,8 +206,7 @@ class CellsPanel(QWidget):
         own = mode == colorings.LABEL and self._session.shown_labels == self._session.label_key
         values = None if colors is None or own else (colors.codes, colors.colors)
         self._session.color_cells(values)
-        self.color_text.setText("" if colors is None else colors.meaning)
-        self.color_text.setVisible(bool(self.color_text.text()))
+        self.color_text.say("" if colors is None else colors.meaning)
 
     def _colors_of_values(self, adata: AnnData) -> tuple[str, colorings.Colors | None]:
         """Return the name and the colours of the column or variable that is chosen."""

@@ -11,20 +11,10 @@ from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
 Kind = Literal["info", "warning", "error"]
 
 
-class Lines(QLabel):
-    """Text in as many lines as it needs; it never makes the dock wide."""
+class Message(QLabel):
+    """Text in as many lines as it needs, which can be selected; hidden if empty.
 
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setTextFormat(Qt.TextFormat.PlainText)
-        self.setWordWrap(True)
-        # A long file name is cut off.
-        self.setMinimumWidth(1)
-        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-
-
-class Message(Lines):
-    """Text below a part of the widget, which can be selected; hidden if empty.
+    It never makes the dock wide.
 
     Attributes
     ----------
@@ -34,7 +24,12 @@ class Message(Lines):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setTextFormat(Qt.TextFormat.PlainText)
         self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.setWordWrap(True)
+        # A long file name is cut off.
+        self.setMinimumWidth(1)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.kind: Kind = "info"
         self.hide()
 

@@ -12,7 +12,7 @@ from qtpy.QtWidgets import (
 )
 
 from centroid_encoder.viewer.panels.fields import Choice, button, page, side_by_side
-from centroid_encoder.viewer.panels.message import Lines, sentence
+from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.misplaced import (
     REGIONS,
@@ -50,7 +50,7 @@ class MisplacedTable(QWidget):
         for source, choice in self.source_buttons.items():
             choice.setToolTip(source.tip)
             choice.clicked.connect(self._on_source)
-        self.summary = Lines()
+        self.summary = Message()
 
         self.label_box = Choice("New label", "A class, or the name of a new one")
         self.label_box.setEditable(True)
@@ -100,7 +100,7 @@ class MisplacedTable(QWidget):
             summary, cells = list_cells(self._session, source)
         except (KeyError, ValueError) as error:
             summary, cells = sentence(error), pd.DataFrame(columns=list(source.columns))
-        self.summary.setText(summary)
+        self.summary.say(summary)
         classes = [i for i, name in enumerate(source.columns) if name in ("label", source.found)]
         self.view.set_table(cells, list(source.columns.values()), classes)
         header = self.view.horizontalHeader()

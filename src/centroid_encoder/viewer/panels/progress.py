@@ -14,7 +14,7 @@ from qtpy.QtWidgets import QFileDialog, QProgressBar, QWidget
 
 from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
-from centroid_encoder.viewer.panels.message import Lines
+from centroid_encoder.viewer.panels.message import Message
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._run import Progress
@@ -44,7 +44,7 @@ class TaskRow(QWidget):
         self._bar = QProgressBar()
         self._stop = button("Stop", "End the training now and keep the best map so far", self.stop)
         self._cancel = button("Cancel", "End it now and leave everything as it was", self.cancel)
-        self._text = Lines()
+        self._text = Message()
         column(self, side_by_side(self._bar, self._stop, self._cancel), self._text)
         self.hide()
 
@@ -65,7 +65,7 @@ class TaskRow(QWidget):
         self._stop.setEnabled(stoppable)
         self._stop.setText("Stop")
         self._bar.setRange(0, 0)
-        self._text.setText(name)
+        self._text.say(name)
         self.show()
         self.task.start()
         return self.task
@@ -107,7 +107,7 @@ class TaskRow(QWidget):
         self._bar.setRange(0, total)
         self._bar.setValue(done)
         text += self._time_left(done, total) if done < total else ""
-        self._text.setText(f"{self._name}: {text}")
+        self._text.say(f"{self._name}: {text}")
 
     def _time_left(self, done: int, total: int) -> str:
         """Return how long the rest will take; the data are read before the first step."""

@@ -118,8 +118,6 @@ class Session:
         self._label_key: str | None = None
         self._relabeling: Relabeling | None = None
 
-    # -- what is chosen --------------------------------------------------------------------------
-
     @property
     def table(self) -> Table | None:
         """The table that is chosen."""
@@ -204,8 +202,6 @@ class Session:
         """Show a text or an exception; an empty text removes the last one."""
         self.said.emit(text, kind)
 
-    # -- what is stored --------------------------------------------------------------------------
-
     def read(self) -> None:
         """Read what is stored under the key, and show it."""
         self._read()
@@ -265,8 +261,6 @@ class Session:
         if job.key == self.key:
             self.check_changed.emit()
 
-    # -- cells -----------------------------------------------------------------------------------
-
     def select(self, rows: NDArray[np.intp], mode: SelectionMode = "replace") -> None:
         """Select cells: rows of the AnnData."""
         if mode == "replace":
@@ -278,8 +272,6 @@ class Session:
         """Colour the cells of the map by something else than their classes; None ends that."""
         self.values = values
         self.values_changed.emit()
-
-    # -- classes ---------------------------------------------------------------------------------
 
     @property
     def class_colors(self) -> dict[object, str]:
