@@ -39,12 +39,8 @@ class PanelArtist(Artist):
 class Dots(PanelArtist):
     """Round points, each a stamp in an image of the panel: faster than matplotlib's markers.
 
-    Attributes
-    ----------
-    points, codes
-        (n, 2) points, the last on top, and (n,) index of each one's colour.
-    size
-        Diameter in points.
+    The last of the (n, 2) `points` is on top; `codes` are the (n,) indices of their colours, and
+    `size` is a diameter in points.
     """
 
     def __init__(self, ax: Any, zorder: float) -> None:
@@ -116,14 +112,9 @@ class Texts(PanelArtist):
     Each text is an image that is made once: matplotlib would lay out every letter again, and draw
     its halo as a path, in every frame of a training.
 
-    Attributes
-    ----------
-    title
-        Text above the panel.
-    names, centers
-        Names of the classes, and their (n, 2) places; those out of view are not written.
-    ink, halo
-        Colours of the letters, and of the halo that keeps names readable over points.
+    `title` is the text above the panel; `names` of the classes whose (n, 2) `centers` are out of
+    view are not written. `ink` and `halo` are the colours of the letters, and of the halo that
+    keeps names readable over points.
     """
 
     def __init__(self, ax: Any, zorder: float) -> None:

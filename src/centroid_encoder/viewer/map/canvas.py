@@ -69,14 +69,8 @@ class _Drag(NamedTuple):
 class MapCanvas(QWidget):
     """The map with its tools.
 
-    Attributes
-    ----------
-    map
-        The figure.
-    tools
-        Layout of the row of tools.
-    buttons
-        Buttons of the tools by name; the owner of the canvas connects ``"window"``.
+    `map` is the figure, `tools` the layout of the row of tools, and `buttons` has their buttons by
+    name; the owner of the canvas connects ``"window"``.
     """
 
     selection_made = Signal(object, str)

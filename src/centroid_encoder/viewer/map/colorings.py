@@ -148,10 +148,7 @@ def _out_of_fold(adata: AnnData, key: str) -> Colors:
 def color_column(adata: AnnData, column: str) -> Colors:
     """Colour all cells by a column of ``obs``: numbers by a scale, categories by their colours.
 
-    Raises
-    ------
-    KeyError
-        If there is no such column.
+    A KeyError if there is no such column.
     """
     found = read_values(adata, column, layer=None, use_raw=None)
     if found.colors is None:
@@ -171,10 +168,7 @@ def color_column(adata: AnnData, column: str) -> Colors:
 def color_variable(adata: AnnData, i: int) -> Colors:
     """Colour all cells by the variable at a position in `variable_source`, as `pl.voronoi` does.
 
-    Raises
-    ------
-    IndexError
-        If there are not as many variables.
+    An IndexError if there are not as many variables.
     """
     return _numbers(variable_values(variable_source(adata), i))
 

@@ -37,19 +37,8 @@ class LayerLink:
     Colours and marks of a Labels layer are layers of our own above it; its own opacity is 0
     meanwhile. Points and shapes get other face colours, and marked ones are selected.
 
-    Parameters
-    ----------
-    viewer
-        The viewer.
-    layer
-        Layer whose labels, points or shapes are cells.
-    join
-        Row of the table of each label, point or shape.
-
-    Attributes
-    ----------
-    classes, marks
-        Layers with the colours and with the outlines of selected cells, for a Labels layer.
+    `join` has the row of the table of each label, point or shape. `classes` and `marks` are the
+    layers with the colours and with the outlines of selected cells, for a Labels layer.
     """
 
     picked = Signal(object)
@@ -84,14 +73,8 @@ class LayerLink:
     def color(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         """Colour each cell.
 
-        Parameters
-        ----------
-        name
-            What the colours stand for.
-        codes
-            (n_obs,) index into `colors`; −1 for cells that are not shown.
-        colors
-            The colours.
+        `name` is what the colours stand for; `codes` are (n_obs,) indices into `colors`, −1 for
+        cells that are not shown.
         """
         if self.layer not in self.viewer.layers:
             return

@@ -36,13 +36,7 @@ BOX, COLOR, NAME, _, _, OUT_OF_FOLD = range(6)
 
 
 class ClassTable(QWidget):
-    """Legend with a row for each class of the session.
-
-    Attributes
-    ----------
-    rows
-        The rows of `class_table`.
-    """
+    """Legend with a row for each class of the session; `rows` are those of `class_table`."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()

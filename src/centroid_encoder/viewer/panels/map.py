@@ -48,12 +48,8 @@ NO_MAP = "No map yet.\n\nChoose the classes and press Train."
 class MapPanel(QWidget):
     """Training and held-out cells over the regions of their classes.
 
-    It is a part of the widget, or a window of its own.
-
-    Attributes
-    ----------
-    result
-        The result that is drawn; None without one, and while the map of a training is drawn.
+    It is a part of the widget, or a window of its own. `result` is the result that is drawn; None
+    without one, and while the map of a training is drawn.
     """
 
     def __init__(self, session: Session) -> None:

@@ -14,12 +14,7 @@ Kind = Literal["info", "warning", "error"]
 class Message(QLabel):
     """Text in as many lines as it needs, which can be selected; hidden if empty.
 
-    It never makes the dock wide.
-
-    Attributes
-    ----------
-    kind
-        ``"info"``, ``"warning"`` or ``"error"``, by which a style sheet can colour it.
+    It never makes the dock wide. A style sheet can colour it by its `kind`.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:

@@ -27,12 +27,7 @@ from centroid_encoder.viewer.session.session import Session
 class MisplacedTable(QWidget):
     """Sortable list of cells that may be mislabelled, worst first, and a row to relabel cells.
 
-    Attributes
-    ----------
-    source
-        How the listed cells were found.
-    summary
-        Sentence above them.
+    `source` is how the listed cells were found, `summary` the sentence above them.
     """
 
     def __init__(self, session: Session) -> None:

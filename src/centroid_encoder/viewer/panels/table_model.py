@@ -16,19 +16,9 @@ ROW = 22
 
 
 class TableView(QTableView):
-    """A data frame without grid and numbers, in low rows.
+    """A data frame, `frame`, without grid and numbers, in low rows.
 
-    Parameters
-    ----------
-    name
-        What it shows, for screen readers.
-    numbers_from
-        As in `TableModel`.
-
-    Attributes
-    ----------
-    frame
-        The model of the data frame.
+    `name` is what it shows, for screen readers; `numbers_from` is that of `TableModel`.
     """
 
     def __init__(self, name: str, numbers_from: int | None = None) -> None:
@@ -61,17 +51,8 @@ class TableView(QTableView):
 class TableModel(QAbstractTableModel):
     """Rows of a data frame, which sorts them itself: 100,000 rows take no noticeable time.
 
-    Parameters
-    ----------
-    parent
-        Owner of the model.
-    numbers_from
-        First of the columns whose texts are numbers, to be aligned right.
-
-    Attributes
-    ----------
-    table
-        The data frame in the order of the rows; its index moves with them.
+    `table` is in the order of the rows; its index moves with them. The columns from `numbers_from`
+    hold texts that are numbers, to be aligned right.
     """
 
     def __init__(self, parent: QWidget | None = None, numbers_from: int | None = None) -> None:
