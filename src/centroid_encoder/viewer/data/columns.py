@@ -79,13 +79,13 @@ def may_be_ids(column: pd.Series) -> bool:
     return bool(values.duplicated().mean() <= 0.9 and (not is_float or (values % 1 == 0).all()))
 
 
-def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Values as integers, 0 where there is none, and a mask of the rows that have one.
+def whole_numbers(column: pd.Series, name: str) -> pd.Series:
+    """Values as nullable integers, by the positions of the rows.
 
     A ValueError if a value is no whole number; the message calls the column `name`.
     """
-    there = column.notna().to_numpy(dtype=bool)
-    values = column[there]
+    column = column.reset_index(drop=True)
+    values = column.dropna()
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
     numbers = pd.to_numeric(values, errors="coerce")
@@ -98,9 +98,7 @@ def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDAr
         wrong = values[~whole].iloc[0]
         shown = wrong.item() if isinstance(wrong, np.generic) else wrong
         raise ValueError(f"{name} holds {shown!r}, which is no label: labels are whole numbers")
-    found = np.zeros(len(column), dtype=np.int64)
-    found[there] = numbers.to_numpy(dtype=np.int64)
-    return found, there
+    return numbers.astype("Int64").reindex(column.index)
 
 
 def id_columns(table: Table, image_column: str | None) -> list[str]:
@@ -119,14 +117,14 @@ def id_columns(table: Table, image_column: str | None) -> list[str]:
 def _are_labels(table: Table, name: str, image_column: str | None) -> bool:
     obs = table.adata.obs
     try:
-        numbers, there = whole_numbers(obs[name], name)
+        numbers = whole_numbers(obs[name], name)
     except ValueError:
         return False
-    if name == "index" and table.origin != "features" and (numbers == range(len(obs))).all():
+    if name == "index" and table.origin != "features" and (numbers == np.arange(len(obs))).all():
         # pandas also calls the numbers of rows so.
         return False
     images = np.zeros(len(obs)) if image_column is None else obs[image_column].to_numpy()
-    cells = there & (numbers != 0)
+    cells = numbers.notna() & (numbers != 0)
     return not pd.DataFrame({"id": numbers[cells], "image": images[cells]}).duplicated().any()
 
 
