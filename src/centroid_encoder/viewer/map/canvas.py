@@ -118,7 +118,7 @@ class MapCanvas(QWidget):
         # Matplotlib and psygnal hold methods weakly. A function that holds this widget would be a
         # cycle, and PyQt6 does not survive it when Python collects it.
         self.canvas.mpl_connect("draw_event", self._on_draw)
-        self.canvas.mpl_connect("resize_event", self._on_resize)
+        self.canvas.mpl_connect("resize_event", self.map.arrange)
         self.canvas.mpl_connect("button_press_event", self._on_press)
         self.canvas.mpl_connect("motion_notify_event", self._on_move)
         self.canvas.mpl_connect("button_release_event", self._on_release)
@@ -152,9 +152,6 @@ class MapCanvas(QWidget):
     def _on_tool(self, button: QToolButton) -> None:
         shapes, is_pan = Qt.CursorShape, button is self.buttons["pan"]
         self.canvas.setCursor(shapes.OpenHandCursor if is_pan else shapes.CrossCursor)
-
-    def _on_resize(self, _: Any) -> None:
-        self.map.arrange()
 
     def _on_draw(self, _: Any) -> None:
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)

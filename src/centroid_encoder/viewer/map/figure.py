@@ -56,6 +56,8 @@ class _Panel:
 class MapFigure:
     """Panels of cells over the regions of their classes.
 
+    `update` draws changes of the following attributes.
+
     Attributes
     ----------
     style
@@ -66,7 +68,7 @@ class MapFigure:
         Names of the classes whose points are left out; their regions stay.
     values
         An index (n_obs,) of each point's colour, −1 for grey, and the colours, if the points are
-        coloured by something else than their classes. `update` draws changes of these four.
+        coloured by something else than their classes.
     """
 
     changed = Signal()
@@ -76,7 +78,7 @@ class MapFigure:
 
     def __init__(self, figure: Figure) -> None:
         self.figure = figure
-        self._scene = NOTHING
+        self.scene = NOTHING
         self.style = Style()
         self.colors: Sequence[str] = ()
         self.hidden: frozenset[str] = frozenset()
@@ -87,11 +89,6 @@ class MapFigure:
         self._outline = Line2D([], [], lw=1, ls="--", transform=IdentityTransform())
 
     @property
-    def scene(self) -> Scene | None:
-        """The scene that is drawn, or None."""
-        return self._scene if self._panels else None
-
-    @property
     def axes(self) -> list[Any]:
         """The panels' axes."""
         return [panel.ax for panel in self._panels]
@@ -99,12 +96,12 @@ class MapFigure:
     @property
     def shown(self) -> NDArray[np.bool_]:
         """(n_classes,) mask of the classes whose cells are drawn."""
-        return np.array([name not in self.hidden for name in self._scene.names], dtype=bool)
+        return np.array([name not in self.hidden for name in self.scene.names], dtype=bool)
 
     @property
     def named(self) -> bool:
         """Whether the names of the classes are written on the map."""
-        few = len(self._scene.names) <= MAX_NAMES
+        few = len(self.scene.names) <= MAX_NAMES
         return few if self._named is None else self._named
 
     def set_named(self, named: bool) -> None:
@@ -118,7 +115,7 @@ class MapFigure:
 
     def show(self, scene: Scene, colors: Sequence[str]) -> None:
         """Draw a scene, with a colour for each class."""
-        before, self._scene, self.colors = self._scene, scene, colors
+        before, self.scene, self.colors = self.scene, scene, colors
         if len(before.points) != len(scene.points):
             self._selected = None
         if len(self._panels) != len(scene.panels):
@@ -137,7 +134,7 @@ class MapFigure:
 
     def home(self) -> None:
         """Show all of the map."""
-        self.look_at(self._scene.limits)
+        self.look_at(self.scene.limits)
 
     def look_at(self, view: NDArray[np.floating]) -> None:
         """Show the part between two corners: (2, 2) lower left and upper right."""
@@ -155,7 +152,7 @@ class MapFigure:
         """Ring one cell, in the panels that show it."""
         for panel in self._panels:
             at = panel.rows[panel.rows == row]
-            panel.hovered.set_data(*self._scene.points[at].T)
+            panel.hovered.set_data(*self.scene.points[at].T)
         self.marked.emit()
 
     def trace(self, outline: Sequence[tuple[float, float]]) -> None:
@@ -192,13 +189,13 @@ class MapFigure:
         if self._panels:
             self.figure.draw_artist(self._outline)
 
-    def arrange(self) -> None:
+    def arrange(self, _: object = None) -> None:
         """Place square panels beside or above each other, whichever makes them larger."""
         n = len(self._panels)
         if not n:
             return
         # The number of cells has a line of its own: small panels have no room for longer lines.
-        titles = [panel.title.replace(" (n", "\n(n", 1) for panel in self._scene.panels]
+        titles = [panel.title.replace(" (n", "\n(n", 1) for panel in self.scene.panels]
         n_lines = max(title.count("\n") for title in titles) + 1
         heading, gap = n_lines * LINE * self.figure.dpi, GAP * self.figure.dpi
         width, height = self.figure.bbox.size
@@ -218,7 +215,7 @@ class MapFigure:
 
     def update(self) -> None:
         """Give every artist its content and its colours."""
-        scene, style, shown = self._scene, self.style, self.shown
+        scene, style, shown = self.scene, self.style, self.shown
         alpha = REGION_ALPHA + 0.1 * style.dark
         codes, colors = self.values or (scene.codes, self.colors)
         has_regions = len(scene.shapes) > 0 and self.values is None
@@ -257,7 +254,7 @@ class MapFigure:
                 rows = panel.rows[self._selected[panel.rows]]
             bold = len(rows) < MAX_BOLD
             rows = rows[:: len(rows) // MAX_RINGS + 1]
-            panel.selected.set_data(*self._scene.points[rows].T)
+            panel.selected.set_data(*self.scene.points[rows].T)
             panel.selected.set_markeredgewidth(1.2 if bold else 0.5)
 
 
