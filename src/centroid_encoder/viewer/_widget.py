@@ -14,14 +14,7 @@ from napari.utils.theme import get_theme
 from numpy.typing import NDArray
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
-from qtpy.QtWidgets import (
-    QAbstractSpinBox,
-    QComboBox,
-    QScrollArea,
-    QSplitter,
-    QTabWidget,
-    QWidget,
-)
+from qtpy.QtWidgets import QAbstractSpinBox, QComboBox, QScrollArea, QSplitter, QTabWidget, QWidget
 
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.ids import CellLayer

@@ -77,8 +77,6 @@ class MapCanvas(QWidget):
     """Rows, and what to do with them: replace, add or remove."""
     cell_hovered = Signal(int)
     """Row of the cell under the mouse; `show_tip` describes it."""
-    drawn = Signal()
-    """All of the figure was drawn."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -156,7 +154,6 @@ class MapCanvas(QWidget):
     def _on_draw(self, _: Any) -> None:
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)
         self.map.draw_overlays()
-        self.drawn.emit()
 
     def _on_changed(self) -> None:
         self.buttons["names"].setChecked(self.map.named)

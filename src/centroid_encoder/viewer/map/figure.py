@@ -17,7 +17,7 @@ from psygnal import Signal
 
 from centroid_encoder.pl._regions import REGION_ALPHA
 from centroid_encoder.viewer.map.artists import TITLE_SIZE, Dots, Texts
-from centroid_encoder.viewer.map.scene import NOTHING, Panel, Scene, Style, blend, readable
+from centroid_encoder.viewer.map.scene import Panel, Scene, Style, blend, readable
 
 MAX_NAMES = 20
 """Classes whose names are written unless the user wants otherwise: more hide the map."""
@@ -78,7 +78,7 @@ class MapFigure:
 
     def __init__(self, figure: Figure) -> None:
         self.figure = figure
-        self.scene = NOTHING
+        self.scene = Scene()
         self.style = Style()
         self.colors: Sequence[str] = ()
         self.hidden: frozenset[str] = frozenset()
@@ -111,7 +111,7 @@ class MapFigure:
 
     def clear(self) -> None:
         """Take everything off the figure."""
-        self.show(NOTHING, [])
+        self.show(Scene(), [])
 
     def show(self, scene: Scene, colors: Sequence[str]) -> None:
         """Draw a scene, with a colour for each class."""

@@ -8,12 +8,7 @@ from typing import Any
 import pandas as pd
 from qtpy.QtCore import QModelIndex
 from qtpy.QtGui import QColor
-from qtpy.QtWidgets import (
-    QColorDialog,
-    QFileDialog,
-    QLabel,
-    QWidget,
-)
+from qtpy.QtWidgets import QColorDialog, QFileDialog, QLabel, QWidget
 
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition

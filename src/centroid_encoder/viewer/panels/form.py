@@ -14,14 +14,7 @@ from qtpy.QtWidgets import QLabel, QWidget
 
 from centroid_encoder.viewer.data.columns import IMAGE_NAMES, are_ids, axis, named
 from centroid_encoder.viewer.data.tables import WITH_POSITIONS
-from centroid_encoder.viewer.panels.fields import (
-    Form,
-    column,
-    form_layout,
-    offer,
-    page,
-    sources,
-)
+from centroid_encoder.viewer.panels.fields import Form, column, form_layout, offer, page, sources
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.relabeling import has_fractions
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import (
-    QAbstractItemView,
-    QLabel,
-    QRadioButton,
-    QWidget,
-)
+from qtpy.QtWidgets import QAbstractItemView, QLabel, QRadioButton, QWidget
 
 from centroid_encoder.viewer.panels.fields import Choice, button, page, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence

@@ -101,19 +101,13 @@ class NewDataPanel(JobPanel):
         self.offer()
 
     @property
-    def chosen(self) -> Table | None:
-        """The table that is chosen, or None."""
-        table: Table | None = self.table_box.value
-        return table
-
-    @property
     def reference(self) -> Table | None:
         """The table with the map that is shown, or None."""
         return None if self.session.result is None else self.session.table
 
     def offer(self) -> None:
         """Offer all tables but the one with the map."""
-        offered, chosen = (self.reference, self.session.key), self.chosen
+        offered, chosen = (self.reference, self.session.key), self.table_box.value
         if offered != self._offered:
             self.message.say("")
             self.form.key_added.value = self.session.key
@@ -122,13 +116,13 @@ class NewDataPanel(JobPanel):
         first = others[0] if others else None
         entries = [(table.name, table) for table in others]
         self.table_box.offer(entries, chosen if chosen in others else first)
-        if self.chosen is not chosen:
-            self._on_table(self.chosen)
+        if self.table_box.value is not chosen:
+            self._on_table(self.table_box.value)
         self.enable()
 
     def map_cells(self) -> None:
         """Begin, with the table and the settings that are chosen; one at a time."""
-        reference, table, key = self.reference, self.chosen, self.session.key
+        reference, table, key = self.reference, self.table_box.value, self.session.key
         if self.task is not None or reference is None or table is None:
             return
         stored = reference.adata.uns[key]["params"]
@@ -142,7 +136,7 @@ class NewDataPanel(JobPanel):
     def enable(self) -> None:
         """Enable what can be used now."""
         ready = self.reference is not None and self.task is None
-        self.map_button.setEnabled(ready and self.chosen is not None)
+        self.map_button.setEnabled(ready and self.table_box.value is not None)
         for widget in (self.table_box, self.open_button, self.form):
             widget.setEnabled(ready)
 
