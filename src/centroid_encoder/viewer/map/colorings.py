@@ -106,9 +106,9 @@ def color_cells(name: str, session: Session) -> Colors | None:
     if name == OUT_OF_FOLD:
         return _out_of_fold(adata, key)
     assert result is not None
-    return (
-        _predicted(adata, result) if name == PREDICTED else _misplaced(result, session.misplaced_by)
-    )
+    if name == PREDICTED:
+        return _predicted(adata, result)
+    return _misplaced(result, session.misplaced_by)
 
 
 def _predicted(adata: AnnData, result: Result) -> Colors:

@@ -18,7 +18,7 @@ from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.overlay import LayerLink, remove
-from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
+from centroid_encoder.viewer.panels.fields import Choice, button, column, keep_narrow, side_by_side
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.session import Session
 
@@ -46,9 +46,7 @@ class CellsPanel(QWidget):
         self.value_box: QComboBox = QSearchableComboBox()
         self.value_box.setToolTip("A column of obs, or a variable; type a part of its name")
         self.value_box.setAccessibleName("Column or variable")
-        self.value_box.setSizeAdjustPolicy(
-            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-        )
+        keep_narrow(self.value_box)
         self.value_box.hide()
         self._values: list[str] = []
         """Names of the columns, then of the variables, of the table that is chosen."""

@@ -60,7 +60,7 @@ class Form(QWidget):
             field.native.setMinimumWidth(70)
             field.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
             if isinstance(field, ComboBox):
-                _keep_narrow(field.native)
+                keep_narrow(field.native)
             if field.name in docs and not field.tooltip:
                 # Messages use the name of the parameter, which may differ from the label.
                 field.tooltip = f"{field.name}: {plain(docs[field.name])}"
@@ -102,7 +102,7 @@ class Choice(QComboBox):
         self.setAccessibleName(name)
         self.setToolTip(tip)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        _keep_narrow(self)
+        keep_narrow(self)
         if act is not None:
             self.currentIndexChanged.connect(lambda: act(self.value))
 
@@ -126,7 +126,7 @@ class Choice(QComboBox):
             self.setCurrentIndex(self._values.index(value))
 
 
-def _keep_narrow(box: QComboBox) -> None:
+def keep_narrow(box: QComboBox) -> None:
     """Keep long names of columns from making the dock wide."""
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
     box.setMinimumContentsLength(5)

@@ -190,10 +190,8 @@ class MapPanel(QWidget):
         if self._is_current:
             values = session.values
             colors = colors if self.result is None else list(session.class_colors.values())
-        if (session.hidden, colors) != (
-            figure.hidden,
-            figure.colors,
-        ) or values is not figure.values:
+        is_colored = values is figure.values and colors == figure.colors
+        if not is_colored or session.hidden != figure.hidden:
             figure.hidden, figure.values, figure.colors = session.hidden, values, colors
             figure.update()
 

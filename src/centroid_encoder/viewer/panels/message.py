@@ -31,12 +31,13 @@ class Message(QLabel):
     def say(self, said: str | Exception, kind: Kind = "info") -> None:
         """Show a text, the sentence of an exception, or nothing."""
         text = said if isinstance(said, str) else sentence(said)
-        self.kind = kind
         self.setText(text)
         self.setToolTip(text)
         self.setVisible(bool(text))
-        self.setProperty("kind", kind)
-        self.style().polish(self)
+        if kind != self.kind:
+            self.kind = kind
+            self.setProperty("kind", kind)
+            self.style().polish(self)
 
 
 def sentence(said: Exception | str) -> str:
