@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from anndata import AnnData
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QDialog, QLabel, QStackedWidget, QWidget
@@ -88,6 +89,8 @@ class MapPanel(QWidget):
         self.canvas.buttons["window"].clicked.connect(self._on_window)
         self._layout = column(self, self._back, self._pages)
         self.result: Result | None = None
+        self._adata: AnnData | None = None
+        """Table of the cells that are drawn."""
         self._limits: NDArray[np.floating] | None = None
         """Limits of the last frame of a training."""
         self.canvas.selection_made.connect(session.select)
@@ -202,14 +205,14 @@ class MapPanel(QWidget):
     @property
     def _is_current(self) -> bool:
         """Whether the cells that are drawn are those of the session, not those before."""
-        return self.result is self._session.result
+        return self.result is self._session.result and self._adata is self._session.adata
 
     def _on_hovered(self, row: int) -> None:
         self.canvas.show_tip(describe(self._session, row, self.result))
 
     def _redraw(self) -> None:
         session, result = self._session, self.result
-        if session.adata is None or result is None or not self._is_current:
+        if session.adata is None or result is None or result is not session.result:
             return
         codes, n_classes = session.codes, len(session.classes)
         split = result.split.to_numpy()
@@ -253,6 +256,7 @@ class MapPanel(QWidget):
         return plane_points(points)[:, self.axes_box.value]
 
     def _show(self, scene: Scene, colors: list[str]) -> None:
+        self._adata = self._session.adata
         self._pages.setCurrentWidget(self.canvas)
         self.canvas.map.values = self._session.values
         self.canvas.map.show(scene, colors)
