@@ -204,8 +204,7 @@ class User:
         self.widget.show_table(self.adatas["notebook"])
 
     def do_choose_labels(self) -> None:
-        # Not those of a check: the next one replaces them, whatever was trained on them.
-        choices = [x for x in self.widget.form.label_key.choices if x and "_cv_" not in x]
+        choices = [x for x in self.widget.form.label_key.choices if x]
         if choices:
             self.widget.form.label_key.value = self.pick(choices)
 
@@ -476,7 +475,7 @@ class User:
             ).index
             if widget.misplaced.source is REGIONS:
                 assert set(widget.misplaced.model.table["cell"]) == set(cells)
-        if scene is not None:
+        if widget.map.canvas.map.axes:
             assert len(scene.points) == self.adata.n_obs
             shown = [name not in widget.session.hidden for name in scene.names]
             assert list(widget.map.canvas.map.shown) == shown

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QSize, Qt
+from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
 
 Kind = Literal["info", "warning", "error"]
@@ -27,6 +28,15 @@ class Message(QLabel):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
         self.kind: Kind = "info"
         self.hide()
+
+    def minimumSizeHint(self) -> QSize:
+        """Return the height of all lines, which the layouts above do not compute from a width."""
+        return QSize(1, max(0, self.heightForWidth(self.width())))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Take as many lines as the new width needs."""
+        super().resizeEvent(event)
+        self.updateGeometry()
 
     def say(self, said: str | Exception, kind: Kind = "info") -> None:
         """Show a text, the sentence of an exception, or nothing."""
