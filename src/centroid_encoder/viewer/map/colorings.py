@@ -20,14 +20,7 @@ from centroid_encoder.pl._values import (
     variable_values,
 )
 from centroid_encoder.tl._read import obs_column
-from centroid_encoder.tl._result import (
-    Column,
-    Regions,
-    Result,
-    StoredCrossValidation,
-    cv_key,
-    obs_key,
-)
+from centroid_encoder.tl._result import Column, Result, StoredCrossValidation, cv_key, obs_key
 from centroid_encoder.viewer.session.session import Session
 
 LABEL = "label"
@@ -108,7 +101,9 @@ def color_cells(name: str, session: Session) -> Colors | None:
     assert result is not None
     if name == PREDICTED:
         return _predicted(adata, result)
-    return _misplaced(result, session.misplaced_by)
+    is_misplaced = result.misplaced(session.misplaced_by).astype(np.intp)
+    meaning = _key((WRONG, "in another class's region"), (GREY, "other"))
+    return Colors(np.where(result.embedded, is_misplaced, -1), [GREY, WRONG], meaning)
 
 
 def _predicted(adata: AnnData, result: Result) -> Colors:
@@ -120,14 +115,6 @@ def _predicted(adata: AnnData, result: Result) -> Colors:
         return Colors(result.predicted, palette, meaning)
     codes = np.where(unassigned, len(palette), result.predicted)
     return Colors(codes, [*palette, GREY], f"{meaning}; {_key((GREY, 'unassigned'))}")
-
-
-def _misplaced(result: Result, regions: Regions) -> Colors:
-    return Colors(
-        np.where(result.embedded, result.misplaced(regions).astype(np.intp), -1),
-        [GREY, WRONG],
-        _key((WRONG, "in another class's region"), (GREY, "other")),
-    )
 
 
 def _out_of_fold(adata: AnnData, key: str) -> Colors:
