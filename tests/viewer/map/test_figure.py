@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.pl._colors import default_palette
 from centroid_encoder.pl._regions import center_regions
-from centroid_encoder.viewer.map.artists import Dots, Texts
+from centroid_encoder.viewer.map.artists import Dots, Texts, contained
 from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.map.scene import Panel, Scene, Style, contrast
 from tests.viewer.seen import names_on, title_of
@@ -251,6 +251,17 @@ def test_which_points_are_seen(points: Any, codes: Any, at: Any, on_top: int, hi
 
 
 # -- views and layout ----------------------------------------------------------------------------
+
+
+def test_an_outline_contains_what_matplotlib_says() -> None:
+    rng = np.random.default_rng(0)
+    points = rng.uniform(-1, 11, (20_000, 2)).astype(np.float32)
+    angles = np.linspace(0, 2 * np.pi, 200)
+    circle = 5 + 4 * np.column_stack([np.cos(angles), np.sin(angles)])
+    square = [(2, 2), (8, 2), (8, 8), (2, 8)]
+    for corners in (circle, circle * [1, 0.01], square, rng.uniform(0, 10, (30, 2)), [(1, 1)] * 3):
+        outline = Path(corners, closed=False)
+        np.testing.assert_array_equal(contained(outline, points), outline.contains_points(points))
 
 
 def boxes(figure: MapFigure, width: int, height: int) -> list[NDArray[np.floating]]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.pl._regions import REGION_ALPHA
-from centroid_encoder.viewer.map.artists import TITLE_SIZE, Dots, Texts
+from centroid_encoder.viewer.map.artists import TITLE_SIZE, Dots, Texts, contained
 from centroid_encoder.viewer.map.scene import Panel, Scene, Style, blend, readable
 
 MAX_NAMES = 20
@@ -163,10 +163,7 @@ class MapFigure:
     def within(self, ax: Any, outline: Path) -> NDArray[np.intp]:
         """Rows of a panel's cells within an outline."""
         panel = self._panels[self.axes.index(ax)]
-        points, box = panel.cells.points, outline.get_extents()
-        # Few points are near an outline; the test of one takes longer.
-        near = np.flatnonzero(((points >= box.min) & (points <= box.max)).all(axis=1))
-        return np.sort(panel.rows[near[outline.contains_points(points[near])]])
+        return np.sort(panel.rows[contained(outline, panel.cells.points)])
 
     def nearest(self, ax: Any, at: NDArray[np.floating], radius: float) -> int | None:
         """Row of the cell of a panel that is nearest to a place, or None if none is near.
