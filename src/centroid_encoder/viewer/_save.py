@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from anndata import AnnData
 from anndata.io import write_elem
+from matplotlib.figure import Figure
 
 from centroid_encoder import tl
 from centroid_encoder.files import check_target, replacing, writing
@@ -17,11 +18,7 @@ from centroid_encoder.pl._axes import FORMATS, write_figure
 from centroid_encoder.stores import check_no_links, check_store_target, replacing_folder
 from centroid_encoder.tl._reference import size_of
 from centroid_encoder.tl._result import embedding_key
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.data.tables import Table
 
 StrPath = str | os.PathLike[str]
 

@@ -6,12 +6,13 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import anndata as ad
 import h5py
 import numpy as np
 import pandas as pd
+from anndata import AnnData
+from npe2.types import FullLayerData
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
@@ -20,10 +21,6 @@ from centroid_encoder.stores import check_store
 from centroid_encoder.tl._reference import check_links, unreadable
 from centroid_encoder.viewer.data.columns import coordinates, numbers
 from centroid_encoder.viewer.data.tables import features_to_anndata
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from npe2.types import FullLayerData
 
 RESULTS = "ce_"
 """What the columns of results begin with in a ``.csv``."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from qtpy.QtWidgets import QWidget
@@ -14,9 +13,7 @@ from centroid_encoder.tl._summary import permutation_words
 from centroid_encoder.viewer.panels.fields import column
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.session.provenance import by_image
-
-if TYPE_CHECKING:
-    from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.session import Session
 
 
 class Verdict(QWidget):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from anndata import AnnData
+from napari.layers import Labels
 from qtpy.QtCore import QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
 from qtpy.QtWidgets import QLabel, QMenu, QSizePolicy, QWidget
 from superqt.utils import create_worker
 
+from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.columns import (
     OBS_NAMES,
     ONE_IMAGE,
@@ -19,8 +21,9 @@ from centroid_encoder.viewer.data.columns import (
     may_be_ids,
 )
 from centroid_encoder.viewer.data.ids import LayerIds, label_ids, pixels
-from centroid_encoder.viewer.data.join import Misfit, TableImage
+from centroid_encoder.viewer.data.join import Link, Misfit, TableImage
 from centroid_encoder.viewer.data.measuring import UNLABELED, Measuring
+from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import (
     Choice,
     button,
@@ -33,14 +36,6 @@ from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog
 from centroid_encoder.viewer.panels.message import Kind, Message, sentence
 from centroid_encoder.viewer.panels.progress import Opening, TaskRow
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from napari.layers import Labels
-
-    from centroid_encoder.viewer.data.catalog import Catalog
-    from centroid_encoder.viewer.data.join import Link
-    from centroid_encoder.viewer.data.tables import Table
 
 EMPTY = (
     "Open a .h5ad or a .zarr, drop one here, measure the cells of a Labels layer, or attach an "
@@ -146,8 +141,6 @@ class DataPanel(QWidget):
         """Open them."""
         self.opening.read(*_dropped(event))
 
-    # -- actions of the user ---------------------------------------------------------------------
-
     def _on_opened(self, adata: AnnData, path: Path) -> None:
         self.message.say("")
         self.catalog.choose(self.catalog.add(adata, path.name, path=path))
@@ -188,8 +181,6 @@ class DataPanel(QWidget):
         if (better := self._better) is not None:
             self.catalog.choose_ids(better.id_column, better.shift)
 
-    # -- layers that change ----------------------------------------------------------------------
-
     def _read_ids(self, layer: Labels, ids: Future[LayerIds]) -> None:
         """Read the ids of a large or lazy layer in a thread."""
         image = pixels(layer)
@@ -205,8 +196,6 @@ class DataPanel(QWidget):
 
     def _on_ids_read(self, ids: Future[LayerIds]) -> None:
         self.catalog.take_ids(ids)
-
-    # -- the state of the catalog ----------------------------------------------------------------
 
     def _show_lists(self) -> None:
         catalog, table = self.catalog, self.catalog.table
