@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import napari
 import numpy as np
-from anndata import AnnData
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
@@ -34,6 +33,8 @@ from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
+    from anndata import AnnData
+
     from centroid_encoder.viewer.task import Task
 
 PLUGIN = "centroid-encoder"
