@@ -93,7 +93,7 @@ def captured(
     """Return a training step that runs as a CUDA graph on a GPU, and as it is elsewhere.
 
     Networks this small finish an operation on a GPU before the processor has launched the next one.
-    The second step with batches of some size is captured as a graph (``torch.cuda.CUDAGraph``), which
+    The second step with batches of some size is captured as a CUDA graph, which
     later steps of that size launch at once. A graph requires that everything but the row numbers
     stays in its place in memory: inputs, parameters, the optimiser's state and its learning rate.
 
