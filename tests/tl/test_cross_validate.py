@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -173,15 +172,6 @@ class TestDoubts:
         validate(cells, group_key=name)
         assert not len(cells.uns["ce_cv"]["warnings"])
 
-    @pytest.mark.parametrize(
-        ("name", "values"),
-        [("donor", ["d1"]), ("batch", np.linspace(0, 1, 120)), ("quality", ["a", "b"])],
-    )
-    def test_columns_that_are_no_sources(self, cells, validate, name, values):
-        cells.obs[name] = np.resize(values, cells.n_obs)
-        validate(cells)
-        assert not len(cells.uns["ce_cv"]["warnings"])
-
     def test_small_classes(self, cells, fast, validate):
         # With the default weights, some cells would be predicted to be of the small class.
         fast.set_params(class_weight=None)
@@ -257,18 +247,6 @@ def test_gaps(cells, validate, missing):
     assert_array_equal(np.flatnonzero(left_out), [3, 60] if missing == "drop" else [])
     assert_array_equal(np.isnan(cells.obs["ce_cv_confidence"]), left_out)
     assert_array_equal(cells.X, before)
-
-
-def test_kinds_of_matrices_agree(cells, validate, tmp_path):
-    expected = validate(cells, copy=True).obs["ce_cv_label"]
-    adata = ad.AnnData(sparse.csc_matrix(cells.X), obs=cells.obs, var=cells.var)
-    validate(adata)
-    assert (adata.obs["ce_cv_label"] == expected).all()
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    assert (validate(backed, copy=True).obs["ce_cv_label"] == expected).all()
-    with pytest.raises(ValueError, match=r"to_memory\(\), or copy=True"):
-        validate(backed[:60])
 
 
 class TestStopping:
