@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import anndata as ad
 import dask.array as da
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import ndimage
 from skimage.measure import regionprops_table
@@ -96,18 +94,6 @@ def test_names_have_the_unit_the_channel_and_the_quantile() -> None:
     attrs = {"region": "labels", "region_key": "region", "instance_key": "label"}
     assert adata.uns["spatialdata_attrs"] == attrs
     assert adata.uns["measure"]["unit"] == "um"
-
-
-def test_saved_table_comes_back(tmp_path: Path) -> None:
-    adata = measure({"a/b": LABELS, "c": LABELS}, {"CD3": IMAGE})
-
-    adata.write_h5ad(tmp_path / "table.h5ad")
-
-    back = ad.read_h5ad(tmp_path / "table.h5ad")
-    np.testing.assert_array_equal(back.X, adata.X)
-    pd.testing.assert_frame_equal(back.obs, adata.obs)
-    pd.testing.assert_frame_equal(back.var, adata.var)
-    assert list(back.uns["spatialdata_attrs"]["region"]) == ["a/b", "c"]
 
 
 def test_regions_have_images_of_their_own_or_share_them() -> None:
