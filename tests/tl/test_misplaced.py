@@ -91,19 +91,6 @@ def test_lists_cells_in_the_region_of_another_class(trained, regions):
 
 
 class TestVoronoi:
-    def test_finds_planted_errors_and_their_true_class(self, make_cells):
-        adata = make_cells(4, 400, distance=6.0)
-        truth = adata.obs["cell_type"].copy()
-        planted = adata.obs_names[[3, 50, 101, 222, 399]]
-        adata.obs.loc[planted, "cell_type"] = "type 0"
-        ce.tl.centroid_encoder(adata, "cell_type", progress=False)
-        table = ce.tl.misplaced(adata)
-        assert set(table.index[:5]) == set(planted)
-        worst = table.loc[planted]
-        assert (worst["label"] == "type 0").all()
-        assert worst["region"].tolist() == truth[planted].tolist()
-        assert (worst["depth"] > 0.2).all()
-
     @pytest.mark.parametrize(
         ("points", "centers", "labels", "expected"),
         [
