@@ -18,7 +18,6 @@ from centroid_encoder.viewer.map.colorings import (
     GREY,
     RIGHT,
     WRONG,
-    Colors,
     Subject,
     color_cells,
     color_column,
@@ -153,14 +152,6 @@ def test_what_has_been_computed_is_offered(make_cells: MakeCells, embed: Embed) 
     adata.obs["ce_confidence"] = np.nan
     adata.obs["ce_split"] = "query"  # as `ingest` leaves it
     assert offered(subject(adata)) == ["label", "predicted class", "novelty", "out-of-fold error"]
-
-
-def test_colors_that_look_alike() -> None:
-    one = Colors(np.array([0, 1, -1]), ["#ff0000", "#00ff00"], "")
-    assert one.looks_like(Colors(np.array([0, 1, -1]), ["#ff0000", "#00ff00"], "x"))
-    assert not one.looks_like(None)
-    assert not one.looks_like(Colors(one.codes, ["#ff0000", "#0000ff"], ""))
-    assert not one.looks_like(Colors(np.array([0, 1, 1]), one.colors, ""))
 
 
 # -- any column or variable ----------------------------------------------------------------------
