@@ -320,22 +320,6 @@ def test_titles_fit(size: tuple[int, int], held_out: str) -> None:
     assert second.y1 <= panels[0][1] if below else first.x1 <= second.x0
 
 
-def test_a_cleared_figure_is_empty_and_can_be_used_again() -> None:
-    figure = make_figure()
-    figure.show(make_scene(), COLORS)
-    figure.select(np.ones(6, dtype=bool))
-    figure.clear()
-    assert figure.scene is None
-    assert figure.axes == []
-    assert len(np.unique(pixels(figure).reshape(-1, 3), axis=0)) == 1
-    figure.select(None)
-    figure.draw_overlays()
-    figure.set_style(Style())
-    figure.show(make_scene(), COLORS)
-    assert overlay(figure, 0) == set()
-    assert drawn(figure, 1) == rows_of(2, 3, 4)
-
-
 @pytest.mark.parametrize("width", [800, 300])
 def test_names_at_the_rim_stay_in_the_panel(width: int) -> None:
     names = ("tumor", "w" * 50, "a name of many words that fills several lines")
