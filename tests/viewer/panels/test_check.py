@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,11 +14,8 @@ from anndata import AnnData
 from anndata.tests.helpers import assert_equal
 
 import centroid_encoder as ce
-from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.map import NO_MAP
-from centroid_encoder.viewer.panels.training import training_job
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
-from centroid_encoder.viewer.session.provenance import MadeBy
 from tests.viewer.seen import seen_colors, texts
 
 if TYPE_CHECKING:
@@ -181,13 +177,6 @@ def test_other_labels_than_those_of_the_map(open_widget: Open, check: Do, embed:
 
 
 # -- while it runs -------------------------------------------------------------------------------
-
-
-def test_many_cells_are_checked_on_all_cores(make_cells: MakeCells):
-    call = MadeBy("cross_validate", "cell_type", {})
-    for n_obs, n_jobs in ((120, 1), (2_600, joblib.cpu_count())):
-        job: Any = training_job(Table(make_cells(n_obs=n_obs), ""), call)
-        assert job.n_jobs == n_jobs
 
 
 @pytest.fixture
