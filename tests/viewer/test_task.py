@@ -109,24 +109,6 @@ def test_it_ends_once_with_the_results_of_the_function(cells: ad.AnnData, qtbot:
     assert len(heard.ends) == 1
 
 
-def test_the_table_may_be_changed_once_it_was_read(cells: ad.AnnData, qtbot: Any) -> None:
-    expected = cells.copy()
-    job = training(expected, 200)()
-    job.run()
-    job.write(expected)
-    heard = Listener(training(cells, 200))
-    heard.task.start()
-    qtbot.waitUntil(lambda: bool(heard.reports), timeout=60_000)
-    cells.X[:] = 0
-    cells.obs["cell_type"] = cells.obs["cell_type"].cat.reorder_categories(
-        cells.obs["cell_type"].cat.categories[::-1]
-    )
-    assert not heard.ends
-    qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
-    heard.jobs[0].write(cells)
-    assert same_results(cells, expected)
-
-
 @pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
 def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, placement: str) -> None:
     make = training(cells, ENDLESS, model={"placement": placement})
