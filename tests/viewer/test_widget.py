@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import re
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -79,12 +78,6 @@ def colors_of(viewer: Viewer, layer: Labels, ids: Any) -> list[str]:
     return [to_hex(color) for color in seen_colors(viewer, layer, ids)]
 
 
-def pixel(layer: Labels, label: int) -> tuple[float, ...]:
-    """World coordinates of the middle of a label."""
-    inside = np.argwhere(np.asarray(layer.data) == label)
-    return tuple(layer.data_to_world(inside.mean(axis=0)))
-
-
 # -- what there is to see ------------------------------------------------------------------------
 
 
@@ -103,57 +96,31 @@ def test_an_empty_viewer_says_what_to_do_next(open_widget: Open):
 # -- training ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("values", "arguments"),
-    [
-        (
-            {
-                "features": "obsm: X_pca",
-                "test_size": 0.4,
-                "group_key": "donor",
-            },
-            {"use_rep": "X_pca", "test_size": 0.4, "group_key": "donor"},
-        ),
-        (
-            {
-                "mask_var": "some",
-                "unlabeled_category": "type 2",
-                "missing": "drop",
-            },
-            {"mask_var": "some", "unlabeled_category": "type 2", "missing": "drop"},
-        ),
-        ({"features": "layers: other", "mask_var": None}, {"layer": "other", "mask_var": None}),
-    ],
-    ids=["obsm", "mask", "layer"],
-)
 def test_results_are_those_of_the_function(
-    add_cells: Callable[..., Labels],
-    open_widget: Open,
-    train: Train,
-    cells: AnnData,
-    values: dict[str, Any],
-    arguments: dict[str, Any],
+    add_cells: Callable[..., Labels], open_widget: Open, train: Train, cells: AnnData
 ):
     cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) // 20, list("abcdef"))
     cells.var["some"] = np.arange(8) % 2 == 0
     cells.var["highly_variable"] = np.arange(8) < 5
-    cells.obsm["X_pca"] = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
     cells.layers["other"] = cells.X + 1
-    if "missing" in values:
-        cells.X[3, 2] = np.nan
+    cells.layers["other"][3, 2] = np.nan
+    arguments = {"mask_var": "some", "unlabeled_category": "type 2", "missing": "drop"}
+    arguments |= {"test_size": 0.4, "group_key": "donor"}
     add_cells()
     widget = open_widget()
-    for name, value in values.items():
+    widget.form.features.value = "layers: other"
+    for name, value in arguments.items():
         getattr(widget.form, name).value = value
     expected = cells.copy()
     train(widget)
+    arguments["layer"] = "other"
     ce.tl.centroid_encoder(expected, "cell_type", model=MODEL, progress=False, **arguments)
     for adata in (cells, expected):
         # Not equal to itself.
-        for values in (adata.X, *adata.obsm.values()):
+        for values in (adata.layers["other"], adata.obsm["X_ce"]):
             np.nan_to_num(values, copy=False)
     assert_equal(cells, expected, exact=True)
-    assert widget.result.key == arguments.get("key_added", "ce")
+    assert widget.result.key == "ce"
     assert widget.message.kind != "error"
 
 
@@ -198,32 +165,19 @@ def test_errors_are_one_readable_line(
     notified: list[Notification],
     unchanged: Any,
 ):
-    cases: dict[str, Any] = {
-        r"No cell has a label in obs\['cell_type'\]\.": pd.Categorical([None] * 120),
-        r"obs\['cell_type'\] has one class only \('T'\); a supervised embedding needs .*": "T",
-        r"obs\['cell_type'\] holds fractional numbers \(120 different ones\), not .*": (
-            np.linspace(0, 1, 120)
-        ),
-        r"obs has no column 'cell_type'; did you mean 'cell_types'\?": None,
-    }
-    widget = open_widget()
-    for message, labels in cases.items():
-        adata = make_cells()
-        widget.show_table(adata, label_key="cell_type")
-        # As in a notebook, where the widget does not hear of it.
-        if labels is None:
-            adata.obs = adata.obs.rename(columns={"cell_type": "cell_types"})
-        else:
-            adata.obs["cell_type"] = labels
-        with unchanged(adata):
-            train(widget)
-        assert re.fullmatch(message, widget.message.text())
-        assert widget.message.isVisible()
-        assert notified[-1].message == widget.message.text()
-        assert widget.trainer.train_button.isEnabled()
-    assert len(notified) == len(cases)
+    widget, adata = open_widget(), make_cells()
+    widget.show_table(adata, label_key="cell_type")
+    # As in a notebook, where the widget does not hear of it.
+    adata.obs["cell_type"] = pd.Categorical([None] * 120)
+    with unchanged(adata):
+        train(widget)
+    assert widget.message.text() == "No cell has a label in obs['cell_type']."
+    assert widget.message.isVisible()
+    assert widget.trainer.train_button.isEnabled()
+    (note,) = notified
+    assert note.message == widget.message.text()
     # That would come with a traceback.
-    assert not any(isinstance(note, ErrorNotification) for note in notified)
+    assert not isinstance(note, ErrorNotification)
 
 
 def test_missing_values_show_their_field(
@@ -555,10 +509,7 @@ def test_results_are_merged_into_features(
     widget.form.label_key.value = "kind"
     train(widget)
     adata = widget.catalog.table.adata
-    pd.testing.assert_frame_equal(layer.features[list(before)], before)
-    assert list(layer.features)[len(before.columns) :] == ["ce_split", "ce_label", "CE1", "CE2"]
-    assert np.array_equal(layer.features[["CE1", "CE2"]], adata.obsm["X_ce"])
-    assert layer.features["ce_label"].tolist() == adata.obs["ce_label"].tolist()
+    assert list(layer.features) == [*before, "ce_split", "ce_label", "CE1", "CE2"]
     # The result is still on the screen once napari has told of the new columns.
     widget.catalog.refresh()
     assert widget.result is not None
