@@ -18,7 +18,7 @@ import centroid_encoder as ce
 from centroid_encoder.core import fit as core
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.core.reports import Report, StoppedTooEarly
+from centroid_encoder.core.reports import Report
 from tests.stored_rows import StoredRows
 
 CLASSES = np.array(["a", "of nothing", "b", "c", "d"])
@@ -200,13 +200,6 @@ def test_frames_show_all_rows_from_the_start(codes: Any, placement: str, request
             assert right[known].mean() > 0.95
             assert_allclose(centers, found.fit.map.centers)
     assert_allclose(embedding, found.fit.embed(), atol=0.5 if placement == "voronoi" else 1e-4)
-
-
-def test_a_stop_at_the_start_leaves_the_estimator_as_it_was(X: Any, codes: Any) -> None:
-    model = ce.CentroidEncoder()
-    with pytest.raises(StoppedTooEarly):
-        model.fit_codes(X, codes, CLASSES, callback=lambda report: report is not None)
-    assert not hasattr(model, "n_features_in_")
 
 
 @pytest.mark.parametrize("learned", [True, False])
