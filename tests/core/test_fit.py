@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.datasets import make_blobs
 from sklearn.model_selection import StratifiedKFold
 
@@ -115,31 +113,6 @@ def test_a_row_is_placed_by_the_network_that_is_not_trained_on_it(
 def test_one_network_places_its_own_rows(X: Any, bottleneck: Trained) -> None:
     assert_allclose(bottleneck.fit.embed(), bottleneck.model.transform(X), atol=1e-5)
     assert not len(bottleneck.fit.unseen)
-
-
-@pytest.mark.parametrize("placement", ["voronoi", "bottleneck"])
-@pytest.mark.parametrize(
-    "storage",
-    [
-        sparse.csr_array,
-        StoredRows,
-        lambda X: StoredRows(sparse.csr_matrix(X)),
-        lambda X: X.astype(np.float32),
-    ],
-    ids=["CSR", "stored", "stored CSR", "float32"],
-)
-def test_storage_does_not_matter(
-    X: Any, codes: Any, storage: Callable[[Any], Any], placement: str, request: Any
-) -> None:
-    expected = request.getfixturevalue(placement)
-    stored = storage(X.astype(np.float32))
-    found = trained(stored, codes, placement=placement, novelty=placement == "voronoi")
-    # All features may differ in their last digits, and training amplifies them.
-    assert_allclose(found.model.feature_weights_, expected.model.feature_weights_, rtol=1e-3)
-    assert_allclose(found.fit.embed(), expected.fit.embed(), atol=0.02)
-    assert_allclose(found.model.transform(X), expected.model.transform(X), atol=0.02)
-    if placement == "voronoi":
-        assert_allclose(found.fit.novelty(), expected.fit.novelty(), atol=0.02)
 
 
 @pytest.mark.parametrize("params", [{}, BOTTLENECK, {"n_networks": 1}])
