@@ -15,13 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 import centroid_encoder as ce
-from centroid_encoder.core.placement import (
-    PLACED,
-    TOWARDS,
-    Layout,
-    Odds,
-    Scatter,
-)
+from centroid_encoder.core.placement import PLACED, TOWARDS, Layout, Odds, Scatter
 
 SEEDS = st.integers(0, 2**32 - 1)
 
