@@ -463,11 +463,8 @@ def test_files_that_cannot_be_read(folder: Path) -> None:
     shutil.rmtree("part.zarr/obs")
     Path("empty.zarr").mkdir()
     for name in ("text.h5ad", "truncated.h5ad", "part.h5ad", "part.zarr", "empty.zarr"):
-        output = f"out{Path(name).suffix}"
-        for command in (
-            ("fit", name, *FIT, "-o", output),
-            ("plot", "voronoi", name, "-o", "a.png"),
-        ):
+        fit = ("fit", name, *FIT, "-o", f"out{Path(name).suffix}")
+        for command in (fit, ("plot", "voronoi", name, "-o", "out.png")):
             assert f"{name} cannot be read: it is " in failure(*command)
 
 
