@@ -123,18 +123,6 @@ class TestDecoder:
 
 class TestTable:
     @BOTH
-    def test_has_the_same_types_without_cells(self, trained, regions):
-        adata = trained[:10].copy()
-        empty = ce.tl.misplaced(adata, regions=regions)
-        full = ce.tl.misplaced(trained, regions=regions)
-        assert (len(empty), len(full) > 5) == (0, True)
-        assert full["label"].cat.categories.tolist() == list("cadb")
-        assert full["split"].cat.categories.tolist() == ["train", "test"]
-        for table in (empty, full):
-            kinds = [str(dtype) for dtype in table.dtypes]
-            assert kinds == ["category", "category", "category", "float64"]
-
-    @BOTH
     def test_of_a_selection_is_a_part_of_the_whole(self, trained, unchanged, regions):
         whole = ce.tl.misplaced(trained, regions=regions)
         view = trained[trained.obs["cell_type"] == "d"]
