@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.pl._colors import default_palette
 from centroid_encoder.pl._regions import center_regions
-from centroid_encoder.viewer.map.artists import Dots, Texts, contained
+from centroid_encoder.viewer.map.artists import Dots, Texts
 from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.map.scene import Panel, Scene, Style, contrast
 from tests.viewer.seen import names_on, title_of
@@ -177,17 +177,6 @@ def test_selected_cells_are_ringed_where_they_are_drawn() -> None:
         assert overlay(figure, 0) == points
 
 
-def test_hover_rings_a_cell_in_the_panels_that_show_it() -> None:
-    figure = make_figure()
-    figure.show(make_scene(), COLORS)
-    for row, ringed in ((0, [{0}, set()]), (4, [{4}, {4}]), (None, [set(), set()]), (4, [{4}] * 2)):
-        figure.hover(row)
-        assert [overlay(figure, panel, 1) for panel in (0, 1)] == [rows_of(*r) for r in ringed]
-    # In another scene it may be elsewhere.
-    figure.show(make_scene(POINTS + 1), COLORS)
-    assert overlay(figure, 0, 1) == overlay(figure, 1, 1) == set()
-
-
 # -- points --------------------------------------------------------------------------------------
 
 
@@ -244,17 +233,6 @@ def test_which_points_are_seen(points: Any, codes: Any, at: Any, on_top: int, hi
     seen = {tuple(color) for color in pixels(figure).reshape(-1, 3).tolist()}
     assert rgb(COLORS[hidden]) not in seen
     assert {rgb(COLORS[code]) for code in codes} - {rgb(COLORS[hidden])} <= seen
-
-
-def test_an_outline_contains_what_matplotlib_says() -> None:
-    rng = np.random.default_rng(0)
-    points = rng.uniform(-1, 11, (20_000, 2)).astype(np.float32)
-    angles = np.linspace(0, 2 * np.pi, 200)
-    circle = 5 + 4 * np.column_stack([np.cos(angles), np.sin(angles)])
-    square = [(2, 2), (8, 2), (8, 8), (2, 8)]
-    for corners in (circle, circle * [1, 0.01], square, rng.uniform(0, 10, (30, 2)), [(1, 1)] * 3):
-        outline = Path(corners, closed=False)
-        np.testing.assert_array_equal(contained(outline, points), outline.contains_points(points))
 
 
 # -- views and layout ----------------------------------------------------------------------------
