@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
+from napari import Viewer
 from napari.components import ViewerModel
 from numpy.typing import NDArray
+from pytestqt.qtbot import QtBot
 
 import centroid_encoder as ce
 from centroid_encoder.pl._regions import panel_limits
+from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.map.artists import Dots
 from centroid_encoder.viewer.map.colorings import color_cells, color_column
+from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.session.session import Session
 from tests.viewer.seen import entries, names_on, title_of
 
-if TYPE_CHECKING:
-    from napari import Viewer
-    from pytestqt.qtbot import QtBot
-
-    from centroid_encoder.viewer import CentroidEncoderWidget
-    from centroid_encoder.viewer.map.figure import MapFigure
-
-    Open = Callable[[], CentroidEncoderWidget]
-    Embed = Callable[..., AnnData]
+Open = Callable[[], CentroidEncoderWidget]
+Embed = Callable[..., AnnData]
 
 
 @pytest.fixture
