@@ -15,12 +15,7 @@ import zarr
 from scipy import sparse
 
 import centroid_encoder as ce
-from centroid_encoder.viewer._save import (
-    save_csv,
-    save_h5ad,
-    save_table,
-    save_zarr,
-)
+from centroid_encoder.viewer._save import save_csv, save_h5ad, save_table, save_zarr
 from centroid_encoder.viewer.data.tables import Table
 
 Unchanged = Callable[[ad.AnnData], Any]
