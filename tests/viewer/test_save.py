@@ -16,6 +16,7 @@ from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.viewer._save import save_csv, save_h5ad, save_table, save_zarr
+from centroid_encoder.viewer.data.reader import read_adata
 from centroid_encoder.viewer.data.tables import Table
 
 Unchanged = Callable[[ad.AnnData], Any]
@@ -111,12 +112,18 @@ def test_a_table_on_disk_stays_there(trained: ad.AnnData, tmp_path: Path) -> Non
     assert "note" not in ad.read_h5ad(tmp_path / "cells.h5ad").obs
 
 
-def test_a_csv_has_the_columns_and_the_embedding(trained: ad.AnnData, tmp_path: Path) -> None:
+def test_a_csv_is_read_back(trained: ad.AnnData, tmp_path: Path) -> None:
     save_csv(trained, "ce", tmp_path / "cells.csv")
     table = pd.read_csv(tmp_path / "cells.csv", index_col=0)
-    assert list(table) == [*trained.obs, "ce_1", "ce_2"]
-    assert list(table.index) == list(trained.obs_names)
+    assert list(table) == [*trained.obs, *trained.var_names, "ce_1", "ce_2"]
     np.testing.assert_allclose(table[["ce_1", "ce_2"]], trained.obsm["X_ce"], rtol=1e-6)
+    again = read_adata(tmp_path / "cells.csv")
+    assert list(again.obs_names) == list(trained.obs_names)
+    # The results are no features of the next training.
+    assert not [name for name in again.var_names if name.startswith("ce_")]
+    np.testing.assert_allclose(again[:, trained.var_names].X, trained.X, rtol=1e-6)
+    np.testing.assert_allclose(again.obs["ce_1"], trained.obsm["X_ce"][:, 0], rtol=1e-6)
+    trained.X = sparse.csr_matrix(trained.X)
     save_csv(trained, "none", tmp_path / "cells.csv")
     assert list(pd.read_csv(tmp_path / "cells.csv", index_col=0)) == list(trained.obs)
 

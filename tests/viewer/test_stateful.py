@@ -200,8 +200,7 @@ class User:
         self.widget.show_table(self.adatas["notebook"])
 
     def do_choose_labels(self) -> None:
-        # Not those of a check: the next one replaces them, whatever was trained on them.
-        choices = [x for x in self.widget.form.label_key.choices if x and "_cv_" not in x]
+        choices = [x for x in self.widget.form.label_key.choices if x]
         if choices:
             self.widget.form.label_key.value = self.pick(choices)
 

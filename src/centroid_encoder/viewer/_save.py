@@ -62,9 +62,12 @@ def save_zarr(adata: AnnData, path: StrPath) -> None:
 
 
 def save_csv(adata: AnnData, key: str, path: StrPath) -> None:
-    """Write ``obs`` and the embedding of the result `key` as a ``.csv`` file."""
+    """Write ``obs``, a dense ``X`` and the embedding of the result `key` as a ``.csv`` file."""
     path = check_target(path, ".csv")
     table = adata.obs.copy()
+    if isinstance(adata.X, np.ndarray):
+        values = adata.to_df()
+        table = table.join(values[values.columns.difference(table.columns, sort=False)])
     for i, places in enumerate(np.asarray(adata.obsm.get(embedding_key(key), [])).T):
         table[f"{key}_{i + 1}"] = places
     with writing(path), replacing(path) as beside:

@@ -277,7 +277,8 @@ class _Scrolled(QScrollArea):
         content, bar = self.widget(), self.verticalScrollBar()
         least = super().minimumSizeHint()
         if content is not None and bar is not None:
-            least.setWidth(content.minimumSizeHint().width() + bar.sizeHint().width())
+            frame = self.width() - self.maximumViewportSize().width()
+            least.setWidth(content.minimumSizeHint().width() + bar.sizeHint().width() + frame)
         return least
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:

@@ -92,7 +92,9 @@ def test_the_error_is_shown_and_suspects_are_listed(
     quality = cells.uns["ce_cv"]["quality"]
     error, spread = 100 * quality["voronoi_error"], 100 * quality["voronoi_error_sd"]
     found = widget.verdict.found.text().replace("\u00a0", " ")
-    assert f"Voronoi error {error:.1f} ± {spread:.1f} % (2 folds, n = 120)" in found
+    assert (
+        f"Voronoi error of held-out cells {error:.1f} ± {spread:.1f} % (2 folds, n = 120)" in found
+    )
     for name in ("input_knn_error", "chance_error"):
         assert f"{100 * quality[name]:.1f} %" in found
     assert widget.tabs.currentWidget() is widget.misplaced
@@ -149,13 +151,29 @@ def test_other_labels_than_those_of_the_map(open_widget: Open, check: Do, embed:
     widget.form.n_folds.value = 2
     widget.form.label_key.value = "half"
     check(widget)
-    assert widget.verdict.found.text().startswith("half, cells held out: ")
+    assert widget.verdict.found.text().startswith("half: ")
     assert set(widget.misplaced.model.table["label"]) <= {"a", "b"}
     # The legend is that of the map; its other classes were not checked.
     assert widget.classes.view.isColumnHidden(5)
     widget.misplaced.source_buttons[REGIONS].click()
     # The label column that is chosen is not that of the map: nothing was relabelled.
     assert set(widget.misplaced.model.table["label"]) <= set(cells.obs["cell_type"].cat.categories)
+
+
+def test_a_map_whose_labels_a_check_replaces_is_read_again(
+    widget: CentroidEncoderWidget, train: Do, check: Do, cells: AnnData
+):
+    check(widget)
+    widget.form.label_key.value = "ce_cv_label"
+    train(widget)
+    labels = cells.obs["cell_type"].astype(str)
+    labels[:40] = "new"
+    cells.obs["cell_type"] = labels
+    widget.form.label_key.value = "cell_type"
+    check(widget)
+    # As in a file that is opened again: the map knows no class "new".
+    assert widget.result is None
+    assert not len(widget.session.classes)
 
 
 # -- while it runs -------------------------------------------------------------------------------
@@ -183,10 +201,12 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     assert others["params"]["group_key"] == "image"
     assert others["params"]["n_folds"] == 3
     text = widget.verdict.found.text().replace("\u00a0", " ")
-    seen, unseen = text.split("On images that they have not seen: ")
-    assert f"Voronoi error {100 * ours['quality']['voronoi_error']:.1f} ±" in seen
-    assert unseen.startswith(f"Voronoi error {100 * others['quality']['voronoi_error']:.1f} ±")
-    assert "Quote this one for new images" in unseen
+    first, second = (100 * found["quality"]["voronoi_error"] for found in (ours, others))
+    assert f"images that the networks have seen {first:.1f} ±" in text
+    assert f"on others {second:.1f} ±" in text
+    assert "Quote the second for new images" in text
+    # The second number answers the warning.
+    assert "group_key" not in widget.verdict.doubts.text()
     script = widget.keep.script()
     assert script.count("ce.tl.cross_validate(") == 2
     assert "group_key='image'" in script
@@ -200,6 +220,7 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     widget.form.group_key.value = "image"
     check(widget)
     assert study.uns["ce_cv"]["params"]["group_key"] == "image"
+    assert "Voronoi error of held-out cells" in widget.verdict.found.text()
     # Classes that are in one image each leave the second error unknown.
     other = study[study.obs["image"] != "c"].copy()
     other.obs["cell_type"] = pd.Categorical(np.where(other.obs["image"] == "a", "x", "y"))

@@ -65,4 +65,4 @@ def test_the_name_of_the_opened_file_is_not_proposed(
     row.save_table(tmp_path / "mine.csv")
     finish(row, qtbot)
     assert row.proposal == str(tmp_path / "mine.h5ad")
-    assert list(pd.read_csv(tmp_path / "mine.csv", index_col=0)) == list(cells.obs)
+    assert list(pd.read_csv(tmp_path / "mine.csv", index_col=0)) == [*cells.obs, *cells.var_names]

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from anndata import AnnData
     from npe2.types import FullLayerData
 
+RESULTS = "ce_"
+"""What the columns of results begin with in a ``.csv``."""
 COLOR = "#8f9aa8"
 """Visible on napari's dark and light canvas."""
 
@@ -145,9 +147,14 @@ def _read(path: Path) -> AnnData:
     frame = pd.read_csv(path)
     names = frame.iloc[:, 0]
     has_names = not pd.api.types.is_numeric_dtype(names) and names.is_unique
-    adata = features_to_anndata(frame.iloc[:, int(has_names) :], of_labels=False)
+    # A map that was saved with the cells is no measurement of them.
+    results = [name for name in frame if str(name).startswith(RESULTS)]
+    features = frame.iloc[:, int(has_names) :].drop(columns=results)
+    adata = features_to_anndata(features, of_labels=False)
     if not adata.n_vars:
         raise InputError("it has no column of numbers to learn from")
+    for name in results:
+        adata.obs[name] = frame[name].to_numpy()
     if has_names:
         adata.obs_names = names.astype(str).rename(None)
     return adata

@@ -41,9 +41,15 @@ class Verdict(QWidget):
         doubts = " ".join(map(sentence, check.warnings))
         try:
             of_images = StoredCrossValidation.read(adata, by_image(session.key))
-            if of_images is not None and of_images.label_key != check.label_key:
+            is_grouped = check.params.get("group_key") is not None
+            if of_images is not None and (is_grouped or of_images.label_key != check.label_key):
                 of_images = None
             self.found.say(" ".join(_sentences(check, of_images, session.rule)))
+            if of_images is not None:
+                # The error on new images answers the warning that it is likely to be larger.
+                answered = f"group_key={of_images.params['group_key']!r}"
+                left = [text for text in check.warnings if answered not in text]
+                doubts = " ".join(map(sentence, left))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             # An `InputError` names the damaged entry of uns; other errors come from its values.
             named = isinstance(error, InputError)
@@ -57,31 +63,28 @@ def _sentences(
     check: StoredCrossValidation, of_images: StoredCrossValidation | None, rule: tuple[str, str]
 ) -> Iterator[str]:
     """Yield the result in sentences, and that with whole images held out; see `Session.rule`."""
-    quality = check.quality
-    error = _error(check, rule)
+    quality, name = check.quality, f"{check.label_key}: {rule[1]} error"
     if of_images is None:
-        text = f"{check.label_key}, cells held out: {error}"
+        yield f"{name} of held-out cells {_error(check, rule)}."
     else:
-        text = f"{check.label_key}, on cells of images that the networks have seen: {error}"
-    if np.isfinite(quality["input_knn_error"]):
-        text += f"; 5-NN error with all features {_percent(quality['input_knn_error'])}"
-    yield f"{text}; always naming the largest class {_percent(quality['chance_error'])}."
-    if of_images is not None:
         yield (
-            f"On images that they have not seen: {_error(of_images, rule)}. Quote this one for "
-            "new images, and the first one for these images only."
+            f"{name} on images that the networks have seen {_error(check, rule)}, on others "
+            f"{_error(of_images, rule)}. Quote the second for new images, the first for these only."
         )
+    text = f"Always naming the largest class: {_percent(quality['chance_error'])}"
+    if np.isfinite(quality["input_knn_error"]):
+        text += f"; 5-NN with all features: {_percent(quality['input_knn_error'])}"
+    yield f"{text}."
     if check.permutation is not None:
         words = permutation_words(check.permutation)
         yield f"Against shuffled labels {words}.".replace("\n", ", ")
 
 
 def _error(check: StoredCrossValidation, rule: tuple[str, str]) -> str:
-    """Return the error of a rule, its name, its spread and the folds."""
-    stored, name = rule
-    error, spread = (check.quality[f"{stored}_error{end}"] for end in ("", "_sd"))
+    """Return the error of a rule, its spread and the folds."""
+    error, spread = (check.quality[f"{rule[0]}_error{end}"] for end in ("", "_sd"))
     shown = _percent(error, spread if np.isfinite(spread) else None)
-    return f"{name} error {shown} ({fold_words(check)}, n\u00a0=\u00a0{int(check.quality['n']):,})"
+    return f"{shown} ({fold_words(check)}, n\u00a0=\u00a0{int(check.quality['n']):,})"
 
 
 def _percent(share: float, spread: float | None = None) -> str:

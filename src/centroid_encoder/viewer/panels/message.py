@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QSize, Qt
+from qtpy.QtGui import QResizeEvent
 from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
 
 Kind = Literal["info", "warning", "error"]
@@ -21,6 +22,15 @@ class Lines(QLabel):
         # A long file name is cut off.
         self.setMinimumWidth(1)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+
+    def minimumSizeHint(self) -> QSize:
+        """Return the height of all lines: the layouts above do not ask for that at a width."""
+        return QSize(1, max(0, self.heightForWidth(self.width())))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        """Take as many lines as the new width needs."""
+        super().resizeEvent(event)
+        self.updateGeometry()
 
 
 class Message(Lines):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from centroid_encoder.viewer.session.session import Session
     from centroid_encoder.viewer.task import Task
 
-TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Columns and map (*.csv)"
+TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Cells (*.csv)"
 MODELS, FIGURES = "Model (*.safetensors)", "Figures (*.png *.pdf *.svg)"
 
 
@@ -88,7 +88,7 @@ class SaveRow(QWidget):
         self.update_action.setVisible(bool(into))
 
     def save_table(self, path: Path) -> None:
-        """Write the table with its results, in a thread; a ``.csv`` holds ``obs`` and the map."""
+        """Write the table with its results, in a thread; see `save_csv` for what it keeps."""
         from centroid_encoder.viewer._save import save_csv, save_h5ad, save_zarr, snapshot
 
         table, kind = self._session.table, path.suffix.lower()

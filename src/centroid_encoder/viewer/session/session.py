@@ -261,8 +261,10 @@ class Session:
         publish(table, job.key)
         if table is not self.table:
             return
-        if made_by.function != "cross_validate":
+        replaced = (self.shown_labels or "").startswith(cv_key(job.key))
+        if made_by.function != "cross_validate" or replaced:
             self.read()
+        if made_by.function != "cross_validate":
             return
         self.check = StoredCrossValidation.read(table.adata, self.key)
         self.columns_changed.emit()
