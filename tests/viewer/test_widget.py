@@ -34,19 +34,13 @@ MODEL = ce.CentroidEncoder(max_epochs=3)
 
 
 @pytest.fixture
-def add_cells(
-    viewer: Viewer, cells: AnnData, image_of: Callable[..., Any]
-) -> Callable[..., Labels]:
+def add_cells(viewer: Viewer, cells: AnnData, image_of: Callable[..., Any]) -> Callable[[], Labels]:
     """Add the layer of the cells, to which their table is attached."""
-
-    def add(name: str = "nuclei", adata: AnnData = cells) -> Labels:
-        return viewer.add_labels(image_of(adata), name=name, metadata={"adata": adata})
-
-    return add
+    return lambda: viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
 
 
 @pytest.fixture
-def widget(add_cells: Callable[..., Labels], open_widget: Open) -> CentroidEncoderWidget:
+def widget(add_cells: Callable[[], Labels], open_widget: Open) -> CentroidEncoderWidget:
     """The widget with a table and its layer."""
     add_cells()
     return open_widget()
@@ -54,7 +48,7 @@ def widget(add_cells: Callable[..., Labels], open_widget: Open) -> CentroidEncod
 
 @pytest.fixture
 def trained(
-    add_cells: Callable[..., Labels], open_widget: Open, cells: AnnData, embed: Any
+    add_cells: Callable[[], Labels], open_widget: Open, cells: AnnData, embed: Any
 ) -> CentroidEncoderWidget:
     """The widget with a map, and its layer."""
     done = embed(distance=3.0)
@@ -86,7 +80,7 @@ def test_an_empty_viewer_says_what_to_do_next(open_widget: Open):
 
 
 def test_results_are_those_of_the_function(
-    add_cells: Callable[..., Labels], open_widget: Open, train: Train, cells: AnnData
+    add_cells: Callable[[], Labels], open_widget: Open, train: Train, cells: AnnData
 ):
     cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) // 20, list("abcdef"))
     cells.var["some"] = np.arange(8) % 2 == 0
@@ -190,7 +184,7 @@ def test_missing_values_show_their_field(
 
 
 def test_labels_that_have_changed_since_are_said(
-    add_cells: Callable[..., Labels], open_widget: Open, cells: AnnData, unchanged: Any
+    add_cells: Callable[[], Labels], open_widget: Open, cells: AnnData, unchanged: Any
 ):
     ce.tl.centroid_encoder(cells, "cell_type", model=MODEL, progress=False)
     cells.obs["cell_type"] = cells.obs["cell_type"].cat.rename_categories({"type 0": "new"})
@@ -205,7 +199,7 @@ def test_labels_that_have_changed_since_are_said(
 
 
 def test_of_a_result_of_three_dimensions_two_are_drawn(
-    add_cells: Callable[..., Labels], open_widget: Open, train: Train, cells: AnnData
+    add_cells: Callable[[], Labels], open_widget: Open, train: Train, cells: AnnData
 ):
     ce.tl.centroid_encoder(cells, "cell_type", model=MODEL, n_components=3, progress=False)
     add_cells()
