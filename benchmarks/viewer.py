@@ -192,18 +192,19 @@ def first_frame(widget: CentroidEncoderWidget, name: str) -> None:
     def on_framed(*_: object) -> None:
         framed.append(time.perf_counter())
 
-    def on_drawn() -> None:
+    def on_drawn(_: object) -> None:
         if framed:
             loop.quit()
 
     session.framed.connect(on_framed)
-    widget.map.canvas.drawn.connect(on_drawn)
+    canvas = widget.map.canvas.canvas
+    connection = canvas.mpl_connect("draw_event", on_drawn)
     started, processors = time.perf_counter(), time.process_time()
     widget.train()
     loop.exec()
     drawn, processors = time.perf_counter(), time.process_time() - processors
     session.framed.disconnect(on_framed)
-    widget.map.canvas.drawn.disconnect(on_drawn)
+    canvas.mpl_disconnect(connection)
     print(
         f"{name}: first frame computed after {framed[0] - started:.2f} s, drawn after "
         f"{drawn - started:.2f} s; of the processors {processors:.2f} s"

@@ -109,6 +109,11 @@ def test_every_name_in_the_manifest_can_be_imported(install: Install):
     assert "Invalid" not in install.python("-m", "npe2", "validate", "--imports", NAME)
 
 
+def test_the_widget_is_imported_without_torch(install: Install):
+    code = "import sys, centroid_encoder.viewer._widget; print('torch' in sys.modules)"
+    assert install.python("-c", code).strip() == "False"
+
+
 def test_manifest_is_linked_from_the_top():
     link = ROOT / "napari.yaml"
     # Windows checks a link out as a file that holds its target.

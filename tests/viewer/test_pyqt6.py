@@ -81,7 +81,7 @@ TRAINING = """
 def begin_to_train(widget):
     widget.form.max_epochs.value = 100_000
     widget.train()
-    wait(lambda: widget.map.canvas.map.scene is not None)
+    wait(lambda: bool(widget.map.canvas.map.axes))
 
 
 viewer.open_sample("centroid-encoder", "tissue")

@@ -471,7 +471,7 @@ class User:
             ).index
             if widget.misplaced.source is REGIONS:
                 assert set(widget.misplaced.model.table["cell"]) == set(cells)
-        if scene is not None:
+        if widget.map.canvas.map.axes:
             assert len(scene.points) == self.adata.n_obs
             shown = [name not in widget.session.hidden for name in scene.names]
             assert list(widget.map.canvas.map.shown) == shown

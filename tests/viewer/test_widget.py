@@ -357,7 +357,7 @@ def test_model_and_figures_can_be_saved(
     keep.save_figure(tmp_path / "map.png")
     keep.save_figure(tmp_path / "page.png", ce.pl.reliability)
     assert all((tmp_path / name).stat().st_size > 10_000 for name in ("map.png", "page.png"))
-    assert list(cells.uns["cell_type_colors"]) == trained.map.canvas.map._colors
+    assert list(cells.uns["cell_type_colors"]) == trained.map.canvas.map.colors
     with unchanged(cells):
         keep.save_figure(tmp_path / "map.jpgg")
         assert keep.message.kind == "error"

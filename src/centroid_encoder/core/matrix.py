@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import gen_batches
@@ -60,6 +59,9 @@ def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
 
     After a product by NumPy, its threads wait for more work and take the processors from torch.
     """
+    # Imported here, since it takes long, and readers of results do not need it.
+    import torch
+
     left, right = (torch.from_numpy(np.asarray(x, dtype=np.float64)) for x in (a, b))
     return np.asarray(left @ right)
 

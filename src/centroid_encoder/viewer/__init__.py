@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 from centroid_encoder._lazy import lazy
 
 if TYPE_CHECKING:
-    from centroid_encoder.viewer._open import open
-    from centroid_encoder.viewer._widget import CentroidEncoderWidget
+    from centroid_encoder.viewer._widget import CentroidEncoderWidget, open
 
 __all__ = ["CentroidEncoderWidget", "open"]
-_get, __dir__ = lazy(__name__, {"CentroidEncoderWidget": "_widget", "open": "_open"})
+_get, __dir__ = lazy(__name__, {"CentroidEncoderWidget": "_widget", "open": "_widget"})
 
 
 def __getattr__(name: str) -> Any:

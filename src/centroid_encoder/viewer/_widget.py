@@ -6,29 +6,26 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import napari
 import numpy as np
+from anndata import AnnData
 from napari.utils.notifications import show_info
 from napari.utils.theme import get_theme
 from numpy.typing import NDArray
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
-from qtpy.QtWidgets import (
-    QAbstractSpinBox,
-    QComboBox,
-    QScrollArea,
-    QSplitter,
-    QTabWidget,
-    QWidget,
-)
+from qtpy.QtGui import QDragEnterEvent, QDropEvent
+from qtpy.QtWidgets import QAbstractSpinBox, QComboBox, QScrollArea, QSplitter, QTabWidget, QWidget
 
+from centroid_encoder.tl._result import Result
+from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.scene import Style
 from centroid_encoder.viewer.panels.cells import CellsPanel
 from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassTable
 from centroid_encoder.viewer.panels.data import DataPanel
-from centroid_encoder.viewer.panels.fields import PAGE, column
+from centroid_encoder.viewer.panels.fields import column, page
 from centroid_encoder.viewer.panels.map import MapPanel
-from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
 from centroid_encoder.viewer.panels.save import SaveRow
@@ -37,14 +34,9 @@ from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-    from napari.viewer import Viewer
-    from qtpy.QtGui import QDragEnterEvent, QDropEvent
-
-    from centroid_encoder.tl._result import Result
-    from centroid_encoder.viewer.data.ids import CellLayer
     from centroid_encoder.viewer.task import Task
 
+PLUGIN = "centroid-encoder"
 WORKER = "centroid_encoder.viewer.task"
 IMPORT_DELAY = 200
 """Milliseconds after which the widget is on the screen."""
@@ -66,11 +58,11 @@ class CentroidEncoderWidget(QWidget):
         State that the parts observe; tables and layers to choose from.
     """
 
-    def __init__(self, napari_viewer: Viewer) -> None:
+    def __init__(self, napari_viewer: napari.Viewer) -> None:
         super().__init__()
         self.setAcceptDrops(True)
         # napari gives plugins a proxy of the viewer.
-        self.viewer: Viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
+        self.viewer: napari.Viewer = getattr(napari_viewer, "__wrapped__", napari_viewer)
         self.session = Session(self.viewer.layers)
         self._connected = False
         self.catalog = self.session.catalog
@@ -107,8 +99,6 @@ class CentroidEncoderWidget(QWidget):
             return True
         return super().eventFilter(watched, event)
 
-    # -- for notebooks ---------------------------------------------------------------------------
-
     def show_table(
         self,
         adata: AnnData,
@@ -138,8 +128,6 @@ class CentroidEncoderWidget(QWidget):
         """The map that is drawn, or None."""
         return self.session.result
 
-    # -- training --------------------------------------------------------------------------------
-
     @property
     def training(self) -> Task | None:
         """The training that runs, of one map or of all those of a check, or None."""
@@ -161,8 +149,6 @@ class CentroidEncoderWidget(QWidget):
         """End the training or the check and leave everything as it was."""
         self.trainer.progress.cancel()
 
-    # -- what is shown ---------------------------------------------------------------------------
-
     def _on_check(self) -> None:
         self.misplaced.choose(OUT_OF_FOLD)
         self.tabs.setCurrentWidget(self.misplaced)
@@ -172,8 +158,6 @@ class CentroidEncoderWidget(QWidget):
 
     def _on_mapped(self) -> None:
         self.cells.color_box.setCurrentText(colorings.PREDICTED)
-
-    # -- coming and going ------------------------------------------------------------------------
 
     def changeEvent(self, event: QEvent) -> None:
         """Detach from the viewer when the dock is closed, attach when it is docked again."""
@@ -222,20 +206,16 @@ class CentroidEncoderWidget(QWidget):
             unlabeled=theme.highlight.as_hex("long"),
         )
         self.map.canvas.set_style(style, theme.icon.as_hex("long"))
-        kinds = {
-            "info": theme.text.as_hex("long"),
-            "warning": "#e3b617" if style.dark else "#8a6a00",
-            "error": "#ff6b6b" if style.dark else "#b00020",
-        }
-        for message in self.findChildren(Message):
-            message.set_colors(kinds)
+        warning, error = ("#e3b617", "#ff6b6b") if style.dark else ("#8a6a00", "#b00020")
+        self.setStyleSheet(
+            f'Message[kind="warning"] {{ color: {warning}; }}'
+            f'Message[kind="error"] {{ color: {error}; }}'
+        )
 
     def _lay_out(self) -> None:
         """Lay out the controls in tabs above the map."""
         self.train_page = QWidget()
-        page = column(self.train_page, self.data, self.trainer)
-        page.setContentsMargins(*PAGE)
-        page.addStretch()
+        page(self.train_page, self.data, self.trainer).addStretch()
         self.tabs = QTabWidget()
         self.tabs.setUsesScrollButtons(False)
         self.tabs.tabBar().setAccessibleName("Controls")
@@ -286,3 +266,55 @@ class _Scrolled(QScrollArea):
         if event.type() == QEvent.Type.LayoutRequest:
             self.updateGeometry()
         return bool(super().eventFilter(watched, event))
+
+
+def open(
+    adata: AnnData | None = None,
+    *,
+    viewer: napari.Viewer | None = None,
+    labels: CellLayer | str | None = None,
+    label_key: str | None = None,
+    instance_key: str | None = None,
+    name: str = "notebook",
+) -> CentroidEncoderWidget:
+    """Open the dock widget in napari, on an AnnData of a notebook.
+
+    Parameters
+    ----------
+    adata
+        Annotated data; results are written into this very object. None opens the widget alone.
+    viewer
+        Viewer to dock the widget in. Default: the current one, or a new one.
+    labels
+        Labels, Points or Shapes layer whose labels, points or shapes are the cells, or its name.
+    label_key
+        Column of ``adata.obs`` with the classes.
+    instance_key
+        Column of ``adata.obs`` that holds the cells' ids in the layer. Default: a guess, which is
+        shown in the widget.
+    name
+        What to call the table in the widget.
+
+    Returns
+    -------
+    CentroidEncoderWidget
+        The widget; ``widget.viewer`` is the viewer.
+
+    Raises
+    ------
+    KeyError
+        If there is no such layer or column.
+    ValueError
+        If the layer holds no labels, points or shapes, or is not in the viewer.
+    """
+    viewer = viewer or napari.current_viewer() or napari.Viewer()
+    layer = viewer.layers[labels] if isinstance(labels, str) else labels
+    if layer is not None and not (layer in viewer.layers and isinstance(layer, CellLayer)):
+        raise ValueError(f"{layer} is no Labels, Points or Shapes layer of this viewer")
+    widget: CentroidEncoderWidget
+    _, widget = viewer.window.add_plugin_dock_widget(PLUGIN)
+    if adata is not None:
+        widget.show_table(
+            adata, name=name, layer=layer, label_key=label_key, instance_key=instance_key
+        )
+    return widget

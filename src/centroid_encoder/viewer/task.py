@@ -38,12 +38,8 @@ class Task(QObject):
 
     All signals are emitted in the GUI thread, and none after `finished`, `failed` or `cancel`.
 
-    Parameters
-    ----------
-    make
-        Returns the job. It is called in the thread, since it may read a large matrix.
-    live
-        Whether the job is a training whose frames are shown.
+    `make` returns the job; it is called in the thread, since it may read a large matrix. A `live`
+    job is a training whose frames are shown.
     """
 
     begun = Signal(object)

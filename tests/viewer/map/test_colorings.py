@@ -13,17 +13,16 @@ from matplotlib.colors import to_hex, to_rgb
 from scipy import sparse
 
 import centroid_encoder as ce
-from centroid_encoder.tl._result import read_result
 from centroid_encoder.viewer.map.colorings import (
     GREY,
     RIGHT,
     WRONG,
-    Subject,
     color_cells,
     color_column,
     color_variable,
     offered,
 )
+from centroid_encoder.viewer.session.session import Session
 
 MakeCells = Embed = Callable[..., ad.AnnData]
 
@@ -47,14 +46,19 @@ def labeled(make_cells: MakeCells, kind: str) -> ad.AnnData:
     return adata
 
 
-def subject(adata: ad.AnnData, key: str = "ce", regions: Any = "voronoi") -> Subject:
-    result = read_result(adata, key) if key in adata.uns else None
-    return Subject(adata, "cell_type", result, regions, key)
+def session_of(adata: ad.AnnData, key: str = "ce", regions: Any = "voronoi") -> Session:
+    session = Session()
+    session.catalog.choose(session.catalog.add(adata, "cells"))
+    session.choose_labels("cell_type")
+    session.key, session.regions = key, regions
+    session.read()
+    return session
 
 
 def color_of(mode: str, adata: ad.AnnData, regions: Any = "voronoi") -> list[str | None]:
     """Colour of every cell; None for cells that are not to be seen."""
-    made = color_cells(mode, subject(adata, regions=regions))
+    made = color_cells(mode, session_of(adata, regions=regions))
+    assert made is not None
     assert len(made.codes) == adata.n_obs
     return [None if code < 0 else to_hex(made.colors[code]) for code in made.codes]
 
@@ -114,9 +118,10 @@ def test_cells_that_the_map_is_unsure_of_shine(embed: Embed, name: str, sign: in
     shades = np.array(brightness(color_of(name, adata)))[np.argsort(sign * numbers[1:]) + 1]
     assert (np.diff(shades) >= 0).all()
     assert len(set(shades)) > 3
-    meaning = color_cells(name, subject(adata)).meaning
-    assert meaning.startswith("0 <span")
-    assert "</span> 1 (1: " in meaning
+    made = color_cells(name, session_of(adata))
+    assert made is not None
+    assert made.meaning.startswith("0 <span")
+    assert "</span> 1 (1: " in made.meaning
 
 
 def test_out_of_fold_cells_are_right_or_wrong(make_cells: MakeCells) -> None:
@@ -127,7 +132,8 @@ def test_out_of_fold_cells_are_right_or_wrong(make_cells: MakeCells) -> None:
     ce.tl.cross_validate(
         adata, "cell_type", n_folds=2, model=model, missing="drop", key_added="k", progress=False
     )
-    made = color_cells("out-of-fold error", subject(adata, "k"))
+    made = color_cells("out-of-fold error", session_of(adata, "k"))
+    assert made is not None
     is_right = adata.obs["cell_type"].astype(str) == adata.obs["k_cv_label"].astype(str)
     expected = np.where(is_right, RIGHT, WRONG)
     expected[1:3] = GREY
@@ -139,19 +145,24 @@ def test_out_of_fold_cells_are_right_or_wrong(make_cells: MakeCells) -> None:
 
 def test_what_has_been_computed_is_offered(make_cells: MakeCells, embed: Embed) -> None:
     cells = make_cells()
-    assert offered(subject(cells)) == ["label"]
+    assert offered(session_of(cells)) == ["label"]
     for name in (*OF_A_MAP, "out-of-fold error"):
         with pytest.raises(KeyError, match=f"'ce' have no {name}"):
-            color_cells(name, subject(cells))
+            color_cells(name, session_of(cells))
     adata = embed()
-    assert offered(subject(adata)) == ["label", *OF_A_MAP]
+    assert offered(session_of(adata)) == ["label", *OF_A_MAP]
     model = ce.CentroidEncoder(hidden=(8,), max_epochs=1)
     ce.tl.cross_validate(adata, "cell_type", n_folds=2, model=model, progress=False)
-    assert offered(subject(adata)) == ["label", *OF_A_MAP, "out-of-fold error"]
-    assert offered(subject(adata, "other")) == ["label"]
+    assert offered(session_of(adata)) == ["label", *OF_A_MAP, "out-of-fold error"]
+    assert offered(session_of(adata, "other")) == ["label"]
     adata.obs["ce_confidence"] = np.nan
     adata.obs["ce_split"] = "query"  # as `ingest` leaves it
-    assert offered(subject(adata)) == ["label", "predicted class", "novelty", "out-of-fold error"]
+    assert offered(session_of(adata)) == [
+        "label",
+        "predicted class",
+        "novelty",
+        "out-of-fold error",
+    ]
 
 
 # -- any column or variable ----------------------------------------------------------------------

@@ -112,7 +112,8 @@ def test_regions_are_beneath_the_points_and_may_be_missing() -> None:
     assert green[1] > max(green[0], green[2]) + 30
     assert color_at(figure, 0, POINTS[0]) == rgb(COLORS[0])
     # Classes that are switched off keep them.
-    figure.hide(frozenset("AB"))
+    figure.hidden = frozenset("AB")
+    figure.update()
     assert color_at(figure, 0, (3, 5)) == red
     figure.show(make_scene(), COLORS)
     assert color_at(figure, 0, (3, 5)) == rgb(Style().panel)
@@ -125,7 +126,8 @@ def test_the_smallest_class_lies_on_top_and_unlabeled_cells_at_the_bottom() -> N
     figure.show(make_scene(points, codes, [range(len(codes))]), COLORS)
     assert color_at(figure, 0, (5, 5)) == rgb(COLORS[2])
     for hidden, color in (("C", COLORS[0]), ("AC", COLORS[1]), ("ABC", Style().unlabeled)):
-        figure.hide(frozenset(hidden))
+        figure.hidden = frozenset(hidden)
+        figure.update()
         assert color_at(figure, 0, (5, 5)) == rgb(color)
 
 
@@ -134,7 +136,8 @@ def test_classes_switched_off_are_neither_drawn_nor_found() -> None:
     figure.show(make_scene(), COLORS)
     everything = Path([(-1, -1), (11, -1), (11, 11), (-1, 11)])
     for hidden, found in (("A", ([1, 4], [2, 4])), ("", ([0, 1, 4], [2, 3, 4]))):
-        figure.hide(frozenset(hidden))
+        figure.hidden = frozenset(hidden)
+        figure.update()
         for panel, rows in enumerate(found):
             assert drawn(figure, panel) == rows_of(*rows)
             assert figure.within(figure.axes[panel], everything).tolist() == rows
@@ -147,7 +150,7 @@ def test_a_theme_colors_page_panel_and_ink() -> None:
     light = Style("#eeeeee", "#ffffff", "#111111", "#999999")
     for style, is_dark, panels in ((dark, True, [range(6)]), (light, False, [range(6)] * 2)):
         assert style.dark is is_dark
-        figure.set_style(style)
+        figure.style = style
         # Later scenes follow it, too.
         figure.show(make_scene(panels=panels), COLORS)
         assert tuple(pixels(figure)[0, 0].tolist()) == rgb(style.page)
@@ -165,7 +168,8 @@ def test_selected_cells_are_ringed_where_they_are_drawn() -> None:
     figure.show(make_scene(), COLORS)
     figure.select(np.array([True, False, True, True, False, True]))
     for hidden, ringed in (("", [{0}, {2, 3}]), ("A", [set(), {2}]), ("", [{0}, {2, 3}])):
-        figure.hide(frozenset(hidden))
+        figure.hidden = frozenset(hidden)
+        figure.update()
         assert [overlay(figure, panel) for panel in (0, 1)] == [rows_of(*r) for r in ringed]
     # The selection survives a scene of the same cells only.
     for scene, points in (
@@ -200,7 +204,7 @@ def test_points_stand_out_from_their_own_region(theme: str, n: int) -> None:
         centers[codes], codes, [rows, rows[:0]], ["", ""], tuple(map(str, at)), regions
     )
     figure = make_figure(800, 420)
-    figure.set_style(style_of(theme))
+    figure.style = style_of(theme)
     figure.show(scene, default_palette(36))
     image = pixels(figure)
     x, y = figure.axes[0].transData.transform(centers).T.astype(int)

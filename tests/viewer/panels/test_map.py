@@ -223,6 +223,19 @@ def test_panels_handle_events_in_any_order(
             assert seen[tuple(point)] == expected.colors[code]
 
 
+def test_a_smaller_table_can_be_chosen_during_a_training(
+    make_panels: Callable[..., Any], make_cells: Callable[..., AnnData]
+) -> None:
+    panel, cells = make_panels()
+    session, adata = panel._session, make_cells()
+    session.catalog.choose(session.catalog.add(adata, "cells"))
+    cells.color_box.setCurrentText("column or variable …")
+    run = ce.tl.centroid_encoder.job(adata, "cell_type")
+    panel.show_frame(run, (adata.X[:, :2], None), "cell_type")
+    session.catalog.choose(session.catalog.add(adata[:30].copy(), "fewer"))
+    assert panel.canvas.map.axes == []
+
+
 def test_the_map_has_the_colors_that_are_chosen(
     make_panels: Callable[..., Any], embed: Embed
 ) -> None:
@@ -235,7 +248,8 @@ def test_the_map_has_the_colors_that_are_chosen(
     figure.axes[0].set(xlim=(-1, 1))
     for name in entries(cells.color_box)[1:-1]:
         cells.color_box.setCurrentText(name)
-        expected = color_cells(name, cells._subject)
+        expected = color_cells(name, session)
+        assert expected is not None
         found = colors(figure)
         for row in np.flatnonzero(expected.codes >= 0):
             assert found[tuple(embedding[row])] == expected.colors[expected.codes[row]]

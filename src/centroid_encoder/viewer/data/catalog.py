@@ -6,10 +6,15 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from napari.components import LayerList
 from napari.layers import Image, Labels, Layer
+from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.viewer.data.columns import (
@@ -22,13 +27,6 @@ from centroid_encoder.viewer.data.columns import (
 from centroid_encoder.viewer.data.ids import CellLayer, LayerIds, is_slow, read_ids
 from centroid_encoder.viewer.data.join import Join, Link, TableImage, find_misfit, table_images
 from centroid_encoder.viewer.data.tables import NOT_SHOWN, Choices, Table, find_tables, is_drawn
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pandas as pd
-    from anndata import AnnData
-    from napari.components import LayerList
-    from numpy.typing import NDArray
 
 
 class Catalog:
@@ -106,8 +104,6 @@ class Catalog:
         """Layers whose ids a thread is reading."""
         return [x for x in self.layers if x in self._ids and not self._ids[x].done()]
 
-    # -- tables ----------------------------------------------------------------------------------
-
     def connect(self) -> None:
         """Follow the layers of the viewer."""
         self._all.events.connect(self._on_event)
@@ -169,8 +165,6 @@ class Catalog:
             self.table_changed.emit()
         self.join_again()
 
-    # -- choices of the user ---------------------------------------------------------------------
-
     @property
     def _choices(self) -> Choices:
         return Choices() if self.table is None else self.table.choices
@@ -222,8 +216,6 @@ class Catalog:
             self._all.append(layer)
             self.refresh()
             self.choose_layer(layer)
-
-    # -- links -----------------------------------------------------------------------------------
 
     def join_again(self) -> None:
         """Make the links; a join stays the same object if neither ids nor pixels have changed."""
@@ -318,8 +310,6 @@ class Catalog:
                         # With as many cells in several, the layer with the fewest other labels.
                         fits[link] = join.n_joined, -join.n_unmatched_ids
         return max(fits, key=lambda link: fits[link], default=own)
-
-    # -- images of the table ---------------------------------------------------------------------
 
     @property
     def image_column(self) -> str | None:

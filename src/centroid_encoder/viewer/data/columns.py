@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from napari.layers import Layer
 from numpy.typing import NDArray
 
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-
     from centroid_encoder.viewer.data.tables import Table
 
 OBS_NAMES = "obs_names"
@@ -67,9 +66,6 @@ def named(table: pd.DataFrame, names: Sequence[str]) -> list[str]:
     )
 
 
-# -- ids -------------------------------------------------------------------------------------------
-
-
 def are_ids(table: pd.DataFrame) -> list[str]:
     """Columns that have a name of ids and different values in all rows: no classes."""
     return [name for name in named(table, ID_NAMES) if table[name].dropna().is_unique]
@@ -83,13 +79,13 @@ def may_be_ids(column: pd.Series) -> bool:
     return bool(values.duplicated().mean() <= 0.9 and (not is_float or (values % 1 == 0).all()))
 
 
-def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Values as integers, 0 where there is none, and a mask of the rows that have one.
+def whole_numbers(column: pd.Series, name: str) -> pd.Series:
+    """Values as nullable integers, by the positions of the rows.
 
     A ValueError if a value is no whole number; the message calls the column `name`.
     """
-    there = column.notna().to_numpy(dtype=bool)
-    values = column[there]
+    column = column.reset_index(drop=True)
+    values = column.dropna()
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(values.cat.categories.dtype)
     numbers = pd.to_numeric(values, errors="coerce")
@@ -102,9 +98,7 @@ def whole_numbers(column: pd.Series, name: str) -> tuple[NDArray[np.int64], NDAr
         wrong = values[~whole].iloc[0]
         shown = wrong.item() if isinstance(wrong, np.generic) else wrong
         raise ValueError(f"{name} holds {shown!r}, which is no label: labels are whole numbers")
-    found = np.zeros(len(column), dtype=np.int64)
-    found[there] = numbers.to_numpy(dtype=np.int64)
-    return found, there
+    return numbers.astype("Int64").reindex(column.index)
 
 
 def id_columns(table: Table, image_column: str | None) -> list[str]:
@@ -123,14 +117,14 @@ def id_columns(table: Table, image_column: str | None) -> list[str]:
 def _are_labels(table: Table, name: str, image_column: str | None) -> bool:
     obs = table.adata.obs
     try:
-        numbers, there = whole_numbers(obs[name], name)
+        numbers = whole_numbers(obs[name], name)
     except ValueError:
         return False
-    if name == "index" and table.origin != "features" and (numbers == range(len(obs))).all():
+    if name == "index" and table.origin != "features" and (numbers == np.arange(len(obs))).all():
         # pandas also calls the numbers of rows so.
         return False
     images = np.zeros(len(obs)) if image_column is None else obs[image_column].to_numpy()
-    cells = there & (numbers != 0)
+    cells = numbers.notna() & (numbers != 0)
     return not pd.DataFrame({"id": numbers[cells], "image": images[cells]}).duplicated().any()
 
 
@@ -147,9 +141,6 @@ def id_column(table: Table, layer: CellLayer, columns: Sequence[str]) -> str | N
         return next(iter(columns), None)
     has_index = "index" in layer.features or "indices" in layer.metadata
     return next((x for x in columns if has_index or x in layer.features), OBS_NAMES)
-
-
-# -- images ----------------------------------------------------------------------------------------
 
 
 def image_columns(obs: pd.DataFrame) -> list[str]:
@@ -195,9 +186,6 @@ def _plain(name: str) -> str:
     words = re.findall(r"\d+|[^\W\d_]+", ENDINGS.sub("", name))
     words = [word.lstrip("0") or "0" if word.isdigit() else word for word in words]
     return " ".join([word for word in words if word not in GENERAL_WORDS] or words)
-
-
-# -- positions -------------------------------------------------------------------------------------
 
 
 def axis(name: object) -> str | None:

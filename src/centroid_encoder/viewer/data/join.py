@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -151,28 +150,21 @@ class Join:
 
 def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
     """Index into the ids of a layer of each of the rows; −1 for rows that are not in it."""
-    column = link.ids().iloc[rows]
-    values: NDArray[Any]
-    known: NDArray[Any]
+    column = link.ids().iloc[rows].reset_index(drop=True)
     if isinstance(link.layer, ItemLayer):
         items = _item_ids(link.layer, of.item, link)
         try:
-            values, there = whole_numbers(column, link.ids_name)
-            known, has_id = whole_numbers(items, "features")
+            ids, known = whole_numbers(column, link.ids_name), whole_numbers(items, "features")
         except ValueError:
-            values, there = column.astype(str).to_numpy(dtype=object), column.notna().to_numpy()
-            known, has_id = items.astype(str).to_numpy(dtype=object), items.notna().to_numpy()
+            ids, known = (x.astype(object).map(str, na_action="ignore") for x in (column, items))
     else:
-        values, there = whole_numbers(column, link.ids_name)
-        values = values + link.shift
-        there = there & (values != 0)
-        known, has_id = of.ids, np.ones(len(of.ids), dtype=bool)
-    index = pd.Index(known[has_id])
+        ids, known = whole_numbers(column, link.ids_name) + link.shift, pd.Series(of.ids)
+        ids = ids.mask(ids == 0)
+    index = pd.Index(known.dropna())
     if not index.is_unique:
         several = index[index.duplicated()][0]
         raise ValueError(f"several {of.item}s have the id {several}; give every {of.item} its own")
-    ids = pd.Series(values[there])
-    repeated = ids[ids.duplicated()].unique()
+    repeated = ids[ids.notna() & ids.duplicated()].unique()
     if len(repeated):
         names = ", ".join(map(str, repeated[:3]))
         more = f" and {len(repeated) - 3:,} more" if len(repeated) > 3 else ""
@@ -181,10 +173,9 @@ def _find(link: Link, of: LayerIds, rows: NDArray[np.intp]) -> NDArray[np.intp]:
             cure += ", or the column of images" if link.image_column is None else ", or one image"
         same = f"{link.ids_name} gives several cells the same {of.item}"
         raise ValueError(f"{same}: {names}{more}; choose {cure}")
-    found = np.full(len(rows), -1, dtype=np.intp)
     # get_indexer returns −1 for ids that are not there: the last element here.
-    found[there] = np.append(np.flatnonzero(has_id), -1)[index.get_indexer(ids)]
-    return found
+    found = np.append(np.flatnonzero(known.notna()), -1)
+    return np.asarray(found[index.get_indexer(ids)])
 
 
 def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
@@ -207,9 +198,6 @@ def _item_ids(layer: ItemLayer, item: str, link: Link) -> pd.Series:
         f"the {item}s have no ids to compare {link.ids_name} with; give the layer a feature "
         f"{name!r}, or choose another column"
     )
-
-
-# -- cells that do not lie where their labels are --------------------------------------------------
 
 
 class Misfit(ValueError):
@@ -281,9 +269,6 @@ def _share_at_labels(join: Join, positions: NDArray[np.floating] | None) -> floa
     nearest = np.asarray(cKDTree(centers).query(labels, k=2)[0])[:, 1]
     near = max(0.75 * float(np.median(nearest)), 2.0 * (join.of.step - 1))
     return float((apart < near).mean())
-
-
-# -- the images of a table -------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

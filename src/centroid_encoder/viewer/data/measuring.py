@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from napari.layers import Image, Labels
 
 from centroid_encoder.viewer.data.ids import pixels
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-
     from centroid_encoder.tl._run import Callback
 
 UNLABELED = "cell_type"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import anndata as ad
 import numpy as np
 import pandas as pd
 import scanpy as sc
+from npe2.types import FullLayerData
+from numpy.typing import NDArray
 
 from centroid_encoder.viewer.data.reader import points_layer
-
-if TYPE_CHECKING:
-    from npe2.types import FullLayerData
-    from numpy.typing import NDArray
 
 TISSUE = Path(__file__).with_name("tissue.npz")
 """The tissue section, which `examples/tissue_generator.py` made."""

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import logging
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard, get_args
+from typing import Any, Literal, get_args
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from napari.layers import Labels, Layer
 
 from centroid_encoder.tl._result import cv_key, embedding_key, keys_in, obs_key
 from centroid_encoder.viewer.data.columns import ID_NAMES, are_ids, axis, named
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 logger = logging.getLogger("centroid_encoder")
 
@@ -138,9 +135,9 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
             # napari-spatialdata attaches a copy, and another one for each table chosen there.
             adata = None
             yield table
-    if _is_anndata(adata) and isinstance(path, str | Path):
+    if isinstance(adata, AnnData) and isinstance(path, str | Path):
         yield Table(adata, Path(path).name, layer, "file", Path(path))
-    elif _is_anndata(adata):
+    elif isinstance(adata, AnnData):
         yield Table(adata, f"{layer.name}: AnnData", layer, "metadata")
     if isinstance(layer, CellLayer) and measured(features := layer.features):
         same = next((t for t in known if t.layer is layer and t.is_made_of(features)), None)
@@ -149,15 +146,6 @@ def _tables_of(layer: Layer, known: list[Table]) -> Iterator[Table]:
         table = Table(adata, f"{layer.name}: features", layer, "features")
         table.follow(features)
         yield table
-
-
-def _is_anndata(value: object) -> TypeGuard[AnnData]:
-    # Without importing anndata, which takes long: nothing is an AnnData before that.
-    anndata = sys.modules.get("anndata")
-    return anndata is not None and isinstance(value, anndata.AnnData)
-
-
-# -- features of layers ----------------------------------------------------------------------------
 
 
 def measured(features: pd.DataFrame) -> list[Any]:
@@ -189,8 +177,6 @@ def features_to_anndata(features: pd.DataFrame, *, of_labels: bool) -> AnnData:
     ids get a column ``"index"`` by napari's rule: the first row is label 0, the second label 1, and
     so on.
     """
-    from anndata import AnnData
-
     names, numbers = measured(features), _numbers(features)
     obs = {
         str(name): _categorical(column)

@@ -15,14 +15,11 @@ from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
 from matplotlib.transforms import Bbox, IdentityTransform
 from numpy.typing import NDArray
-from scipy.ndimage import binary_dilation
 
 from centroid_encoder.pl._legend import move_apart, wrapped
 
 EDGE = 3
 """Diameter in pixels, at 96 dots per inch, up to which a dot has the colour of its edge alone."""
-GRID = 128
-"""Squares along each side of an outline's box."""
 TITLE_SIZE = 9
 """Points."""
 TITLE_GAP = 3
@@ -42,12 +39,8 @@ class PanelArtist(Artist):
 class Dots(PanelArtist):
     """Round points, each a stamp in an image of the panel: faster than matplotlib's markers.
 
-    Attributes
-    ----------
-    points, codes
-        (n, 2) points, the last on top, and (n,) index of each one's colour.
-    size
-        Diameter in points.
+    The last of the (n, 2) `points` is on top; `codes` are the (n,) indices of their colours, and
+    `size` is a diameter in points.
     """
 
     def __init__(self, ax: Any, zorder: float) -> None:
@@ -104,33 +97,6 @@ class Dots(PanelArtist):
         gc.restore()
 
 
-def contained(outline: Path, points: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Return a mask of the points that lie within an outline.
-
-    The squares of a grid that are far from all edges are inside or outside as a whole; only the
-    points of the other squares are tested one by one.
-    """
-    vertices = np.asarray(outline.vertices, dtype=np.float64)
-    vertices = np.vstack([vertices, vertices[:1]])
-    low, high = vertices.min(axis=0), vertices.max(axis=0)
-    scale = GRID / np.maximum(high - low, 1e-30)
-    shares = np.linspace(0, 1, 2 * GRID)[:, None, None]
-    edges = (vertices[:-1] + shares * np.diff(vertices, axis=0) - low) * scale
-    near = np.zeros((GRID + 1, GRID + 1), dtype=bool)
-    near[tuple(edges.astype(np.intp).reshape(-1, 2).T)] = True
-    near = binary_dilation(near, np.ones((3, 3), dtype=bool))
-    middles = low + (np.indices(near.shape).reshape(2, -1).T + 0.5) / scale
-    whole = outline.contains_points(middles).reshape(near.shape)
-    x, y = (points.T - low[:, None].astype(points.dtype)) * scale[:, None].astype(points.dtype)
-    boxed = np.flatnonzero((x >= 0) & (x <= GRID) & (y >= 0) & (y <= GRID))
-    square = x[boxed].astype(np.intp), y[boxed].astype(np.intp)
-    found = np.zeros(len(points), dtype=bool)
-    found[boxed] = whole[square]
-    unsure = boxed[near[square]]
-    found[unsure] = outline.contains_points(points[unsure])
-    return found
-
-
 class Written(NamedTuple):
     """A text on the figure."""
 
@@ -146,14 +112,9 @@ class Texts(PanelArtist):
     Each text is an image that is made once: matplotlib would lay out every letter again, and draw
     its halo as a path, in every frame of a training.
 
-    Attributes
-    ----------
-    title
-        Text above the panel.
-    names, centers
-        Names of the classes, and their (n, 2) places; those out of view are not written.
-    ink, halo
-        Colours of the letters, and of the halo that keeps names readable over points.
+    `title` is the text above the panel; `names` of the classes whose (n, 2) `centers` are out of
+    view are not written. `ink` and `halo` are the colours of the letters, and of the halo that
+    keeps names readable over points.
     """
 
     def __init__(self, ax: Any, zorder: float) -> None:

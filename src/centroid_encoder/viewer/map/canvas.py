@@ -9,10 +9,11 @@ from matplotlib.backend_bases import MouseButton
 from matplotlib.backends.backend_qtagg import FigureCanvasQTAgg
 from matplotlib.figure import Figure
 from matplotlib.path import Path
+from napari.resources import get_colorized_svg, get_icon_path
 from numpy.typing import NDArray
 from qtpy.compat import isalive
 from qtpy.QtCore import QSize, Qt, Signal
-from qtpy.QtGui import QCursor
+from qtpy.QtGui import QCursor, QIcon, QPixmap
 from qtpy.QtWidgets import (
     QButtonGroup,
     QHBoxLayout,
@@ -23,7 +24,6 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-from centroid_encoder.viewer._icons import themed_icon
 from centroid_encoder.viewer.map.figure import MapFigure
 from centroid_encoder.viewer.map.scene import Style
 
@@ -69,22 +69,14 @@ class _Drag(NamedTuple):
 class MapCanvas(QWidget):
     """The map with its tools.
 
-    Attributes
-    ----------
-    map
-        The figure.
-    tools
-        Layout of the row of tools.
-    buttons
-        Buttons of the tools by name; the owner of the canvas connects ``"window"``.
+    `map` is the figure, `tools` the layout of the row of tools, and `buttons` has their buttons by
+    name; the owner of the canvas connects ``"window"``.
     """
 
     selection_made = Signal(object, str)
     """Rows, and what to do with them: replace, add or remove."""
     cell_hovered = Signal(int)
     """Row of the cell under the mouse; `show_tip` describes it."""
-    drawn = Signal()
-    """All of the figure was drawn."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -124,7 +116,7 @@ class MapCanvas(QWidget):
         # Matplotlib and psygnal hold methods weakly. A function that holds this widget would be a
         # cycle, and PyQt6 does not survive it when Python collects it.
         self.canvas.mpl_connect("draw_event", self._on_draw)
-        self.canvas.mpl_connect("resize_event", self._on_resize)
+        self.canvas.mpl_connect("resize_event", self.map.arrange)
         self.canvas.mpl_connect("button_press_event", self._on_press)
         self.canvas.mpl_connect("motion_notify_event", self._on_move)
         self.canvas.mpl_connect("button_release_event", self._on_release)
@@ -133,10 +125,15 @@ class MapCanvas(QWidget):
 
     def set_style(self, style: Style, icon_color: str) -> None:
         """Follow a theme."""
-        self.map.set_style(style)
+        self.map.style = style
+        self.map.update()
         for name, (icon, _) in BUTTONS.items():
             if icon:
-                self.buttons[name].setIcon(themed_icon(icon, icon_color))
+                image = QPixmap()
+                image.loadFromData(
+                    get_colorized_svg(get_icon_path(icon), icon_color).encode(), "SVG"
+                )
+                self.buttons[name].setIcon(QIcon(image))
 
     def show_tip(self, text: str) -> None:
         """Describe the cell under the mouse."""
@@ -154,13 +151,9 @@ class MapCanvas(QWidget):
         shapes, is_pan = Qt.CursorShape, button is self.buttons["pan"]
         self.canvas.setCursor(shapes.OpenHandCursor if is_pan else shapes.CrossCursor)
 
-    def _on_resize(self, _: Any) -> None:
-        self.map.arrange()
-
     def _on_draw(self, _: Any) -> None:
         self._background = self.canvas.copy_from_bbox(self.map.figure.bbox)
         self.map.draw_overlays()
-        self.drawn.emit()
 
     def _on_changed(self) -> None:
         self.buttons["names"].setChecked(self.map.named)

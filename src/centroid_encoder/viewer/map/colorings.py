@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from matplotlib.colors import to_hex
 from numpy.typing import ArrayLike, NDArray
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from centroid_encoder.pl._colors import class_colors, default_palette, label_colors
-from centroid_encoder.pl._values import variable_source, variable_values
+from centroid_encoder.pl._values import (
+    MAX_CATEGORIES,
+    read_values,
+    variable_source,
+    variable_values,
+)
 from centroid_encoder.tl._read import obs_column
-from centroid_encoder.tl._result import StoredCrossValidation, cv_key, obs_key
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from centroid_encoder.tl._result import Column, Regions, Result
+from centroid_encoder.tl._result import Column, Result, StoredCrossValidation, cv_key, obs_key
+from centroid_encoder.viewer.session.session import Session
 
 LABEL = "label"
 PREDICTED = "predicted class"
@@ -34,26 +34,9 @@ STEPS = 20
 """Colours of a scale: as many as can be told apart."""
 MAX_EXPLAINED = 12
 """Categories that are explained in a line."""
-MAX_CATEGORIES = 100
-"""Categories that have a colour of their own."""
 GREY = "#6f737c"
 WRONG = "#ff4d6d"
 RIGHT = "#4dc3ff"
-
-
-@dataclass(frozen=True)
-class Subject:
-    """The cells that are coloured, and what has been computed of them."""
-
-    adata: AnnData
-    label_key: str | None
-    """Label column that is chosen, or None."""
-    result: Result | None
-    """The map, or None."""
-    regions: Regions
-    """Kind of regions that make a cell misplaced."""
-    key: str
-    """Name of the results."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +56,11 @@ class Colors:
         return np.array_equal(self.codes, other.codes)
 
 
-def offered(subject: Subject) -> list[str]:
+def offered(session: Session) -> list[str]:
     """Return the names of the colourings that are known of the cells."""
-    result, adata, key = subject.result, subject.adata, subject.key
+    result, adata, key = session.result, session.adata, session.key
+    if adata is None:
+        return [LABEL]
 
     def has(column: Column) -> bool:
         # A map of few cells does not give the numbers.
@@ -93,25 +78,17 @@ def offered(subject: Subject) -> list[str]:
     return [name for name, is_known in known.items() if is_known]
 
 
-def color_cells(name: str, subject: Subject) -> Colors:
-    """Colour all cells.
+def color_cells(name: str, session: Session) -> Colors | None:
+    """Colour all cells in one of the ways that are `offered`; None without labels.
 
-    Parameters
-    ----------
-    name
-        One of those `offered`.
-    subject
-        The cells.
-
-    Raises
-    ------
-    KeyError
-        If what the colours show has not been computed, or has been deleted since.
+    A KeyError if what the colours show has not been computed, or has been deleted since.
     """
-    adata, result, key = subject.adata, subject.result, subject.key
+    adata, result, key = session.adata, session.result, session.key
+    if adata is None or session.label_key is None:
+        return None
     if name == LABEL:
-        return _categories(adata, str(subject.label_key))
-    if name not in offered(subject):
+        return _categories(adata, str(session.corrected(session.label_key)))
+    if name not in offered(session):
         raise KeyError(f"the results {key!r} have no {name}")
     if name == CONFIDENCE:
         shares = obs_column(adata, obs_key(key, "confidence"))
@@ -122,7 +99,11 @@ def color_cells(name: str, subject: Subject) -> Colors:
     if name == OUT_OF_FOLD:
         return _out_of_fold(adata, key)
     assert result is not None
-    return _predicted(adata, result) if name == PREDICTED else _misplaced(result, subject.regions)
+    if name == PREDICTED:
+        return _predicted(adata, result)
+    is_misplaced = result.misplaced(session.misplaced_by).astype(np.intp)
+    meaning = _key((WRONG, "in another class's region"), (GREY, "other"))
+    return Colors(np.where(result.embedded, is_misplaced, -1), [GREY, WRONG], meaning)
 
 
 def _predicted(adata: AnnData, result: Result) -> Colors:
@@ -134,14 +115,6 @@ def _predicted(adata: AnnData, result: Result) -> Colors:
         return Colors(result.predicted, palette, meaning)
     codes = np.where(unassigned, len(palette), result.predicted)
     return Colors(codes, [*palette, GREY], f"{meaning}; {_key((GREY, 'unassigned'))}")
-
-
-def _misplaced(result: Result, regions: Regions) -> Colors:
-    return Colors(
-        np.where(result.embedded, result.misplaced(regions).astype(np.intp), -1),
-        [GREY, WRONG],
-        _key((WRONG, "in another class's region"), (GREY, "other")),
-    )
 
 
 def _out_of_fold(adata: AnnData, key: str) -> Colors:
@@ -162,37 +135,27 @@ def _out_of_fold(adata: AnnData, key: str) -> Colors:
 def color_column(adata: AnnData, column: str) -> Colors:
     """Colour all cells by a column of ``obs``: numbers by a scale, categories by their colours.
 
-    Raises
-    ------
-    KeyError
-        If there is no such column.
+    A KeyError if there is no such column.
     """
-    values = obs_column(adata, column)
-    if is_numeric_dtype(values) and not is_bool_dtype(values):
-        return _numbers(values.to_numpy(np.float64, na_value=np.nan))
-    made, names = _categories(adata, column), list(label_colors(adata, column))
-    shown = zip(made.colors[:MAX_EXPLAINED], names, strict=False)
-    meaning = _key(*((color, escape(str(name))) for color, name in shown))
-    n = len(names)
+    found = read_values(adata, column, layer=None, use_raw=None)
+    if found.colors is None:
+        return _numbers(found.values)
+    codes, n = found.values, len(label_colors(adata, column))
     if n > MAX_CATEGORIES:
-        counts = np.bincount(made.codes[made.codes >= 0], minlength=n)
-        largest = np.sort(np.argsort(-counts, kind="stable")[:MAX_CATEGORIES])
-        code_of = np.full(n + 1, MAX_CATEGORIES)
-        code_of[largest], code_of[-1] = np.arange(MAX_CATEGORIES), -1
-        colors = [*default_palette(MAX_CATEGORIES), GREY]
+        is_small = (codes < 0) & adata.obs[column].notna().to_numpy()
         meaning = _key((GREY, f"all but the {MAX_CATEGORIES} largest of {n:,} categories"))
-        return Colors(code_of[made.codes], colors, meaning)
+        colors = [*default_palette(MAX_CATEGORIES), GREY]
+        return Colors(np.where(is_small, MAX_CATEGORIES, codes), colors, meaning)
+    shown = list(found.colors.items())[:MAX_EXPLAINED]
+    meaning = _key(*((color, escape(str(name))) for name, color in shown))
     more = f" … and {n - MAX_EXPLAINED} more" if n > MAX_EXPLAINED else ""
-    return replace(made, meaning=meaning + more)
+    return Colors(codes, list(found.colors.values()), meaning + more)
 
 
 def color_variable(adata: AnnData, i: int) -> Colors:
     """Colour all cells by the variable at a position in `variable_source`, as `pl.voronoi` does.
 
-    Raises
-    ------
-    IndexError
-        If there are not as many variables.
+    An IndexError if there are not as many variables.
     """
     return _numbers(variable_values(variable_source(adata), i))
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from psygnal import Signal
 
 from centroid_encoder.pl._regions import REGION_ALPHA
-from centroid_encoder.viewer.map.artists import TITLE_SIZE, Dots, Texts, contained
-from centroid_encoder.viewer.map.scene import NOTHING, Panel, Scene, Style, blend, readable
+from centroid_encoder.viewer.map.artists import TITLE_SIZE, Dots, Texts
+from centroid_encoder.viewer.map.scene import Panel, Scene, Style, blend, readable
 
 MAX_NAMES = 20
 """Classes whose names are written unless the user wants otherwise: more hide the map."""
@@ -54,7 +54,22 @@ class _Panel:
 
 
 class MapFigure:
-    """Panels of cells over the regions of their classes."""
+    """Panels of cells over the regions of their classes.
+
+    `update` draws changes of the following attributes.
+
+    Attributes
+    ----------
+    style
+        Colours that follow the theme.
+    colors
+        Colour of each class.
+    hidden
+        Names of the classes whose points are left out; their regions stay.
+    values
+        An index (n_obs,) of each point's colour, −1 for grey, and the colours, if the points are
+        coloured by something else than their classes.
+    """
 
     changed = Signal()
     """The figure has to be drawn."""
@@ -63,20 +78,15 @@ class MapFigure:
 
     def __init__(self, figure: Figure) -> None:
         self.figure = figure
-        self._scene = NOTHING
-        self._style = Style()
-        self._colors: list[str] = []
-        self._hidden: frozenset[str] = frozenset()
+        self.scene = Scene()
+        self.style = Style()
+        self.colors: Sequence[str] = ()
+        self.hidden: frozenset[str] = frozenset()
+        self.values: tuple[NDArray[np.intp], list[str]] | None = None
         self._selected: NDArray[np.bool_] | None = None
         self._panels: list[_Panel] = []
         self._named: bool | None = None
-        self._values: tuple[NDArray[np.intp], list[str]] | None = None
         self._outline = Line2D([], [], lw=1, ls="--", transform=IdentityTransform())
-
-    @property
-    def scene(self) -> Scene | None:
-        """The scene that is drawn, or None."""
-        return self._scene if self._panels else None
 
     @property
     def axes(self) -> list[Any]:
@@ -86,36 +96,28 @@ class MapFigure:
     @property
     def shown(self) -> NDArray[np.bool_]:
         """(n_classes,) mask of the classes whose cells are drawn."""
-        return np.array([name not in self._hidden for name in self._scene.names], dtype=bool)
+        return np.array([name not in self.hidden for name in self.scene.names], dtype=bool)
 
     @property
     def named(self) -> bool:
         """Whether the names of the classes are written on the map."""
-        few = len(self._scene.names) <= MAX_NAMES
+        few = len(self.scene.names) <= MAX_NAMES
         return few if self._named is None else self._named
 
     def set_named(self, named: bool) -> None:
         """Write the names of the classes or not, however many they are."""
         self._named = named
-        self._update()
+        self.update()
 
     def clear(self) -> None:
         """Take everything off the figure."""
-        self.show(NOTHING, [])
+        self.show(Scene(), [])
 
     def show(self, scene: Scene, colors: Sequence[str]) -> None:
-        """Draw a scene.
-
-        Parameters
-        ----------
-        scene
-            What to draw.
-        colors
-            Colour of each class.
-        """
-        before, self._scene, self._colors = self._scene, scene, list(colors)
+        """Draw a scene, with a colour for each class."""
+        before, self.scene, self.colors = self.scene, scene, colors
         if len(before.points) != len(scene.points):
-            self._selected = self._values = None
+            self._selected = None
         if len(self._panels) != len(scene.panels):
             self.figure.clear()
             self._panels = []
@@ -127,44 +129,18 @@ class MapFigure:
             # The cell under the mouse may have moved.
             panel.hovered.set_data([], [])
         self.arrange()
-        self._update()
+        self.update()
         self.home()
 
     def home(self) -> None:
         """Show all of the map."""
-        self.look_at(self._scene.limits)
+        self.look_at(self.scene.limits)
 
     def look_at(self, view: NDArray[np.floating]) -> None:
         """Show the part between two corners: (2, 2) lower left and upper right."""
         for ax in self.axes:
             ax.set(xlim=view[:, 0], ylim=view[:, 1])
         self.changed.emit()
-
-    def set_style(self, style: Style) -> None:
-        """Follow a theme."""
-        self._style = style
-        self.figure.set_facecolor(style.page)
-        self._update()
-
-    def set_colors(self, colors: Sequence[str]) -> None:
-        """Colour the classes."""
-        self._colors = list(colors)
-        self._update()
-
-    def set_values(self, values: tuple[NDArray[np.intp], list[str]] | None) -> None:
-        """Colour the points by something else than their classes; None takes that back.
-
-        Values are an index (n_obs,) of each point's colour, −1 for grey, and the colours.
-        """
-        if values is not self._values:
-            self._values = values
-            self._update()
-
-    def hide(self, names: frozenset[str]) -> None:
-        """Leave out the points of these classes; their regions stay."""
-        if names != self._hidden:
-            self._hidden = names
-            self._update()
 
     def select(self, selected: NDArray[np.bool_] | None) -> None:
         """Mark the cells of a (n_obs,) mask."""
@@ -176,7 +152,7 @@ class MapFigure:
         """Ring one cell, in the panels that show it."""
         for panel in self._panels:
             at = panel.rows[panel.rows == row]
-            panel.hovered.set_data(*self._scene.points[at].T)
+            panel.hovered.set_data(*self.scene.points[at].T)
         self.marked.emit()
 
     def trace(self, outline: Sequence[tuple[float, float]]) -> None:
@@ -187,7 +163,10 @@ class MapFigure:
     def within(self, ax: Any, outline: Path) -> NDArray[np.intp]:
         """Rows of a panel's cells within an outline."""
         panel = self._panels[self.axes.index(ax)]
-        return np.sort(panel.rows[contained(outline, panel.cells.points)])
+        points, box = panel.cells.points, outline.get_extents()
+        # Few points are near an outline; the test of one takes longer.
+        near = np.flatnonzero(((points >= box.min) & (points <= box.max)).all(axis=1))
+        return np.sort(panel.rows[near[outline.contains_points(points[near])]])
 
     def nearest(self, ax: Any, at: NDArray[np.floating], radius: float) -> int | None:
         """Row of the cell of a panel that is nearest to a place, or None if none is near.
@@ -210,13 +189,13 @@ class MapFigure:
         if self._panels:
             self.figure.draw_artist(self._outline)
 
-    def arrange(self) -> None:
+    def arrange(self, _: object = None) -> None:
         """Place square panels beside or above each other, whichever makes them larger."""
         n = len(self._panels)
         if not n:
             return
         # The number of cells has a line of its own: small panels have no room for longer lines.
-        titles = [panel.title.replace(" (n", "\n(n", 1) for panel in self._scene.panels]
+        titles = [panel.title.replace(" (n", "\n(n", 1) for panel in self.scene.panels]
         n_lines = max(title.count("\n") for title in titles) + 1
         heading, gap = n_lines * LINE * self.figure.dpi, GAP * self.figure.dpi
         width, height = self.figure.bbox.size
@@ -234,22 +213,23 @@ class MapFigure:
             panel.ax.set_position((x / width, y / height, size / width, size / height))
             panel.texts.title = title
 
-    def _update(self) -> None:
+    def update(self) -> None:
         """Give every artist its content and its colours."""
-        scene, style, shown = self._scene, self._style, self.shown
+        scene, style, shown = self.scene, self.style, self.shown
         alpha = REGION_ALPHA + 0.1 * style.dark
-        codes, colors = self._values or (scene.codes, self._colors)
-        has_regions = len(scene.shapes) > 0 and self._values is None
+        codes, colors = self.values or (scene.codes, self.colors)
+        has_regions = len(scene.shapes) > 0 and self.values is None
         fills = [*colors, style.unlabeled]
         grounds = [blend(fill, style.panel, alpha * has_regions) for fill in fills]
         edges = [readable(*pair, style.ink) for pair in zip(fills, grounds, strict=True)]
         pale = [blend(style.ink, style.panel, 0.35)]
         size = float(np.clip(8_000 / max(len(scene.points), 1), 2, 30)) ** 0.5
         named = np.flatnonzero(shown & self.named)
+        self.figure.set_facecolor(style.page)
         self._outline.set_color(style.ink)
         for panel, content in zip(self._panels, scene.panels, strict=True):
             panel.ax.set_facecolor(style.panel)
-            panel.regions.set_facecolor([to_rgba(color, alpha) for color in self._colors])
+            panel.regions.set_facecolor([to_rgba(color, alpha) for color in self.colors])
             panel.regions.set_edgecolor(style.panel)
             panel.rows = rows = _drawn(scene, content, shown, codes)
             panel.cells.points, panel.cells.codes = scene.points[rows], codes[rows]
@@ -274,7 +254,7 @@ class MapFigure:
                 rows = panel.rows[self._selected[panel.rows]]
             bold = len(rows) < MAX_BOLD
             rows = rows[:: len(rows) // MAX_RINGS + 1]
-            panel.selected.set_data(*self._scene.points[rows].T)
+            panel.selected.set_data(*self.scene.points[rows].T)
             panel.selected.set_markeredgewidth(1.2 if bold else 0.5)
 
 

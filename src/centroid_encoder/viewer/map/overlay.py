@@ -37,19 +37,8 @@ class LayerLink:
     Colours and marks of a Labels layer are layers of our own above it; its own opacity is 0
     meanwhile. Points and shapes get other face colours, and marked ones are selected.
 
-    Parameters
-    ----------
-    viewer
-        The viewer.
-    layer
-        Layer whose labels, points or shapes are cells.
-    join
-        Row of the table of each label, point or shape.
-
-    Attributes
-    ----------
-    classes, marks
-        Layers with the colours and with the outlines of selected cells, for a Labels layer.
+    `join` has the row of the table of each label, point or shape. `classes` and `marks` are the
+    layers with the colours and with the outlines of selected cells, for a Labels layer.
     """
 
     picked = Signal(object)
@@ -81,19 +70,11 @@ class LayerLink:
         self.highlight(np.empty(0, dtype=np.intp))
         self.uncolor()
 
-    # -- colours ---------------------------------------------------------------------------------
-
     def color(self, name: str, codes: NDArray[np.intp], colors: Sequence[str]) -> None:
         """Colour each cell.
 
-        Parameters
-        ----------
-        name
-            What the colours stand for.
-        codes
-            (n_obs,) index into `colors`; −1 for cells that are not shown.
-        colors
-            The colours.
+        `name` is what the colours stand for; `codes` are (n_obs,) indices into `colors`, −1 for
+        cells that are not shown.
         """
         if self.layer not in self.viewer.layers:
             return
@@ -137,8 +118,6 @@ class LayerLink:
         rows = self._present(np.flatnonzero(self.join.joined))
         face[self.join.ids[rows]] = palette[codes[rows]]
         layer.face_color = face
-
-    # -- selection -------------------------------------------------------------------------------
 
     def highlight(self, rows: NDArray[np.intp]) -> None:
         """Mark cells in the layer; an empty array removes the marks."""
@@ -206,8 +185,6 @@ class LayerLink:
         row = -1 if value is None else int(self.join.rows(value))
         return None if row < 0 else row
 
-    # -- events ----------------------------------------------------------------------------------
-
     def _on_selected(self, *_: Any) -> None:
         if not self._marking:
             items = np.fromiter(self.layer.selected_data, dtype=np.intp)
@@ -228,8 +205,6 @@ class LayerLink:
             self.uncolor()
         if event.type in ("inserted", "removed", "reordered", "visible"):
             self._on_theme(event)
-
-    # -- where the cells are ---------------------------------------------------------------------
 
     def _present(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Those of the rows that are in the layer; the user may have removed items from it."""

@@ -24,28 +24,23 @@ class Panel:
 
 @dataclass(frozen=True)
 class Scene:
-    """Cells and regions of the classes."""
+    """Cells and regions of the classes; without arguments, nothing."""
 
-    points: NDArray[np.floating]
+    points: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
     """(n_obs, 2); NaN for cells that were left out."""
-    codes: NDArray[np.intp]
+    codes: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
     """(n_obs,) class of each cell, −1 for unlabeled ones."""
-    panels: tuple[Panel, ...]
-    shapes: Sequence[Path]
+    panels: tuple[Panel, ...] = ()
+    shapes: Sequence[Path] = ()
     """Region of each class; empty to draw none."""
-    limits: NDArray[np.floating]
+    limits: NDArray[np.floating] = field(default_factory=lambda: np.zeros((2, 2)))
     """(2, 2) lower left and upper right corner of the panels."""
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
     """Names of the classes."""
-    centers: NDArray[np.floating]
+    centers: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
     """(n_classes, 2) places of the names."""
     reference: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
     """(n, 2) reference cells, pale behind the cells of the scene."""
-
-
-NOTHING = Scene(
-    np.empty((0, 2)), np.empty(0, dtype=np.intp), (), (), np.zeros((2, 2)), (), np.empty((0, 2))
-)
 
 
 @dataclass(frozen=True)

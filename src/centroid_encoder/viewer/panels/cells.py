@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
+from napari.components import ViewerModel
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QComboBox, QLabel, QWidget
 from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
 
 from centroid_encoder.pl._values import variable_source
+from centroid_encoder.viewer.data.ids import CellLayer
+from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.overlay import LayerLink, remove
-from centroid_encoder.viewer.panels.fields import Choice, button, column, side_by_side
-from centroid_encoder.viewer.panels.message import Lines
+from centroid_encoder.viewer.panels.fields import Choice, button, column, keep_narrow, side_by_side
+from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.session import Session
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from napari.components import ViewerModel
-
-    from centroid_encoder.viewer.data.ids import CellLayer
-    from centroid_encoder.viewer.data.join import Join
 
 NO_COLORS = "as it was"
 ANY_VALUES = "column or variable …"
@@ -49,17 +46,14 @@ class CellsPanel(QWidget):
         self.value_box: QComboBox = QSearchableComboBox()
         self.value_box.setToolTip("A column of obs, or a variable; type a part of its name")
         self.value_box.setAccessibleName("Column or variable")
-        self.value_box.setSizeAdjustPolicy(
-            QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
-        )
+        keep_narrow(self.value_box)
         self.value_box.hide()
         self._values: list[str] = []
         """Names of the columns, then of the variables, of the table that is chosen."""
-        self.color_text = Lines()
+        self.color_text = Message()
         self.color_text.setTextFormat(Qt.TextFormat.RichText)
         self.selection_text = QLabel()
-        self.unseen_text = Lines()
-        self.unseen_text.hide()
+        self.unseen_text = Message()
         self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
         self.clear_button = button("Clear", "Select no cells", self.clear)
         column(
@@ -157,15 +151,13 @@ class CellsPanel(QWidget):
         self.selection_text.setText(text)
         self.clear_button.setEnabled(n > 0)
         unseen = self._session.catalog.unseen(chosen)
-        self.unseen_text.setText(unseen)
-        self.unseen_text.setVisible(bool(unseen))
+        self.unseen_text.say(unseen)
         self.show_button.setEnabled(n > 0 and not unseen)
 
     def _offer_colorings(self) -> None:
         """Offer what the colours can stand for; keep what is chosen, where that is possible."""
-        before, subject = self.color_box.value, self._subject
-        offered = [colorings.LABEL] if subject is None else colorings.offered(subject)
-        names = [NO_COLORS, *offered, ANY_VALUES]
+        before = self.color_box.value
+        names = [NO_COLORS, *colorings.offered(self._session), ANY_VALUES]
         chosen = before if before in names else NO_COLORS
         self.color_box.offer(zip(names, names, strict=True), chosen)
         # Without a layer, there is the map.
@@ -189,15 +181,13 @@ class CellsPanel(QWidget):
 
     def _recolor(self) -> None:
         """Give the cells the colours that are chosen; without them, layers get their own back."""
-        colors, mode, subject = None, self.color_box.value, self._subject
+        colors, mode, adata = None, self.color_box.value, self._session.adata
         self.value_box.setVisible(mode == ANY_VALUES)
         try:
-            if subject is None or mode == NO_COLORS:
-                pass
-            elif mode == ANY_VALUES:
-                mode, colors = self._colors_of_values(subject.adata)
-            elif subject.label_key:
-                colors = colorings.color_cells(mode, subject)
+            if adata is not None and mode == ANY_VALUES:
+                mode, colors = self._colors_of_values(adata)
+            elif mode != NO_COLORS:
+                colors = colorings.color_cells(mode, self._session)
         except KeyError as error:
             self._session.failed.emit(error)
         if colors is None:
@@ -214,8 +204,7 @@ class CellsPanel(QWidget):
         own = mode == colorings.LABEL and self._session.shown_labels == self._session.label_key
         values = None if colors is None or own else (colors.codes, colors.colors)
         self._session.color_cells(values)
-        self.color_text.setText("" if colors is None else colors.meaning)
-        self.color_text.setVisible(bool(self.color_text.text()))
+        self.color_text.say("" if colors is None else colors.meaning)
 
     def _colors_of_values(self, adata: AnnData) -> tuple[str, colorings.Colors | None]:
         """Return the name and the colours of the column or variable that is chosen."""
@@ -228,17 +217,3 @@ class CellsPanel(QWidget):
         if i < len(columns):
             return self._values[i], colorings.color_column(adata, columns[i])
         return self._values[i], colorings.color_variable(adata, i - len(columns))
-
-    @property
-    def _subject(self) -> colorings.Subject | None:
-        """The cells of the table that is chosen."""
-        session = self._session
-        if session.adata is None:
-            return None
-        return colorings.Subject(
-            session.adata,
-            session.corrected(session.label_key),
-            session.result,
-            session.misplaced_by,
-            session.key,
-        )

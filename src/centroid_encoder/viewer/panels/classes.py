@@ -8,12 +8,7 @@ from typing import Any
 import pandas as pd
 from qtpy.QtCore import QModelIndex
 from qtpy.QtGui import QColor
-from qtpy.QtWidgets import (
-    QColorDialog,
-    QFileDialog,
-    QLabel,
-    QWidget,
-)
+from qtpy.QtWidgets import QColorDialog, QFileDialog, QLabel, QWidget
 
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._composition import composition
@@ -36,13 +31,7 @@ BOX, COLOR, NAME, _, _, OUT_OF_FOLD = range(6)
 
 
 class ClassTable(QWidget):
-    """Legend with a row for each class of the session.
-
-    Attributes
-    ----------
-    rows
-        The rows of `class_table`.
-    """
+    """Legend with a row for each class of the session; `rows` are those of `class_table`."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()

@@ -32,8 +32,7 @@ from centroid_encoder.viewer.panels.fields import (
 from centroid_encoder.viewer.panels.images import ImageTable
 from centroid_encoder.viewer.panels.measure import MeasureDialog
 from centroid_encoder.viewer.panels.message import Kind, Message, sentence
-from centroid_encoder.viewer.panels.opening import Opening
-from centroid_encoder.viewer.panels.progress import TaskRow
+from centroid_encoder.viewer.panels.progress import Opening, TaskRow
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -162,7 +161,6 @@ class DataPanel(QWidget):
 
     def _ask_layers(self) -> None:
         dialog = self._dialog = MeasureDialog(*self.catalog.measurable, self)
-        dialog.text.set_colors(self.message.colors)
         dialog.finished.connect(self._on_chosen)
         # exec() would start another event loop.
         dialog.open()

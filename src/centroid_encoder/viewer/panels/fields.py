@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from anndata import AnnData
 from magicgui.widgets import ComboBox
 from magicgui.widgets.bases import ValueWidget
 from qtpy.QtCore import Qt, Signal
@@ -24,13 +25,8 @@ from superqt.utils import signals_blocked
 
 from centroid_encoder._signature import parameters, plain
 
-if TYPE_CHECKING:
-    from anndata import AnnData
-
 LONGEST_LABEL = "Missing values"
 """The longest label of a field."""
-PAGE = (6, 4, 6, 4)
-"""Margins of a tab."""
 MENU_BUTTON = """
 QPushButton { padding-right: 18px; }
 QPushButton::menu-indicator {
@@ -64,7 +60,7 @@ class Form(QWidget):
             field.native.setMinimumWidth(70)
             field.native.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
             if isinstance(field, ComboBox):
-                _keep_narrow(field.native)
+                keep_narrow(field.native)
             if field.name in docs and not field.tooltip:
                 # Messages use the name of the parameter, which may differ from the label.
                 field.tooltip = f"{field.name}: {plain(docs[field.name])}"
@@ -106,7 +102,7 @@ class Choice(QComboBox):
         self.setAccessibleName(name)
         self.setToolTip(tip)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        _keep_narrow(self)
+        keep_narrow(self)
         if act is not None:
             self.currentIndexChanged.connect(lambda: act(self.value))
 
@@ -130,7 +126,7 @@ class Choice(QComboBox):
             self.setCurrentIndex(self._values.index(value))
 
 
-def _keep_narrow(box: QComboBox) -> None:
+def keep_narrow(box: QComboBox) -> None:
     """Keep long names of columns from making the dock wide."""
     box.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
     box.setMinimumContentsLength(5)
@@ -192,6 +188,13 @@ def column(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:
     layout.setSpacing(4)
     for part in parts:
         layout.addLayout(part) if isinstance(part, QLayout) else layout.addWidget(part)
+    return layout
+
+
+def page(widget: QWidget, *parts: QWidget | QLayout) -> QVBoxLayout:
+    """Fill a tab with parts one below the other."""
+    layout = column(widget, *parts)
+    layout.setContentsMargins(6, 4, 6, 4)
     return layout
 
 

@@ -14,14 +14,7 @@ from qtpy.QtWidgets import QLabel, QWidget
 
 from centroid_encoder.viewer.data.columns import IMAGE_NAMES, are_ids, axis, named
 from centroid_encoder.viewer.data.tables import WITH_POSITIONS
-from centroid_encoder.viewer.panels.fields import (
-    PAGE,
-    Form,
-    column,
-    form_layout,
-    offer,
-    sources,
-)
+from centroid_encoder.viewer.panels.fields import Form, column, form_layout, offer, page, sources
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.session.relabeling import has_fractions
 
@@ -97,9 +90,7 @@ class TrainingForm(Form):
         column(self, form_layout(self.label_key, self.features), self.missing_row, self.hint)
         self.advanced = QWidget()
         title = QLabel("For Check labels")
-        layout = column(self.advanced, form_layout(*of_training), title, form_layout(*of_check))
-        layout.setContentsMargins(*PAGE)
-        layout.addStretch()
+        page(self.advanced, form_layout(*of_training), title, form_layout(*of_check)).addStretch()
         self.label_key.changed.connect(self._on_label_key)
         self.setting_changed.connect(self._show_hint)
         self.set_adata(None)

@@ -10,16 +10,16 @@ from napari.utils.notifications import show_error
 from qtpy.QtWidgets import QWidget
 
 from centroid_encoder import tl
+from centroid_encoder.core.reports import Frame, StoppedTooEarly
+from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.panels.fields import Form
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.progress import TaskRow
+from centroid_encoder.viewer.session.provenance import MadeBy
+from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
-    from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._run import Job
-    from centroid_encoder.viewer.data.tables import Table
-    from centroid_encoder.viewer.panels.fields import Form
-    from centroid_encoder.viewer.session.provenance import MadeBy
-    from centroid_encoder.viewer.session.session import Session
     from centroid_encoder.viewer.task import Task
 
 logger = logging.getLogger("centroid_encoder")
@@ -117,8 +117,6 @@ class JobPanel(QWidget):
         self.written(table, made_by)
 
     def _on_failed(self, error: Exception) -> None:
-        from centroid_encoder.core.reports import StoppedTooEarly
-
         self._end()
         if isinstance(error, StoppedTooEarly):
             self.message.say("Stopped before the first epoch was over; nothing has changed.")

@@ -6,11 +6,13 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from anndata import AnnData
 from numpy.typing import NDArray
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QDialog, QLabel, QStackedWidget, QWidget
 
 from centroid_encoder.core.quality import class_centers
+from centroid_encoder.core.reports import Frame
 from centroid_encoder.pl._axes import panel_title
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.pl._regions import (
@@ -28,7 +30,6 @@ from centroid_encoder.viewer.panels.fields import Choice, button, column
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
-    from centroid_encoder.core.reports import Frame
     from centroid_encoder.tl._centroid_encoder import Training
 
 PANELS = (("both", ("train", "test")), ("training", ("train",)), ("held-out", ("test",)))
@@ -48,12 +49,8 @@ NO_MAP = "No map yet.\n\nChoose the classes and press Train."
 class MapPanel(QWidget):
     """Training and held-out cells over the regions of their classes.
 
-    It is a part of the widget, or a window of its own.
-
-    Attributes
-    ----------
-    result
-        The result that is drawn; None without one, and while the map of a training is drawn.
+    It is a part of the widget, or a window of its own. `result` is the result that is drawn; None
+    without one, and while the map of a training is drawn.
     """
 
     def __init__(self, session: Session) -> None:
@@ -92,6 +89,8 @@ class MapPanel(QWidget):
         self.canvas.buttons["window"].clicked.connect(self._on_window)
         self._layout = column(self, self._back, self._pages)
         self.result: Result | None = None
+        self._adata: AnnData | None = None
+        """Table of the cells that are drawn."""
         self._limits: NDArray[np.floating] | None = None
         """Limits of the last frame of a training."""
         self.canvas.selection_made.connect(session.select)
@@ -99,10 +98,9 @@ class MapPanel(QWidget):
         session.result_changed.connect(self._on_result)
         session.regions_changed.connect(self._redraw)
         session.labels_changed.connect(self._redraw)
-        session.hidden_changed.connect(self._on_hidden)
         session.framed.connect(self.show_frame)
-        session.colors_changed.connect(self._on_colors)
-        session.values_changed.connect(self._on_values)
+        for changed in (session.hidden_changed, session.colors_changed, session.values_changed):
+            changed.connect(self._on_colors)
         session.selection_changed.connect(self._on_selection)
 
     def bring_back(self) -> None:
@@ -190,31 +188,31 @@ class MapPanel(QWidget):
         self._session.choose_regions(self.regions_box.value)
 
     def _on_colors(self) -> None:
-        if self.result is not None and self._is_current:
-            self.canvas.map.set_colors(list(self._session.class_colors.values()))
-
-    def _on_hidden(self) -> None:
-        self.canvas.map.hide(self._session.hidden)
+        session, figure = self._session, self.canvas.map
+        values, colors = figure.values, figure.colors
+        if self._is_current:
+            values = session.values
+            colors = colors if self.result is None else list(session.class_colors.values())
+        is_colored = values is figure.values and colors == figure.colors
+        if not is_colored or session.hidden != figure.hidden:
+            figure.hidden, figure.values, figure.colors = session.hidden, values, colors
+            figure.update()
 
     def _on_selection(self) -> None:
         if self._is_current:
             self.canvas.map.select(self._session.selected)
 
-    def _on_values(self) -> None:
-        if self._is_current:
-            self.canvas.map.set_values(self._session.values)
-
     @property
     def _is_current(self) -> bool:
         """Whether the cells that are drawn are those of the session, not those before."""
-        return self.result is self._session.result
+        return self.result is self._session.result and self._adata is self._session.adata
 
     def _on_hovered(self, row: int) -> None:
         self.canvas.show_tip(describe(self._session, row, self.result))
 
     def _redraw(self) -> None:
         session, result = self._session, self.result
-        if session.adata is None or result is None or not self._is_current:
+        if session.adata is None or result is None or result is not session.result:
             return
         codes, n_classes = session.codes, len(session.classes)
         split = result.split.to_numpy()
@@ -258,9 +256,10 @@ class MapPanel(QWidget):
         return plane_points(points)[:, self.axes_box.value]
 
     def _show(self, scene: Scene, colors: list[str]) -> None:
+        self._adata = self._session.adata
         self._pages.setCurrentWidget(self.canvas)
+        self.canvas.map.values = self._session.values
         self.canvas.map.show(scene, colors)
-        self.canvas.map.set_values(self._session.values)
 
 
 def describe(session: Session, row: int, result: Result | None) -> str:

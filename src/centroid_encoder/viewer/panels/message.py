@@ -12,19 +12,25 @@ from qtpy.QtWidgets import QLabel, QSizePolicy, QWidget
 Kind = Literal["info", "warning", "error"]
 
 
-class Lines(QLabel):
-    """Text in as many lines as it needs; it never makes the dock wide."""
+class Message(QLabel):
+    """Text in as many lines as it needs, which can be selected; hidden if empty.
+
+    It never makes the dock wide. A style sheet can colour it by its `kind`.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setTextFormat(Qt.TextFormat.PlainText)
+        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.setWordWrap(True)
         # A long file name is cut off.
         self.setMinimumWidth(1)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.kind: Kind = "info"
+        self.hide()
 
     def minimumSizeHint(self) -> QSize:
-        """Return the height of all lines: the layouts above do not ask for that at a width."""
+        """Return the height of all lines, which the layouts above do not compute from a width."""
         return QSize(1, max(0, self.heightForWidth(self.width())))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -32,39 +38,16 @@ class Lines(QLabel):
         super().resizeEvent(event)
         self.updateGeometry()
 
-
-class Message(Lines):
-    """Text below a part of the widget, which can be selected; hidden if empty.
-
-    Attributes
-    ----------
-    kind
-        ``"info"``, ``"warning"`` or ``"error"``.
-    colors
-        Colours by kind.
-    """
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.kind: Kind = "info"
-        self.colors: dict[str, str] = {}
-        self.hide()
-
     def say(self, said: str | Exception, kind: Kind = "info") -> None:
         """Show a text, the sentence of an exception, or nothing."""
         text = said if isinstance(said, str) else sentence(said)
-        self.kind = kind
         self.setText(text)
         self.setToolTip(text)
         self.setVisible(bool(text))
-        self.set_colors(self.colors)
-
-    def set_colors(self, colors: dict[str, str]) -> None:
-        """Follow a theme: colours by kind."""
-        self.colors = colors
-        color = colors.get(self.kind)
-        self.setStyleSheet(f"color: {color};" if color else "")
+        if kind != self.kind:
+            self.kind = kind
+            self.setProperty("kind", kind)
+            self.style().polish(self)
 
 
 def sentence(said: Exception | str) -> str:

@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 from qtpy.QtCore import Qt
-from qtpy.QtWidgets import (
-    QAbstractItemView,
-    QLabel,
-    QRadioButton,
-    QWidget,
-)
+from qtpy.QtWidgets import QAbstractItemView, QLabel, QRadioButton, QWidget
 
-from centroid_encoder.viewer.panels.fields import PAGE, Choice, button, column, side_by_side
-from centroid_encoder.viewer.panels.message import Lines, sentence
+from centroid_encoder.viewer.panels.fields import Choice, button, page, side_by_side
+from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
 from centroid_encoder.viewer.session.misplaced import (
     REGIONS,
@@ -27,12 +22,7 @@ from centroid_encoder.viewer.session.session import Session
 class MisplacedTable(QWidget):
     """Sortable list of cells that may be mislabelled, worst first, and a row to relabel cells.
 
-    Attributes
-    ----------
-    source
-        How the listed cells were found.
-    summary
-        Sentence above them.
+    `source` is how the listed cells were found, `summary` the sentence above them.
     """
 
     def __init__(self, session: Session) -> None:
@@ -50,7 +40,7 @@ class MisplacedTable(QWidget):
         for source, choice in self.source_buttons.items():
             choice.setToolTip(source.tip)
             choice.clicked.connect(self._on_source)
-        self.summary = Lines()
+        self.summary = Message()
 
         self.label_box = Choice("New label", "A class, or the name of a new one")
         self.label_box.setEditable(True)
@@ -67,9 +57,7 @@ class MisplacedTable(QWidget):
         steps = side_by_side(
             self.label_box, self.relabel_button, self.undo_button, self.redo_button
         )
-        layout = column(self, sources, self.summary, self.view, steps)
-        layout.setContentsMargins(*PAGE)
-        layout.setStretchFactor(self.view, 1)
+        page(self, sources, self.summary, self.view, steps).setStretchFactor(self.view, 1)
         for changed in (session.result_changed, session.labels_changed):
             changed.connect(self._on_cells)
             changed.connect(self._on_steps)
@@ -102,7 +90,7 @@ class MisplacedTable(QWidget):
             summary, cells = list_cells(self._session, source)
         except (KeyError, ValueError) as error:
             summary, cells = sentence(error), pd.DataFrame(columns=list(source.columns))
-        self.summary.setText(summary)
+        self.summary.say(summary)
         classes = [i for i, name in enumerate(source.columns) if name in ("label", source.found)]
         self.view.set_table(cells, list(source.columns.values()), classes)
         header = self.view.horizontalHeader()

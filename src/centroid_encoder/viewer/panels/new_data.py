@@ -8,35 +8,34 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from magicgui.widgets import ComboBox, FloatSpinBox, LineEdit
 from qtpy.QtWidgets import QLabel
 
 from centroid_encoder.errors import InputError
-from centroid_encoder.tl._result import StoredMap
+from centroid_encoder.pl._colors import label_colors
+from centroid_encoder.tl._result import StoredMap, colors_key
+from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import (
-    PAGE,
     Choice,
     Form,
     add_row,
     button,
-    column,
     form_label,
     form_layout,
     offer,
+    page,
     side_by_side,
     sources,
 )
 from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
-from centroid_encoder.viewer.panels.opening import Opening
+from centroid_encoder.viewer.panels.progress import Opening
 from centroid_encoder.viewer.session.provenance import MadeBy
+from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
-    from anndata import AnnData
-
     from centroid_encoder.tl._ingest import Ingestion
     from centroid_encoder.tl._run import Job
-    from centroid_encoder.viewer.data.tables import Table
-    from centroid_encoder.viewer.session.session import Session
 
 INGEST = "tl.ingest"
 AS_FOR_THE_MAP = "as for the map"
@@ -96,18 +95,10 @@ class NewDataPanel(JobPanel):
         add_row(rows, form.min_confidence, novelty, (form.max_novelty.native, 2))
         add_row(rows, form.key_added, self.map_button)
         form.setLayout(rows)
-        layout = column(self, form, self.opening, self.progress, self.message)
-        layout.setContentsMargins(*PAGE)
-        layout.addStretch()
+        page(self, form, self.opening, self.progress, self.message).addStretch()
         session.result_changed.connect(self.offer)
         session.catalog.listed.connect(self.offer)
         self.offer()
-
-    @property
-    def chosen(self) -> Table | None:
-        """The table that is chosen, or None."""
-        table: Table | None = self.table_box.value
-        return table
 
     @property
     def reference(self) -> Table | None:
@@ -116,7 +107,7 @@ class NewDataPanel(JobPanel):
 
     def offer(self) -> None:
         """Offer all tables but the one with the map."""
-        offered, chosen = (self.reference, self.session.key), self.chosen
+        offered, chosen = (self.reference, self.session.key), self.table_box.value
         if offered != self._offered:
             self.message.say("")
             self.form.key_added.value = self.session.key
@@ -125,13 +116,13 @@ class NewDataPanel(JobPanel):
         first = others[0] if others else None
         entries = [(table.name, table) for table in others]
         self.table_box.offer(entries, chosen if chosen in others else first)
-        if self.chosen is not chosen:
-            self._on_table(self.chosen)
+        if self.table_box.value is not chosen:
+            self._on_table(self.table_box.value)
         self.enable()
 
     def map_cells(self) -> None:
         """Begin, with the table and the settings that are chosen; one at a time."""
-        reference, table, key = self.reference, self.chosen, self.session.key
+        reference, table, key = self.reference, self.table_box.value, self.session.key
         if self.task is not None or reference is None or table is None:
             return
         stored = reference.adata.uns[key]["params"]
@@ -145,7 +136,7 @@ class NewDataPanel(JobPanel):
     def enable(self) -> None:
         """Enable what can be used now."""
         ready = self.reference is not None and self.task is None
-        self.map_button.setEnabled(ready and self.chosen is not None)
+        self.map_button.setEnabled(ready and self.table_box.value is not None)
         for widget in (self.table_box, self.open_button, self.form):
             widget.setEnabled(ready)
 
@@ -198,11 +189,6 @@ def ingestion(table: Table, made_by: MadeBy, reference: AnnData, origin: str) ->
 
 def _map_of(reference: AnnData, key: str) -> AnnData:
     """Return what `tl.ingest` reads: the map, the labels, and their colours on the screen."""
-    from anndata import AnnData
-
-    from centroid_encoder.pl._colors import label_colors
-    from centroid_encoder.tl._result import colors_key
-
     stored = reference.uns[key]
     uns, label_key = {key: stored}, str(stored["params"]["label_key"])
     obs = pd.DataFrame(index=reference.obs_names)

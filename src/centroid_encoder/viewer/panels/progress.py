@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from napari.utils.notifications import show_warning
 from qtpy.QtCore import Signal
-from qtpy.QtWidgets import QProgressBar, QWidget
+from qtpy.QtWidgets import QFileDialog, QProgressBar, QWidget
 
+from centroid_encoder.core.reports import Report, StoppedTooEarly
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
-from centroid_encoder.viewer.panels.message import Lines
+from centroid_encoder.viewer.panels.message import Message
 
 if TYPE_CHECKING:
-    from centroid_encoder.core.reports import Report
     from centroid_encoder.tl._run import Progress
+    from centroid_encoder.viewer.data.reader import Reading
     from centroid_encoder.viewer.task import Runnable, Task
+
+TABLES = "Tables of cells (*.h5ad *.csv)"
+"""Files of a dialog."""
 
 
 class TaskRow(QWidget):
@@ -37,7 +44,7 @@ class TaskRow(QWidget):
         self._bar = QProgressBar()
         self._stop = button("Stop", "End the training now and keep the best map so far", self.stop)
         self._cancel = button("Cancel", "End it now and leave everything as it was", self.cancel)
-        self._text = Lines()
+        self._text = Message()
         column(self, side_by_side(self._bar, self._stop, self._cancel), self._text)
         self.hide()
 
@@ -58,15 +65,13 @@ class TaskRow(QWidget):
         self._stop.setEnabled(stoppable)
         self._stop.setText("Stop")
         self._bar.setRange(0, 0)
-        self._text.setText(name)
+        self._text.say(name)
         self.show()
         self.task.start()
         return self.task
 
     def stop(self) -> None:
         """End a training and keep its best state; other tasks go on."""
-        from centroid_encoder.core.reports import StoppedTooEarly
-
         if self.task is None or not self._stop.isEnabled():
             return
         self._stop.setText("Stopping …")
@@ -87,8 +92,6 @@ class TaskRow(QWidget):
             self.cancelled.emit()
 
     def _on_reported(self, step: Report | Progress) -> None:
-        from centroid_encoder.core.reports import Report
-
         if isinstance(step, Report):
             done, total = step.step, step.n_steps
             text = f"{step.stage}, epoch {step.epoch} of {step.n_epochs}"
@@ -104,7 +107,7 @@ class TaskRow(QWidget):
         self._bar.setRange(0, total)
         self._bar.setValue(done)
         text += self._time_left(done, total) if done < total else ""
-        self._text.setText(f"{self._name}: {text}")
+        self._text.say(f"{self._name}: {text}")
 
     def _time_left(self, done: int, total: int) -> str:
         """Return how long the rest will take; the data are read before the first step."""
@@ -121,3 +124,52 @@ class TaskRow(QWidget):
         if task is not None:
             task.deleteLater()
         self.hide()
+
+
+class Opening(TaskRow):
+    """Reads one file after another; hidden while there is none to read."""
+
+    opened = Signal(object, object)
+    """An `AnnData`, and the `Path` that it was read from; `failed` if it cannot be read."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._waiting: list[Path] = []
+        self.finished.connect(self._on_read)
+        self.failed.connect(self._next)
+
+    def ask(self) -> None:
+        """Read a file that the user chooses."""
+        name, _ = QFileDialog.getOpenFileName(self, "Open a table", "", TABLES)
+        if name:
+            self.read(Path(name))
+
+    def ask_folder(self) -> None:
+        """Read a zarr store that the user chooses."""
+        name = QFileDialog.getExistingDirectory(self, "Open a table: choose its .zarr folder")
+        if name:
+            self.read(Path(name))
+
+    def read(self, *paths: Path) -> None:
+        """Read files, after those that are being read."""
+        self._waiting += paths
+        if self.task is None:
+            self._next()
+
+    def cancel(self) -> None:
+        """Read no further; a file that is being read is dropped."""
+        self._waiting.clear()
+        super().cancel()
+
+    def _next(self, _: object = None) -> None:
+        from centroid_encoder.viewer.data.reader import Reading
+
+        if self._waiting:
+            path = self._waiting.pop(0)
+            self.begin(partial(Reading, path), f"Reading {path.name}")
+
+    def _on_read(self, reading: Reading) -> None:
+        self._next()
+        if reading.notice:
+            show_warning(reading.notice)
+        self.opened.emit(reading.adata, reading.path)

@@ -18,9 +18,9 @@ from qtpy.QtWidgets import QFileDialog, QMenu, QWidget
 from centroid_encoder import pl
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
-    from centroid_encoder.viewer.session.session import Session
     from centroid_encoder.viewer.task import Task
 
 TABLES = "AnnData (*.h5ad);;Zarr store (*.zarr);;Cells (*.csv)"

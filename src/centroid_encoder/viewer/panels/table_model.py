@@ -16,19 +16,9 @@ ROW = 22
 
 
 class TableView(QTableView):
-    """A data frame without grid and numbers, in low rows.
+    """A data frame, `frame`, without grid and numbers, in low rows.
 
-    Parameters
-    ----------
-    name
-        What it shows, for screen readers.
-    numbers_from
-        As in `TableModel`.
-
-    Attributes
-    ----------
-    frame
-        The model of the data frame.
+    `name` is what it shows, for screen readers; `numbers_from` is that of `TableModel`.
     """
 
     def __init__(self, name: str, numbers_from: int | None = None) -> None:
@@ -61,24 +51,14 @@ class TableView(QTableView):
 class TableModel(QAbstractTableModel):
     """Rows of a data frame, which sorts them itself: 100,000 rows take no noticeable time.
 
-    Parameters
-    ----------
-    parent
-        Owner of the model.
-    numbers_from
-        First of the columns whose texts are numbers, to be aligned right.
-
-    Attributes
-    ----------
-    table
-        The data frame in the order of the rows; its index moves with them.
+    `table` is in the order of the rows; its index moves with them. The columns from `numbers_from`
+    hold texts that are numbers, to be aligned right.
     """
 
     def __init__(self, parent: QWidget | None = None, numbers_from: int | None = None) -> None:
         super().__init__(parent)
         self._numbers_from = numbers_from
-        self.table = pd.DataFrame()
-        self._headers: list[tuple[str, str]] = []
+        self.set_table(pd.DataFrame(), [])
 
     def set_table(self, table: pd.DataFrame, headers: list[tuple[str, str]]) -> None:
         """Show another data frame; a header and a tooltip for each column.
@@ -87,6 +67,8 @@ class TableModel(QAbstractTableModel):
         """
         self.beginResetModel()
         self.table, self._headers = table, headers
+        self._values = table.to_numpy(object)
+        self._tips = table["tip"].tolist() if "tip" in table else [""] * len(table)
         self.endResetModel()
 
     def sort(self, column: int, order: Qt.SortOrder = Qt.SortOrder.AscendingOrder) -> None:
@@ -119,7 +101,7 @@ class TableModel(QAbstractTableModel):
 
         A truth value is shown as a box, and a colour as a swatch.
         """
-        value = self.table.iat[index.row(), index.column()]
+        value = self._values[index.row(), index.column()]
         if isinstance(value, bool | np.bool_):
             state = Qt.CheckState.Checked if value else Qt.CheckState.Unchecked
             return state if role == Qt.ItemDataRole.CheckStateRole else None
@@ -129,7 +111,7 @@ class TableModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return f"{value:.2f}" if is_number else str(value)
         if role == Qt.ItemDataRole.ToolTipRole:
-            return ("tip" in self.table and self.table["tip"].iat[index.row()]) or str(value)
+            return self._tips[index.row()] or str(value)
         is_number |= self._numbers_from is not None and index.column() >= self._numbers_from
         if role == Qt.ItemDataRole.TextAlignmentRole and is_number:
             return Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter

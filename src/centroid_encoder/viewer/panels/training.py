@@ -6,18 +6,17 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from centroid_encoder.errors import InputError
+from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import button, column, side_by_side
 from centroid_encoder.viewer.panels.form import TrainingForm
 from centroid_encoder.viewer.panels.job import JobPanel, read_and_check
 from centroid_encoder.viewer.panels.message import sentence
-from centroid_encoder.viewer.session.provenance import MadeBy, by_image
+from centroid_encoder.viewer.session.provenance import Function, MadeBy, by_image
+from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
     from centroid_encoder.tl._cross_validate import CrossValidation
     from centroid_encoder.tl._run import Job
-    from centroid_encoder.viewer.data.tables import Table
-    from centroid_encoder.viewer.session.provenance import Function
-    from centroid_encoder.viewer.session.session import Session
 
 OTHER_LABELS = "This is the map of"
 

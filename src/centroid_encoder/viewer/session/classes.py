@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 
-if TYPE_CHECKING:
-    from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.session import Session
 
 
 def class_table(session: Session, image: object = None) -> pd.DataFrame:
     """Return the classes of the map, or, without one, of the labels that are chosen.
 
-    Parameters
-    ----------
-    session
-        What to look at.
-    image
-        The image whose cells are counted; None for all.
-
-    Returns
-    -------
-    DataFrame
-        One row for each class, with the columns ``name``, ``color``, ``n`` (number of its cells),
-        ``error`` (held-out error by the rule in the title of the map) and ``out_of_fold``
-        (cross-validated error by the same rule). An error that is not known is NaN.
+    The table has one row for each class, with the columns ``name``, ``color``, ``n`` (number of its
+    cells, in one `image` or in all), ``error`` (held-out error by the rule in the title of the map)
+    and ``out_of_fold`` (cross-validated error by the same rule). An error that is not known is NaN.
     """
     adata, shown, image_column = session.adata, session.shown_labels, session.catalog.image_column
     table = pd.DataFrame({"color": pd.Series(session.class_colors, dtype=object)})

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from centroid_encoder import tl
-
-if TYPE_CHECKING:
-    from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.session import Session
 
 UNLIKELY = 0.05
 """Out-of-fold probability of its own label up to which a cell is listed."""

@@ -6,16 +6,14 @@ import inspect
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 import centroid_encoder as ce
 from centroid_encoder.tl._result import StoredCrossValidation, StoredMap
+from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.session.relabeling import SUFFIX
-
-if TYPE_CHECKING:
-    from centroid_encoder.viewer.data.tables import Table
 
 Function = Literal["centroid_encoder", "cross_validate", "ingest"]
 WIDTH = 88

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import ArrayLike, NDArray
 
 from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.tl._read import obs_column
-from centroid_encoder.tl._result import colors_key
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from centroid_encoder.tl._result import Result
+from centroid_encoder.tl._result import Result, colors_key
 
 SUFFIX = "_relabeled"
 NEW_COLOR = "#d3d3d3"
@@ -30,17 +25,8 @@ class Relabeling:
     while it differs from them. A column that a map was trained on stays as it is: further
     corrections of it have a column of their own.
 
-    Parameters
-    ----------
-    adata
-        Annotated data. A view becomes a copy with the first step.
-    label_key
-        Column of ``adata.obs`` with the labels.
-
-    Attributes
-    ----------
-    column
-        Column that the corrected labels are written to.
+    A view becomes a copy with the first step. `column` is the column that the corrected labels are
+    written to.
     """
 
     def __init__(self, adata: AnnData, label_key: str) -> None:
@@ -64,17 +50,11 @@ class Relabeling:
         return texts[self._at], "".join(texts[self._at + 1 : self._at + 2])
 
     def relabel(self, rows: ArrayLike, label: str) -> None:
-        """Give cells another label, as one step, unless all of them have it.
+        """Give rows of the AnnData another label, as one step, unless all of them have it.
 
+        An empty `label` removes their labels; a label that is not known yet is a new one.
         A KeyError if the label column is gone, a TypeError if it holds measurements, a ValueError
         if its labels are not text and `label` is none of them.
-
-        Parameters
-        ----------
-        rows
-            Rows of the AnnData.
-        label
-            A label, as text, or the name of a new one; empty to remove the labels of the cells.
         """
         before = self.labels
         labels, name = before.copy(), _as_category(label, before.categories)

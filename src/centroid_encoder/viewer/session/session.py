@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from napari.components import LayerList
 from numpy.typing import NDArray
 from psygnal import Signal
@@ -18,6 +19,7 @@ from psygnal import Signal
 from centroid_encoder.pl._axes import RULES, title_rule
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
 from centroid_encoder.tl._result import (
+    Regions,
     Result,
     StoredCrossValidation,
     StoredMap,
@@ -26,20 +28,14 @@ from centroid_encoder.tl._result import (
     read_result,
 )
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.tables import publish
+from centroid_encoder.viewer.data.tables import Table, publish
+from centroid_encoder.viewer.session.provenance import MadeBy
 from centroid_encoder.viewer.session.relabeling import (
     Relabeling,
     corrected,
     corrected_classes,
     correction_column,
 )
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-    from centroid_encoder.tl._result import Regions
-    from centroid_encoder.viewer.data.tables import Table
-    from centroid_encoder.viewer.session.provenance import MadeBy
 
 SelectionMode = Literal["replace", "add", "remove"]
 Kind = Literal["info", "warning", "error"]
@@ -121,8 +117,6 @@ class Session:
         self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
         self._label_key: str | None = None
         self._relabeling: Relabeling | None = None
-
-    # -- what is chosen --------------------------------------------------------------------------
 
     @property
     def table(self) -> Table | None:
@@ -208,8 +202,6 @@ class Session:
         """Show a text or an exception; an empty text removes the last one."""
         self.said.emit(text, kind)
 
-    # -- what is stored --------------------------------------------------------------------------
-
     def read(self) -> None:
         """Read what is stored under the key, and show it."""
         self._read()
@@ -271,8 +263,6 @@ class Session:
         if job.key == self.key:
             self.check_changed.emit()
 
-    # -- cells -----------------------------------------------------------------------------------
-
     def select(self, rows: NDArray[np.intp], mode: SelectionMode = "replace") -> None:
         """Select cells: rows of the AnnData."""
         if mode == "replace":
@@ -284,8 +274,6 @@ class Session:
         """Colour the cells of the map by something else than their classes; None ends that."""
         self.values = values
         self.values_changed.emit()
-
-    # -- classes ---------------------------------------------------------------------------------
 
     @property
     def class_colors(self) -> dict[object, str]:
