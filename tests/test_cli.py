@@ -12,7 +12,6 @@ import sys
 import tempfile
 from operator import attrgetter
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import anndata as ad
@@ -167,10 +166,6 @@ print(*{HEAVY} & set(sys.modules))
     assert done.stdout.strip() == done.stderr == ""
 
 
-def test_version() -> None:
-    assert run("--version").stdout.split()[-1] == ce.__version__
-
-
 # fit
 
 
@@ -297,13 +292,6 @@ def test_an_input_is_closed_before_it_is_replaced(
     assert all(f"\n{sentence}" in f"\n{result.stdout}" for sentence in sentences)
 
 
-def test_a_full_disk_leaves_the_old_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = ("fit", "in.h5ad", *FIT, "-o", "out.h5ad", "--model-out", "m.safetensors")
-    run(*command)
-    monkeypatch.setattr("shutil.disk_usage", lambda folder: SimpleNamespace(free=1000))
-    assert "was not written: the disk is too full" in failure(*command)
-
-
 # cross-validate
 
 
@@ -354,15 +342,6 @@ def test_ingest_writes_what_the_tool_writes(folder: Path, results: Path) -> None
     assert found["params"]["ingested_from"] == reference
 
 
-def test_features_that_are_missing(folder: Path, results: Path) -> None:
-    ad.read_h5ad(results)[:, 1:].write_h5ad("less.h5ad")
-    place = ("ingest", "less.h5ad", "-o", "out.h5ad", "--reference", results)
-    assert 'missing="mean"' in failure(*place)
-    assert "max_missing=0.1" in failure(*place, "--missing", "mean", "--max-missing", 0.1)
-    result = run(*place, "--missing", "mean", "-q")
-    assert result.stderr.startswith("Warning: X lacks 1 of the 5 features")
-
-
 # plot
 
 
@@ -375,13 +354,6 @@ def test_every_figure_is_drawn(figure: str, results: Path, folder: Path) -> None
     assert Path("figure.png").read_bytes().startswith(b"\x89PNG")
     assert sorted(os.listdir()) == ["figure.png", "in.h5ad"]
     assert results.read_bytes() == before
-
-
-def test_the_suffix_is_the_format(results: Path, folder: Path) -> None:
-    for suffix, start in (("pdf", b"%PDF"), ("SVG", b"<?xml")):
-        options = ("-o", f"figure.{suffix}", "--regions", "none", "--split", "test")
-        assert run("plot", "voronoi", results, *options).stdout == f"Wrote figure.{suffix}\n"
-        assert Path(f"figure.{suffix}").read_bytes().startswith(start)
 
 
 # measure
@@ -439,12 +411,9 @@ def test_images_that_cannot_be_measured(arguments: str, text: str, images: Path)
     [
         ("fit nowhere.h5ad -o out.h5ad", "'nowhere.h5ad' does not exist"),
         ("fit in.h5ad", "Missing option '-o'"),
-        ("fit in.h5ad -o out.txt", "the name must end in .h5ad or .zarr; got 'out.txt'"),
         ("fit in.h5ad -o out.zarr", "must both be .h5ad files, or both .zarr stores"),
-        ("fit in.h5ad -o nowhere/out.h5ad", "there is no folder nowhere"),
         ("fit in.h5ad -o empty.zarr", "is no zarr store of an AnnData"),
         ("fit in.h5ad -o in.h5ad", "in.h5ad is an input; name another file, or pass --overwrite"),
-        ("fit in.h5ad -o out.h5ad --model-out m.pt", "must end in .safetensors"),
         ("fit in.h5ad -o out.h5ad --model-out link.safetensors", "link.safetensors is an input"),
         ("fit in.h5ad -o out.h5ad --missing ignore", "'ignore' is not one of"),
         ("fit in.h5ad -o out.h5ad --no-mask-var --mask-var x", "exclude each other"),
@@ -494,12 +463,8 @@ def test_files_that_cannot_be_read(folder: Path) -> None:
     shutil.rmtree("part.zarr/obs")
     Path("empty.zarr").mkdir()
     for name in ("text.h5ad", "truncated.h5ad", "part.h5ad", "part.zarr", "empty.zarr"):
-        output = f"out{Path(name).suffix}"
-        for command in (
-            ("fit", name, *FIT, "-o", output),
-            ("plot", "voronoi", name, "-o", "out.png"),
-            ("ingest", name, "--reference", "in.h5ad", "-o", output),
-        ):
+        fit = ("fit", name, *FIT, "-o", f"out{Path(name).suffix}")
+        for command in (fit, ("plot", "voronoi", name, "-o", "out.png")):
             assert f"{name} cannot be read: it is " in failure(*command)
 
 

@@ -106,13 +106,6 @@ def test_attributes_and_decisions_are_those_of_the_formulas(iris: Data, models: 
     )
 
 
-def test_span_and_full_output_decide_the_same(iris: Data, models: Any) -> None:
-    X, y = iris
-    span, full = (quick(placement="bottleneck", output=o, max_epochs=60) for o in ("span", "full"))
-    agree = span.fit(X, y).predict(X) == full.fit(X, y).predict(X)
-    assert agree.mean() > 0.95
-
-
 @pytest.mark.parametrize("placement", ["voronoi", "bottleneck"])
 def test_all_ways_to_a_decision_agree(iris: Data, models: Any, placement: str) -> None:
     (X, y), model = iris, models[placement]
@@ -333,21 +326,16 @@ def test_an_end_before_it_leaves_the_estimator_as_it_was(
     ("params", "words"),
     [
         ({"n_components": 0}, "n_components must be at least 1 and below 65536; got 0"),
-        ({"n_components": 2.5}, "n_components must be an integer"),
         ({"hidden": (10, 0)}, r"hidden\[1\] must be at least 1"),
         ({"hidden": "500"}, 'hidden must be "auto" or a sequence'),
-        ({"activation": "gelu"}, "activation must be one of relu"),
         ({"scale": "minmax"}, "scale must be one of supervised, feature"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
-        ({"learning_rate": 0}, "learning_rate must be above 0"),
         ({"clip": -1}, "clip must be above 0"),
         ({"max_epochs": "many"}, "max_epochs must be an integer"),
-        ({"max_samples": 1}, "max_samples must be at least 2"),
         ({"patience": 3}, "need a validation_fraction"),
         ({"pretrain_epochs": 3}, "pretrain_epochs=3 has no effect with placement='voronoi'"),
         ({"validation_fraction": 0.001}, "no class has the 1000 samples"),
         ({"class_weight": {"setosa": -1.0}}, "class_weight must be above 0"),
-        ({"random_state": -1}, "random_state must be"),
         ({"device": "quantum"}, "device 'quantum' is not available"),
         (
             {"placement": "bottleneck", "batch_norm": True, "batch_size": 2},
@@ -418,9 +406,7 @@ BOTTLENECK = {"placement": "bottleneck"}
         ({}, (2000, 16, 26), {"dropout": 0.02, "weight_decay": 16 / 52}),
         ({}, (2000, 200, 5), {"dropout": 0.25, "weight_decay": 1}),
         ({}, (60_000, 784, 10), {"weight_decay": 1 / 3, "batch_size": 256, "learning_rate": 7e-3}),
-        *(({}, (n, 4, 3), {"dropout": share}) for n, share in ((20, 0.15), (250, 0.1))),
         (BOTTLENECK, (3_999, 50, 4), {"batch_norm": False, "hidden": (500, 250, 125)}),
-        (BOTTLENECK, (60_000, 50, 4), {"batch_size": 512, "learning_rate": 6e-3}),
         (BOTTLENECK | {"batch_size": 2}, (60_000, 50, 4), {"batch_norm": False}),
         ({}, (5_000, 100, 4), {"n_networks": 4, "hidden": (300, 200, 100)}),
         ({}, (5_000, 101, 4), {"n_networks": 4, "hidden": (250, 150, 75)}),

@@ -118,11 +118,6 @@ def test_permissions_and_links_are_kept(tmp_path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="none"), replacing(tmp_path / "none" / "a.txt"):
-        pass
-
-
 @posix
 def test_a_device_behind_a_link_is_not_replaced(device: Path, tmp_path: Path) -> None:
     path = tmp_path / "map.safetensors"

@@ -6,13 +6,11 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
 import centroid_encoder as ce
 
-ROOT = Path(__file__).parents[1]
 HEAVY = (
     *("torch", "scanpy", "anndata", "matplotlib", "sklearn", "scipy", "pandas", "numpy"),
     *("napari", "qtpy", "PySide6", "PyQt6", "PyQt5"),
@@ -39,6 +37,8 @@ print(*set({HEAVY}) & set(sys.modules))
 def test_each_part_loads_only_what_it_needs():
     code = """
 import sys, centroid_encoder as ce
+dir(ce.viewer), ce.viewer.__all__, hasattr(ce.viewer, "nonsense")
+print(*{"torch"} & set(sys.modules))
 ce.CentroidEncoder()
 print(*{"anndata", "scanpy", "matplotlib"} & set(sys.modules))
 ce.tl, ce.pl

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
-from scipy import sparse
 from sklearn.datasets import make_blobs
 from sklearn.model_selection import StratifiedKFold
 
@@ -18,7 +16,7 @@ import centroid_encoder as ce
 from centroid_encoder.core import fit as core
 from centroid_encoder.core.fit import Fit
 from centroid_encoder.core.quality import nearest_center
-from centroid_encoder.core.reports import Report, StoppedTooEarly
+from centroid_encoder.core.reports import Report
 from tests.stored_rows import StoredRows
 
 CLASSES = np.array(["a", "of nothing", "b", "c", "d"])
@@ -117,31 +115,6 @@ def test_one_network_places_its_own_rows(X: Any, bottleneck: Trained) -> None:
     assert not len(bottleneck.fit.unseen)
 
 
-@pytest.mark.parametrize("placement", ["voronoi", "bottleneck"])
-@pytest.mark.parametrize(
-    "storage",
-    [
-        sparse.csr_array,
-        StoredRows,
-        lambda X: StoredRows(sparse.csr_matrix(X)),
-        lambda X: X.astype(np.float32),
-    ],
-    ids=["CSR", "stored", "stored CSR", "float32"],
-)
-def test_storage_does_not_matter(
-    X: Any, codes: Any, storage: Callable[[Any], Any], placement: str, request: Any
-) -> None:
-    expected = request.getfixturevalue(placement)
-    stored = storage(X.astype(np.float32))
-    found = trained(stored, codes, placement=placement, novelty=placement == "voronoi")
-    # All features may differ in their last digits, and training amplifies them.
-    assert_allclose(found.model.feature_weights_, expected.model.feature_weights_, rtol=1e-3)
-    assert_allclose(found.fit.embed(), expected.fit.embed(), atol=0.02)
-    assert_allclose(found.model.transform(X), expected.model.transform(X), atol=0.02)
-    if placement == "voronoi":
-        assert_allclose(found.fit.novelty(), expected.fit.novelty(), atol=0.02)
-
-
 @pytest.mark.parametrize("params", [{}, BOTTLENECK, {"n_networks": 1}])
 def test_of_more_rows_than_max_samples_a_stratified_sample_trains(
     X: Any, codes: Any, params: dict[str, Any]
@@ -200,13 +173,6 @@ def test_frames_show_all_rows_from_the_start(codes: Any, placement: str, request
             assert right[known].mean() > 0.95
             assert_allclose(centers, found.fit.map.centers)
     assert_allclose(embedding, found.fit.embed(), atol=0.5 if placement == "voronoi" else 1e-4)
-
-
-def test_a_stop_at_the_start_leaves_the_estimator_as_it_was(X: Any, codes: Any) -> None:
-    model = ce.CentroidEncoder()
-    with pytest.raises(StoppedTooEarly):
-        model.fit_codes(X, codes, CLASSES, callback=lambda report: report is not None)
-    assert not hasattr(model, "n_features_in_")
 
 
 @pytest.mark.parametrize("learned", [True, False])

@@ -15,14 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 import centroid_encoder as ce
-from centroid_encoder.core.fit import Fit
-from centroid_encoder.core.placement import (
-    PLACED,
-    TOWARDS,
-    Layout,
-    Odds,
-    Scatter,
-)
+from centroid_encoder.core.placement import PLACED, TOWARDS, Layout, Odds, Scatter
 
 SEEDS = st.integers(0, 2**32 - 1)
 
@@ -213,28 +206,6 @@ class TestOdds:
         )
 
 
-def test_no_network_learns_from_its_own_fold() -> None:
-    """Other values in a fold change only the networks of the other folds."""
-    X, y = load_iris(return_X_y=True)
-    X = X.astype(np.float32)
-    settings = QUICK | {"max_epochs": 2, "n_networks": 3}
-
-    def trained(X: np.ndarray) -> Fit:
-        return ce.CentroidEncoder(**settings).fit_codes(X, y, np.unique(y))
-
-    fit = trained(X)
-    changed = X.copy()
-    for j in range(3):
-        # A reflection keeps the sums and squares, and so the scale and targets of all networks.
-        rows = (fit.division.folds == 1) & (y == j)
-        changed[rows] = 2 * X[rows].mean(axis=0) - X[rows]
-    before, after = (
-        one.map.network.encoder[0].weight.detach().numpy() for one in (fit, trained(changed))
-    )
-    assert_allclose(after[1], before[1], atol=1e-5)
-    assert np.abs(after[0] - before[0]).max() > 1e-3
-
-
 QUICK = {"placement": "voronoi", "hidden": (32,), "random_state": 0, "device": "cpu"}
 
 
@@ -251,17 +222,6 @@ def model(digits: tuple[np.ndarray, ...]) -> ce.CentroidEncoder:
 
 
 class TestEstimator:
-    def test_predictions_follow_one_rule(
-        self, model: ce.CentroidEncoder, digits: tuple[np.ndarray, ...]
-    ) -> None:
-        X_test = digits[1]
-        predicted = model.predict(X_test)
-        assert model.score(X_test, digits[3]) > 0.95
-        assert_array_equal(predicted, model.predict_voronoi(X_test))
-        assert_array_equal(predicted, model.classes_[model.predict_proba(X_test).argmax(axis=1)])
-        Z = model.transform(X_test)
-        assert_array_equal(predicted, model.classes_[cdist(Z, model.centers_).argmin(axis=1)])
-
     def test_the_inverse_is_of_the_same_class(
         self, model: ce.CentroidEncoder, digits: tuple[np.ndarray, ...]
     ) -> None:
@@ -285,16 +245,6 @@ class TestEstimator:
         assert np.isfinite(model.transform(X)).all()
         for few in (slice(49, 51), slice(0, 51)):
             assert np.isfinite(ce.CentroidEncoder(**QUICK).fit(X[few], y[few]).transform(X)).all()
-
-    def test_a_class_of_weight_is_predicted_more_often(
-        self, digits: tuple[np.ndarray, ...]
-    ) -> None:
-        X, X_test, y, _ = digits
-        light, heavy = (
-            ce.CentroidEncoder(**QUICK | {"max_epochs": 3, "class_weight": {8: weight}}).fit(X, y)
-            for weight in (0.01, 100)
-        )
-        assert (heavy.predict(X_test) == 8).sum() > (light.predict(X_test) == 8).sum()
 
 
 def test_cells_of_a_donor_are_placed_by_networks_that_have_seen_none_of_it(

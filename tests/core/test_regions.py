@@ -54,8 +54,6 @@ def test_cells_hold_the_points_nearest_to_their_center(centers: Array) -> None:
 @pytest.mark.parametrize(
     "centers",
     [
-        pytest.param(np.array([[0.3, 0.1]]), id="one"),
-        pytest.param(np.array([[0.3, 0.1], [0.4, -0.7]]), id="two"),
         pytest.param(np.stack([LINE, 0.3 * LINE + 0.1], axis=1), id="oblique line"),
         pytest.param(np.stack([np.cos(LINE * 3), np.sin(LINE * 3)], axis=1), id="circle"),
         pytest.param(np.array([[0, 0], [1e-14, 0], [0, 1e-14], [1, 1]]), id="nearly coincident"),

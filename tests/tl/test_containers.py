@@ -107,20 +107,11 @@ def test_a_truncated_file_is_refused(file: Path) -> None:
         read_reference(file, "ce", "cpu")
 
 
-class TestStore:
-    @pytest.fixture
-    def store(self, original: Path, tmp_path: Path) -> Path:
-        path = tmp_path / "map.zarr"
-        ad.read_h5ad(original).write_zarr(path)
-        return path
-
-    @pytest.mark.parametrize(
-        "read", [lambda path: read_reference(path, "ce", "cpu"), read_cells, read_adata]
-    )
-    def test_a_link_to_another_folder_is_refused(
-        self, read: Callable[[Path], object], store: Path, tmp_path: Path
-    ) -> None:
-        shutil.move(store / "uns" / "ce", tmp_path / "elsewhere")
-        (store / "uns" / "ce").symlink_to(tmp_path / "elsewhere")
+def test_a_link_out_of_a_store_is_refused(original: Path, tmp_path: Path) -> None:
+    store = tmp_path / "map.zarr"
+    ad.read_h5ad(original).write_zarr(store)
+    shutil.move(store / "uns" / "ce", tmp_path / "elsewhere")
+    (store / "uns" / "ce").symlink_to(tmp_path / "elsewhere")
+    for read in (lambda path: read_reference(path, "ce", "cpu"), read_cells, read_adata):
         with pytest.raises(OSError, match="uns/ce is a symbolic link"):
             read(store)

@@ -7,13 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
-from scipy import sparse
 from sklearn.base import clone
 from sklearn.neighbors import KNeighborsClassifier
 
 import centroid_encoder as ce
 from centroid_encoder.core.reports import StoppedTooEarly
-from centroid_encoder.errors import CentroidEncoderWarning
 
 
 @pytest.fixture
@@ -86,28 +84,6 @@ def test_a_fold_is_judged_by_a_map_of_the_others(cells, squeezed):
         )
 
 
-@pytest.mark.slow
-def test_noise_is_recognised(noise):
-    """This network can learn 192 labels by heart."""
-    model = ce.CentroidEncoder(
-        placement="bottleneck",
-        hidden=(64,),
-        max_epochs=60,
-        batch_size=64,
-        learning_rate=0.01,
-        scale="feature",
-        dropout=0.0,
-        weight_decay=0.0,
-    )
-    ce.tl.cross_validate(noise, "cell_type", model=model, n_permutations=9, progress=False)
-    quality = noise.uns["ce_cv"]["quality"]
-    for rule in ("knn", "voronoi", "decoder", "input_knn"):
-        assert 0.55 < quality[f"{rule}_error"] < 0.78
-    assert noise.obs["ce_cv_confidence"].mean() < 0.5
-    assert quality["uncalibrated_error"] > 2 * quality["calibration_error"]
-    assert noise.uns["ce_cv"]["permutation"]["p_value"] > 0.1
-
-
 def test_real_classes_have_the_smallest_p_value(cells, validate):
     validate(cells, n_permutations=9)
     permutation = cells.uns["ce_cv"]["permutation"]
@@ -164,24 +140,6 @@ def test_groups_are_held_out_whole(cells, fast, validate, caplog):
 
 
 class TestDoubts:
-    @pytest.mark.parametrize("name", ["donor", "orig.ident"])
-    def test_sources_that_are_not_held_out_whole(self, cells, validate, name):
-        cells.obs[name] = np.resize(["d1", "d2", "d3", "d4"], cells.n_obs)
-        with pytest.warns(CentroidEncoderWarning, match=f"pass group_key={name!r}"):
-            validate(cells)
-        assert len(cells.uns["ce_cv"]["warnings"]) == 1
-        validate(cells, group_key=name)
-        assert not len(cells.uns["ce_cv"]["warnings"])
-
-    @pytest.mark.parametrize(
-        ("name", "values"),
-        [("donor", ["d1"]), ("batch", np.linspace(0, 1, 120)), ("quality", ["a", "b"])],
-    )
-    def test_columns_that_are_no_sources(self, cells, validate, name, values):
-        cells.obs[name] = np.resize(values, cells.n_obs)
-        validate(cells)
-        assert not len(cells.uns["ce_cv"]["warnings"])
-
     def test_small_classes(self, cells, fast, validate):
         # With the default weights, some cells would be predicted to be of the small class.
         fast.set_params(class_weight=None)
@@ -257,18 +215,6 @@ def test_gaps(cells, validate, missing):
     assert_array_equal(np.flatnonzero(left_out), [3, 60] if missing == "drop" else [])
     assert_array_equal(np.isnan(cells.obs["ce_cv_confidence"]), left_out)
     assert_array_equal(cells.X, before)
-
-
-def test_kinds_of_matrices_agree(cells, validate, tmp_path):
-    expected = validate(cells, copy=True).obs["ce_cv_label"]
-    adata = ad.AnnData(sparse.csc_matrix(cells.X), obs=cells.obs, var=cells.var)
-    validate(adata)
-    assert (adata.obs["ce_cv_label"] == expected).all()
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    backed = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    assert (validate(backed, copy=True).obs["ce_cv_label"] == expected).all()
-    with pytest.raises(ValueError, match=r"to_memory\(\), or copy=True"):
-        validate(backed[:60])
 
 
 class TestStopping:

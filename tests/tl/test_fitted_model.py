@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import copy
-import json
-from typing import Any
 
 import anndata as ad
-import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -15,19 +12,9 @@ import centroid_encoder as ce
 from centroid_encoder.core.saved import InvalidStateError
 
 
-@pytest.fixture(scope="module")
-def _trained():
-    rng = np.random.default_rng(0)
-    adata = ad.AnnData(rng.normal(size=(60, 8)).astype(np.float32))
-    adata.obs["cell_type"] = np.tile(["a", "b", "c"], 20)
-    model = ce.CentroidEncoder(placement="bottleneck", hidden=(16,), max_epochs=5)
-    ce.tl.centroid_encoder(adata, "cell_type", model=model, progress=False)
-    return adata
-
-
 @pytest.fixture
-def trained(_trained):
-    return _trained.copy()
+def trained(embed):
+    return embed(placement="bottleneck")
 
 
 def test_gives_the_stored_embedding(trained):
@@ -36,23 +23,16 @@ def test_gives_the_stored_embedding(trained):
     assert_array_equal(model.centers_, trained.uns["ce"]["centers"])
     assert_array_equal(model.classes_, trained.uns["ce"]["classes"])
     assert model.history_["loss"] == list(trained.uns["ce"]["history"]["loss"])
-    assert (model.hidden, model.max_epochs) == ((16,), 5)
+    assert (model.hidden, model.max_epochs) == ((16,), 8)
 
 
 def test_reading_it_changes_nothing(trained, unchanged):
     with unchanged(trained):
         ce.tl.fitted_model(trained).transform(trained.to_df())
-    # The model has copies of the arrays.
-    model = ce.tl.fitted_model(trained)
-    before = model.transform(trained.to_df())
-    for array in trained.uns["ce"]["model"]["arrays"].values():
-        array[...] = 0
-    assert_array_equal(model.transform(trained.to_df()), before)
 
 
 @pytest.mark.parametrize(
-    ("stored", "key"),
-    [(None, "ce"), ({"params": {}}, "ce"), ("text of another program", "ce"), (None, "other")],
+    ("stored", "key"), [(None, "ce"), ("text of another program", "ce"), (None, "other")]
 )
 def test_a_map_that_is_not_there_is_a_key_error(cells, stored, key):
     if stored is not None:
@@ -61,27 +41,10 @@ def test_a_map_that_is_not_there_is_a_key_error(cells, stored, key):
         ce.tl.fitted_model(cells, key)
 
 
-def config(change: dict[str, Any]) -> Any:
-    def apply(model: dict[str, Any]) -> None:
-        model["config"] = json.dumps(json.loads(model["config"]) | change)
-
-    return apply
-
-
-def array(name: str, change: Any) -> Any:
-    def apply(model: dict[str, Any]) -> None:
-        model["arrays"][name] = change(model["arrays"][name])
-
-    return apply
-
-
 BROKEN = {
     "no config": (lambda model: model.pop("config"), "lacks 'config' or 'arrays'"),
     "config of no JSON": (lambda model: model.update(config="{"), "not valid JSON"),
-    "config of the future": (config({"version": 99}), "Update centroid-encoder"),
     "weights missing": (lambda model: model["arrays"].pop("encoder_0_weight"), "is missing"),
-    "weights cut": (array("encoder_0_weight", lambda a: a[:-1]), "of shape"),
-    "classes missing": (config({"estimator": {}}), "params"),
 }
 
 

@@ -28,32 +28,18 @@ from centroid_encoder.tl._result import read_result
 Ingest = Callable[..., AnnData | None]
 
 
-@pytest.fixture(scope="module")
-def _known() -> AnnData:
-    rng = np.random.default_rng(0)
-    means = 3 * rng.normal(size=(3, 8))
-    codes = np.arange(150) % 3
-    adata = AnnData((means[codes] + rng.normal(size=(150, 8))).astype(np.float32))
-    adata.obs["cell_type"] = pd.Categorical.from_codes(codes, ["type 0", "type 1", "type 2"])
-    adata.obs_names = [f"cell{i}" for i in range(150)]
-    adata.var_names = [f"gene{i}" for i in range(8)]
-    model = ce.CentroidEncoder(hidden=(16,), max_epochs=5)
-    ce.tl.centroid_encoder(adata, "cell_type", model=model, progress=False)
-    return adata
-
-
 @pytest.fixture
-def known(_known: AnnData) -> AnnData:
+def known(embed: Callable[..., AnnData], fast: ce.CentroidEncoder) -> AnnData:
     """Cells with a map."""
-    return _known.copy()
+    return embed(n_obs=150, distance=3.0, model=fast)
 
 
 @pytest.fixture
-def new(_known: AnnData) -> AnnData:
+def new(known: AnnData) -> AnnData:
     """Other cells of the same kinds."""
     noise = np.random.default_rng(1).normal(size=(60, 8)).astype(np.float32)
     obs = pd.DataFrame(index=[f"new{i}" for i in range(60)])
-    return AnnData(_known.X[:60] + noise, obs=obs, var=_known.var)
+    return AnnData(known.X[:60] + noise, obs=obs, var=known.var)
 
 
 @pytest.fixture

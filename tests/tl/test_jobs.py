@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import threading
 import warnings
 from typing import Any
 
@@ -33,20 +32,6 @@ def run(job: Any, stop_at: int | None = None) -> list[Report | Progress]:
 
     job.run(callback)
     return seen
-
-
-def test_a_job_in_a_thread_writes_what_the_function_writes(cells, fast, job, unchanged):
-    expected = ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False, copy=True)
-    steps: list[Any] = []
-    with unchanged(cells):
-        thread = threading.Thread(target=lambda: steps.extend(run(job)))
-        thread.start()
-        thread.join()
-    assert [step.step for step in steps] == [1, 2, 3, 4, 5]
-    job.write(cells)
-    assert_array_equal(cells.obsm["X_ce"], expected.obsm["X_ce"])
-    assert cells.obs.equals(expected.obs)
-    assert cells.uns["ce"]["model"]["config"] == expected.uns["ce"]["model"]["config"]
 
 
 def test_a_live_frame_has_the_cells_that_take_part(cells, fast):
@@ -104,16 +89,6 @@ def test_a_notice_that_is_an_error_changes_nothing(cells, fast, unchanged):
         warnings.simplefilter("error")
         with pytest.raises(CentroidEncoderWarning):
             ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
-
-
-def test_a_notice_may_come_at_the_end(cells, make_cells, fast):
-    ce.tl.centroid_encoder(cells, "cell_type", model=fast, progress=False)
-    far = make_cells(n_obs=40)
-    far.X += 100
-    job = ce.tl.ingest.job(far, cells)
-    assert job.notices == []
-    assert run(job) == [Progress(40, 40)]
-    assert "the query is shifted as a whole" in str(job.notices[0])
 
 
 @pytest.mark.parametrize("tool", ["centroid_encoder", "cross_validate", "ingest"])

@@ -25,7 +25,6 @@ from scipy import sparse
 
 import centroid_encoder as ce
 from centroid_encoder.core import matrix
-from centroid_encoder.core.reports import StoppedTooEarly
 from centroid_encoder.errors import InputError
 from centroid_encoder.tl import _lazy, _new_cells
 from centroid_encoder.tl._read import read_matrix
@@ -190,24 +189,6 @@ def test_indices_of_two_types_become_one_without_a_copy_of_the_values(layout):
     assert_array_equal(X.toarray(), genes())
 
 
-@pytest.mark.parametrize(("layout", "kind"), KINDS, ids=IDS)
-def test_rows_and_columns(layout, kind, tmp_path):
-    rng = np.random.default_rng(0)
-    rows, columns = np.sort(rng.permutation(N_CELLS)[:90]), rng.permutation(N_GENES)[:30]
-    expected = genes()[rows][:, columns]
-    with kept_in(kind, layout(genes()), tmp_path) as adata:
-        lazy = _lazy.LazyMatrix(adata.X, rows=rows, columns=columns)
-        assert (lazy.shape, lazy.dtype) == (expected.shape, expected.dtype)
-        index = np.sort(rng.integers(90, size=200))
-        for wanted in (index, slice(30, 50), slice(5, 5), slice(None)):
-            found = lazy[wanted]
-            assert sparse.issparse(found) == lazy.is_sparse
-            found = found.toarray() if lazy.is_sparse else found
-            assert_array_equal(found, expected[wanted])
-        with pytest.raises(ValueError, match="must be sorted"):
-            lazy[index[::-1]]
-
-
 @pytest.mark.parametrize("layout", [sparse.csr_matrix, np.asarray])
 def test_reading_never_has_the_matrix_in_memory(layout, tmp_path, monkeypatch):
     monkeypatch.setattr(matrix, "CHUNK", 32)
@@ -282,18 +263,6 @@ class TestIngestionOfDaskArrays:
         with pytest.raises(ValueError, match=r"the first is 'gene 7' of cell 205; pass missing"):
             placed(adata, known)
         assert "X_ce" not in adata.obsm
-
-    def test_stops_between_chunks(self, known):
-        n_done = []
-        job = ce.tl.ingest.job(table(da.from_array(genes(), chunks=(50, 60))), known)
-
-        def callback(report: Any) -> bool:
-            n_done.append(report.n_done)
-            return report.n_done >= 200
-
-        with pytest.raises(StoppedTooEarly):
-            job.run(callback)
-        assert n_done == [100, 200]
 
     @pytest.mark.slow
     def test_is_done_by_the_workers_of_a_cluster(self, known):

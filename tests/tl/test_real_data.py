@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import anndata as ad
-import numpy as np
 import pytest
 
 import centroid_encoder as ce
@@ -42,20 +41,3 @@ def test_file_of_anndata_before_0_8_with_classes_of_one_cell(
     assert all(repr(name) in caplog.text for name in small)
     ce.pl.voronoi(result, show=False, save=tmp_path / "voronoi.png")
     assert not result.uns["ce"]["quality"]["test"]["at_chance"]
-
-
-@pytest.mark.slow
-def test_imaging_table_with_cells_that_lack_a_compartment(folder, fast):
-    adata = ad.read_h5ad(folder / "vectra_6plex" / "cells.h5ad")
-    with pytest.raises(ValueError, match=r"NaN .* in 17 of 6072 cells; the first is 'Cytoplasm"):
-        ce.tl.centroid_encoder(adata, "phenotype", progress=False)
-    gaps = np.isnan(adata.X).any(axis=1)
-
-    dropped = ce.tl.centroid_encoder(
-        adata, "phenotype", model=fast, missing="drop", progress=False, copy=True
-    )
-    assert (np.isnan(dropped.obsm["X_ce"]).any(axis=1) == gaps).all()
-    ce.tl.centroid_encoder(adata, "phenotype", model=fast, missing="mean", progress=False)
-    assert np.isfinite(adata.obsm["X_ce"]).all()
-    for result in (dropped, adata):
-        assert result.uns["ce"]["quality"]["test"]["knn_error"] < 0.25

@@ -13,12 +13,7 @@ from sklearn.metrics import confusion_matrix
 
 import centroid_encoder as ce
 from centroid_encoder.tl._held_out import read_held_out
-from centroid_encoder.tl._result import (
-    StoredCrossValidation,
-    StoredMap,
-    keys_in,
-    read_result,
-)
+from centroid_encoder.tl._result import StoredCrossValidation, StoredMap, keys_in, read_result
 from centroid_encoder.tl._summary import summary
 
 NAMES = ["b", "a", "c"]

@@ -142,11 +142,11 @@ def open_widget(viewer: Viewer, qtbot: QtBot) -> Callable[[], CentroidEncoderWid
 
 
 @pytest.fixture
-def check(qtbot: QtBot) -> Callable[[CentroidEncoderWidget], None]:
-    """Press Check labels, and wait until it is over."""
+def press(qtbot: QtBot) -> Callable[[CentroidEncoderWidget, str], None]:
+    """Press a button of the trainer, and wait until what it begins is over."""
 
-    def run(widget: CentroidEncoderWidget) -> None:
-        widget.trainer.check_button.click()
+    def run(widget: CentroidEncoderWidget, button: str) -> None:
+        getattr(widget.trainer, button).click()
         assert widget.training is not None, widget.message.text()
         qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
 
@@ -154,15 +154,13 @@ def check(qtbot: QtBot) -> Callable[[CentroidEncoderWidget], None]:
 
 
 @pytest.fixture
-def train(qtbot: QtBot) -> Callable[[CentroidEncoderWidget], None]:
-    """Press Train, and wait until it is over."""
+def check(press: Callable[..., None]) -> Callable[[CentroidEncoderWidget], None]:
+    return lambda widget: press(widget, "check_button")
 
-    def run(widget: CentroidEncoderWidget) -> None:
-        widget.trainer.train_button.click()
-        assert widget.training is not None, widget.message.text()
-        qtbot.waitUntil(lambda: widget.training is None, timeout=60_000)
 
-    return run
+@pytest.fixture
+def train(press: Callable[..., None]) -> Callable[[CentroidEncoderWidget], None]:
+    return lambda widget: press(widget, "train_button")
 
 
 @pytest.fixture

@@ -109,16 +109,9 @@ def test_every_name_in_the_manifest_can_be_imported(install: Install):
     assert "Invalid" not in install.python("-m", "npe2", "validate", "--imports", NAME)
 
 
-def test_looking_at_the_viewer_loads_neither_qt_nor_torch_and_the_widget_no_torch(install: Install):
-    code = """
-import sys
-import centroid_encoder, centroid_encoder.viewer as viewer
-dir(viewer), viewer.__all__, hasattr(viewer, "nonsense")
-print({"torch", "napari", "qtpy", "superqt", "PySide6", "PyQt6", "PyQt5"} & set(sys.modules))
-import centroid_encoder.viewer._widget
-print("torch" in sys.modules)
-"""
-    assert install.python("-c", code).split() == ["set()", "False"]
+def test_the_widget_is_imported_without_torch(install: Install):
+    code = "import sys, centroid_encoder.viewer._widget; print('torch' in sys.modules)"
+    assert install.python("-c", code).strip() == "False"
 
 
 def test_manifest_is_linked_from_the_top():

@@ -1,19 +1,15 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from app_model.registries import MenusRegistry
 from app_model.types import MenuItem
+from napari import Viewer
 from napari._app_model import get_app_model
+from pytestqt.qtbot import QtBot
+from qtpy.QtGui import QAction
+from qtpy.QtWidgets import QMenu
 
 from centroid_encoder.viewer import CentroidEncoderWidget
-
-if TYPE_CHECKING:
-    from napari import Viewer
-    from pytestqt.qtbot import QtBot
-    from qtpy.QtGui import QAction
-    from qtpy.QtWidgets import QMenu
 
 
 def submenu(menu: QMenu, *path: str) -> QMenu:

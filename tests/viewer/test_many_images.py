@@ -13,15 +13,12 @@ import pytest
 from anndata import AnnData
 from napari import Viewer
 from napari.layers import Labels
-from numpy.typing import NDArray
 from pytestqt.qtbot import QtBot
 
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT
 from tests.viewer.seen import is_colored
-
-Images = dict[str, NDArray[Any]]
 
 
 class Study:
@@ -209,5 +206,3 @@ def test_classes_are_counted_by_image(three: Any, study: Study, tmp_path: Path) 
     assert "nowhere" in widget.message.text()
     # Whole images are what is held out first.
     assert widget.form.group_key.choices[:2] == (None, "ImageName")
-    widget.data.image_box.setCurrentText("one image")
-    widget.show_table(cells[:5].copy())

@@ -1,19 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
+from napari import Viewer
 from napari.layers import Labels
 
 import centroid_encoder as ce
 from centroid_encoder.viewer import CentroidEncoderWidget
-
-if TYPE_CHECKING:
-    from napari import Viewer
 
 
 def test_a_notebook_gives_everything(viewer: Viewer, cells: AnnData, image_of: Callable[..., Any]):

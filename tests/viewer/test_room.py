@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
+from napari import Viewer
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import (
     QAbstractButton,
@@ -21,12 +23,7 @@ from qtpy.QtWidgets import (
     QWidget,
 )
 
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from napari import Viewer
-
-    from centroid_encoder.viewer import CentroidEncoderWidget
-
+from centroid_encoder.viewer import CentroidEncoderWidget
 
 LONG = "a_name_that_somebody_has_made_up_to_tell_everything_at_once_and_then_some"
 

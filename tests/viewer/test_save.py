@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import anndata as ad
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,14 +15,7 @@ import zarr
 from scipy import sparse
 
 import centroid_encoder as ce
-from centroid_encoder.viewer._save import (
-    save_csv,
-    save_figure,
-    save_h5ad,
-    save_model,
-    save_table,
-    save_zarr,
-)
+from centroid_encoder.viewer._save import save_csv, save_h5ad, save_table, save_zarr
 from centroid_encoder.viewer.data.reader import read_adata
 from centroid_encoder.viewer.data.tables import Table
 
@@ -149,27 +141,6 @@ def test_a_table_that_cannot_be_written_leaves_the_old_file(
     assert contents(tmp_path) == before
 
 
-@pytest.mark.parametrize(
-    ("save", "name", "error"),
-    [
-        (save_h5ad, "cells.txt", ValueError),
-        (save_h5ad, "nowhere/cells.h5ad", FileNotFoundError),
-        (save_h5ad, "folder.h5ad", IsADirectoryError),
-        (save_zarr, "cells.h5", ValueError),
-        (save_zarr, "images.zarr", FileExistsError),
-    ],
-)
-def test_a_wrong_name_is_an_error(
-    save: Any, name: str, error: type[Exception], cells: ad.AnnData, tmp_path: Path
-) -> None:
-    (tmp_path / "folder.h5ad").mkdir()
-    zarr.open_group(tmp_path / "images.zarr", mode="w").create_array("0", data=np.eye(3))
-    before = contents(tmp_path)
-    with pytest.raises(error):
-        save(cells, tmp_path / name)
-    assert contents(tmp_path) == before
-
-
 # SpatialData
 
 
@@ -235,28 +206,3 @@ def test_a_store_that_does_not_hold_the_table_is_an_error(
     with pytest.raises(ValueError, match=r"as \.h5ad"):
         save_table(table)
     assert contents(tmp_path) == before
-
-
-# Model and figure
-
-
-def test_a_model_is_read_back(trained: ad.AnnData, tmp_path: Path) -> None:
-    save_model(trained, "ce", tmp_path / "map.safetensors")
-    x = pd.DataFrame(trained.X, columns=trained.var_names)
-    model = ce.load(tmp_path / "map.safetensors", device="cpu")
-    expected = ce.tl.fitted_model(trained, device="cpu").transform(x)
-    np.testing.assert_array_equal(model.transform(x), expected)
-    with pytest.raises(KeyError, match="other"):
-        save_model(trained, "other", tmp_path / "map.safetensors")
-
-
-@pytest.mark.parametrize(
-    ("name", "start"), [("map.png", b"\x89PNG"), ("map.PDF", b"%PDF"), ("map.svg", b"<?xml")]
-)
-def test_a_figure_has_the_format_of_its_name(name: str, start: bytes, tmp_path: Path) -> None:
-    figure, _ = plt.subplots()
-    save_figure(figure, tmp_path / name)
-    assert (tmp_path / name).read_bytes().startswith(start)
-    with pytest.raises(ValueError, match=r"\.png"):
-        save_figure(figure, tmp_path / "map.docx")
-    plt.close(figure)

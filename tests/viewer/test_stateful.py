@@ -12,7 +12,7 @@ import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,27 +20,23 @@ import psutil
 import pytest
 from anndata import AnnData
 from matplotlib.colors import to_hex
+from napari import Viewer
 from napari.layers import Labels, Layer, Points
 from napari.utils.notifications import ErrorNotification, notification_manager
+from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QItemSelectionModel, QPoint, Qt
 from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication
 
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl import misplaced
+from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.ids import ItemLayer
-from centroid_encoder.viewer.data.tables import is_drawn
+from centroid_encoder.viewer.data.tables import Table, is_drawn
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT
 from centroid_encoder.viewer.session.misplaced import REGIONS
 from centroid_encoder.viewer.session.relabeling import corrected
 from tests.viewer.seen import seen_colors
-
-if TYPE_CHECKING:
-    from napari import Viewer
-    from pytestqt.qtbot import QtBot
-
-    from centroid_encoder.viewer import CentroidEncoderWidget
-    from centroid_encoder.viewer.data.tables import Table
 
 DEFAULTS = ("STEPS", "250"), ("SEED", "0")
 STEPS, SEED = (int(os.environ.get(f"VIEWER_{x}", default)) for x, default in DEFAULTS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from qtpy.QtCore import QCoreApplication, QEvent, QThreadPool
 from superqt.utils import WorkerBase
 
 import centroid_encoder as ce
-from centroid_encoder.core.reports import Report, StoppedTooEarly
+from centroid_encoder.core.reports import Report
 from centroid_encoder.tl._run import Job, Progress
 from centroid_encoder.viewer.task import FRAME_PAUSE, Task
 
@@ -109,24 +108,6 @@ def test_it_ends_once_with_the_results_of_the_function(cells: ad.AnnData, qtbot:
     assert len(heard.ends) == 1
 
 
-def test_the_table_may_be_changed_once_it_was_read(cells: ad.AnnData, qtbot: Any) -> None:
-    expected = cells.copy()
-    job = training(expected, 200)()
-    job.run()
-    job.write(expected)
-    heard = Listener(training(cells, 200))
-    heard.task.start()
-    qtbot.waitUntil(lambda: bool(heard.reports), timeout=60_000)
-    cells.X[:] = 0
-    cells.obs["cell_type"] = cells.obs["cell_type"].cat.reorder_categories(
-        cells.obs["cell_type"].cat.categories[::-1]
-    )
-    assert not heard.ends
-    qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
-    heard.jobs[0].write(cells)
-    assert same_results(cells, expected)
-
-
 @pytest.mark.parametrize("placement", ["bottleneck", "voronoi"])
 def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, placement: str) -> None:
     make = training(cells, ENDLESS, model={"placement": placement})
@@ -145,19 +126,6 @@ def test_stop_keeps_the_best_so_far(cells: ad.AnnData, qtbot: Any, placement: st
     job.run(lambda step: isinstance(step, Report) and step.step == n_epochs)
     job.write(again)
     assert same_results(stopped, again)
-
-
-def test_stop_before_the_first_epoch_leaves_nothing(
-    cells: ad.AnnData, unchanged: Unchanged, qtbot: Any
-) -> None:
-    with unchanged(cells):
-        heard = Listener(training(cells, ENDLESS))
-        heard.task.stop()
-        heard.task.start()
-        qtbot.waitUntil(lambda: bool(heard.ends), timeout=60_000)
-        assert [type(error) for error in heard.ends] == [StoppedTooEarly]
-        with pytest.raises(RuntimeError, match="nothing to write"):
-            heard.jobs[0].write(cells)
 
 
 @pytest.mark.parametrize("when", ["before it starts", "at once", "later", "after its end", "twice"])
@@ -224,21 +192,3 @@ def test_one_frame_waits_while_the_window_is_busy(cells: ad.AnnData, qtbot: Any)
     qtbot.waitUntil(lambda: len(heard.frames) > n + 2, timeout=60_000)
     assert len(heard.reports) > n_reports
     heard.task.cancel()
-
-
-@pytest.mark.parametrize("how", ["dropped", "deleted"])
-def test_a_task_without_a_window_ends(cells: ad.AnnData, qtbot: Any, how: str) -> None:
-    reports: list[Any] = []
-    task = Task(training(cells, 150))
-    task.reported.connect(reports.append)
-    task.start()
-    qtbot.waitUntil(lambda: bool(reports), timeout=60_000)
-    if how == "deleted":
-        task.deleteLater()
-        deliver()
-    del task
-    gc.collect()
-    n = len(reports)
-    wait_for_thread()
-    deliver()
-    assert len(reports) == n

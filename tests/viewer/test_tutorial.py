@@ -1,18 +1,16 @@
-"""The page that goes from an image to a map does what it says."""
+"""The code of the page about measuring makes the map and the errors that the page names."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import matplotlib.pyplot as plt
 import pytest
-
-if TYPE_CHECKING:
-    from napari import Viewer
-    from pytestqt.qtbot import QtBot
+from napari import Viewer
+from pytestqt.qtbot import QtBot
 
 PAGE = Path(__file__).parents[2] / "docs" / "measure.md"
 

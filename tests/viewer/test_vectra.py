@@ -9,12 +9,8 @@ import anndata as ad
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgba_array
-from matplotlib.path import Path as Outline
 from napari import Viewer
 from numpy.testing import assert_allclose, assert_array_equal
-from pytestqt.qtbot import QtBot
-from qtpy.QtCore import QPoint, Qt
-from qtpy.QtTest import QTest
 from skimage.io import imread
 
 from benchmarks.datasets import data_folder
@@ -37,7 +33,6 @@ def test_from_the_files_to_the_saved_result(
     viewer: Viewer,
     open_widget: Callable[[], CentroidEncoderWidget],
     train: Callable[[CentroidEncoderWidget], None],
-    qtbot: QtBot,
     tmp_path: Path,
     save: Callable[..., None],
 ) -> None:
@@ -61,31 +56,13 @@ def test_from_the_files_to_the_saved_result(
     adata = widget.catalog.table.adata
     assert adata.uns["ce"]["quality"]["test"]["knn_error"] < 0.12
 
-    # A lasso around the CK+ cells of the training panel.
-    canvas = widget.map.canvas
-    scene = canvas.map.scene
     is_ck = (adata.obs["phenotype"] == "CK+").to_numpy()
-    panel = scene.panels[0].rows
-    low, high = np.quantile(adata.obsm["X_ce"][panel[is_ck[panel]]], (0.1, 0.9), axis=0)
-    corners = [low, (high[0], low[1]), high, (low[0], high[1]), low]
-    canvas.canvas.draw()
-    pixels = canvas.map.axes[0].transData.transform(corners) / canvas.canvas.device_pixel_ratio
-    places = [QPoint(round(x), round(canvas.canvas.height() - y)) for x, y in pixels]
-    plain = Qt.KeyboardModifier.NoModifier
-    QTest.mousePress(canvas.canvas, Qt.MouseButton.LeftButton, plain, places[0])
-    for place in places[1:]:
-        QTest.mouseMove(canvas.canvas, place)
-    QTest.mouseRelease(canvas.canvas, Qt.MouseButton.LeftButton, plain, places[-1])
-    drawn = [(at.x(), canvas.canvas.height() - at.y()) for at in places]
-    data = canvas.map.axes[0].transData.inverted().transform(drawn)
-    inside = panel[Outline(data).contains_points(adata.obsm["X_ce"][panel])]
-    assert_array_equal(np.flatnonzero(widget.session.selected), np.sort(inside))
-    assert is_ck[inside].mean() > 0.8
+    widget.select(np.flatnonzero(is_ck))
     shown = viewer.layers["selected cells"].data
-    outlined, lassoed = set(image[np.asarray(shown) > 0]), set(adata.obs["cell_id"].iloc[inside])
-    assert outlined <= lassoed
+    outlined, selected = set(image[np.asarray(shown) > 0]), set(adata.obs["cell_id"][is_ck])
+    assert outlined <= selected
     # Some cells are surrounded by others, and by the outline of all of them.
-    assert len(outlined) > 0.99 * len(lassoed)
+    assert len(outlined) > 0.9 * len(selected)
 
     widget.cells.color_box.setCurrentText("label")
     assert is_colored(viewer, labels)

@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import gc
-import re
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,51 +13,34 @@ import pytest
 from anndata import AnnData
 from anndata.tests.helpers import assert_equal
 from matplotlib.colors import to_hex, to_rgb
+from napari import Viewer
 from napari.layers import Labels
-from napari.utils.notifications import (
-    ErrorNotification,
-    Notification,
-    notification_manager,
-)
+from napari.utils.notifications import ErrorNotification, Notification, notification_manager
+from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QPoint, QPointF, Qt
 from qtpy.QtGui import QGuiApplication, QWheelEvent
-from qtpy.QtWidgets import (
-    QAbstractSpinBox,
-    QApplication,
-    QComboBox,
-)
+from qtpy.QtWidgets import QAbstractSpinBox, QApplication, QComboBox
 
 import centroid_encoder as ce
+from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.tables import is_drawn
 from centroid_encoder.viewer.panels.map import NO_MAP
 from tests.viewer.seen import entries, is_colored, seen_colors, texts
 
-if TYPE_CHECKING:
-    from napari import Viewer
-    from pytestqt.qtbot import QtBot
-
-    from centroid_encoder.viewer import CentroidEncoderWidget
-
-    Open = Callable[[], CentroidEncoderWidget]
-    Train = Callable[[CentroidEncoderWidget], None]
+Open = Callable[[], CentroidEncoderWidget]
+Train = Callable[[CentroidEncoderWidget], None]
 
 MODEL = ce.CentroidEncoder(max_epochs=3)
 
 
 @pytest.fixture
-def add_cells(
-    viewer: Viewer, cells: AnnData, image_of: Callable[..., Any]
-) -> Callable[..., Labels]:
+def add_cells(viewer: Viewer, cells: AnnData, image_of: Callable[..., Any]) -> Callable[[], Labels]:
     """Add the layer of the cells, to which their table is attached."""
-
-    def add(name: str = "nuclei", adata: AnnData = cells) -> Labels:
-        return viewer.add_labels(image_of(adata), name=name, metadata={"adata": adata})
-
-    return add
+    return lambda: viewer.add_labels(image_of(cells), name="nuclei", metadata={"adata": cells})
 
 
 @pytest.fixture
-def widget(add_cells: Callable[..., Labels], open_widget: Open) -> CentroidEncoderWidget:
+def widget(add_cells: Callable[[], Labels], open_widget: Open) -> CentroidEncoderWidget:
     """The widget with a table and its layer."""
     add_cells()
     return open_widget()
@@ -66,7 +48,7 @@ def widget(add_cells: Callable[..., Labels], open_widget: Open) -> CentroidEncod
 
 @pytest.fixture
 def trained(
-    add_cells: Callable[..., Labels], open_widget: Open, cells: AnnData, embed: Any
+    add_cells: Callable[[], Labels], open_widget: Open, cells: AnnData, embed: Any
 ) -> CentroidEncoderWidget:
     """The widget with a map, and its layer."""
     done = embed(distance=3.0)
@@ -77,12 +59,6 @@ def trained(
 
 def colors_of(viewer: Viewer, layer: Labels, ids: Any) -> list[str]:
     return [to_hex(color) for color in seen_colors(viewer, layer, ids)]
-
-
-def pixel(layer: Labels, label: int) -> tuple[float, ...]:
-    """World coordinates of the middle of a label."""
-    inside = np.argwhere(np.asarray(layer.data) == label)
-    return tuple(layer.data_to_world(inside.mean(axis=0)))
 
 
 # -- what there is to see ------------------------------------------------------------------------
@@ -103,57 +79,31 @@ def test_an_empty_viewer_says_what_to_do_next(open_widget: Open):
 # -- training ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("values", "arguments"),
-    [
-        (
-            {
-                "features": "obsm: X_pca",
-                "test_size": 0.4,
-                "group_key": "donor",
-            },
-            {"use_rep": "X_pca", "test_size": 0.4, "group_key": "donor"},
-        ),
-        (
-            {
-                "mask_var": "some",
-                "unlabeled_category": "type 2",
-                "missing": "drop",
-            },
-            {"mask_var": "some", "unlabeled_category": "type 2", "missing": "drop"},
-        ),
-        ({"features": "layers: other", "mask_var": None}, {"layer": "other", "mask_var": None}),
-    ],
-    ids=["obsm", "mask", "layer"],
-)
 def test_results_are_those_of_the_function(
-    add_cells: Callable[..., Labels],
-    open_widget: Open,
-    train: Train,
-    cells: AnnData,
-    values: dict[str, Any],
-    arguments: dict[str, Any],
+    add_cells: Callable[[], Labels], open_widget: Open, train: Train, cells: AnnData
 ):
     cells.obs["donor"] = pd.Categorical.from_codes(np.arange(120) // 20, list("abcdef"))
     cells.var["some"] = np.arange(8) % 2 == 0
     cells.var["highly_variable"] = np.arange(8) < 5
-    cells.obsm["X_pca"] = np.random.default_rng(0).normal(size=(120, 4)).astype(np.float32)
     cells.layers["other"] = cells.X + 1
-    if "missing" in values:
-        cells.X[3, 2] = np.nan
+    cells.layers["other"][3, 2] = np.nan
+    arguments = {"mask_var": "some", "unlabeled_category": "type 2", "missing": "drop"}
+    arguments |= {"test_size": 0.4, "group_key": "donor"}
     add_cells()
     widget = open_widget()
-    for name, value in values.items():
+    widget.form.features.value = "layers: other"
+    for name, value in arguments.items():
         getattr(widget.form, name).value = value
     expected = cells.copy()
     train(widget)
+    arguments["layer"] = "other"
     ce.tl.centroid_encoder(expected, "cell_type", model=MODEL, progress=False, **arguments)
     for adata in (cells, expected):
         # Not equal to itself.
-        for values in (adata.X, *adata.obsm.values()):
+        for values in (adata.layers["other"], adata.obsm["X_ce"]):
             np.nan_to_num(values, copy=False)
     assert_equal(cells, expected, exact=True)
-    assert widget.result.key == arguments.get("key_added", "ce")
+    assert widget.result.key == "ce"
     assert widget.message.kind != "error"
 
 
@@ -198,32 +148,19 @@ def test_errors_are_one_readable_line(
     notified: list[Notification],
     unchanged: Any,
 ):
-    cases: dict[str, Any] = {
-        r"No cell has a label in obs\['cell_type'\]\.": pd.Categorical([None] * 120),
-        r"obs\['cell_type'\] has one class only \('T'\); a supervised embedding needs .*": "T",
-        r"obs\['cell_type'\] holds fractional numbers \(120 different ones\), not .*": (
-            np.linspace(0, 1, 120)
-        ),
-        r"obs has no column 'cell_type'; did you mean 'cell_types'\?": None,
-    }
-    widget = open_widget()
-    for message, labels in cases.items():
-        adata = make_cells()
-        widget.show_table(adata, label_key="cell_type")
-        # As in a notebook, where the widget does not hear of it.
-        if labels is None:
-            adata.obs = adata.obs.rename(columns={"cell_type": "cell_types"})
-        else:
-            adata.obs["cell_type"] = labels
-        with unchanged(adata):
-            train(widget)
-        assert re.fullmatch(message, widget.message.text())
-        assert widget.message.isVisible()
-        assert notified[-1].message == widget.message.text()
-        assert widget.trainer.train_button.isEnabled()
-    assert len(notified) == len(cases)
+    widget, adata = open_widget(), make_cells()
+    widget.show_table(adata, label_key="cell_type")
+    # As in a notebook, where the widget does not hear of it.
+    adata.obs["cell_type"] = pd.Categorical([None] * 120)
+    with unchanged(adata):
+        train(widget)
+    assert widget.message.text() == "No cell has a label in obs['cell_type']."
+    assert widget.message.isVisible()
+    assert widget.trainer.train_button.isEnabled()
+    (note,) = notified
+    assert note.message == widget.message.text()
     # That would come with a traceback.
-    assert not any(isinstance(note, ErrorNotification) for note in notified)
+    assert not isinstance(note, ErrorNotification)
 
 
 def test_missing_values_show_their_field(
@@ -247,7 +184,7 @@ def test_missing_values_show_their_field(
 
 
 def test_labels_that_have_changed_since_are_said(
-    add_cells: Callable[..., Labels], open_widget: Open, cells: AnnData, unchanged: Any
+    add_cells: Callable[[], Labels], open_widget: Open, cells: AnnData, unchanged: Any
 ):
     ce.tl.centroid_encoder(cells, "cell_type", model=MODEL, progress=False)
     cells.obs["cell_type"] = cells.obs["cell_type"].cat.rename_categories({"type 0": "new"})
@@ -262,7 +199,7 @@ def test_labels_that_have_changed_since_are_said(
 
 
 def test_of_a_result_of_three_dimensions_two_are_drawn(
-    add_cells: Callable[..., Labels], open_widget: Open, train: Train, cells: AnnData
+    add_cells: Callable[[], Labels], open_widget: Open, train: Train, cells: AnnData
 ):
     ce.tl.centroid_encoder(cells, "cell_type", model=MODEL, n_components=3, progress=False)
     add_cells()
@@ -520,7 +457,7 @@ def test_a_table_of_spatialdata_gets_the_result(
     }  # fmt: skip
     sdata = SimpleNamespace(tables={"table": cells}, path=None)
     copy = cells[cells.obs["region"] == "left"].copy()
-    left = viewer.add_labels(
+    viewer.add_labels(
         np.where(np.isin(image, copy.obs["cell_id"]), image, 0),
         name="left image",
         metadata={"sdata": sdata, "name": "left", "adata": copy, "table_names": ["table"]},
@@ -535,10 +472,6 @@ def test_a_table_of_spatialdata_gets_the_result(
     train(widget)
     ce.tl.centroid_encoder(expected, "cell_type", model=MODEL, progress=False)
     assert_equal(cells, expected, exact=True)
-    # Cells of other images are not marked in this one.
-    widget.select(np.array([0, 100]))
-    (drawn,) = [layer for layer in viewer.layers if is_drawn(layer)]
-    assert set(left.data[np.asarray(drawn.data) > 0]) == {cells.obs["cell_id"].iloc[0]}
 
 
 def test_results_are_merged_into_features(
@@ -555,10 +488,7 @@ def test_results_are_merged_into_features(
     widget.form.label_key.value = "kind"
     train(widget)
     adata = widget.catalog.table.adata
-    pd.testing.assert_frame_equal(layer.features[list(before)], before)
-    assert list(layer.features)[len(before.columns) :] == ["ce_split", "ce_label", "CE1", "CE2"]
-    assert np.array_equal(layer.features[["CE1", "CE2"]], adata.obsm["X_ce"])
-    assert layer.features["ce_label"].tolist() == adata.obs["ce_label"].tolist()
+    assert list(layer.features) == [*before, "ce_split", "ce_label", "CE1", "CE2"]
     # The result is still on the screen once napari has told of the new columns.
     widget.catalog.refresh()
     assert widget.result is not None

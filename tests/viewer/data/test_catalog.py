@@ -122,22 +122,15 @@ def test_a_table_that_is_gone_is_replaced_by_the_next_of_its_layer(
 
 
 def test_a_file_stays_when_its_layer_is_closed_and_leaves_memory_when_it_is_closed(
-    layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf, tmp_path: Path
+    layers: LayerList, catalog: Catalog, nuclei: Labels, tmp_path: Path
 ) -> None:
-    def visit() -> weakref.ref[Any]:
-        metadata = {"adata": cells.copy(), "path": tmp_path / "cells.h5ad"}
-        layers.append(Labels(image_of(metadata["adata"]), metadata=metadata))
-        catalog.refresh()
-        assert catalog.join is not None
-        layer = weakref.ref(layers[0])
-        layers.selection.clear()
-        layers.clear()
-        catalog.refresh()
-        return layer
-
-    layer = visit()
-    gc.collect()
-    assert layer() is None
+    nuclei.metadata = {"adata": nuclei.metadata["adata"].copy(), "path": tmp_path / "cells.h5ad"}
+    layers.append(nuclei)
+    catalog.refresh()
+    assert catalog.join is not None
+    layers.clear()
+    nuclei.metadata = {}
+    catalog.refresh()
     assert catalog.table is not None
     assert (catalog.table.name, catalog.link) == ("cells.h5ad", None)
     adata = weakref.ref(catalog.table.adata)
@@ -164,35 +157,6 @@ def test_choices_last_for_a_table(
     assert (catalog.link.layer, catalog.link.id_column) == (other, "twice")
     catalog.choose_layer(None)
     assert (catalog.link, catalog.joins, catalog.faults) == (None, {}, {})
-
-
-def test_label_pixels_are_read_once_until_they_change(
-    layers: LayerList, catalog: Catalog, nuclei: Labels
-) -> None:
-    image, reads = nuclei.data, []
-
-    def lazy() -> da.Array:
-        def read(block: NDArray[np.int32]) -> NDArray[np.int32]:
-            reads.append(block.shape)
-            return block
-
-        whole = da.from_array(image, chunks=-1)
-        return whole.map_blocks(read, dtype=image.dtype, meta=image[:0, :0])
-
-    layers.append(layer := Labels(lazy(), metadata=nuclei.metadata))
-    reads.clear()
-    catalog.refresh()
-    catalog.choose_ids("obs_names")
-    catalog.choose_ids("cell_id")
-    catalog.choose_layer(None)
-    catalog.choose_layer(layer)
-    assert catalog.join is not None
-    assert catalog.join.joined.all()
-    assert len(reads) == 1
-    layer.data = lazy()
-    reads.clear()
-    catalog.join_again()
-    assert len(reads) == 1
 
 
 def test_lazy_labels_are_joined_when_their_ids_come(

@@ -99,15 +99,13 @@ def test_a_row_is_joined_to_the_id_it_names_in_its_image_or_to_none(data: st.Dat
         ("gone", None, "obs has no column 'gone'"),
         ("cell_id", "gone", "obs has no column 'gone'"),
         ("area", None, r"obs\['area'\] holds 3.5, which is no label"),
-        ("name", None, r"obs\['name'\] holds 'x'"),
-        ("good", None, r"obs\['good'\] holds (True|False)"),
         (OBS_NAMES, None, "obs_names holds '(a1|b1)'"),
     ],
 )
 def test_links_that_join_nothing_say_why(
     id_column: str | None, column: str | None, message: str
 ) -> None:
-    adata = table(cell_id=[4, 7], area=[3.5, 1.0], name=["x", "y"], good=[True, False])
+    adata = table(cell_id=[4, 7], area=[3.5, 1.0])
     adata.obs_names = ["a1", "b1"]
     with pytest.raises(ValueError, match=message):
         join(adata, labels([4, 7], name="nuclei"), id_column, column and "a", column)

@@ -11,11 +11,7 @@ from napari.components import LayerList
 from napari.layers import Image, Labels
 
 from centroid_encoder.viewer.data.catalog import Catalog
-from centroid_encoder.viewer.data.measuring import (
-    Measuring,
-    may_be_time,
-    plan,
-)
+from centroid_encoder.viewer.data.measuring import Measuring, may_be_time, plan
 from centroid_encoder.viewer.data.tables import DRAWN
 
 LABELS = np.kron(np.arange(6).reshape(2, 3), np.ones((4, 4), dtype=int))

@@ -13,13 +13,7 @@ import pytest
 from napari.components import ViewerModel
 from napari.errors import ReaderPluginError
 
-from centroid_encoder.viewer.data.reader import (
-    Reading,
-    get_reader,
-    points_layer,
-    read,
-    read_adata,
-)
+from centroid_encoder.viewer.data.reader import Reading, get_reader, points_layer, read, read_adata
 
 XY = np.array([[1.0, 20.0], [2.0, 40.0], [3.0, 10.0], [4.0, 30.0]])
 XYZ = np.column_stack([XY, [7.0, 7.0, 8.0, 8.0]])

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
-import pytest
 from napari.components import ViewerModel
 from napari.layers import Image, Labels, Points
 from scipy import ndimage
@@ -55,26 +49,3 @@ def test_blood_cells_are_points_as_umap_shows_them(plugins: None) -> None:
     assert adata.n_obs == 700
     assert adata.obs["bulk_labels"].nunique() == 10
     np.testing.assert_array_equal(layer.data, adata.obsm["X_umap"][:, ::-1] * [-1, 1])
-
-
-OFFLINE = """
-import socket
-
-def refuse(*args, **kwargs):
-    raise AssertionError("no network, please")
-
-socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
-from centroid_encoder.viewer.data.samples import pbmc, tissue
-print(*(kind for _, _, kind in pbmc() + tissue()))
-"""
-
-
-@pytest.mark.slow
-def test_nothing_is_downloaded(tmp_path: Path) -> None:
-    # Nor taken from what an earlier download left in a cache.
-    env = os.environ | {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
-    result = subprocess.run(
-        [sys.executable, "-c", OFFLINE], env=env, cwd=tmp_path, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.split() == ["points", *["image"] * 8, "labels"]

@@ -181,17 +181,6 @@ def test_selected_cells_are_ringed_where_they_are_drawn() -> None:
         assert overlay(figure, 0) == points
 
 
-def test_hover_rings_a_cell_in_the_panels_that_show_it() -> None:
-    figure = make_figure()
-    figure.show(make_scene(), COLORS)
-    for row, ringed in ((0, [{0}, set()]), (4, [{4}, {4}]), (None, [set(), set()]), (4, [{4}] * 2)):
-        figure.hover(row)
-        assert [overlay(figure, panel, 1) for panel in (0, 1)] == [rows_of(*r) for r in ringed]
-    # In another scene it may be elsewhere.
-    figure.show(make_scene(POINTS + 1), COLORS)
-    assert overlay(figure, 0, 1) == overlay(figure, 1, 1) == set()
-
-
 # -- points --------------------------------------------------------------------------------------
 
 
@@ -322,21 +311,6 @@ def test_titles_fit(size: tuple[int, int], held_out: str) -> None:
     first, second = (box for *_, box in written)
     below = panels[1][3] < panels[0][1]
     assert second.y1 <= panels[0][1] if below else first.x1 <= second.x0
-
-
-def test_a_cleared_figure_is_empty_and_can_be_used_again() -> None:
-    figure = make_figure()
-    figure.show(make_scene(), COLORS)
-    figure.select(np.ones(6, dtype=bool))
-    figure.clear()
-    assert figure.axes == []
-    assert len(np.unique(pixels(figure).reshape(-1, 3), axis=0)) == 1
-    figure.select(None)
-    figure.draw_overlays()
-    figure.style = Style()
-    figure.show(make_scene(), COLORS)
-    assert overlay(figure, 0) == set()
-    assert drawn(figure, 1) == rows_of(2, 3, 4)
 
 
 @pytest.mark.parametrize("width", [800, 300])

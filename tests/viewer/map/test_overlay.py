@@ -226,17 +226,9 @@ def test_points_and_shapes_are_colored(kind: str) -> None:
     assert layer.face_color[:, 3].all()
 
 
-@pytest.mark.parametrize("first", [0, 1])
-def test_the_opacity_is_that_of_before_or_of_the_user(first: int) -> None:
+def test_an_opacity_that_the_user_chose_stays() -> None:
     viewer = ViewerModel()
     layer = viewer.add_labels(IMAGE, opacity=0.6)
-    links = [link_to(viewer, layer), link_to(viewer, layer)]
-    for link in links:
-        link.color("label", CODES, COLORS)
-    links.pop(first).close()
-    links.pop().close()
-    assert layer.opacity == 0.6
-    assert list(viewer.layers) == [layer]
     link = link_to(viewer, layer)
     link.color("label", CODES, COLORS)
     layer.opacity = 0.2

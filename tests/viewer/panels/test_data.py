@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import threading
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -158,18 +156,10 @@ def test_lazy_labels_are_read_in_a_thread(
 
 def test_a_table_is_closed_with_a_button(panel: DataPanel, cells: AnnData, tmp_path: Path) -> None:
     cells.write_h5ad(tmp_path / "cells.h5ad")
-
-    def visit() -> weakref.ref[AnnData]:
-        table = panel.open_file(tmp_path / "cells.h5ad")
-        assert table is not None
-        return weakref.ref(table.adata)
-
     assert not panel.close_button.isEnabled()
-    adata = visit()
-    assert panel.close_button.isEnabled()
+    panel.open_file(tmp_path / "cells.h5ad")
     panel.close_button.click()
-    gc.collect()
-    assert adata() is None
+    assert panel.catalog.tables == []
     assert not panel.close_button.isEnabled()
     assert panel.message.text() == EMPTY
 
@@ -221,9 +211,6 @@ def test_tables_are_dropped(panel: DataPanel, cells: AnnData, tmp_path: Path, qt
 def test_a_folder_that_is_no_table_is_said_there(panel: DataPanel, tmp_path: Path) -> None:
     assert panel.open_file(tmp_path) is None
     assert "it is a folder, but no zarr store" in panel.message.text()
-    images = zarr.open_group(tmp_path / "images.zarr", mode="w")
-    assert panel.open_file(tmp_path / "images.zarr") is None
-    assert "a zarr store, but not of an AnnData" in panel.message.text()
-    images.create_group("tables/cells")
+    zarr.open_group(tmp_path / "images.zarr", mode="w").create_group("tables/cells")
     assert panel.open_file(tmp_path / "images.zarr") is None
     assert "one of its tables here: tables/cells" in panel.message.text()

@@ -179,13 +179,9 @@ def test_genes_are_chosen_as_by_the_function(form: TrainingForm, table: AnnData)
     # As after each training.
     form.set_adata(other)
     assert form.parameters() == {"mask_var": None}
-    form.set_adata(table)
-    form.set_adata(other)
-    assert form.parameters() == {}
     # A representation has no genes.
     other.obsm["X_pca"] = other.X
     form.set_adata(other)
-    form.mask_var.value = None
     form.features.value = "obsm: X_pca"
     assert form.parameters() == {"use_rep": "X_pca"}
 

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from napari import Viewer
+from pytestqt.qtbot import QtBot
 from qtpy.QtCore import Qt
 
 import centroid_encoder as ce
+from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.panels.measure import MeasureDialog
-
-if TYPE_CHECKING:
-    from napari import Viewer
-    from pytestqt.qtbot import QtBot
-
-    from centroid_encoder.viewer import CentroidEncoderWidget
 
 Open = Callable[[], "CentroidEncoderWidget"]
 

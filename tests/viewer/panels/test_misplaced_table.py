@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import anndata as ad
-import pandas as pd
 import pytest
 from pytestqt.qtbot import QtBot
 from qtpy.QtCore import Qt
@@ -13,14 +12,12 @@ from qtpy.QtTest import QTest
 
 import centroid_encoder as ce
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
-from centroid_encoder.viewer.panels.table_model import TableModel
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD, REGIONS
 from centroid_encoder.viewer.session.session import Session
 
 LEFT = Qt.MouseButton.LeftButton
 NONE = Qt.KeyboardModifier.NoModifier
-TEXT, ALIGNMENT = Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.TextAlignmentRole
-RIGHT = Qt.AlignmentFlag.AlignRight
+TEXT = Qt.ItemDataRole.DisplayRole
 
 
 class List:
@@ -134,16 +131,3 @@ def test_cells_that_a_cross_validation_finds(cells: List, fast: ce.CentroidEncod
     cells.session.read()
     assert widget.source is OUT_OF_FOLD
     assert not widget.source_buttons[REGIONS].isEnabled()
-
-
-def test_rows_are_sorted_as_text_or_as_numbers() -> None:
-    names = pd.Categorical(["NK", "B", "T"], ["NK", "B", "T"])
-    model = TableModel()
-    model.set_table(
-        pd.DataFrame({"name": names, "depth": [9.0, 10.0, 1.0]}), [("name", ""), ("depth", "")]
-    )
-    for column, rows in ((0, [1, 0, 2]), (1, [2, 0, 1])):
-        model.sort(column)
-        assert model.table.index.tolist() == rows
-    assert model.data(model.index(0, 1), ALIGNMENT) & RIGHT
-    assert model.data(model.index(0, 0), ALIGNMENT) is None

@@ -66,16 +66,3 @@ def test_the_name_of_the_opened_file_is_not_proposed(
     finish(row, qtbot)
     assert row.proposal == str(tmp_path / "mine.h5ad")
     assert list(pd.read_csv(tmp_path / "mine.csv", index_col=0)) == [*cells.obs, *cells.var_names]
-
-
-def test_an_error_is_shown_with_the_entry_at_fault(
-    cells: ad.AnnData, tmp_path: Path, qtbot: QtBot, row: SaveRow
-) -> None:
-    catalog = row._session.catalog
-    cells.uns["odd"] = (1, 2)
-    catalog.choose(catalog.add(cells, "cells"))
-    row.save_table(tmp_path / "cells.h5ad")
-    finish(row, qtbot)
-    assert row.message.kind == "error"
-    assert "'odd'" in row.message.text()
-    assert list(tmp_path.iterdir()) == []

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from anndata import AnnData
+from napari import Viewer
+from pytestqt.qtbot import QtBot
 
-if TYPE_CHECKING:
-    from napari import Viewer
-    from pytestqt.qtbot import QtBot
-
-    from centroid_encoder.viewer import CentroidEncoderWidget
-    from centroid_encoder.viewer.panels.progress import TaskRow
+from centroid_encoder.viewer import CentroidEncoderWidget
+from centroid_encoder.viewer.panels.progress import TaskRow
 
 
 def begin(widget: CentroidEncoderWidget, what: str, path: Path) -> TaskRow:

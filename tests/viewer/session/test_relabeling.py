@@ -51,21 +51,6 @@ def test_labels_of_another_kind_are_refused(
         Relabeling(adata, "kind").relabel([0], label)
 
 
-def test_a_new_label_is_the_last_category_and_has_a_color_of_its_own() -> None:
-    adata = table()
-    relabeling = Relabeling(adata, "kind")
-    relabeling.relabel([0], "doublet")
-    relabeling.relabel([1], "debris")
-    assert list(adata.obs["kind_relabeled"].cat.categories) == [*"cab", "doublet", "debris"]
-    colors = adata.uns["kind_relabeled_colors"]
-    assert colors[:3] == COLORS
-    assert len(set(colors)) == 5
-    adata.uns["kind_relabeled_colors"][3] = "#abcdef"
-    relabeling.undo()
-    assert list(adata.obs["kind_relabeled"].cat.categories) == [*"cab", "doublet"]
-    assert adata.uns["kind_relabeled_colors"] == [*COLORS, "#abcdef"]
-
-
 @pytest.mark.parametrize(
     ("labels", "text", "expected"),
     [

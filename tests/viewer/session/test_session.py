@@ -13,7 +13,6 @@ import pytest
 from napari.components import LayerList
 from napari.layers import Labels
 
-from centroid_encoder.viewer.session.classes import class_table
 from centroid_encoder.viewer.session.session import Session
 
 Embed = Callable[..., ad.AnnData]
@@ -27,11 +26,6 @@ def session() -> Session:
 def show(session: Session, adata: ad.AnnData) -> None:
     session.catalog.choose(session.catalog.add(adata, "cells"))
     session.choose_labels("cell_type")
-
-
-def counts(session: Session) -> dict[str, int]:
-    table = class_table(session)
-    return dict(zip(table["name"], table["n"], strict=True))
 
 
 def test_results_of_any_name_are_shown(session: Session, embed: Embed, cells: ad.AnnData) -> None:
@@ -60,27 +54,6 @@ def test_a_column_of_measurements_is_no_correction(session: Session, embed: Embe
     session.relabel("type 1")
     assert "fractional" in str(errors[0])
     assert cells.obs["cell_type_relabeled"].tolist() == scores.tolist()
-
-
-def test_a_new_name_is_a_class_of_its_own(session: Session, embed: Embed) -> None:
-    cells = embed()
-    show(session, cells)
-    before, labels = counts(session), cells.obs["cell_type"].copy()
-    session.select(np.array([0, 3, 4]))
-    session.relabel(" mast cell ")
-    moved = labels.iloc[[0, 3, 4]].value_counts()
-    expected = {name: n - int(moved.get(name, 0)) for name, n in before.items()}
-    assert counts(session) == {**expected, "mast cell": 3}
-    assert len(set(session.class_colors.values())) == 4
-    assert session.codes[[0, 3, 4]].tolist() == [3, 3, 3]
-    session.recolor_class(3, "#010203")
-    assert session.class_colors["mast cell"] == "#010203"
-    assert cells.obs["cell_type"].equals(labels)
-    session.undo()
-    assert counts(session) == before
-    session.redo()
-    session.read()
-    assert counts(session)["mast cell"] == 3
 
 
 def test_a_session_keeps_no_table_alive_that_is_not_shown(
