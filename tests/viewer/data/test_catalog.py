@@ -159,6 +159,35 @@ def test_choices_last_for_a_table(
     assert (catalog.link, catalog.joins, catalog.faults) == (None, {}, {})
 
 
+def test_label_pixels_are_read_once_until_they_change(
+    layers: LayerList, catalog: Catalog, nuclei: Labels
+) -> None:
+    image, reads = nuclei.data, []
+
+    def lazy() -> da.Array:
+        def read(block: NDArray[np.int32]) -> NDArray[np.int32]:
+            reads.append(block.shape)
+            return block
+
+        whole = da.from_array(image, chunks=-1)
+        return whole.map_blocks(read, dtype=image.dtype, meta=image[:0, :0])
+
+    layers.append(layer := Labels(lazy(), metadata=nuclei.metadata))
+    reads.clear()
+    catalog.refresh()
+    catalog.choose_ids("obs_names")
+    catalog.choose_ids("cell_id")
+    catalog.choose_layer(None)
+    catalog.choose_layer(layer)
+    assert catalog.join is not None
+    assert catalog.join.joined.all()
+    assert len(reads) == 1
+    layer.data = lazy()
+    reads.clear()
+    catalog.join_again()
+    assert len(reads) == 1
+
+
 def test_lazy_labels_are_joined_when_their_ids_come(
     layers: LayerList, catalog: Catalog, cells: AnnData, image_of: ImageOf
 ) -> None:
