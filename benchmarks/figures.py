@@ -36,7 +36,16 @@ SOILS = {
     5: "vegetation stubble", 7: "very damp grey soil",
 }  # fmt: skip
 RIVAL_MAKERS = classical.UNSUPERVISED | classical.SUPERVISED
-RIVALS = ("Laplacian eigenmaps", "PCA", "t-SNE", "UMAP", "NCA", "S-Isomap", "PE", "SNeRV")
+RIVALS = (
+    "Laplacian eigenmaps",
+    "PCA",
+    "t-SNE",
+    "UMAP",
+    "NCA",
+    "supervised Isomap",
+    "parametric embedding",
+    "SNeRV",
+)
 
 
 def mnist() -> None:

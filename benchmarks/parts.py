@@ -1,11 +1,13 @@
-"""Helpers of the benchmarks: the command line of one that has parts, and peaks of memory."""
+"""What benchmarks share: a command line of parts, files of results, and peaks of memory."""
 
 from __future__ import annotations
 
 import argparse
+import csv
 import resource
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 
 def run_named(description: str | None, *parts: Callable[[], None]) -> None:
@@ -17,6 +19,18 @@ def run_named(description: str | None, *parts: Callable[[], None]) -> None:
     parser.add_argument("parts", nargs="+", choices=by_name)
     for name in parser.parse_args().parts:
         by_name[name]()
+
+
+def append(path: Path, row: Mapping[str, object]) -> None:
+    """Add a row to a CSV file; all rows have the same columns."""
+    new = not path.exists()
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, row, lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(
+            {name: f"{x:.6g}" if isinstance(x, float) else x for name, x in row.items()}
+        )
 
 
 def peak_memory() -> float:

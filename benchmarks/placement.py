@@ -5,9 +5,12 @@
     python -m benchmarks.placement --method voronoi --first 10  # other draws of one method
     python -m benchmarks.placement digits --flipped 0.1  # a tenth of the training labels is wrong
     python -m benchmarks.placement blood --class-weight none  # all samples count alike
+    python -m benchmarks.placement --every --results benchmarks/results/pictures.csv
 
-The methods are both placements of the centroid-encoder, UMAP and supervised UMAP. Prints for each
-data set and method, as means over the draws:
+The methods are both placements of the centroid-encoder, UMAP and supervised UMAP; with `--every`
+all those with an embedding, each of them once. With `--results`, the draws are added to a CSV file,
+and those in the file are not repeated: from it `python -m benchmarks.render` makes a table of
+docs/benchmarks.md. Prints for each data set and method, as means over the draws:
 
 - error of test samples by the model's own decision, by Voronoi cells and by five neighbours, %;
 - balanced: mean of the classes' errors by the decision, %;
@@ -23,7 +26,7 @@ data set and method, as means over the draws:
 - area: share of 30 × 30 squares of the plane that 1,000 training samples touch;
 - sizes: standard deviation over the classes of the logarithm of the class's spread in the plane
   over that in the inputs; 0 if all classes are drawn to one scale;
-- seeds: Procrustes disparity of the test samples' places of two seeds;
+- seeds: Procrustes disparity of the test samples' places of two seeds, but with `--every`;
 - with ``--flipped``, the share of the wrong labels whose samples lie in another cell, the share of
   those in another cell whose label is wrong, and ranked: average precision of the samples in order
   of the probability of their label;
@@ -35,14 +38,14 @@ Needs the data folder for all but ``digits``.
 from __future__ import annotations
 
 import argparse
-import json
 import time
+import warnings
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from scipy.spatial import procrustes
@@ -57,6 +60,8 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks import datasets
 from benchmarks.few import PAUL, TECH, Data, cells, outside
+from benchmarks.methods import NETWORKS
+from benchmarks.parts import append
 from benchmarks.rivals import classical
 from benchmarks.rivals.selection import embed
 from centroid_encoder import CentroidEncoder
@@ -68,8 +73,16 @@ Array = NDArray[np.floating]
 Codes = NDArray[np.intp]
 N_DRAWS = 2
 N_MEASURED = 1000
-RIVALS = classical.UNSUPERVISED | classical.SUPERVISED
-METHODS = (*get_args(Placement), "UMAP", "supervised UMAP")
+RIVALS = classical.SUPERVISED | classical.UNSUPERVISED
+USUAL = (*get_args(Placement), "UMAP", "supervised UMAP")
+EVERY = (*get_args(Placement), *NETWORKS, *RIVALS)
+RESULTS = Path(__file__).parent / "results" / "pictures.csv"
+KEYS = ("set", "method", "draw")
+COLUMNS = (
+    *("decision", "cells", "neighbours", "trust", "continuity", "trust within"),
+    *("continuity within", "border", "order", "edge", "area", "sizes", "seconds"),
+)
+"""Measures that are kept in the file."""
 
 
 def pbmc68k() -> Data:
@@ -121,8 +134,9 @@ def evaluate(
     method: str,
     flipped: float = 0.0,
     class_weight: Any = "sqrt",
+    stability: bool = True,
 ) -> dict[str, float]:
-    """Return the numbers of one draw."""
+    """Return the numbers of one draw; with `stability`, those of two trainings."""
     X, y, X_test, y_test = drawn(data, n_train, n_test, seed)
     rng, n_classes = np.random.default_rng(seed), int(y.max()) + 1
     wrong = rng.random(len(y)) < flipped
@@ -134,6 +148,9 @@ def evaluate(
     inputs, inputs_test = axes.transform(z), axes.transform(z_test)
 
     def places(seed: int) -> tuple[Array, Array, CentroidEncoder | None, Any]:
+        if method in NETWORKS:
+            rival = NETWORKS[method](random_state=seed)
+            return *embed(rival, X, given, X_test), None, None
         if method in RIVALS:
             return *embed(RIVALS[method](seed), z, given, z_test), None, None
         model = CentroidEncoder(random_state=seed, device="cpu", class_weight=class_weight)
@@ -152,7 +169,8 @@ def evaluate(
     found["cells"] = 100 * (nearest_center(test, centers) != y_test).mean()
     found["neighbours"] = 100 * (knn_predict(train, given, test) != y_test).mean()
     found |= picture(inputs, given, train, inputs_test, y_test, test)
-    found["seeds"] = procrustes(test, places(seed + 100)[1])[2]
+    if stability:
+        found["seeds"] = procrustes(test, places(seed + 100)[1])[2]
     if flipped and model is not None:
         elsewhere = nearest_center(train, centers) != given
         distances = np.concatenate([distances for _, distances in fit.judge()])
@@ -240,23 +258,40 @@ def main() -> None:
     )
     # An empty list of choices is all of them.
     parser.add_argument("sets", nargs="*", metavar="SET", help=", ".join(SETS))
-    parser.add_argument("--method", action="append", choices=METHODS, help="default: all")
+    parser.add_argument("--method", action="append", choices=EVERY, help="default: four")
+    parser.add_argument("--every", action="store_true", help="all methods with an embedding")
     parser.add_argument("--first", type=int, default=0, help="number of the first draw")
     parser.add_argument("--draws", type=int, default=N_DRAWS, help="how many")
     parser.add_argument("--flipped", type=float, default=0.0)
     parser.add_argument("--class-weight", choices=("sqrt", "balanced", "none"), default="sqrt")
-    parser.add_argument("--json", type=Path, help="file for the numbers of each draw")
+    parser.add_argument("--results", type=Path, help="file to add the draws to")
     arguments = parser.parse_args()
     weight = None if arguments.class_weight == "none" else arguments.class_weight
     torch.set_num_threads(1)
-    heading: list[str] = []
-    draws: dict[str, dict[str, float]] = {}
+    path, heading = arguments.results, list[str]()
+    done = pd.read_csv(path) if path and path.exists() else pd.DataFrame(columns=KEYS)
     for name in arguments.sets or SETS:
         load, n_train, n_test = SETS[name]
-        run = partial(evaluate, load(), n_train, n_test)
-        for method in arguments.method or METHODS:
-            seeds = range(arguments.first, arguments.first + arguments.draws)
-            rows = [run(seed, method, arguments.flipped, weight) for seed in seeds]
+        data = load()
+        for method in arguments.method or (EVERY if arguments.every else USUAL):
+            rows = []
+            for draw in range(arguments.first, arguments.first + arguments.draws):
+                is_there = (done[list(KEYS)] == (name, method, draw)).all(axis=1)
+                if is_there.any():
+                    continue
+                with warnings.catch_warnings():
+                    # Rivals warn of effects of their settings, which the numbers show.
+                    warnings.simplefilter("ignore")
+                    row = evaluate(
+                        data, n_train, n_test, draw, method, arguments.flipped, weight,
+                        stability=not arguments.every,
+                    )  # fmt: skip
+                rows.append(row)
+                if path:
+                    kept = {column: row.get(column, np.nan) for column in COLUMNS}
+                    append(path, {"set": name, "method": method, "draw": draw} | kept)
+            if not rows:
+                continue
             if not heading:
                 heading = list(rows[0])
                 print("| |", " | ".join(heading), "|")
@@ -265,9 +300,6 @@ def main() -> None:
             numbers = [f"{mean:.1f}" if mean >= 1 else f"{mean:.3f}" for mean in means]
             numbers = ["" if text == "nan" else text for text in numbers]
             print(f"| {name}, {method} |", " | ".join(numbers), "|", flush=True)
-            draws |= {f"{name}, {method}, {s}": row for s, row in zip(seeds, rows, strict=True)}
-            if arguments.json:
-                arguments.json.write_text(json.dumps(draws, default=float))
 
 
 if __name__ == "__main__":

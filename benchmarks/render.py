@@ -12,14 +12,16 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pandas as pd
 
-from benchmarks import ablation, doubts, gpu
+from benchmarks import ablation, doubts, gpu, placement
 from benchmarks.methods import METHODS, Method
 from benchmarks.protocols import EXPERIMENTS
 from benchmarks.published import PUBLISHED
+from centroid_encoder.core.placement import Placement
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "errors.csv"
@@ -94,15 +96,15 @@ def rules_table(results: pd.DataFrame) -> str:
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for name, experiment in EXPERIMENTS.items():
-        for method, placement in zip(BOTH, ("voronoi", "bottleneck"), strict=True):
+        for method, kind in zip(BOTH, ("voronoi", "bottleneck"), strict=True):
             rows = results[(results["experiment"] == name) & (results["method"] == method)]
             if not len(rows):
                 continue
             knn, voronoi, decoder = (100 * rows[f"{rule}_error"].mean() for rule in RULES)
             # Without a decoder, the decision is that of the cells.
-            decided = f"{decoder:.2f}" if placement == "bottleneck" else ""
+            decided = f"{decoder:.2f}" if kind == "bottleneck" else ""
             lines.append(
-                f"| {experiment.title} | {placement} | {len(rows)} | {knn:.2f} | {voronoi:.2f} | "
+                f"| {experiment.title} | {kind} | {len(rows)} | {knn:.2f} | {voronoi:.2f} | "
                 f"{decided} | {voronoi / knn:.2f} |"
             )
     return "\n".join(lines)
@@ -177,6 +179,46 @@ def doubts_table(results: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+PICTURE = {
+    "neighbours": ("5-NN, %", 1, min),
+    "cells": ("Voronoi, %", 1, min),
+    "trust": ("trust", 3, max),
+    "continuity": ("continuity", 3, max),
+    "trust within": ("trust within", 3, max),
+    "continuity within": ("continuity within", 3, max),
+    "border": ("border", 2, min),
+    "order": ("order", 2, max),
+    "edge": ("edge", 2, min),
+    "area": ("area", 2, max),
+    "seconds": ("seconds", 1, min),
+}
+"""Heading of each measure of `benchmarks.placement`, its digits, and whether more is better."""
+
+
+def pictures_table(results: pd.DataFrame) -> str:
+    """Return the measures of pictures, as means over the data sets of each method.
+
+    The best of the methods with all data sets is bold.
+    """
+    of_sets = results.groupby(["method", "set"])[list(PICTURE)].mean()
+    means, n_sets = of_sets.groupby("method").mean(), of_sets.groupby("method").size()
+    whole = means[n_sets == n_sets.max()]
+    titles = dict(zip(get_args(Placement), BOTH, strict=True))
+    lines = [
+        f"| | sets | {' | '.join(heading for heading, *_ in PICTURE.values())} |",
+        f"|---|{'---:|' * (len(PICTURE) + 1)}",
+    ]
+    for method in [name for name in placement.EVERY if name in means.index]:
+        cells = []
+        for column, (_, digits, better) in PICTURE.items():
+            value = means.loc[method, column]
+            text = f"{value:.{digits}f}"
+            is_best = method in whole.index and value == better(whole[column])
+            cells.append(f"**{text}**" if is_best else text)
+        lines.append(f"| {titles.get(method, method)} | {n_sets[method]} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def gpu_table(results: pd.DataFrame) -> str:
     """Return seconds, share of the peak and error of trainings on a GPU, with each kind of step."""
     lines = [
@@ -228,6 +270,7 @@ def main() -> None:
         table = ablation_table(pd.read_csv(ABLATION_RESULTS), recipe)
         text = replaced(text, f"ablation {recipe}", table)
     text = replaced(text, "gpu", gpu_table(pd.read_csv(gpu.RESULTS)))
+    text = replaced(text, "pictures", pictures_table(pd.read_csv(placement.RESULTS)))
     text = replaced(text, "doubts", doubts_table(pd.read_csv(doubts.RESULTS)))
     text = replaced(text, "missing", missing_list())
     DOCUMENT.write_text(text)

@@ -19,10 +19,29 @@ from sklearn.manifold import TSNE, Isomap, SpectralEmbedding
 from sklearn.neighbors import NeighborhoodComponentsAnalysis
 from sklearn.preprocessing import LabelEncoder
 
-from benchmarks.rivals.neighbors import MultipleRelationalEmbedding, SupervisedNeRV
+from benchmarks.rivals.contrastive import Cebra
+from benchmarks.rivals.forests import ForestPHATE
+from benchmarks.rivals.linear import (
+    LargeMargin,
+    LinearCentroidEncoder,
+    LocalFisher,
+    RelevanceLVQ,
+    ScreenedPCA,
+)
+from benchmarks.rivals.manifold import (
+    LocallyLinear,
+    MetricMDS,
+    PairwiseControlled,
+    SelfOrganizingMap,
+    StochasticNeighbors,
+    SupervisedLaplacian,
+    SupervisedLLE,
+)
+from benchmarks.rivals.neighbors import MultipleRelationalEmbedding, NeRV, SupervisedNeRV
 from benchmarks.rivals.posteriors import ParametricEmbedding
 from benchmarks.rivals.selection import Array, Inductive, Labels, Transductive
 from benchmarks.rivals.spectral import (
+    MVU,
     ColoredMVU,
     KernelSupervisedPCA,
     SupervisedIsomap,
@@ -195,23 +214,39 @@ class UniformManifold(BaseEstimator):
 Rival = Callable[[int | None], Inductive | Transductive]
 """Makes a rival for the plane from a seed."""
 
-UNSUPERVISED: dict[str, Rival] = {
-    "PCA": lambda seed: pca(random_state=seed),
-    "Isomap": lambda seed: GeodesicMap(random_state=seed),
-    "Laplacian eigenmaps": lambda seed: JointEmbedding("laplacian", random_state=seed),
-    "t-SNE": lambda seed: JointEmbedding("tsne", random_state=seed),
-    "UMAP": lambda seed: UniformManifold(supervised=False, random_state=seed),
+SUPERVISED: dict[str, Rival] = {
+    "supervised UMAP": lambda seed: UniformManifold(supervised=True, random_state=seed),
+    "RF-PHATE": lambda seed: ForestPHATE(random_state=seed),
+    "CEBRA": lambda seed: Cebra(random_state=seed),
+    "SNeRV": lambda seed: SupervisedNeRV(random_state=seed),
+    "parametric embedding": lambda seed: ParametricEmbedding(random_state=seed),
+    "supervised Isomap": lambda seed: SupervisedIsomap(random_state=seed),
+    "supervised LLE": lambda seed: SupervisedLLE(random_state=seed),
+    "supervised Laplacian eigenmaps": lambda seed: SupervisedLaplacian(random_state=seed),
+    "GMLVQ": lambda seed: RelevanceLVQ(random_state=seed),
+    "NCA": lambda seed: nca(random_state=seed),
+    "LMNN": lambda seed: LargeMargin(random_state=seed),
+    "LDA": lambda seed: DiscriminantAnalysis(random_state=seed),
+    "LFDA": lambda seed: LocalFisher(random_state=seed),
+    "linear centroid-encoder": lambda seed: LinearCentroidEncoder(random_state=seed),
+    "MUHSIC": lambda seed: ColoredMVU(random_state=seed),
+    "multiple relational embedding": lambda seed: MultipleRelationalEmbedding(random_state=seed),
+    "kernel supervised PCA": lambda seed: KernelSupervisedPCA(random_state=seed),
+    "supervised PCA": lambda seed: SupervisedPCA(random_state=seed),
+    "supervised PCA of Bair": lambda seed: ScreenedPCA(random_state=seed),
 }
 
-SUPERVISED: dict[str, Rival] = {
-    "LDA": lambda seed: DiscriminantAnalysis(random_state=seed),
-    "NCA": lambda seed: nca(random_state=seed),
-    "SPCA": lambda seed: SupervisedPCA(random_state=seed),
-    "KSPCA": lambda seed: KernelSupervisedPCA(random_state=seed),
-    "S-Isomap": lambda seed: SupervisedIsomap(random_state=seed),
-    "MUHSIC": lambda seed: ColoredMVU(random_state=seed),
-    "PE": lambda seed: ParametricEmbedding(random_state=seed),
-    "MRE": lambda seed: MultipleRelationalEmbedding(random_state=seed),
-    "SNeRV": lambda seed: SupervisedNeRV(random_state=seed),
-    "supervised UMAP": lambda seed: UniformManifold(supervised=True, random_state=seed),
+UNSUPERVISED: dict[str, Rival] = {
+    "UMAP": lambda seed: UniformManifold(supervised=False, random_state=seed),
+    "PaCMAP": lambda seed: PairwiseControlled(random_state=seed),
+    "t-SNE": lambda seed: JointEmbedding("tsne", random_state=seed),
+    "SNE": lambda seed: StochasticNeighbors(random_state=seed),
+    "NeRV": lambda seed: NeRV(random_state=seed),
+    "Isomap": lambda seed: GeodesicMap(random_state=seed),
+    "LLE": lambda seed: LocallyLinear(random_state=seed),
+    "Laplacian eigenmaps": lambda seed: JointEmbedding("laplacian", random_state=seed),
+    "MVU": lambda seed: MVU(random_state=seed),
+    "MDS": lambda seed: MetricMDS(random_state=seed),
+    "SOM": lambda seed: SelfOrganizingMap(random_state=seed),
+    "PCA": lambda seed: pca(random_state=seed),
 }

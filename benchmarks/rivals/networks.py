@@ -284,6 +284,19 @@ class DeepGaussianMCML(NetworkRival):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
+class LinearMCML(DeepGaussianMCML):
+    """MCML (Globerson & Roweis 2005): the objective of dG-MCML for a linear projection.
+
+    The paper finds a full metric, a convex problem, and projects on its leading eigenvectors. The
+    projection of rank two is optimised directly here.
+    """
+
+    hidden: tuple[int, ...] = ()
+    dropout: float | None = 0.0
+    weight_decay: float = 0.0
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class DeepTMCML(NetworkRival):
     """dt-MCML (Min et al. 2010): MCML of the code with Student's t."""
 

@@ -23,7 +23,7 @@ RIDGE = 1e-4
 """Share of the mean variance that is added to every direction's before a scatter is inverted."""
 
 
-class _NoDecision:
+class NoDecision:
     """Base of the objectives: they decide on no class, and most have no decoder."""
 
     n_outputs: int = 0
@@ -33,7 +33,7 @@ class _NoDecision:
         raise NotImplementedError
 
 
-class Reconstruction(_NoDecision):
+class Reconstruction(NoDecision):
     """Squared error of the reconstructed input (Hinton & Salakhutdinov 2006).
 
     Parameters
@@ -51,7 +51,7 @@ class Reconstruction(_NoDecision):
         return (batch.output - self.inputs[batch.rows]).square().mean()
 
 
-class NCA(_NoDecision):
+class NCA(NoDecision):
     """Neighbourhood components analysis of the code.
 
     The expected share of samples that a stochastic nearest-neighbour rule gets wrong,
@@ -103,7 +103,7 @@ class RegularizedNCA(NCA):
         return self.nca_weight * super().loss(batch) + (1 - self.nca_weight) * nats
 
 
-class MCML(_NoDecision):
+class MCML(NoDecision):
     """Maximally collapsing metric learning of the code: dG-MCML and dt-MCML (Min et al. 2010).
 
     KL(P‖Q) over all ordered pairs i ≠ j, with p_ij the same for all pairs of one class and 0 for
@@ -124,7 +124,7 @@ class MCML(_NoDecision):
         return joint_divergence(same / same.sum().clamp(min=1), batch.code, self.dof)
 
 
-class TSNE(_NoDecision):
+class TSNE(NoDecision):
     """Parametric t-SNE (van der Maaten 2009): KL(P‖Q) over the pairs of a batch, unsupervised.
 
     p_ij = (p_{j|i} + p_{i|j}) / 2b, where p_{j|i} is a Gaussian in input space of a bandwidth that
@@ -153,7 +153,7 @@ class TSNE(_NoDecision):
         return joint_divergence((p + p.T) / (2 * len(x)), batch.code, self.dof)
 
 
-class ExemplarMCML(_NoDecision):
+class ExemplarMCML(NoDecision):
     """MCML against a few exemplars instead of all other samples: HOPE (Min, Guo & Song 2017).
 
     1/b Σ_i KL(p_{·|i} ‖ q_{·|i}) over the exemplars j, with p_{j|i} the same for all exemplars of
@@ -186,7 +186,7 @@ class ExemplarMCML(_NoDecision):
         return (torch.xlogy(p, p) - p * log_q).sum(dim=1).mean()
 
 
-class Discriminant(_NoDecision):
+class Discriminant(NoDecision):
     """Generalised discriminant analysis of the code: GerDA (Stuhlsatz, Lippel & Zielke 2012).
 
     m − trace(S_T⁻¹ S_B), with S_T = S_W + S_B and

@@ -333,15 +333,20 @@ class ColoredMVU(BaseEstimator):
         # Without the first, which is constant.
         last = min(n_eigenvectors, len(X) - 1)
         basis = np.sqrt(len(X)) * linalg.eigh(laplacian, subset_by_index=[1, last])[1]
-        factor = basis.T @ label_factor(y, 1)
         squared = graph.data**2 / np.mean(graph.data**2)
-        metric = unfold(factor @ factor.T, basis[graph.row] - basis[graph.col], squared, penalty)
+        differences = basis[graph.row] - basis[graph.col]
+        metric = unfold(self._pull(basis, y), differences, squared, penalty)
         values, vectors = linalg.eigh(metric)
         leading = np.s_[: -self.n_components - 1 : -1]
         coordinates = (vectors * np.sqrt(np.maximum(values, 0)))[:, leading]
         self.embedding_: Array = basis @ coordinates
         self.map_ = KernelRegression().fit(X, self.embedding_, y)
         return self
+
+    def _pull(self, basis: Array, y: Labels) -> Array:
+        """Return Vᵀ H L H V, whose product with A has the trace that is maximised."""
+        factor = basis.T @ label_factor(y, 1)
+        return np.asarray(factor @ factor.T)
 
     def transform(self, X: Array) -> Array:
         """Place new points by regression."""
@@ -350,3 +355,16 @@ class ColoredMVU(BaseEstimator):
     def fit_transform(self, X: Array, y: Labels) -> Array:
         """Fit, and return the embedding of the training points."""
         return self.fit(X, y).embedding_
+
+
+class MVU(ColoredMVU):
+    """Maximum variance unfolding, in its Laplacian-reduced form.
+
+    Weinberger & Saul (2006), "Unsupervised learning of image manifolds by semidefinite
+    programming", IJCV 70; the reduction is that of Weinberger, Sha, Zhu & Saul (2006), NIPS 19.
+    As `ColoredMVU`, with the variance tr(K) in the place of the dependence on labels, which choose
+    the settings and the width of the regression alone.
+    """
+
+    def _pull(self, basis: Array, y: Labels) -> Array:
+        return np.asarray(basis.T @ basis)

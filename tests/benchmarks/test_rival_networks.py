@@ -12,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.rivals import networks
+from benchmarks.rivals import contrastive, networks
 from benchmarks.rivals.objectives import (
     MCML,
     NCA,
@@ -172,12 +172,13 @@ def test_discriminant(m: int) -> None:
 
 UNSUPERVISED = ["Autoencoder", "ParametricTSNE"]
 SUPERVISED = ["NonlinearNCA", "DeepGaussianNCA", "DeepTNCA", "DeepGaussianMCML", "DeepTMCML"]
-SUPERVISED += ["HOPE", "GerDA"]
+SUPERVISED += ["HOPE", "GerDA", "SupervisedContrastive", "ProxyAnchor"]
 
 
 def make(name: str, **kwargs: Any) -> networks.NetworkRival:
     fast = {"hidden": (32, 16), "n_steps": 80, "batch_size": 100}
-    rival: networks.NetworkRival = getattr(networks, name)(**fast | kwargs)
+    module = networks if hasattr(networks, name) else contrastive
+    rival: networks.NetworkRival = getattr(module, name)(**fast | kwargs)
     return rival
 
 

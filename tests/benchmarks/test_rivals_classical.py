@@ -13,6 +13,7 @@ from scipy.special import rel_entr
 from sklearn.base import BaseEstimator
 
 from benchmarks.rivals.classical import SUPERVISED, UNSUPERVISED
+from benchmarks.rivals.contrastive import Cebra
 from benchmarks.rivals.neighbors import (
     map_cost,
     neighbor_probabilities,
@@ -44,17 +45,16 @@ def blobs(n: int = 120, n_classes: int = 3, distance: float = 3.0) -> tuple[Arra
     return means[codes] + rng.normal(size=(n, 10)), np.array(list("abcdefgh"))[codes]
 
 
-@pytest.fixture
-def rng() -> np.random.Generator:
-    return np.random.default_rng(1)
-
-
-# UMAP is compiled at its first use.
-SLOW = {name: [pytest.mark.slow] if "UMAP" in name else [] for name in RIVALS}
+# UMAP and PaCMAP are compiled at their first use; CEBRA takes minutes for all its steps.
+LONG = "UMAP", "supervised UMAP", "PaCMAP", "CEBRA"
+SLOW = {name: [pytest.mark.slow] if name in LONG else [] for name in RIVALS}
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW[name]) for name in RIVALS])
-def test_a_rival_separates_blobs_and_repeats_itself(name: str) -> None:
+def test_a_rival_separates_blobs_and_repeats_itself(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cebra, "n_steps", 300)
     X, y = blobs()
     first, second = (embed(RIVALS[name](3), X[:90], y[:90], X[90:]) for _ in range(2))
     for part, again, n in zip(first, second, (90, 30), strict=True):
