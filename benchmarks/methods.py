@@ -152,12 +152,11 @@ SQUARE = {
 }
 LARGE = {"mnist": "60,000 samples: its time or memory is too much for us"}
 MISSING: dict[str, Mapping[str, str]] = {
-    "t-SNE": {"mnist": SQUARE["mnist"]},
-    "Laplacian eigenmaps": {"mnist": SQUARE["mnist"]},
+    **{name: {"mnist": SQUARE["mnist"]} for name in ("t-SNE", "Laplacian eigenmaps", "RF-PHATE")},
     **dict.fromkeys(("LMNN", "SNE"), LARGE),
     **dict.fromkeys(
         (
-            *("RF-PHATE", "SNeRV", "parametric embedding", "supervised Isomap", "supervised LLE"),
+            *("SNeRV", "parametric embedding", "supervised Isomap", "supervised LLE"),
             *("supervised Laplacian eigenmaps", "NCA", "MUHSIC", "multiple relational embedding"),
             *("kernel supervised PCA", "NeRV", "Isomap", "LLE", "MVU", "MDS"),
         ),

@@ -18,6 +18,9 @@ import numpy as np
 import pandas as pd
 
 from benchmarks import ablation, doubts, gpu, placement
+from benchmarks.cells import RESULTS as CELL_RESULTS
+from benchmarks.cells import SETS as CELL_SETS
+from benchmarks.cells import SHOWN
 from benchmarks.methods import METHODS, Method
 from benchmarks.protocols import EXPERIMENTS
 from benchmarks.published import PUBLISHED
@@ -219,6 +222,29 @@ def pictures_table(results: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def cells_table(results: pd.DataFrame) -> str:
+    """Return 5-NN and Voronoi errors of held-out cells; the best of each set are bold."""
+    lines = [f"| | {' | '.join(CELL_SETS)} |", f"|---|{'---:|' * len(CELL_SETS)}"]
+    errors = 100 * results.groupby(["method", "set"])[["knn_error", "voronoi_error"]].mean()
+    spread = 100 * results.groupby(["method", "set"])["knn_error"].std()
+    least = errors.groupby("set").min()
+    for method in SHOWN:
+        shown = []
+        for name in CELL_SETS:
+            if (method, name) not in errors.index:
+                shown.append("")
+                continue
+            texts = []
+            for rule in errors:
+                value = errors.loc[(method, name), rule]
+                text = f"{value:.1f}"
+                texts.append(f"**{text}**" if np.isclose(value, least.loc[name, rule]) else text)
+            texts[0] += f"\u00a0±\u00a0{spread[method, name]:.1f}"
+            shown.append(" / ".join(texts))
+        lines.append(f"| {method} | {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
 def gpu_table(results: pd.DataFrame) -> str:
     """Return seconds, share of the peak and error of trainings on a GPU, with each kind of step."""
     lines = [
@@ -270,6 +296,7 @@ def main() -> None:
         table = ablation_table(pd.read_csv(ABLATION_RESULTS), recipe)
         text = replaced(text, f"ablation {recipe}", table)
     text = replaced(text, "gpu", gpu_table(pd.read_csv(gpu.RESULTS)))
+    text = replaced(text, "cells", cells_table(pd.read_csv(CELL_RESULTS)))
     text = replaced(text, "pictures", pictures_table(pd.read_csv(placement.RESULTS)))
     text = replaced(text, "doubts", doubts_table(pd.read_csv(doubts.RESULTS)))
     text = replaced(text, "missing", missing_list())

@@ -107,7 +107,8 @@ class ForestPHATE(BaseEstimator):
     The potentials −log of the diffusion at the time `diffusion_time` are embedded by metric
     multidimensional scaling from classical scaling.
 
-    A new sample is placed at the mean of the training samples, weighted by its proximities.
+    Of more than 2,000 training samples, so many at random are embedded, the landmarks. All others,
+    and new samples, are placed at the mean of the landmarks, weighted by their proximities.
 
     Parameters
     ----------
@@ -118,6 +119,7 @@ class ForestPHATE(BaseEstimator):
     """
 
     beta = 0.9
+    n_landmarks = 2000
 
     def __init__(self, n_components: int = 2, random_state: int | None = None) -> None:
         self.n_components = n_components
@@ -126,27 +128,35 @@ class ForestPHATE(BaseEstimator):
     def fit(self, X: Array, y: Labels) -> Self:
         """Fit to labelled data."""
         self.proximities_ = GapProximities(random_state=self.random_state).fit(X, y)
-        p = self.proximities_.training()
+        everything = self.proximities_.training()
+        chosen = np.random.default_rng(self.random_state).permutation(len(X))[: self.n_landmarks]
+        self.landmarks_ = np.sort(chosen)
+        p = everything[np.ix_(self.landmarks_, self.landmarks_)]
         np.fill_diagonal(p, 1)
         p = (p + p.T) / 2
-        diffusion = self.beta * p / p.sum(axis=1, keepdims=True) + (1 - self.beta) / len(X)
+        diffusion = self.beta * p / p.sum(axis=1, keepdims=True) + (1 - self.beta) / len(p)
         power = np.linalg.matrix_power(diffusion, diffusion_time(diffusion))
         potential = -np.log(power + 1e-7)
         distances = cdist(potential, potential)
-        self.embedding_ = np.asarray(
-            smacof(
-                distances,
-                n_components=self.n_components,
-                init=classical_mds(distances, self.n_components),
-                n_init=1,
-                normalized_stress=False,
-            )[0]
-        )
+        self.places_ = smacof(
+            distances,
+            n_components=self.n_components,
+            init=classical_mds(distances, self.n_components),
+            n_init=1,
+            normalized_stress=False,
+        )[0]
+        self.embedding_ = self._placed(everything)
+        self.embedding_[self.landmarks_] = self.places_
         return self
+
+    def _placed(self, proximities: Array) -> Array:
+        """Return the means of the landmarks; of all alike for a sample that is near none."""
+        near = proximities[:, self.landmarks_] + 1e-12
+        return np.asarray(near @ self.places_ / near.sum(axis=1, keepdims=True))
 
     def transform(self, X: Array) -> Array:
         """Place new samples by their proximities."""
-        return np.asarray(self.proximities_.new(X) @ self.embedding_)
+        return self._placed(self.proximities_.new(X))
 
     def fit_transform(self, X: Array, y: Labels) -> Array:
         """Return the embedding of the training points."""

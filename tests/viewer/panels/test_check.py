@@ -205,7 +205,6 @@ def test_several_images_give_two_errors(open_widget: Open, check: Do, study: Ann
     assert f"images that the networks have seen {first:.1f} ±" in text
     assert f"on others {second:.1f} ±" in text
     assert "Quote the second for new images" in text
-    # The second number answers the warning.
     assert "group_key" not in widget.verdict.doubts.text()
     script = widget.keep.script()
     assert script.count("ce.tl.cross_validate(") == 2
