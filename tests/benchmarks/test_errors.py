@@ -144,3 +144,19 @@ def test_the_ten_folds_are_of_one_draw() -> None:
     assert not train & {row.tobytes() for row in splits[0][2]}
     with pytest.raises(StopIteration):
         next(EXPERIMENTS["phoneme"].splits(0))
+
+
+def test_tables_of_cells_and_pictures_have_the_best_in_bold() -> None:
+    pictures = pd.DataFrame({name: [0.3, 0.2] for name in render.PICTURE})
+    pictures["method"], pictures["set"] = ["voronoi", "PCA"], "sonar"
+    ours, pca = render.pictures_table(pictures).splitlines()[2:]
+    # Less is better for errors, more for trust.
+    assert ours.startswith("| centroid-encoder | 1 | 0.3 | 0.3 | **0.300** |")
+    assert pca.startswith("| PCA | 1 | **0.2** | **0.2** | 0.200 |")
+    errors = {"knn_error": [0.1, 0.3, 0.1, 0.1], "voronoi_error": [0.2, 0.2, 0.1, 0.1]}
+    cells = pd.DataFrame(errors).assign(set="pbmc3k", method=["LDA", "LDA", "PCA", "PCA"])
+    lda, pca = (
+        line for line in render.cells_table(cells).splitlines() if line[2:5] in ("LDA", "PCA")
+    )
+    assert lda.startswith("| LDA | 20.0\u00a0±\u00a014.1 / 20.0 |")
+    assert pca.startswith("| PCA | **10.0**\u00a0±\u00a00.0 / **10.0** |")
