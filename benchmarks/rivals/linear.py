@@ -26,6 +26,10 @@ class Linear(BaseEstimator):
     mean_: Array
     directions_: Array
 
+    def __init__(self, n_components: int = 2, random_state: int | None = None) -> None:
+        self.n_components = n_components
+        self.random_state = random_state
+
     def fit(self, X: Array, y: Labels) -> Self:
         """Fit to labelled data."""
         raise NotImplementedError
@@ -93,6 +97,14 @@ def scatters(X: Array, y: Labels) -> tuple[Array, Array]:
     return centered.T @ centered / len(X), residual.T @ residual / len(X)
 
 
+def discriminants(X: Array, y: Labels, n_components: int) -> Array:
+    """Return (d, n_components) discriminant directions, from which other methods start."""
+    between, within = scatters(X, y)
+    d = X.shape[1]
+    within += 1e-2 * np.trace(within) / d * np.eye(d)
+    return np.asarray(linalg.eigh(between, within, subset_by_index=[d - n_components, d - 1])[1])
+
+
 class LinearCentroidEncoder(Linear):
     """The linear centroid-encoder, which is the maximum margin criterion.
 
@@ -108,10 +120,6 @@ class LinearCentroidEncoder(Linear):
     random_state
         Not used: nothing is random.
     """
-
-    def __init__(self, n_components: int = 2, random_state: int | None = None) -> None:
-        self.n_components = n_components
-        self.random_state = random_state
 
     def fit(self, X: Array, y: Labels) -> Self:
         """Fit to labelled data."""
@@ -141,10 +149,6 @@ class LocalFisher(Linear):
     n_neighbors = 7
     ridge = 1e-3
     """Share of the mean variance within classes that is added to each feature's."""
-
-    def __init__(self, n_components: int = 2, random_state: int | None = None) -> None:
-        self.n_components = n_components
-        self.random_state = random_state
 
     def fit(self, X: Array, y: Labels) -> Self:
         """Fit to labelled data."""
@@ -234,9 +238,7 @@ class LargeMargin(Linear):
         self.mean_ = X.mean(axis=0)
         X = X - self.mean_
         d = X.shape[1]
-        between, within = scatters(X, y)
-        within += 1e-2 * np.trace(within) / d * np.eye(d)
-        L = linalg.eigh(between, within, subset_by_index=[d - self.n_components, d - 1])[1]
+        L = discriminants(X, y, self.n_components)
         classes = {name: np.flatnonzero(y == name) for name in np.unique(y)}
         n_targets = min([self.n_targets, *(len(rows) - 1 for rows in classes.values())])
         targets = np.empty((len(X), n_targets), dtype=np.intp)
@@ -267,9 +269,9 @@ def relevance_cost(
 ) -> tuple[float, Array]:
     """Return the cost of GMLVQ, and its gradient; ``flat`` holds Ω and the prototypes.
 
-    Σ_i φ(μ_i), μ_i = (d⁺ − d⁻) / (d⁺ + d⁻) of Sato & Yamada (1996) with the squared distances
+    1/n Σ_i φ(μ_i), μ_i = (d⁺ − d⁻) / (d⁺ + d⁻) of Sato & Yamada (1996) with the squared distances
     ‖Ω(x − w)‖² to the nearest prototype of the class and of another, φ the identity. ``ridge``
-    times the squared norm of ΩᵀΩ's eigenvalues is left out by the scaling tr ΩᵀΩ = 1.
+    keeps the denominator above 0. Ω is scaled to tr ΩᵀΩ = 1, since its size changes no μ_i.
     """
     d, m = shape
     omega, prototypes = flat[: d * m].reshape(d, m), flat[d * m :].reshape(-1, d)
@@ -320,10 +322,6 @@ class RelevanceLVQ(Linear):
 
     ridge = 1e-9
 
-    def __init__(self, n_components: int = 2, random_state: int | None = None) -> None:
-        self.n_components = n_components
-        self.random_state = random_state
-
     def fit(self, X: Array, y: Labels) -> Self:
         """Fit to labelled data."""
         self.mean_ = X.mean(axis=0)
@@ -331,9 +329,7 @@ class RelevanceLVQ(Linear):
         d = X.shape[1]
         codes = np.unique(y, return_inverse=True)[1]
         members = np.eye(codes.max() + 1)[codes]
-        between, within = scatters(X, y)
-        within += 1e-2 * np.trace(within) / d * np.eye(d)
-        omega = linalg.eigh(between, within, subset_by_index=[d - self.n_components, d - 1])[1]
+        omega = discriminants(X, y, self.n_components)
         start = np.concatenate(
             [omega[:, ::-1].ravel(), (members.T @ X / members.sum(axis=0)[:, None]).ravel()]
         )

@@ -91,7 +91,7 @@ def _point_size(points: NDArray[np.floating]) -> float:
 
 
 def read_adata(path: Path) -> AnnData:
-    """Read a table of cells into memory; see `Reading`. A warning tells that cells were renamed."""
+    """Read a table of cells into memory; see `Reading`. Renamed cells are counted in a warning."""
     job = Reading(path)
     adata = job.run()
     if job.notice:

@@ -32,7 +32,7 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
     if session.result is not None and (quality := session.result.stored.quality) is not None:
         errors = quality["per_class"][f"test_{error}"].to_numpy(float)
         table["error"] = pd.Series(errors, session.result.stored.classes).reindex(table.index)
-    # A check of other labels than those that are shown says nothing of these classes.
+    # A check of other labels than those that are shown has no errors of these classes.
     if session.check is not None and session.check.label_key == shown:
         errors = session.check.per_class.set_index("class")[error].astype(float)
         table["out_of_fold"] = errors.reindex(table["name"]).to_numpy()
