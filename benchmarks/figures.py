@@ -2,12 +2,13 @@
 
     python -m benchmarks.figures mnist landsat rivals planes
 
-MNIST and Landsat over the Voronoi cells of their classes, Landsat embedded by the rivals, and ten
-data sets in the planes of both placements and of UMAP.
+MNIST and Landsat over the Voronoi cells of their classes, Landsat and pbmc3k in the maps of all
+methods, and ten data sets in the planes of both placements and of UMAP.
 """
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from sklearn.preprocessing import StandardScaler
 
 import centroid_encoder as ce
 from benchmarks import datasets
 from benchmarks.parts import run_named
-from benchmarks.placement import SETS, drawn
-from benchmarks.protocols import EXPERIMENTS
-from benchmarks.rivals import classical
-from benchmarks.rivals.selection import embed
+from benchmarks.placement import EVERY, SETS, TITLES, drawn, placed
 from centroid_encoder.core.quality import knn_predict
 from centroid_encoder.core.regions import bounding_box, voronoi_cells
 from centroid_encoder.pl._colors import default_palette
@@ -35,17 +32,6 @@ SOILS = {
     1: "red soil", 2: "cotton crop", 3: "grey soil", 4: "damp grey soil",
     5: "vegetation stubble", 7: "very damp grey soil",
 }  # fmt: skip
-RIVAL_MAKERS = classical.UNSUPERVISED | classical.SUPERVISED
-RIVALS = (
-    "Laplacian eigenmaps",
-    "PCA",
-    "t-SNE",
-    "UMAP",
-    "NCA",
-    "supervised Isomap",
-    "parametric embedding",
-    "SNeRV",
-)
 
 
 def mnist() -> None:
@@ -90,26 +76,29 @@ def two_panels(
 
 
 def rivals() -> None:
-    """Draw training and test samples of one fold of Landsat, embedded by every rival."""
-    X, y, X_test, y_test = EXPERIMENTS["landsat"].run(0)
-    classes, codes = np.unique(y, return_inverse=True)
-    codes_test = np.searchsorted(classes, y_test)
-    # Colours are in the order of the names, as in the figure of `landsat`.
-    order = np.argsort(np.argsort([SOILS[code] for code in classes]))
-    shades = np.array(default_palette(len(classes)))[order]
-    scaler = StandardScaler().fit(X)
-    z, z_test = scaler.transform(X), scaler.transform(X_test)
-    figure, axes = plt.subplots(3, 3, figsize=(10, 10), layout="constrained")
-    model = ce.CentroidEncoder(random_state=0)
-    fit = model.fit_codes(X, codes, np.arange(len(classes)))
-    found = {"centroid-encoder": (fit.embed(), model.transform(X_test))}
-    found |= {name: embed(RIVAL_MAKERS[name](0), z, codes, z_test) for name in RIVALS}
-    for ax, (name, (train, test)) in zip(axes.flat, found.items(), strict=True):
-        error = (knn_predict(train, codes, test) != codes_test).mean()
-        ax.scatter(*train.T, c=shades[codes], s=3, linewidth=0, alpha=0.5)
-        ax.scatter(*test.T, c=shades[codes_test], s=14, linewidth=0.4, edgecolor="black")
-        ax.set(xticks=[], yticks=[], title=f"{name}: {100 * error:.1f} %")
-    figure.savefig(FOLDER / "rivals.png", dpi=100)
+    """Draw the held-out samples of Landsat and pbmc3k in the maps of all methods."""
+    for name in ("landsat", "pbmc3k"):
+        load, n_train, n_test = SETS[name]
+        X, y, X_test, y_test = drawn(load(), n_train, n_test, 0)
+        shades = np.array(default_palette(int(y.max()) + 1))
+        figure, axes = plt.subplots(-(-len(EVERY) // 6), 6, figsize=(12, 16), layout="constrained")
+        for ax in axes.flat:
+            ax.axis("off")
+        for ax, method in zip(axes.flat, EVERY, strict=False):
+            with warnings.catch_warnings():
+                # Rivals warn of effects of their settings, which the picture shows.
+                warnings.simplefilter("ignore")
+                train, test, _, _ = placed(name, method, X, y, X_test, 0)
+            error = (knn_predict(train, y, test) != y_test).mean()
+            ax.scatter(*test.T, c=shades[y_test], s=2.5, linewidth=0)
+            low, high = np.quantile(test, [0.005, 0.995], axis=0)
+            room = 0.05 * (high - low)
+            ax.set_xlim(low[0] - room[0], high[0] + room[0])
+            ax.set_ylim(low[1] - room[1], high[1] + room[1])
+            title = f"{TITLES.get(method, method)}: {100 * error:.1f} %"
+            ax.set_title(title, fontsize=8 if len(title) < 32 else 6.5)
+        figure.savefig(FOLDER / f"rivals_{name}.png", dpi=90)
+        plt.close(figure)
 
 
 PLANES = (
@@ -128,14 +117,13 @@ def planes() -> None:
         model = ce.CentroidEncoder(random_state=0)
         fit = model.fit_codes(X, y, np.arange(len(shades)))
         squeezed = ce.CentroidEncoder(random_state=0, placement="bottleneck").fit(X, y)
-        z = StandardScaler().fit_transform(X)
         found: dict[str, tuple[Any, Any, Any]] = {
             "training": (fit.embed(), y, model.centers_),
             "held out": (model.transform(X_test), y_test, model.centers_),
             "bottleneck": (squeezed.transform(X), y, squeezed.centers_),
         }
         for rival in ("UMAP", "supervised UMAP"):
-            found[rival] = embed(RIVAL_MAKERS[rival](0), z, y, z[:1])[0], y, None
+            found[rival] = placed(name, rival, X, y, X_test, 0)[0], y, None
         for ax, (title, (points, codes, centers)) in zip(row, found.items(), strict=True):
             if centers is not None:
                 box = bounding_box(found["training"][0] if title == "held out" else points)

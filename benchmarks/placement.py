@@ -75,6 +75,9 @@ N_DRAWS = 2
 N_MEASURED = 1000
 RIVALS = classical.SUPERVISED | classical.UNSUPERVISED
 USUAL = (*get_args(Placement), "UMAP", "supervised UMAP")
+TITLES = dict(
+    zip(get_args(Placement), ("centroid-encoder", "centroid-encoder, bottleneck"), strict=True)
+)
 EVERY = (*get_args(Placement), *NETWORKS, *RIVALS)
 RESULTS = Path(__file__).parent / "results" / "pictures.csv"
 KEYS = ("set", "method", "draw")
@@ -126,7 +129,42 @@ def drawn(data: Data, n_train: int, n_test: int, seed: int) -> tuple[NDArray[Any
     return X[train], np.searchsorted(known, y[train]), X[test], np.searchsorted(known, y[test])
 
 
+CELLS = ("paul15", "blood", "pbmc3k", "pbmc68k", "lung", "tumour")
+"""Sets of cells, of which rivals get the first principal components, as is the custom."""
+
+
+def main_axes(X: Array, X_test: Array) -> tuple[Array, Array]:
+    """Return the first 50 principal components of the z-scores."""
+    z, z_test = z_scores(X, X_test)
+    axes = PCA(min(50, *z.shape), random_state=0).fit(z)
+    return axes.transform(z), axes.transform(z_test)
+
+
+def z_scores(X: Array, X_test: Array) -> tuple[Array, Array]:
+    """Return training and test data by the means and deviations of training."""
+    scaler = StandardScaler().fit(X)
+    return scaler.transform(X), scaler.transform(X_test)
+
+
+def placed(
+    name: str, method: str, X: Array, y: Codes, X_test: Array, seed: int, class_weight: Any = "sqrt"
+) -> tuple[Array, Array, CentroidEncoder | None, Any]:
+    """Return places of training and test samples; of the centroid-encoder, also model and fit."""
+    if method in get_args(Placement):
+        model = CentroidEncoder(random_state=seed, device="cpu", class_weight=class_weight)
+        model.set_params(placement=method)
+        fit = model.fit_codes(X, y, np.arange(y.max() + 1))
+        return fit.embed(), model.transform(X_test), model, fit
+    if name in CELLS:
+        X, X_test = main_axes(X, X_test)
+    elif method in RIVALS:
+        X, X_test = z_scores(X, X_test)
+    rival = NETWORKS[method](random_state=seed) if method in NETWORKS else RIVALS[method](seed)
+    return *embed(rival, X, y, X_test), None, None
+
+
 def evaluate(
+    name: str,
     data: Data,
     n_train: int,
     n_test: int,
@@ -141,25 +179,9 @@ def evaluate(
     rng, n_classes = np.random.default_rng(seed), int(y.max()) + 1
     wrong = rng.random(len(y)) < flipped
     given = np.where(wrong, (y + rng.integers(1, n_classes, len(y))) % n_classes, y)
-    scaler = StandardScaler().fit(X)
-    z, z_test = scaler.transform(X), scaler.transform(X_test)
-    n_axes = min(50, *z.shape)
-    axes = PCA(n_axes, random_state=0).fit(z)
-    inputs, inputs_test = axes.transform(z), axes.transform(z_test)
-
-    def places(seed: int) -> tuple[Array, Array, CentroidEncoder | None, Any]:
-        if method in NETWORKS:
-            rival = NETWORKS[method](random_state=seed)
-            return *embed(rival, X, given, X_test), None, None
-        if method in RIVALS:
-            return *embed(RIVALS[method](seed), z, given, z_test), None, None
-        model = CentroidEncoder(random_state=seed, device="cpu", class_weight=class_weight)
-        model.set_params(placement=method)
-        fit = model.fit_codes(X, given, np.arange(n_classes))
-        return fit.embed(), model.transform(X_test), model, fit
-
+    inputs, inputs_test = main_axes(X, X_test)
     start = time.process_time()
-    train, test, model, fit = places(seed)
+    train, test, model, fit = placed(name, method, X, given, X_test, seed, class_weight)
     seconds = time.process_time() - start
     found: dict[str, float] = {}
     centers = class_centers(train, given, n_classes)
@@ -170,7 +192,8 @@ def evaluate(
     found["neighbours"] = 100 * (knn_predict(train, given, test) != y_test).mean()
     found |= picture(inputs, given, train, inputs_test, y_test, test)
     if stability:
-        found["seeds"] = procrustes(test, places(seed + 100)[1])[2]
+        again = placed(name, method, X, given, X_test, seed + 100, class_weight)[1]
+        found["seeds"] = procrustes(test, again)[2]
     if flipped and model is not None:
         elsewhere = nearest_center(train, centers) != given
         distances = np.concatenate([distances for _, distances in fit.judge()])
@@ -283,7 +306,7 @@ def main() -> None:
                     # Rivals warn of effects of their settings, which the numbers show.
                     warnings.simplefilter("ignore")
                     row = evaluate(
-                        data, n_train, n_test, draw, method, arguments.flipped, weight,
+                        name, data, n_train, n_test, draw, method, arguments.flipped, weight,
                         stability=not arguments.every,
                     )  # fmt: skip
                 rows.append(row)

@@ -12,19 +12,17 @@ import argparse
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pandas as pd
 
 from benchmarks import ablation, doubts, gpu, placement
+from benchmarks.cell_sets import SETS as CELL_SETS
 from benchmarks.cells import RESULTS as CELL_RESULTS
-from benchmarks.cells import SETS as CELL_SETS
 from benchmarks.cells import SHOWN
 from benchmarks.methods import METHODS, Method
 from benchmarks.protocols import EXPERIMENTS
 from benchmarks.published import PUBLISHED
-from centroid_encoder.core.placement import Placement
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "errors.csv"
@@ -206,7 +204,6 @@ def pictures_table(results: pd.DataFrame) -> str:
     of_sets = results.groupby(["method", "set"])[list(PICTURE)].mean()
     means, n_sets = of_sets.groupby("method").mean(), of_sets.groupby("method").size()
     whole = means[n_sets == n_sets.max()]
-    titles = dict(zip(get_args(Placement), BOTH, strict=True))
     lines = [
         f"| | sets | {' | '.join(heading for heading, *_ in PICTURE.values())} |",
         f"|---|{'---:|' * (len(PICTURE) + 1)}",
@@ -218,7 +215,9 @@ def pictures_table(results: pd.DataFrame) -> str:
             text = f"{value:.{digits}f}"
             is_best = method in whole.index and value == better(whole[column])
             cells.append(f"**{text}**" if is_best else text)
-        lines.append(f"| {titles.get(method, method)} | {n_sets[method]} | {' | '.join(cells)} |")
+        lines.append(
+            f"| {placement.TITLES.get(method, method)} | {n_sets[method]} | {' | '.join(cells)} |"
+        )
     return "\n".join(lines)
 
 

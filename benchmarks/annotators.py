@@ -1,0 +1,159 @@
+"""Errors of scANVI and CellTypist on held-out cells, on the splits of `benchmarks.cells`.
+
+    python -m venv annotators
+    annotators/bin/pip install "torch==2.13.0" scvi-tools celltypist "scikit-learn<1.7"
+    annotators/bin/python -m benchmarks.annotators
+
+They need an environment of their own: scvi-tools pins versions, and CellTypist passes an argument
+to scikit-learn that 1.8 removed. Runs are added to the results of `benchmarks.cells`.
+
+scANVI gets the counts and, as batches, the donors; where values are intensities, a normal
+likelihood. As is usual, it sees the held-out cells without their labels while it trains: 2 latent
+dimensions, and 10 laid out by UMAP. All settings are the defaults of scvi-tools 1.4. CellTypist is
+its default logistic regression. "Voronoi" is the nearest center in the plane. The decisions of
+scANVI's own classifier and of CellTypist, which have no plane, stand in both columns of errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from numpy.typing import NDArray
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.neighbors import KNeighborsClassifier, NearestCentroid
+
+from benchmarks.cell_sets import SETS, Split, load, pbmc68k, splits
+from benchmarks.parts import append
+
+INTENSITIES = ("vectra_6plex", "scimap_example")
+RESULTS = Path(__file__).parent / "results" / "cells.csv"
+Decision = tuple[str, NDArray[np.intp], NDArray[np.intp]]
+"""Row of the table, and the classes of the held-out cells by 5-NN and by the nearest center."""
+
+
+def counts(X: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return counts from normalised logarithms: the least value of a cell is one count."""
+    shares = np.expm1(X.astype(np.float64))
+    least = np.where(shares > 0, shares, np.inf).min(axis=1, keepdims=True)
+    rounded: NDArray[np.float32] = np.round(shares / least).astype(np.float32)
+    return rounded
+
+
+def in_the_plane(
+    name: str, train: NDArray[Any], codes: NDArray[np.intp], test: NDArray[Any]
+) -> Decision:
+    """Decide by five neighbours and by the nearest center."""
+    return (
+        name,
+        KNeighborsClassifier(5).fit(train, codes).predict(test),
+        NearestCentroid().fit(train, codes).predict(test),
+    )
+
+
+def scanvi(
+    name: str, values: NDArray[Any], split: Split, groups: NDArray[Any] | None
+) -> Iterator[Decision]:
+    """Train scANVI with 2 and with 10 latent dimensions, and yield its decisions."""
+    import scvi
+    from umap import UMAP
+
+    rows = np.r_[split.train, split.test]
+    n_train = len(split.train)
+    cells = AnnData(values[np.ix_(rows, split.kept)])
+    cells.obs["label"] = [*split.codes.astype(str), *(["Unknown"] * len(split.test))]
+    cells.obs["batch"] = "all" if groups is None else groups[rows]
+    normal = {"gene_likelihood": "normal", "log_variational": False}
+    likelihood = normal if name in INTENSITIES else {}
+    for n_latent in (2, 10):
+        scvi.settings.seed = 0
+        scvi.model.SCVI.setup_anndata(cells, batch_key="batch", labels_key="label")
+        start = scvi.model.SCVI(cells, n_latent=n_latent, **likelihood)
+        start.train(accelerator="cpu", enable_progress_bar=False)
+        model = scvi.model.SCANVI.from_scvi_model(start, unlabeled_category="Unknown")
+        model.train(accelerator="cpu", enable_progress_bar=False)
+        latent = model.get_latent_representation()
+        if n_latent == 10:
+            own = np.asarray(model.predict())[n_train:].astype(np.intp)
+            yield "scANVI's classifier", own, own
+            plane = UMAP(random_state=0).fit(latent[:n_train])
+            latent = np.vstack([plane.embedding_, plane.transform(latent[n_train:])])
+        row = "scANVI, 2 latents" if n_latent == 2 else "scANVI, 10 latents and UMAP"
+        yield in_the_plane(row, latent[:n_train], split.codes, latent[n_train:])
+
+
+def celltypist(
+    name: str, values: NDArray[Any], split: Split, groups: NDArray[Any] | None
+) -> Iterator[Decision]:
+    """Train CellTypist and yield its decisions."""
+    del name, values, groups
+    from celltypist import train
+
+    features = np.arange(split.X.shape[1]).astype(str)
+    # The check of sums is for tables of all genes.
+    model = train(split.X, split.codes.astype(str), features, check_expression=False, n_jobs=1)
+    used = np.isin(features, model.classifier.features)
+    scaled = np.minimum(model.scaler.transform(split.X_test[:, used]), 10)
+    own = model.predict_labels_and_prob(scaled)[2].astype(np.intp)
+    yield "CellTypist", own, own
+
+
+def evaluate(name: str, method: Any) -> Iterator[dict[str, object]]:
+    """Yield the errors of each split."""
+    X, y, groups = load(name)
+    if name == "pbmc68k_reduced":  # z-scores; logarithms of the same genes are in `raw`
+        values = counts(pbmc68k().raw.X.toarray())
+    else:
+        values = X if name in INTENSITIES else counts(X)
+    for number, split in enumerate(splits(X, y, groups)):
+        start = time.process_time()
+        for row, knn, voronoi in method(name, values, split, groups):
+            yield {
+                "set": name,
+                "method": row,
+                "split": number,
+                "n_train": len(split.codes),
+                "n_test": len(split.truth),
+                "knn_error": np.mean(knn != split.truth),
+                "voronoi_error": np.mean(voronoi != split.truth),
+                "balanced_knn_error": 1 - balanced_accuracy_score(split.truth, knn),
+                "seconds": time.process_time() - start,
+            }
+            start = time.process_time()
+
+
+def main() -> None:
+    """Run what is not in the file, and print the mean errors."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    # An empty list of choices is all of them.
+    parser.add_argument("sets", nargs="*", metavar="SET", help=", ".join(SETS))
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    logging.disable(logging.WARNING)
+    warnings.simplefilter("ignore")
+    path: Path = arguments.results
+    there = pd.read_csv(path) if path.exists() else pd.DataFrame({"set": [], "method": []})
+    done = set(zip(there["set"], there["method"], strict=True))
+    for name in arguments.sets or SETS:
+        for method, first in ((celltypist, "CellTypist"), (scanvi, "scANVI, 2 latents")):
+            if (name, first) in done:
+                continue
+            rows = list(evaluate(name, method))
+            for row in rows:
+                append(path, row)
+            table = pd.DataFrame(rows).groupby("method")[["knn_error", "voronoi_error"]].mean()
+            print(name, (100 * table).round(1), sep="\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()
