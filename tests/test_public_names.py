@@ -11,7 +11,7 @@ PUBLIC = {
     "": {"CentroidEncoder", "load", "pl", "tl", "viewer"},
     "tl": {
         *("centroid_encoder", "composition", "cross_validate", "fitted_model", "ingest", "measure"),
-        *("mislabeled", "misplaced"),
+        *("mislabeled", "misplaced", "suggest"),
     },
     "pl": {
         *("calibration", "composition", "confusion", "history", "permutation_test"),

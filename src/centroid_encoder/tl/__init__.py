@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._measure import measure
     from centroid_encoder.tl._mislabeled import mislabeled
     from centroid_encoder.tl._misplaced import misplaced
+    from centroid_encoder.tl._suggest import suggest
 
 __all__ = [
     "centroid_encoder",
@@ -25,5 +26,6 @@ __all__ = [
     "measure",
     "mislabeled",
     "misplaced",
+    "suggest",
 ]
 __getattr__, __dir__ = lazy(__name__, {name: f"_{name}" for name in __all__})

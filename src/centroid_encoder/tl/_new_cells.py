@@ -91,7 +91,7 @@ class NewCells:
         # Rows with gaps become dense.
         n_rows = max(1, min(matrix.CHUNK, matrix.VALUES_AT_ONCE // max(1, X.shape[1])))
         for part in gen_batches(X.shape[0], n_rows) if X.shape[0] else ():
-            x, unusable = self._prepared(in_memory(X[part]), start + part.start)
+            x, unusable = self.prepared(in_memory(X[part]), start + part.start)
             embedding, predicted, confidence = map_.decide(map_.judge(x), x.shape[0])
             novelty = np.full(len(predicted), np.nan)
             if map_.novelty is not None:
@@ -100,7 +100,7 @@ class NewCells:
             found[unusable] = np.nan
             yield found.astype(np.float32)
 
-    def _prepared(self, x: Any, start: int) -> tuple[Any, NDArray[np.bool_]]:
+    def prepared(self, x: Any, start: int = 0) -> tuple[Any, NDArray[np.bool_]]:
         """Return finite values of the map's features, and which cells lack too many of them."""
         absent = np.empty(0, dtype=np.intp)
         if self.index is not None:

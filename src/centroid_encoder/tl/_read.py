@@ -104,7 +104,7 @@ def read_cells(
     X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
     columns = None
     if use_rep in (None, "X"):
-        columns = _read_mask(adata.raw if use_raw else adata, mask_var)
+        columns = mask_columns(adata.raw if use_raw else adata, mask_var)
     elif not (mask_var is None or (isinstance(mask_var, str) and mask_var == "auto")):
         raise InputError("use_rep excludes mask_var", parameter="use_rep")
     if columns is not None and names is not None:
@@ -328,7 +328,7 @@ def check_key(name: str, parameter: str) -> None:
         raise InputError(f"{parameter} must not be {name!r}: files have no such keys", parameter)
 
 
-def _read_mask(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:
+def mask_columns(adata: AnnData, mask_var: MaskVar) -> NDArray[np.intp] | None:
     """Return the columns to use; None for all."""
     automatic = isinstance(mask_var, str) and mask_var == "auto"
     if automatic:

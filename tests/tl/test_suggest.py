@@ -1,0 +1,156 @@
+"""The queue of cells to label: which cells, in which order, and why."""
+
+from __future__ import annotations
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from pandas.testing import assert_frame_equal
+from scipy import sparse
+
+import centroid_encoder as ce
+from centroid_encoder.core import suggestion
+
+
+@pytest.fixture(scope="module")
+def labelled():
+    """300 cells of four overlapping classes in three images; 40 of them labelled, with a map."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(0, 4, 300)
+    X = (1.2 * rng.normal(size=(4, 8))[codes] + rng.normal(size=(300, 8))).astype(np.float32)
+    obs = pd.DataFrame({"truth": pd.Categorical.from_codes(codes, list("dabc"))})
+    obs["image"] = pd.Categorical.from_codes(np.arange(300) % 3, ["one", "two", "three"])
+    obs["label"] = obs["truth"].where(np.arange(300) < 40)
+    obs.index = [f"cell{i}" for i in range(300)]
+    adata = ad.AnnData(X, obs=obs)
+    ce.tl.centroid_encoder(adata, "label", progress=False)
+    return adata
+
+
+def few(labelled: ad.AnnData) -> ad.AnnData:
+    """The same cells without a map."""
+    return ad.AnnData(labelled.X.copy(), obs=labelled.obs[["truth", "image", "label"]])
+
+
+def test_suggests_cells_without_a_label_between_two_classes(labelled):
+    queue = ce.tl.suggest(labelled, n=20)
+    assert queue.index.is_unique
+    assert len(queue) == 20
+    assert labelled.obs.loc[queue.index, "label"].isna().all()
+    unsure = queue[queue["reason"] == "unsure"]
+    assert len(unsure) >= 18
+    margins = unsure["probability"] - unsure["runner_up_probability"]
+    assert margins.is_monotonic_increasing
+    # Their classes are those of the map, and they are less sure than most cells without a label.
+    assert (queue["label"].astype(str) == labelled.obs.loc[queue.index, "ce_label"]).all()
+    sure = labelled.obs["ce_confidence"][labelled.obs["label"].isna()]
+    assert unsure["probability"].median() < sure.quantile(0.2)
+
+
+def test_probabilities_are_those_of_the_map(labelled):
+    queue = ce.tl.suggest(labelled, n=10)
+    model = ce.tl.fitted_model(labelled)
+    found = np.sort(model.predict_proba(labelled[queue.index].to_df()), axis=1)
+    assert_allclose(queue["probability"], found[:, -1], rtol=1e-4)
+    assert_allclose(queue["runner_up_probability"], found[:, -2], rtol=1e-4)
+    assert (queue["label"].astype(str) != queue["runner_up"].astype(str)).all()
+
+
+def test_suggests_typical_cells_without_a_map(labelled):
+    adata = few(labelled)
+    queue = ce.tl.suggest(adata, n=4)
+    assert queue["reason"].tolist() == ["typical"] * 4
+    assert queue[["label", "runner_up", "probability", "runner_up_probability"]].isna().all(None)
+    # One of each class: they are apart, and the typical cells are from different parts.
+    assert adata.obs.loc[queue.index, "truth"].nunique() == 4
+
+
+def test_typical_cells_are_near_the_middle_of_parts_without_a_label():
+    rng = np.random.default_rng(0)
+    codes = np.repeat([0, 1, 2], [200, 100, 50])
+    middles = np.array([[0.0, 0], [20, 0], [0, 20]])
+    points = middles[codes] + rng.normal(size=(350, 2))
+    is_labelled = np.zeros(350, dtype=bool)
+    is_labelled[:2] = True
+    rows = suggestion.typical(points, is_labelled, np.zeros(350, dtype=int), 1, seed=0)
+    # Three clusters, of which the largest has labels.
+    assert codes[rows].tolist() == [1]
+    assert np.linalg.norm(points[rows] - middles[1]) < 0.6
+
+
+def test_cells_of_a_class_without_labels_are_novel():
+    rng = np.random.default_rng(1)
+    codes = np.repeat([0, 1, 2], [150, 150, 30])
+    X = (6 * np.eye(3, 10)[codes] + rng.normal(size=(330, 10))).astype(np.float32)
+    labels = pd.Series(pd.Categorical.from_codes(codes, list("abc")))
+    labels = labels.where((rng.random(330) < 0.3) & (codes < 2)).cat.remove_unused_categories()
+    adata = ad.AnnData(
+        X, obs=pd.DataFrame({"label": labels.to_numpy()}, index=map(str, range(330)))
+    )
+    adata.obs["label"] = adata.obs["label"].astype("category")
+    ce.tl.centroid_encoder(adata, "label", progress=False)
+    queue = ce.tl.suggest(adata, n=20)
+    novel = queue.index[queue["reason"] == "novel"].astype(int)
+    assert len(novel) == 2
+    assert (codes[novel] == 2).all()
+
+
+@pytest.mark.parametrize("with_map", [True, False])
+def test_the_cells_are_spread_over_the_images(labelled, with_map):
+    adata = labelled if with_map else few(labelled)
+    counts = adata.obs.loc[ce.tl.suggest(adata, n=15, image_key="image").index, "image"]
+    assert counts.value_counts().min() >= (2 if with_map else 5)
+
+
+@pytest.mark.parametrize("with_map", [True, False])
+def test_storage_does_not_matter(labelled, with_map):
+    adata = labelled.copy() if with_map else few(labelled)
+    adata.X[np.abs(adata.X) < 0.3] = 0
+    queue = ce.tl.suggest(adata, n=10)
+    assert_frame_equal(queue, ce.tl.suggest(adata, n=10))
+    adata.X = sparse.csr_matrix(adata.X)
+    again = ce.tl.suggest(adata, n=10)
+    assert queue.index.tolist() == again.index.tolist()
+
+
+def test_does_not_change_the_cells(labelled):
+    before = labelled.copy()
+    ce.tl.suggest(labelled, image_key="image")
+    assert_frame_equal(before.obs, labelled.obs)
+    assert before.uns.keys() == labelled.uns.keys()
+
+
+def test_other_labels_than_those_of_the_map(labelled):
+    adata = labelled.copy()
+    adata.obs["since"] = adata.obs["truth"].where(np.arange(300) < 250)
+    queue = ce.tl.suggest(adata, n=100, label_key="since")
+    # Fifty cells are left.
+    assert sorted(queue.index) == sorted(adata.obs_names[250:])
+
+
+def test_a_cell_without_values_is_not_suggested(labelled):
+    adata = few(labelled)
+    adata.X[100:290] = np.nan
+    assert "cell150" not in ce.tl.suggest(adata, n=300, label_key="label").index
+
+
+def test_a_query_with_the_map_of_a_reference(labelled):
+    query = few(labelled)[200:].copy()
+    ce.tl.ingest(query, labelled, progress=False)
+    queue = ce.tl.suggest(query, n=10)
+    assert queue.index.isin(query.obs_names).all()
+    assert set(queue["reason"]) <= {"typical", "unsure", "novel"}
+    assert queue["label"].notna().all()
+
+
+def test_errors(labelled):
+    with pytest.raises(ValueError, match="all cells have labels"):
+        ce.tl.suggest(labelled, label_key="truth")
+    with pytest.raises(ValueError, match="use_rep has no effect"):
+        ce.tl.suggest(labelled, use_rep="X")
+    with pytest.raises(KeyError, match="imag"):
+        ce.tl.suggest(labelled, image_key="imag")
+    with pytest.raises(ValueError, match="n must be at least 1"):
+        ce.tl.suggest(labelled, n=0)
