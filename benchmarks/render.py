@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from benchmarks import ablation, doubts, gpu, placement
+from benchmarks import ablation, doubts, gpu, labels, placement
 from benchmarks.cell_sets import SETS as CELL_SETS
 from benchmarks.cells import RESULTS as CELL_RESULTS
 from benchmarks.cells import SHOWN
@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results" / "errors.csv"
 ABLATION_RESULTS = ROOT / "benchmarks" / "results" / "ablation.csv"
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
+LABELLING = ROOT / "docs" / "labelling.md"
 
 TABLES: dict[str, tuple[str, ...]] = {
     "experiment 1": ("mnist", "usps"),
@@ -244,6 +245,39 @@ def cells_table(results: pd.DataFrame) -> str:
     return "\n".join(lines)
 
 
+def labels_table(results: pd.DataFrame, wrong: float) -> str:
+    """Return errors of held-out cells by number of labels, and labels that reach the goal.
+
+    The goal is the error of random labels, `labels.REFERENCE` of them, in the same split.
+    """
+    budgets = (100, 250, 500)
+    heads = " | ".join(f"{n} labels" for n in budgets)
+    lines = [
+        f"| | cells | {heads} | {labels.REFERENCE:,} at random | labels that suffice |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    results = results[results["wrong"] == wrong]
+    for name in labels.SETS:
+        of_set = results[results["set"] == name]
+        goals = of_set[of_set["labels"] == labels.REFERENCE].set_index("split")["error"]
+        for method in labels.METHODS:
+            runs = of_set[of_set["method"] == method]
+            if not len(runs):
+                continue
+            means = 100 * runs.groupby("labels")[["error", "balanced_error"]].mean()
+            shown = [
+                f"{means.loc[n, 'error']:.1f} / {means.loc[n, 'balanced_error']:.1f}"
+                for n in budgets
+            ]
+            curve = runs.groupby("labels")["error"].mean()
+            enough = labels.needed(curve, float(goals.mean()))
+            text = f"more than {budgets[-1]}" if np.isnan(enough) else f"{enough:.0f}"
+            goal = f"{100 * goals.mean():.1f}" if method == labels.METHODS[0] else ""
+            first = name if method == labels.METHODS[0] else ""
+            lines.append(f"| {first} | {method} | {' | '.join(shown)} | {goal} | {text} |")
+    return "\n".join(lines)
+
+
 def gpu_table(results: pd.DataFrame) -> str:
     """Return seconds, share of the peak and error of trainings on a GPU, with each kind of step."""
     lines = [
@@ -271,11 +305,11 @@ def missing_list() -> str:
 
 
 def replaced(text: str, name: str, table: str) -> str:
-    """Replace the table between its marks."""
+    """Replace the table of a page between its marks."""
     pattern = rf"(<!-- {re.escape(name)} -->\n).*?(<!-- end -->)"
     new, n = re.subn(pattern, lambda found: f"{found[1]}\n{table}\n\n{found[2]}", text, flags=re.S)
     if n != 1:
-        raise ValueError(f"{DOCUMENT.name} must have one place for {name!r}; it has {n}")
+        raise ValueError(f"the page must have one place for {name!r}; it has {n}")
     return new
 
 
@@ -300,6 +334,10 @@ def main() -> None:
     text = replaced(text, "doubts", doubts_table(pd.read_csv(doubts.RESULTS)))
     text = replaced(text, "missing", missing_list())
     DOCUMENT.write_text(text)
+    text, found = LABELLING.read_text(), pd.read_csv(labels.RESULTS)
+    for wrong, name in ((0.0, "labels"), (0.1, "wrong labels")):
+        text = replaced(text, name, labels_table(found, wrong))
+    LABELLING.write_text(text)
 
 
 if __name__ == "__main__":
