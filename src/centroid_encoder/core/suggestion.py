@@ -31,7 +31,7 @@ SMALL = 5
 """Clusters of fewer cells come last, since they are often outliers."""
 LARGE = 5_000
 """Cells above which clusters are found by batches."""
-N_CANDIDATES = 10
+N_CANDIDATES = 3
 """Cells with small margins from which one is chosen."""
 NOVEL = 0.99
 """Novelty from which on a cell may be of a class without a label."""
