@@ -11,7 +11,11 @@ PUBLIC = {
     "": {"CentroidEncoder", "load", "pl", "tl", "viewer"},
     "tl": {
         *("centroid_encoder", "composition", "cross_validate", "fitted_model", "ingest", "measure"),
+<<<<<<< HEAD
         *("mislabeled", "misplaced", "suggest"),
+=======
+        *("mislabeled", "misplaced", "telling_features"),
+>>>>>>> 71c9340 (Why is this cell here: its picture and the features that tell its class, beside the selection)
     },
     "pl": {
         *("calibration", "composition", "confusion", "history", "permutation_test"),

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._mislabeled import mislabeled
     from centroid_encoder.tl._misplaced import misplaced
     from centroid_encoder.tl._suggest import suggest
+    from centroid_encoder.tl._telling_features import telling_features
 
 __all__ = [
     "centroid_encoder",
@@ -27,5 +28,6 @@ __all__ = [
     "mislabeled",
     "misplaced",
     "suggest",
+    "telling_features",
 ]
 __getattr__, __dir__ = lazy(__name__, {name: f"_{name}" for name in __all__})

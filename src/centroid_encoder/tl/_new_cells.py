@@ -100,6 +100,12 @@ class NewCells:
             found[unusable] = np.nan
             yield found.astype(np.float32)
 
+    def probabilities(self, rows: slice) -> NDArray[np.floating]:
+        """(n, M) probability of each class, in the order of the model's, for some cells."""
+        x, _ = self.prepared(in_memory(self.X[rows]), rows.start)
+        distances = np.concatenate([d for _, d in self.model.fitted_map.judge(x)])
+        return self.model.calibration_.probabilities(distances)
+
     def prepared(self, x: Any, start: int = 0) -> tuple[Any, NDArray[np.bool_]]:
         """Return finite values of the map's features, and which cells lack too many of them."""
         absent = np.empty(0, dtype=np.intp)

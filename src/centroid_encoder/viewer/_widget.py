@@ -13,7 +13,15 @@ from napari.utils.theme import get_theme
 from numpy.typing import NDArray
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
 from qtpy.QtGui import QDragEnterEvent, QDropEvent
-from qtpy.QtWidgets import QAbstractSpinBox, QComboBox, QScrollArea, QSplitter, QTabWidget, QWidget
+from qtpy.QtWidgets import (
+    QAbstractSpinBox,
+    QComboBox,
+    QScrollArea,
+    QSizePolicy,
+    QSplitter,
+    QTabWidget,
+    QWidget,
+)
 
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.ids import CellLayer
@@ -154,6 +162,15 @@ class CentroidEncoderWidget(QWidget):
         self.misplaced.choose(OUT_OF_FOLD)
         self.tabs.setCurrentWidget(self.misplaced)
 
+    def _on_tab(self) -> None:
+        """Need no more height than the tab that is shown: the map below gets the rest."""
+        policy = QSizePolicy.Policy
+        pages = [self.tabs.widget(i) for i in range(self.tabs.count())]
+        for tab in filter(None, pages):
+            is_shown = tab is self.tabs.currentWidget()
+            height = policy.Preferred if is_shown else policy.Ignored
+            tab.setSizePolicy(policy.Preferred, height)
+
     def _on_advanced(self) -> None:
         self.tabs.setCurrentWidget(self.form.advanced)
 
@@ -228,6 +245,8 @@ class CentroidEncoderWidget(QWidget):
             "New data": self.new_data,
         }.items():
             self.tabs.addTab(tab, name)
+        self.tabs.currentChanged.connect(self._on_tab)
+        self._on_tab()
         shown = QWidget()
         parts = self.trainer.progress, self.message, self.verdict, self.map, self.cells
         column(shown, *parts).setStretchFactor(self.map, 1)

@@ -20,6 +20,7 @@ from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.overlay import LayerLink, remove
 from centroid_encoder.viewer.panels.fields import Choice, button, column, keep_narrow, side_by_side
 from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.panels.why import WhyPanel
 from centroid_encoder.viewer.session.session import Session
 
 NO_COLORS = "as it was"
@@ -56,13 +57,17 @@ class CellsPanel(QWidget):
         self.unseen_text = Message()
         self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
         self.clear_button = button("Clear", "Select no cells", self.clear)
+        self.why = WhyPanel(session, viewer)
         column(
             self,
             side_by_side(QLabel("Colour by"), (self.color_box, 1)),
             self.value_box,
             self.color_text,
-            side_by_side((self.selection_text, 1), self.show_button, self.clear_button),
+            side_by_side(
+                self.why.arrow, (self.selection_text, 1), self.show_button, self.clear_button
+            ),
             self.unseen_text,
+            self.why,
         )
         self.color_box.currentIndexChanged.connect(self._recolor)
         self.value_box.currentIndexChanged.connect(self._recolor)

@@ -1,0 +1,172 @@
+"""A small picture of one cell, from the Image layers that the viewer shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from napari.layers import Image, Labels, Layer, Points, Shapes
+from numpy.typing import NDArray
+from skimage.measure import find_contours
+
+from centroid_encoder.viewer.data.ids import CellLayer, pixels
+from centroid_encoder.viewer.data.join import Join
+
+MARGIN = 3.0
+"""Side of the picture in diameters of the cell."""
+MAX_READ = 300
+"""Pixels along a side that are read of an image."""
+FIRST_WINDOW = 32
+"""Half the side of the first window in which the pixels of a label are looked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Thumbnail:
+    """A picture of a cell, and the outline of the cell in it."""
+
+    pixels: NDArray[np.uint8]
+    """(side, side, 3) colours."""
+    outline: NDArray[np.float64]
+    """(n, 2) vertices, y and x, as shares of the side."""
+
+
+def make_thumbnail(
+    layers: Sequence[Layer],
+    point: Sequence[float],
+    layer: CellLayer,
+    join: Join,
+    row: int,
+    side: int = 240,
+) -> Thumbnail | None:
+    """Draw the visible images at a cell, in their own colours, around its outline.
+
+    Only the last two axes are drawn. The cell says the place along the others or, along those that
+    its layer lacks, `point` in world coordinates. None if the cell or an image of it is not there.
+    """
+    drawn = outline(layer, join, int(join.ids[row]))
+    if drawn is None:
+        return None
+    matrix, offset = _to_world(layer)
+    drawn = drawn @ matrix.T + offset
+    center = (drawn.min(axis=0) + drawn.max(axis=0)) / 2
+    extent = MARGIN * max(float(np.ptp(drawn[:, -2:], axis=0).max()), 1e-9)
+    corner = center[-2:] - extent / 2
+    steps = (np.arange(side) + 0.5) / side * extent
+    grid = np.stack(np.meshgrid(*(corner[:, None] + steps), indexing="ij"), axis=-1)
+    center = np.append(np.asarray(point)[: len(point) - len(center)], center)
+    canvas, is_covered = np.zeros((side, side, 3)), False
+    for image in layers:
+        if isinstance(image, Image) and image.visible and image.ndim <= len(center):
+            places = np.empty((side, side, image.ndim))
+            places[...] = center[-image.ndim :]
+            places[..., -2:] = grid
+            matrix, offset = _to_world(image)
+            color = _colors(image, (places - offset) @ np.linalg.inv(matrix).T)
+            if color is None:
+                continue
+            alpha = color[..., 3:] * image.opacity
+            behind = canvas if image.blending == "additive" else canvas * (1 - alpha)
+            canvas, is_covered = behind + color[..., :3] * alpha, True
+    if not is_covered:
+        return None
+    shown = (255 * canvas.clip(0, 1)).round().astype(np.uint8)
+    return Thumbnail(shown, (drawn[:, -2:] - corner) / extent)
+
+
+def outline(layer: CellLayer, join: Join, item: int) -> NDArray[np.float64] | None:
+    """(n, ndim) vertices of a cell, in pixels of its layer, in the plane of its center."""
+    angles = np.linspace(0, 2 * np.pi, 48)[:, None]
+    if isinstance(layer, Labels):
+        return _label_outline(layer, join, item)
+    if item >= len(layer.data):
+        return None
+    if isinstance(layer, Points):
+        vertices = np.tile(np.asarray(layer.data[item], dtype=np.float64), (len(angles), 1))
+        vertices[:, -2:] += layer.size[item] / 2 * np.hstack([np.sin(angles), np.cos(angles)])
+        return vertices
+    vertices = np.asarray(layer.data[item], dtype=np.float64)
+    if isinstance(layer, Shapes) and str(layer.shape_type[item]) == "ellipse":
+        center, (a, b) = vertices.mean(axis=0), np.diff(vertices[:3], axis=0) / 2
+        return np.asarray(center + np.sin(angles) * a + np.cos(angles) * b)
+    return vertices
+
+
+def _label_outline(layer: Labels, join: Join, item: int) -> NDArray[np.float64] | None:
+    """Outline of a label; pixels are read near its center, and farther off until it ends."""
+    image, known = pixels(layer), join.of
+    shape = np.array(image.shape)
+    center, half = shape / 2, int(shape.max())
+    at = int(np.searchsorted(known.ids, item))
+    if known.centers is not None and np.isfinite(known.centers[at]).all():
+        center, half = known.centers[at], FIRST_WINDOW
+    while True:
+        low = np.maximum(center.astype(int) - half, 0)
+        high = np.minimum(center.astype(int) + half + 1, shape)
+        mask = np.asarray(image[tuple(map(slice, low, high))]) == item
+        found = np.argwhere(mask)
+        # At a border of the window that is none of the image, the label may go on.
+        ends = (found.min(axis=0) == 0) & (low > 0) if len(found) else low > 0
+        ends |= (
+            (found.max(axis=0) == high - low - 1) & (high < shape) if len(found) else high < shape
+        )
+        if not ends.any():
+            break
+        half *= 2
+    if not len(found):
+        return None
+    # The plane with pixels of the cell that is nearest to its center.
+    planes = found[:, :-2]
+    nearest = np.abs(planes - planes.mean(axis=0)).sum(axis=1).argmin() if planes.size else 0
+    plane = tuple(planes[nearest])
+    framed = np.pad(mask[plane], 1).astype(np.float64)
+    contours = find_contours(framed, 0.5)  # type: ignore[no-untyped-call]
+    longest = max(contours, key=len) - 1
+    before = np.tile(np.asarray(plane, dtype=np.float64), (len(longest), 1))
+    return np.asarray(np.hstack([before, longest]) + low)
+
+
+def _to_world(layer: Layer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Matrix and offset from pixels of a layer to world coordinates."""
+    offset = np.array(layer.data_to_world(np.zeros(layer.ndim)))
+    units = [np.array(layer.data_to_world(unit)) - offset for unit in np.eye(layer.ndim)]
+    return np.stack(units, axis=1), offset
+
+
+def _colors(image: Image, places: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    """RGBA of an image at (side, side, ndim) places in its pixels; None if all are outside."""
+    levels: Sequence[Any] = image.data if image.multiscale else [image.data]
+    full = np.array(levels[0].shape[: image.ndim])
+    low, high = (end(places, axis=(0, 1)) for end in (np.min, np.max))
+    if (high < -0.5).any() or (low > full - 0.5).any():
+        return None
+    for level in levels:
+        scale = full / level.shape[: image.ndim]
+        if ((high - low) / scale).max() <= MAX_READ:
+            break
+    shape = np.array(level.shape[: image.ndim])
+    at = np.rint((places + 0.5) / scale - 0.5).astype(int)
+    start = at.min(axis=(0, 1)).clip(0, shape - 1)
+    stop = at.max(axis=(0, 1)).clip(0, shape - 1) + 1
+    step = np.maximum(1, -(-(stop - start) // MAX_READ))
+    crop = np.asarray(level[tuple(map(slice, start, stop, step))])
+    inside = ((at >= 0) & (at < shape)).all(axis=-1)
+    seen = crop[tuple(np.moveaxis((at.clip(start, stop - 1) - start) // step, -1, 0))]
+    if image.rgb:
+        top = np.iinfo(seen.dtype).max if seen.dtype.kind in "ui" else 1
+        color = np.ones((*inside.shape, 4))
+        color[..., : seen.shape[-1]] = seen / top
+    else:
+        dark, bright = image.contrast_limits
+        values = ((seen.astype(np.float64) - dark) / (bright - dark)).clip(0, 1) ** image.gamma
+        color = image.colormap.map(np.nan_to_num(values).ravel()).reshape(*inside.shape, 4)
+    color[~inside] = 0
+    return np.asarray(color, dtype=np.float64)
+
+
+def is_slow(layers: Sequence[Layer], layer: CellLayer) -> bool:
+    """Tell whether pixels that a thumbnail needs are not in memory."""
+    images = [image for image in layers if isinstance(image, Image) and image.visible]
+    read = [*images, *([layer] if isinstance(layer, Labels) else [])]
+    return any(type(pixels(one)) is not np.ndarray for one in read)

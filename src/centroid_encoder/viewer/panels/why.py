@@ -1,0 +1,197 @@
+"""Why a cell is where it is in the map: its picture, and the features that tell its class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from napari.components import ViewerModel
+from napari.utils.theme import get_theme
+from qtpy.QtCore import QPointF, QRectF, Qt
+from qtpy.QtGui import QColor, QImage, QPainter, QPaintEvent, QPolygonF
+from qtpy.QtWidgets import QSizePolicy, QToolButton, QWidget
+from superqt.utils import create_worker
+
+from centroid_encoder.tl._result import Result
+from centroid_encoder.viewer.data.thumbnail import Thumbnail, is_slow, make_thumbnail
+from centroid_encoder.viewer.map.colorings import GREY
+from centroid_encoder.viewer.session.session import Session
+
+if TYPE_CHECKING:
+    from centroid_encoder.tl._telling_features import TellingFeatures
+
+HEIGHT, LINE = 124, 20
+"""Height of the panel, and of a line in it."""
+N_FEATURES = 5
+Answer = tuple[int, "Thumbnail | pd.DataFrame | None"]
+
+
+class WhyPanel(QWidget):
+    """The picture of the selected cell beside the features that tell its class from the next.
+
+    Hidden unless one cell is selected. `thumbnail` and `table` are what is shown, see
+    `tl.telling_features`; None for what there is not. `arrow` folds the panel.
+    """
+
+    def __init__(self, session: Session, viewer: ViewerModel) -> None:
+        super().__init__()
+        self._session, self._viewer = session, viewer
+        self.thumbnail: Thumbnail | None = None
+        self.table: pd.DataFrame | None = None
+        self._request = 0
+        """Number of the last request; answers to others are dropped."""
+        self._features: tuple[Result, TellingFeatures] | None = None
+        self._lock = Lock()
+        self.arrow = QToolButton()
+        self.arrow.setCheckable(True)
+        self.arrow.setChecked(True)
+        self.arrow.setAutoRaise(True)
+        self.arrow.setAccessibleName("Why is this cell here?")
+        self.arrow.setToolTip("Why is this cell here? Show its picture and its telling features")
+        self.arrow.toggled.connect(self._on_cell)
+        self.setFixedHeight(HEIGHT)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        session.selection_changed.connect(self._on_cell)
+        session.result_changed.connect(self._on_cell)
+        session.catalog.link_changed.connect(self._on_cell)
+        session.colors_changed.connect(self._on_colors)
+        self._on_cell()
+
+    def _on_cell(self) -> None:
+        """Read what there is about the selected cell; in a thread if it takes long."""
+        self._request += 1
+        rows, is_open = np.flatnonzero(self._session.selected), self.arrow.isChecked()
+        self.arrow.setVisible(len(rows) == 1)
+        self.arrow.setArrowType(Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow)
+        self.thumbnail = self.table = None
+        if len(rows) == 1 and is_open:
+            self._read_pixels(int(rows[0]))
+            self._read_features(int(rows[0]))
+        else:
+            self.hide()
+        self.update()
+
+    def _on_colors(self) -> None:
+        self.update()
+
+    def _read_pixels(self, row: int) -> None:
+        catalog = self._session.catalog
+        links = [(link.layer, join) for link, join in catalog.joins.items() if join.joined[row]]
+        links.sort(key=lambda link: link[0] is not catalog.layer)
+        if not links:
+            return
+        (layer, join), layers = links[0], list(self._viewer.layers)
+        drawing = partial(make_thumbnail, layers, self._viewer.dims.point, layer, join, row)
+        self._read(drawing, is_slow(layers, layer))
+
+    def _read_features(self, row: int) -> None:
+        adata, result, lock = self._session.adata, self._session.result, self._lock
+        if adata is None or result is None:
+            return
+
+        def read() -> pd.DataFrame:
+            from centroid_encoder.tl._telling_features import TellingFeatures
+
+            with lock:
+                if self._features is None or self._features[0] is not result:
+                    self._features = result, TellingFeatures(adata, result)
+                return self._features[1].of_cell(row, N_FEATURES)
+
+        self._read(read, True)
+
+    def _read(self, read: Callable[[], Thumbnail | pd.DataFrame | None], slow: bool) -> None:
+        request = self._request
+
+        def answer() -> Answer:
+            try:
+                return request, read() if request == self._request else None
+            except Exception:  # Lazy pixels can raise anything; the panel shows what there is.
+                return request, None
+
+        if slow:
+            create_worker(answer, _connect={"returned": self._on_answer})
+        else:
+            self._on_answer(answer())
+
+    def _on_answer(self, answer: Answer) -> None:
+        request, found = answer
+        if request != self._request or found is None:
+            return
+        if isinstance(found, Thumbnail):
+            self.thumbnail = found
+        else:
+            self.table = found
+            self.setToolTip("\n".join(map(_line, found.itertuples())))
+        self.show()
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Draw the picture, and beside it a line for each feature."""
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        left = 0.0
+        if self.thumbnail is not None:
+            self._draw_picture(painter, self.thumbnail, HEIGHT)
+            left = HEIGHT + 8.0
+        if self.table is not None:
+            self._draw_features(painter, self.table, left)
+        painter.end()
+
+    def _draw_picture(self, painter: QPainter, picture: Thumbnail, side: float) -> None:
+        n = picture.pixels.shape[0]
+        image = QImage(picture.pixels.tobytes(), n, n, 3 * n, QImage.Format.Format_RGB888)
+        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        painter.drawImage(QRectF(0, 0, side, side), image)
+        painter.setPen(QColor("white"))
+        painter.drawPolyline(QPolygonF([QPointF(x * side, y * side) for y, x in picture.outline]))
+
+    def _draw_features(self, painter: QPainter, table: pd.DataFrame, left: float) -> None:
+        """Draw a line for each feature: the ranges of both classes, and the value of the cell."""
+        theme, palette = get_theme(self._viewer.theme), self._session.class_colors
+        ink, page = (QColor(c.as_hex("long")) for c in (theme.text, theme.background))
+        names = [table[column].iloc[0] for column in ("class", "other")]
+        colors = [QColor(palette.get(name, GREY)) for name in names]
+        width = self.width() - left
+
+        def write(text: object, x: float, y: float, width: float) -> None:
+            elided = Qt.TextElideMode.ElideMiddle
+            text = painter.fontMetrics().elidedText(str(text), elided, int(width))
+            painter.drawText(QRectF(x, y, width, LINE), Qt.AlignmentFlag.AlignVCenter, text)
+
+        font = painter.font()
+        font.setPixelSize(11)
+        painter.setFont(font)
+        painter.setPen(ink)
+        for x, name, color in zip((0, 0.4), names, colors, strict=True):
+            painter.fillRect(QRectF(left + x * width, 6, 9, 9), color)
+            write(name, left + x * width + 13, 0, 0.4 * width - 19)
+        painter.fillRect(QRectF(left + 0.8 * width, 3, 2, 15), ink)
+        write("this cell", left + 0.8 * width + 7, 0, 0.2 * width - 7)
+        start, length = left + 0.58 * width, 0.42 * width - 2
+        for i, one in enumerate(table.itertuples()):
+            y = LINE * (i + 1)
+            write(one.Index, left, y, 0.58 * width - 6)
+            ranges = np.array(
+                [[one.low, one.median, one.high], [one.other_low, one.other_median, one.other_high]]
+            )
+            # A third of the room is for values beyond the ranges.
+            share = (np.append(ranges, one.value) - ranges.min()) / (np.ptp(ranges) or 1.0)
+            *ends, value = start + length * (1 / 6 + share * 2 / 3).clip(0, 1)
+            for j, color in enumerate(colors):
+                (a, middle, b), top = ends[3 * j : 3 * j + 3], y + 4 + 6 * j
+                painter.fillRect(QRectF(a, top, max(b - a, 2), 5), color)
+                painter.fillRect(QRectF(middle - 1, top, 2, 5), page)
+            if np.isfinite(value):
+                painter.fillRect(QRectF(value - 1, y + 1, 2, 17), ink)
+
+
+def _line(one: Any) -> str:
+    """Describe a feature in a line."""
+    return (
+        f"{one.Index}: {one.value:.3g}; {one[1]}: {one.low:.3g} to {one.high:.3g}, {one.other}: "
+        f"{one.other_low:.3g} to {one.other_high:.3g} (80 % of the cells); AUROC {one.auroc:.2f}"
+    )
