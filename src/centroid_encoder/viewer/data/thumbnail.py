@@ -38,7 +38,7 @@ def make_thumbnail(
     layer: CellLayer,
     join: Join,
     row: int,
-    side: int = 240,
+    side: int = 160,
 ) -> Thumbnail | None:
     """Draw the visible images at a cell, in their own colours, around its outline.
 
@@ -77,7 +77,7 @@ def make_thumbnail(
 
 def outline(layer: CellLayer, join: Join, item: int) -> NDArray[np.float64] | None:
     """(n, ndim) vertices of a cell, in pixels of its layer, in the plane of its center."""
-    angles = np.linspace(0, 2 * np.pi, 48)[:, None]
+    angles = np.linspace(0, 2 * np.pi, 49)[:, None]
     if isinstance(layer, Labels):
         return _label_outline(layer, join, item)
     if item >= len(layer.data):
@@ -138,7 +138,8 @@ def _colors(image: Image, places: NDArray[np.float64]) -> NDArray[np.float64] | 
     """RGBA of an image at (side, side, ndim) places in its pixels; None if all are outside."""
     levels: Sequence[Any] = image.data if image.multiscale else [image.data]
     full = np.array(levels[0].shape[: image.ndim])
-    low, high = (end(places, axis=(0, 1)) for end in (np.min, np.max))
+    corners = places[:: len(places) - 1, :: len(places) - 1].reshape(4, -1)
+    low, high = corners.min(axis=0), corners.max(axis=0)
     if (high < -0.5).any() or (low > full - 0.5).any():
         return None
     for level in levels:
@@ -147,8 +148,8 @@ def _colors(image: Image, places: NDArray[np.float64]) -> NDArray[np.float64] | 
             break
     shape = np.array(level.shape[: image.ndim])
     at = np.rint((places + 0.5) / scale - 0.5).astype(int)
-    start = at.min(axis=(0, 1)).clip(0, shape - 1)
-    stop = at.max(axis=(0, 1)).clip(0, shape - 1) + 1
+    ends = np.rint((np.stack([low, high]) + 0.5) / scale - 0.5).astype(int)
+    start, stop = ends.clip(0, shape - 1) + [[0], [1]]
     step = np.maximum(1, -(-(stop - start) // MAX_READ))
     crop = np.asarray(level[tuple(map(slice, start, stop, step))])
     inside = ((at >= 0) & (at < shape)).all(axis=-1)
@@ -160,7 +161,9 @@ def _colors(image: Image, places: NDArray[np.float64]) -> NDArray[np.float64] | 
     else:
         dark, bright = image.contrast_limits
         values = ((seen.astype(np.float64) - dark) / (bright - dark)).clip(0, 1) ** image.gamma
-        color = image.colormap.map(np.nan_to_num(values).ravel()).reshape(*inside.shape, 4)
+        # A colour map takes long for many values.
+        colors = np.asarray(image.colormap.map(np.linspace(0, 1, 256)))
+        color = colors[np.rint(255 * np.nan_to_num(values)).astype(np.uint8)]
     color[~inside] = 0
     return np.asarray(color, dtype=np.float64)
 

@@ -104,6 +104,7 @@ class CellsPanel(QWidget):
         for link in links:
             link.picked.connect(self._session.select, unique=True)
         self._links = {link: self._links.get(link) for link in links}
+        self.why.follow(bool(links))
         callbacks = self._viewer.mouse_drag_callbacks
         others = [callback for callback in callbacks if callback != self._on_press]
         callbacks[:] = [*others, self._on_press] if links else others

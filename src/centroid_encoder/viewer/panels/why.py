@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from napari.components import ViewerModel
+from napari.layers import Labels
 from napari.utils.theme import get_theme
-from qtpy.QtCore import QPointF, QRectF, Qt
+from qtpy.QtCore import QPointF, QRectF, Qt, QTimer
 from qtpy.QtGui import QColor, QImage, QPainter, QPaintEvent, QPolygonF
 from qtpy.QtWidgets import QSizePolicy, QToolButton, QWidget
 from superqt.utils import create_worker
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
 HEIGHT, LINE = 124, 20
 """Height of the panel, and of a line in it."""
 N_FEATURES = 5
-Answer = tuple[int, "Thumbnail | pd.DataFrame | None"]
+PAUSE = 100
+"""Milliseconds without a change of the layers after which the picture is drawn again."""
+LOOKS = ("visible", "contrast_limits", "colormap", "gamma", "opacity", "blending", "set_data")
+LISTS = ("inserted", "removed", "reordered")
+"""Events of layers and of their list after which the picture may be another one."""
 
 
 class WhyPanel(QWidget):
@@ -42,8 +47,12 @@ class WhyPanel(QWidget):
         self._session, self._viewer = session, viewer
         self.thumbnail: Thumbnail | None = None
         self.table: pd.DataFrame | None = None
-        self._request = 0
-        """Number of the last request; answers to others are dropped."""
+        self._request = self._pending = 0
+        """Number of the last request, whose answers alone are shown, and of those to come."""
+        self._kinds = ("", "")
+        """What the two classes are to the cell."""
+        self._again = QTimer(self, interval=PAUSE, singleShot=True)
+        self._again.timeout.connect(self._read_pixels)
         self._features: tuple[Result, TellingFeatures] | None = None
         self._lock = Lock()
         self.arrow = QToolButton()
@@ -61,72 +70,99 @@ class WhyPanel(QWidget):
         session.colors_changed.connect(self._on_colors)
         self._on_cell()
 
+    def follow(self, on: bool) -> None:
+        """Draw the picture again whenever layers change, or no longer."""
+        events = self._viewer.layers.events
+        events.disconnect(self._on_layers)
+        self._again.stop()
+        if on:
+            events.connect(self._on_layers)
+
+    @property
+    def _row(self) -> int | None:
+        """Row of the cell that is selected, if it is one and the panel is not folded."""
+        rows = np.flatnonzero(self._session.selected)
+        return int(rows[0]) if len(rows) == 1 and self.arrow.isChecked() else None
+
     def _on_cell(self) -> None:
-        """Read what there is about the selected cell; in a thread if it takes long."""
+        """Read what there is about the selected cell."""
         self._request += 1
-        rows, is_open = np.flatnonzero(self._session.selected), self.arrow.isChecked()
-        self.arrow.setVisible(len(rows) == 1)
+        self._pending = 0
+        is_open = self.arrow.isChecked()
+        self.arrow.setVisible(int(self._session.selected.sum()) == 1)
         self.arrow.setArrowType(Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow)
         self.thumbnail = self.table = None
-        if len(rows) == 1 and is_open:
-            self._read_pixels(int(rows[0]))
-            self._read_features(int(rows[0]))
-        else:
-            self.hide()
-        self.update()
+        self._read_pixels()
+        self._read_features()
+        self._show()
+
+    def _on_layers(self, event: Any) -> None:
+        # Our own Labels layers come and go with each selection.
+        of_labels = isinstance(getattr(event, "value", None), Labels)
+        if event.type in LOOKS or (event.type in LISTS and not of_labels):
+            self._again.start()
 
     def _on_colors(self) -> None:
         self.update()
 
-    def _read_pixels(self, row: int) -> None:
-        catalog = self._session.catalog
+    def _read_pixels(self) -> None:
+        catalog, row = self._session.catalog, self._row
+        if row is None:
+            return
         links = [(link.layer, join) for link, join in catalog.joins.items() if join.joined[row]]
         links.sort(key=lambda link: link[0] is not catalog.layer)
-        if not links:
-            return
-        (layer, join), layers = links[0], list(self._viewer.layers)
-        drawing = partial(make_thumbnail, layers, self._viewer.dims.point, layer, join, row)
-        self._read(drawing, is_slow(layers, layer))
+        for layer, join in links[:1]:
+            layers = list(self._viewer.layers)
+            job = partial(make_thumbnail, layers, self._viewer.dims.point, layer, join, row)
+            self._read("thumbnail", job, is_slow(layers, layer))
 
-    def _read_features(self, row: int) -> None:
-        adata, result, lock = self._session.adata, self._session.result, self._lock
-        if adata is None or result is None:
+    def _read_features(self) -> None:
+        row, adata, result = self._row, self._session.adata, self._session.result
+        if row is None or adata is None or result is None:
             return
+        differs = result.codes[row] not in (-1, result.predicted[row])
+        self._kinds = ("label", "predicted") if differs else ("predicted", "next")
 
         def read() -> pd.DataFrame:
             from centroid_encoder.tl._telling_features import TellingFeatures
 
-            with lock:
+            with self._lock:
                 if self._features is None or self._features[0] is not result:
                     self._features = result, TellingFeatures(adata, result)
                 return self._features[1].of_cell(row, N_FEATURES)
 
-        self._read(read, True)
+        self._read("table", read, True)
 
-    def _read(self, read: Callable[[], Thumbnail | pd.DataFrame | None], slow: bool) -> None:
+    def _read(self, name: str, read: Callable[[], object], slow: bool) -> None:
+        """Read one of the attributes; in a thread if it takes long."""
         request = self._request
+        self._pending += 1
 
-        def answer() -> Answer:
+        def answer() -> tuple[int, str, object]:
             try:
-                return request, read() if request == self._request else None
+                return request, name, read() if request == self._request else None
             except Exception:  # Lazy pixels can raise anything; the panel shows what there is.
-                return request, None
+                return request, name, None
 
         if slow:
             create_worker(answer, _connect={"returned": self._on_answer})
         else:
             self._on_answer(answer())
 
-    def _on_answer(self, answer: Answer) -> None:
-        request, found = answer
-        if request != self._request or found is None:
-            return
-        if isinstance(found, Thumbnail):
-            self.thumbnail = found
-        else:
-            self.table = found
-            self.setToolTip("\n".join(map(_line, found.itertuples())))
-        self.show()
+    def _on_answer(self, answer: tuple[int, str, object]) -> None:
+        request, name, found = answer
+        if request == self._request:
+            self._pending -= 1
+            setattr(self, name, found)
+            self._show()
+
+    def _show(self) -> None:
+        """Show what there is; while an answer is to come, stay as high as before."""
+        table = self.table
+        is_empty = self.thumbnail is None and table is None
+        if not is_empty or not self._pending:
+            self.setVisible(not is_empty)
+        self.setToolTip("" if table is None else "\n".join(map(_line, table.itertuples())))
         self.update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -166,9 +202,9 @@ class WhyPanel(QWidget):
         font.setPixelSize(11)
         painter.setFont(font)
         painter.setPen(ink)
-        for x, name, color in zip((0, 0.4), names, colors, strict=True):
+        for x, kind, name, color in zip((0, 0.4), self._kinds, names, colors, strict=True):
             painter.fillRect(QRectF(left + x * width, 6, 9, 9), color)
-            write(name, left + x * width + 13, 0, 0.4 * width - 19)
+            write(f"{kind}: {name}", left + x * width + 13, 0, 0.4 * width - 19)
         painter.fillRect(QRectF(left + 0.8 * width, 3, 2, 15), ink)
         write("this cell", left + 0.8 * width + 7, 0, 0.2 * width - 7)
         start, length = left + 0.58 * width, 0.42 * width - 2
