@@ -1,4 +1,4 @@
-"""The features that tell classes apart: right areas, the same from every storage, few repeats."""
+"""Features that separate classes: right areas, the same from every storage, few repeats."""
 
 from __future__ import annotations
 

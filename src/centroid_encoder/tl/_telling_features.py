@@ -1,4 +1,4 @@
-"""The features that tell the class of a cell from another class, and its own values of them."""
+"""The features that separate the class of a cell from another class, and its values of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CANDIDATES = 10
 def telling_features(
     adata: AnnData, cell: str, *, key: str = "ce", n_features: int = 5
 ) -> pd.DataFrame:
-    """List the features that best tell two classes apart, with the values of one cell.
+    """List the features that best separate two classes, with the values of one cell.
 
     The classes are the label and the predicted class of the cell or, where these are the same, the
     predicted class and the second likeliest one. `adata` is not changed.
@@ -59,7 +59,7 @@ def telling_features(
             The two classes, the same in all rows.
         ``auroc`` : dtype ``float64``
             Probability that a cell of ``class`` has a larger value than one of ``other``: 1 if all
-            have, 0 if none has, 0.5 if the feature tells nothing. Features are ordered by the
+            have, 0 if none has, 0.5 if there is no difference. Features are ordered by the
             distance to 0.5. One whose ranks correlate by 0.7 or more with those of a better one,
             within the classes, is left out while there are others.
         ``value``
@@ -68,8 +68,8 @@ def telling_features(
             10 %, 50 % and 90 % quantiles of each class.
 
         The features are those of the map. If these are an unnamed representation, such as
-        principal components, they are the variables of ``adata.X``. Of a class with more than
-        1,000 labeled cells, a random sample is compared, always the same one.
+        principal components, they are the variables of ``adata.X``. A class with more than 1,000
+        labeled cells is represented by a random sample, always the same one.
 
     Raises
     ------
@@ -199,7 +199,7 @@ def auroc(values: NDArray[np.floating], first: NDArray[np.bool_]) -> NDArray[np.
 def _different(
     values: NDArray[np.floating], first: NDArray[np.bool_], n_features: int
 ) -> NDArray[np.intp]:
-    """Choose columns, the best of which come first, that are not alike within the classes."""
+    """Choose columns that are not alike within the classes; better ones come first."""
     ranks = rankdata(_filled(values), axis=0)
     for mask in (first, ~first):
         ranks[mask] -= ranks[mask].mean(axis=0)

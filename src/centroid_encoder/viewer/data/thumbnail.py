@@ -42,8 +42,9 @@ def make_thumbnail(
 ) -> Thumbnail | None:
     """Draw the visible images at a cell, in their own colours, around its outline.
 
-    Only the last two axes are drawn. The cell says the place along the others or, along those that
-    its layer lacks, `point` in world coordinates. None if the cell or an image of it is not there.
+    Only the last two axes are drawn, in the plane of the cell's center. Along axes that the layer
+    of the cell lacks, the plane is that of `point`, in world coordinates. None if the cell is not
+    in the layer, or if no image covers it.
     """
     drawn = outline(layer, join, int(join.ids[row]))
     if drawn is None:
@@ -149,7 +150,8 @@ def _colors(image: Image, places: NDArray[np.float64]) -> NDArray[np.float64] | 
     shape = np.array(level.shape[: image.ndim])
     at = np.rint((places + 0.5) / scale - 0.5).astype(int)
     ends = np.rint((np.stack([low, high]) + 0.5) / scale - 0.5).astype(int)
-    start, stop = ends.clip(0, shape - 1) + [[0], [1]]
+    start, stop = ends.clip(0, shape - 1)
+    stop += 1
     step = np.maximum(1, -(-(stop - start) // MAX_READ))
     crop = np.asarray(level[tuple(map(slice, start, stop, step))])
     inside = ((at >= 0) & (at < shape)).all(axis=-1)

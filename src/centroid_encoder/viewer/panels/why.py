@@ -1,4 +1,4 @@
-"""Why a cell is where it is in the map: its picture, and the features that tell its class."""
+"""Why a cell is where it is in the map: its picture, and the features that separate classes."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ HEIGHT, LINE = 124, 20
 N_FEATURES = 5
 PAUSE = 100
 """Milliseconds without a change of the layers after which the picture is drawn again."""
-LOOKS = ("visible", "contrast_limits", "colormap", "gamma", "opacity", "blending", "set_data")
+LOOKS = ("visible", "contrast_limits", "colormap", "gamma", "opacity", "blending")
 LISTS = ("inserted", "removed", "reordered")
 """Events of layers and of their list after which the picture may be another one."""
 
 
 class WhyPanel(QWidget):
-    """The picture of the selected cell beside the features that tell its class from the next.
+    """The picture of the selected cell beside the features that separate its class from another.
 
     Hidden unless one cell is selected. `thumbnail` and `table` are what is shown, see
     `tl.telling_features`; None for what there is not. `arrow` folds the panel.
@@ -60,7 +60,9 @@ class WhyPanel(QWidget):
         self.arrow.setChecked(True)
         self.arrow.setAutoRaise(True)
         self.arrow.setAccessibleName("Why is this cell here?")
-        self.arrow.setToolTip("Why is this cell here? Show its picture and its telling features")
+        self.arrow.setToolTip(
+            "Why is this cell here? Show its picture, and the features that separate its classes"
+        )
         self.arrow.toggled.connect(self._on_cell)
         self.setFixedHeight(HEIGHT)
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
@@ -88,6 +90,8 @@ class WhyPanel(QWidget):
         """Read what there is about the selected cell."""
         self._request += 1
         self._pending = 0
+        if self._features is not None and self._features[0] is not self._session.result:
+            self._features = None  # It refers to the table.
         is_open = self.arrow.isChecked()
         self.arrow.setVisible(int(self._session.selected.sum()) == 1)
         self.arrow.setArrowType(Qt.ArrowType.DownArrow if is_open else Qt.ArrowType.RightArrow)
