@@ -160,6 +160,7 @@ def _colors(image: Image, places: NDArray[np.float64]) -> NDArray[np.float64] | 
         top = np.iinfo(seen.dtype).max if seen.dtype.kind in "ui" else 1
         color = np.ones((*inside.shape, 4))
         color[..., : seen.shape[-1]] = seen / top
+        color[..., :3] **= image.gamma
     else:
         dark, bright = image.contrast_limits
         values = ((seen.astype(np.float64) - dark) / (bright - dark)).clip(0, 1) ** image.gamma

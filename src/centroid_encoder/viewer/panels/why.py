@@ -13,7 +13,7 @@ from napari.components import ViewerModel
 from napari.layers import Labels
 from napari.utils.theme import get_theme
 from qtpy.QtCore import QPointF, QRectF, Qt, QTimer
-from qtpy.QtGui import QColor, QImage, QPainter, QPaintEvent, QPolygonF
+from qtpy.QtGui import QColor, QImage, QPainter, QPaintEvent, QPen, QPolygonF
 from qtpy.QtWidgets import QSizePolicy, QToolButton, QWidget
 from superqt.utils import create_worker
 
@@ -186,8 +186,11 @@ class WhyPanel(QWidget):
         image = QImage(picture.pixels.tobytes(), n, n, 3 * n, QImage.Format.Format_RGB888)
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         painter.drawImage(QRectF(0, 0, side, side), image)
-        painter.setPen(QColor("white"))
-        painter.drawPolyline(QPolygonF([QPointF(x * side, y * side) for y, x in picture.outline]))
+        vertices = QPolygonF([QPointF(x * side, y * side) for y, x in picture.outline])
+        # Seen on bright and on dark pixels.
+        for color, width in ((QColor(0, 0, 0, 160), 3), (QColor("white"), 1)):
+            painter.setPen(QPen(color, width))
+            painter.drawPolygon(vertices)
 
     def _draw_features(self, painter: QPainter, table: pd.DataFrame, left: float) -> None:
         """Draw a line for each feature: the ranges of both classes, and the value of the cell."""
@@ -203,7 +206,7 @@ class WhyPanel(QWidget):
             painter.drawText(QRectF(x, y, width, LINE), Qt.AlignmentFlag.AlignVCenter, text)
 
         font = painter.font()
-        font.setPixelSize(11)
+        font.setPixelSize(min(round(0.9 * self.fontInfo().pixelSize()), LINE - 5))
         painter.setFont(font)
         painter.setPen(ink)
         for x, kind, name, color in zip((0, 0.4), self._kinds, names, colors, strict=True):
