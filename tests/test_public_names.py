@@ -11,11 +11,7 @@ PUBLIC = {
     "": {"CentroidEncoder", "load", "pl", "tl", "viewer"},
     "tl": {
         *("centroid_encoder", "composition", "cross_validate", "fitted_model", "ingest", "measure"),
-<<<<<<< HEAD
-        *("mislabeled", "misplaced", "suggest"),
-=======
-        *("mislabeled", "misplaced", "telling_features"),
->>>>>>> 71c9340 (Why is this cell here: its picture and the features that tell its class, beside the selection)
+        *("mislabeled", "misplaced", "suggest", "telling_features"),
     },
     "pl": {
         *("calibration", "composition", "confusion", "history", "permutation_test"),
