@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -111,55 +112,50 @@ def suggest(
     >>> queue = ce.tl.suggest(adata, n=10)
     """
     Number(1, integer=True).check("n", n)
+    seed = draw_seed(random_state)
     stored = StoredMap.read(adata, key)
-    model = None if stored is None else fitted_model(adata, key, device="cpu")
-    if stored is not None:
-        chosen = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw or None}
-        for name, value in chosen.items():
-            if value is not None:
-                text = f"{name} has no effect with the map {key!r}, which has its own"
-                raise InputError(text, parameter=name)
-        params = stored.params
-        prefix = "" if stored.ingested_from is None else "reference_"
-        use_rep, layer = params.get(f"{prefix}use_rep"), params.get(f"{prefix}layer")
-        use_raw = f"{prefix}use_raw" in params
-        if label_key is None and stored.ingested_from is None:
-            label_key = stored.label_key
+    given = {"use_rep": use_rep, "layer": layer, "use_raw": use_raw or None}
+    source = given if stored is None else _source_of_map(stored, key, given)
+    if label_key is None and stored is not None and stored.ingested_from is None:
+        label_key = stored.label_key
     is_labelled = np.zeros(adata.n_obs, dtype=bool)
     if label_key is not None:
-        is_labelled = obs_column(adata, label_key, "label_key").notna().to_numpy()
+        labels = obs_column(adata, label_key, "label_key")
+        is_labelled = labels.notna().to_numpy()
         if stored is not None and "unlabeled_category" in stored.params:
-            unlabeled = stored.params["unlabeled_category"]
-            is_labelled &= (adata.obs[label_key] != unlabeled).to_numpy()
+            is_labelled &= (labels != stored.params["unlabeled_category"]).to_numpy()
     groups = np.zeros(adata.n_obs, dtype=np.intp)
     if image_key is not None:
         groups = pd.factorize(obs_column(adata, image_key, "image_key"), use_na_sentinel=False)[0]
-    pool = _pool(is_labelled, groups, draw_seed(random_state))
-    x, is_usable = _values(adata, pool, model, (use_rep, layer, use_raw, mask_var))
+    pool = _pool(is_labelled, groups, seed)
+    model = None if stored is None else fitted_model(adata, key, device="cpu")
+    x, is_usable = _values(adata, pool, model, source, mask_var)
     x, pool = x[is_usable], pool[is_usable]
-    free = ~is_labelled[pool]
-    if not free.any():
+    if is_labelled[pool].all():
         raise InputError("all cells have labels: there is nothing to suggest", "label_key")
     probabilities = novelty = None
     classes = pd.Index([], dtype=object)
     if model is not None:
-        classes = pd.Index(model.classes_.tolist())
-        fitted = model.fitted_map
-        probabilities = np.concatenate(
-            [fitted.calibration.probabilities(distances) for _, distances in fitted.judge(x)]
-        )
+        classes, fitted = pd.Index(model.classes_.tolist()), model.fitted_map
+        distances = np.concatenate([found for _, found in fitted.judge(x)])
+        probabilities = fitted.calibration.probabilities(distances)
         if fitted.novelty is not None:
             novelty = fitted.novelty.quantiles(x, fitted.standardizer)
+    points = suggestion.principal_points(x)
     rows, reasons = suggestion.choose(
-        suggestion.principal_points(x),
-        ~free,
-        groups[pool],
-        n,
-        probabilities,
-        novelty,
-        draw_seed(random_state),
+        points, is_labelled[pool], groups[pool], n, probabilities, novelty, seed
     )
     return _table(adata.obs_names[pool[rows]], reasons, classes, probabilities, rows)
+
+
+def _source_of_map(stored: StoredMap, key: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return where the values of a map are; arguments that say so as well are an error."""
+    for name, value in given.items():
+        if value is not None:
+            text = f"{name} has no effect with the map {key!r}, which has its own"
+            raise InputError(text, parameter=name)
+    prefix = "" if stored.ingested_from is None else "reference_"
+    return {name: stored.params.get(f"{prefix}{name}") for name in given}
 
 
 def _pool(is_labelled: NDArray[np.bool_], groups: NDArray[np.intp], seed: int) -> NDArray[np.intp]:
@@ -179,11 +175,12 @@ def _values(
     adata: AnnData,
     rows: NDArray[np.intp],
     model: CentroidEncoder | None,
-    source: tuple[str | None, str | None, bool, MaskVar],
+    source: Mapping[str, Any],
+    mask_var: MaskVar,
 ) -> tuple[Any, NDArray[np.bool_]]:
     """Finite values of cells, of the features of a map if there is one, and which have values."""
-    use_rep, layer, use_raw, mask_var = source
-    X, where, names = read_matrix(adata, use_rep=use_rep, layer=layer, use_raw=use_raw)
+    use_raw = bool(source["use_raw"])
+    X, where, names = read_matrix(adata, **{**source, "use_raw": use_raw})
     if model is not None:
         x = opened(X, where)[rows]
         index, _ = match_features(model, x.shape[1], names, where, 1.0)
@@ -191,7 +188,7 @@ def _values(
         x, unusable = cells.prepared(x)
         return x, ~unusable
     columns = None
-    if use_rep in (None, "X"):
+    if source["use_rep"] in (None, "X"):
         columns = mask_columns(adata.raw if use_raw else adata, mask_var)
     x = opened(X, where, columns)[rows]
     is_usable = count_gaps(x) < x.shape[1]
