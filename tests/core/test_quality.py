@@ -17,6 +17,7 @@ from centroid_encoder.core.quality import (
     misplacement_depth,
     nearest_center,
     permutation_p_value,
+    turned_onto,
 )
 
 Array = NDArray[np.float64]
@@ -91,6 +92,29 @@ def test_class_centers_are_means_in_float64() -> None:
     expected = [embedding[labels == code].astype(float).mean(axis=0) for code in range(7)]
     np.testing.assert_allclose(centers[:7], expected, rtol=1e-12)
     assert np.isnan(centers[7]).all()
+
+
+@pytest.mark.parametrize("n_classes", [0, 2, 5])
+@pytest.mark.parametrize("reflect", [1, -1])
+def test_an_embedding_is_turned_onto_another_one(n_classes: int, reflect: int) -> None:
+    rng = np.random.default_rng(n_classes)
+    points = rng.normal(size=(50, 2)) * [3, 1]
+    points[3] = np.nan
+    centers = rng.normal(size=(5, 2))
+    turn = np.array([[0.6, -0.8], [0.8, 0.6]]) * [1, reflect]
+    moved, moved_centers = points @ turn + 7, centers @ turn + 7
+    # Two centers alone would leave the choice of a reflection.
+    pairs = moved_centers[:n_classes], centers[:n_classes]
+    found = turned_onto((moved, moved_centers), pairs, (moved, points))
+    np.testing.assert_allclose(found[0], points, atol=1e-9)
+    np.testing.assert_allclose(found[1], centers, atol=1e-9)
+
+
+def test_classes_keep_their_places_though_samples_have_moved() -> None:
+    rng = np.random.default_rng(0)
+    centers, samples = rng.normal(size=(4, 2)), rng.normal(size=(100, 2))
+    (found,) = turned_onto((-centers,), (-centers, centers), (samples, rng.normal(size=(100, 2))))
+    np.testing.assert_allclose(found, centers, atol=0.2)
 
 
 @pytest.mark.parametrize("proportions", [[0.5, 0.5], [0.7, 0.2, 0.1]])

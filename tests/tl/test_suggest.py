@@ -154,3 +154,10 @@ def test_errors(labelled):
         ce.tl.suggest(labelled, image_key="imag")
     with pytest.raises(ValueError, match="n must be at least 1"):
         ce.tl.suggest(labelled, n=0)
+
+
+def test_cells_are_suggested_when_the_map_is_sure_of_all() -> None:
+    points = np.random.default_rng(0).normal(size=(50, 3))
+    sure = np.ones(50, dtype=np.float32)
+    rows = suggestion.unsure(points, sure, np.zeros(50, dtype=np.intp), 5, 0)
+    assert len(set(rows.tolist())) == 5

@@ -40,6 +40,15 @@ def _screen() -> None:
         pytest.fail("Viewer tests open windows: `make screen` installs a virtual screen.", False)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _journals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep journals of labels out of the user's folder."""
+    with pytest.MonkeyPatch.context() as patches:
+        folder = tmp_path_factory.mktemp("journals")
+        patches.setenv("CENTROID_ENCODER_JOURNALS", str(folder))
+        yield
+
+
 class Window:
     """napari in one window for all tests of a process; a test that closes it gets another after."""
 

@@ -149,7 +149,7 @@ def event(layer: Labels, label: int, viewbox: tuple[int, int] = (0, 0)) -> Any:
     at = layer.data_to_world(np.argwhere(layer.data == label)[0])
     return SimpleNamespace(
         position=tuple(at), pos=np.zeros(2), view_direction=None, dims_displayed=[0, 1],
-        viewbox=viewbox, type="mouse_press", button=1,
+        viewbox=viewbox, type="mouse_press", button=1, modifiers=(),
     )  # fmt: skip
 
 

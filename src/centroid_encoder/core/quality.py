@@ -99,3 +99,25 @@ def class_centers(embedding: Points, labels: Labels, n_classes: int) -> NDArray[
     sums = [np.bincount(labels, column, n_classes) for column in embedding.T]
     with np.errstate(invalid="ignore"):
         return np.asarray(np.stack(sums, axis=1) / counts[:, None])
+
+
+def turned_onto(
+    moved: tuple[Points, ...], classes: tuple[Points, Points], samples: tuple[Points, Points]
+) -> tuple[Points, ...]:
+    """Turn or reflect (n, m) points of an embedding so that its classes lie as in another one.
+
+    `classes` are the (k, m) centers in both embeddings of the classes that both have, `samples` the
+    (n, m) points of the same samples. The samples decide where few classes leave a choice.
+    """
+    weighted = []
+    for pairs, share in ((classes, 1.0), (samples, 0.1)):
+        there = np.isfinite(pairs[0]).all(axis=1) & np.isfinite(pairs[1]).all(axis=1)
+        new, old = (np.asarray(points, np.float64)[there] for points in pairs)
+        weighted.append((new, old, np.full(len(new), share / max(len(new), 1))))
+    new, old, weights = (np.concatenate(parts) for parts in zip(*weighted, strict=True))
+    if not len(new):
+        return moved
+    from_, onto = (np.average(points, axis=0, weights=weights) for points in (new, old))
+    left, _, right = np.linalg.svd((new - from_).T @ ((old - onto) * weights[:, None]))
+    turn = left @ right
+    return tuple(((points - from_) @ turn + onto).astype(points.dtype) for points in moved)

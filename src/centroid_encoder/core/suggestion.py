@@ -171,7 +171,8 @@ def unsure(points: Floats, margins: Floats, groups: Codes, n: int, seed: int) ->
     place = np.empty(len(points), dtype=np.intp)
     place[by_group] = np.arange(len(points)) - np.repeat(np.cumsum(counts) - counts, counts)
     candidates = order[np.argsort(place[order], kind="stable")][: N_CANDIDATES * n]
-    weights = 1 - margins[candidates].astype(np.float64)
+    # A map of few labels can be sure of all cells, and not all weights may be 0.
+    weights = 1 - margins[candidates].astype(np.float64) + np.finfo(np.float32).eps
     _, found = kmeans_plusplus(
         points[candidates].astype(np.float64), n, sample_weight=weights, random_state=seed
     )

@@ -27,16 +27,19 @@ from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.map import colorings
 from centroid_encoder.viewer.map.scene import Style
-from centroid_encoder.viewer.panels.cells import CellsPanel
+from centroid_encoder.viewer.panels.cells import NO_COLORS, CellsPanel
 from centroid_encoder.viewer.panels.check import Verdict
 from centroid_encoder.viewer.panels.classes import ClassTable
 from centroid_encoder.viewer.panels.data import DataPanel
 from centroid_encoder.viewer.panels.fields import column, page
+from centroid_encoder.viewer.panels.label import LabelPanel
 from centroid_encoder.viewer.panels.map import MapPanel
 from centroid_encoder.viewer.panels.misplaced import MisplacedTable
 from centroid_encoder.viewer.panels.new_data import NewDataPanel
+from centroid_encoder.viewer.panels.queue import QueuePanel
 from centroid_encoder.viewer.panels.save import SaveRow
 from centroid_encoder.viewer.panels.training import TrainingPanel
+from centroid_encoder.viewer.session.labeling import mark_key
 from centroid_encoder.viewer.session.misplaced import OUT_OF_FOLD
 from centroid_encoder.viewer.session.session import Session
 
@@ -86,9 +89,15 @@ class CentroidEncoderWidget(QWidget):
         self.form = self.trainer.form
         self.message = self.trainer.message
         self.verdict = Verdict(self.session)
+        self.label = LabelPanel(self.session, self.form, self.viewer)
+        self.label.keys.watch(self.map.canvas.canvas)
+        self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
+        if (layout := self.label.body.layout()) is not None:
+            layout.addWidget(self.queue)
         self._lay_out()
         self.session.check_changed.connect(self._on_check)
         self.session.mapped.connect(self._on_mapped)
+        self.session.labeling_changed.connect(self._on_labeling)
         self.form.advanced_wanted.connect(self._on_advanced)
         self._attach()
 
@@ -177,6 +186,12 @@ class CentroidEncoderWidget(QWidget):
     def _on_mapped(self) -> None:
         self.cells.color_box.setCurrentText(colorings.PREDICTED)
 
+    def _on_labeling(self) -> None:
+        """Show labels that are given by hand in the image, unless it has other colours."""
+        adata, mark = self.session.adata, mark_key(str(self.session.label_key))
+        if adata is not None and mark in adata.uns and self.cells.color_box.value == NO_COLORS:
+            self.cells.color_box.choose(colorings.LABEL)
+
     def changeEvent(self, event: QEvent) -> None:
         """Detach from the viewer when the dock is closed, attach when it is docked again."""
         super().changeEvent(event)
@@ -207,6 +222,7 @@ class CentroidEncoderWidget(QWidget):
                 what = "check" if self.trainer.checking else "training"
                 show_info(f"Centroid-Encoder was closed; its {what} is cancelled.")
             self.cancel()
+            self.label.end()
             self.new_data.opening.cancel()
             self.new_data.progress.cancel()
             self.cells.unlink()
@@ -239,6 +255,7 @@ class CentroidEncoderWidget(QWidget):
         self.tabs.tabBar().setAccessibleName("Controls")
         for name, tab in {
             "Train": self.train_page,
+            "Label": self.label,
             "Advanced": self.form.advanced,
             "Classes": self.classes,
             "Misplaced cells": self.misplaced,

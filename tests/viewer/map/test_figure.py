@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -52,10 +53,10 @@ def make_scene(
     return Scene(points, codes, shown, shapes, LIMITS, tuple(names), centers)
 
 
-def dots(figure: MapFigure, panel: int) -> Dots:
-    """Points of a panel that lie above all others."""
+def dots(figure: MapFigure, panel: int, layer: int = 1) -> Dots:
+    """Points of a panel: reference cells (0), cells, or (2) those that are drawn larger."""
     found = [artist for artist in figure.axes[panel].artists if isinstance(artist, Dots)]
-    return max(found, key=lambda artist: artist.get_zorder())
+    return sorted(found, key=lambda artist: artist.get_zorder())[layer]
 
 
 def drawn(figure: MapFigure, panel: int) -> set[tuple[float, float]]:
@@ -129,6 +130,31 @@ def test_the_smallest_class_lies_on_top_and_unlabeled_cells_at_the_bottom() -> N
         figure.hidden = frozenset(hidden)
         figure.update()
         assert color_at(figure, 0, (5, 5)) == rgb(color)
+
+
+def test_few_cells_with_a_class_are_drawn_larger_in_a_bold_scene() -> None:
+    figure = make_figure()
+    points = np.random.default_rng(0).uniform(0, 10, (5000, 2))
+    codes = np.full(5000, -1)
+    codes[[7, 9]] = 1
+    plain = make_scene(points, codes, panels=[range(5000)], titles=["live map"])
+    for scene, larger in ((plain, []), (replace(plain, bold=True), [7, 9])):
+        figure.show(scene, COLORS)
+        bold = dots(figure, 0, layer=2)
+        assert set(map(tuple, bold.points)) == set(map(tuple, points[larger]))
+        assert np.array_equal(bold.colors, [[0, 255, 0]] * len(larger)) or not larger
+        assert len(dots(figure, 0).points) == 5000
+    assert bold.size > 2 * dots(figure, 0).size
+
+
+def test_the_view_stays_while_the_limits_do() -> None:
+    figure = make_figure()
+    figure.show(make_scene(), COLORS)
+    figure.look_at(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    figure.show(make_scene(POINTS[::-1]), COLORS)
+    assert figure.axes[0].get_xlim() == (1, 3)
+    figure.show(replace(make_scene(), limits=2 * LIMITS), COLORS)
+    assert figure.axes[0].get_xlim() == (0, 20)
 
 
 def test_classes_switched_off_are_neither_drawn_nor_found() -> None:

@@ -226,6 +226,9 @@ class _Canvas(FigureCanvasQTAgg):
         super().__init__(figure)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
         self.setMinimumSize(160, 200)
+        # A click gives the map the keys of a labelling.
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self.setAccessibleName("Map")
 
     def sizeHint(self) -> QSize:
         return QSize(440, 280)

@@ -58,14 +58,15 @@ class Colors:
 
 def offered(session: Session) -> list[str]:
     """Return the names of the colourings that are known of the cells."""
-    result, adata, key = session.result, session.adata, session.key
-    if adata is None:
+    result, adata, key = session.drawn, session.adata, session.key
+    if adata is None or session.drawn_adata is None:
         return [LABEL]
+    of_map = session.drawn_adata.obs
 
     def has(column: Column) -> bool:
         # A map of few cells does not give the numbers.
-        name = obs_key(key, column)
-        return result is not None and name in adata.obs and bool(adata.obs[name].notna().any())
+        name = "" if result is None else obs_key(result.key, column)
+        return name in of_map and bool(of_map[name].notna().any())
 
     known = {
         LABEL: True,
@@ -83,24 +84,25 @@ def color_cells(name: str, session: Session) -> Colors | None:
 
     A KeyError if what the colours show has not been computed, or has been deleted since.
     """
-    adata, result, key = session.adata, session.result, session.key
+    adata, result, key = session.adata, session.drawn, session.key
     if adata is None or session.label_key is None:
         return None
+    of_map = adata if session.drawn_adata is None else session.drawn_adata
     if name == LABEL:
         return _categories(adata, str(session.corrected(session.label_key)))
     if name not in offered(session):
         raise KeyError(f"the results {key!r} have no {name}")
-    if name == CONFIDENCE:
-        shares = obs_column(adata, obs_key(key, "confidence"))
-        return _scaled(shares, 0, 1, reverse=True, note=" (1: sure of the predicted class)")
-    if name == NOVELTY:
-        shares = obs_column(adata, obs_key(key, "novelty"))
-        return _scaled(shares, 0, 1, note=" (1: unlike the training cells)")
     if name == OUT_OF_FOLD:
         return _out_of_fold(adata, key)
     assert result is not None
+    if name == CONFIDENCE:
+        shares = obs_column(of_map, obs_key(result.key, "confidence"))
+        return _scaled(shares, 0, 1, reverse=True, note=" (1: sure of the predicted class)")
+    if name == NOVELTY:
+        shares = obs_column(of_map, obs_key(result.key, "novelty"))
+        return _scaled(shares, 0, 1, note=" (1: unlike the training cells)")
     if name == PREDICTED:
-        return _predicted(adata, result)
+        return _predicted(of_map, result)
     is_misplaced = result.misplaced(session.misplaced_by).astype(np.intp)
     meaning = _key((WRONG, "in another class's region"), (GREY, "other"))
     return Colors(np.where(result.embedded, is_misplaced, -1), [GREY, WRONG], meaning)

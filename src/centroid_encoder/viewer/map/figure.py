@@ -47,6 +47,7 @@ class _Panel:
         """One for each class."""
         self.ax.add_collection(self.regions, autolim=False)
         self.reference, self.cells = Dots(self.ax, 1.5), Dots(self.ax, 2)
+        self.bold = Dots(self.ax, 2.5)
         ring: dict[str, Any] = {"ls": "none", "marker": "o", "mfc": "none", "animated": True}
         (self.selected,) = self.ax.plot([], [], zorder=3, **ring)
         (self.hovered,) = self.ax.plot([], [], mew=1.6, markersize=10, zorder=4, **ring)
@@ -114,13 +115,14 @@ class MapFigure:
         self.show(Scene(), [])
 
     def show(self, scene: Scene, colors: Sequence[str]) -> None:
-        """Draw a scene, with a colour for each class."""
+        """Draw a scene, with a colour for each class; the view stays if the limits do."""
         before, self.scene, self.colors = self.scene, scene, colors
+        moved = not np.array_equal(before.limits, scene.limits)
         if len(before.points) != len(scene.points):
             self._selected = None
         if len(self._panels) != len(scene.panels):
             self.figure.clear()
-            self._panels = []
+            self._panels, moved = [], True
             for _ in scene.panels:
                 share = self.axes[0] if self._panels else None
                 self._panels.append(_Panel(self.figure, share))
@@ -130,7 +132,8 @@ class MapFigure:
             panel.hovered.set_data([], [])
         self.arrange()
         self.update()
-        self.home()
+        if moved:
+            self.home()
 
     def home(self) -> None:
         """Show all of the map."""
@@ -220,7 +223,7 @@ class MapFigure:
         grounds = [blend(fill, style.panel, alpha * has_regions) for fill in fills]
         edges = [readable(*pair, style.ink) for pair in zip(fills, grounds, strict=True)]
         pale = [blend(style.ink, style.panel, 0.35)]
-        size = float(np.clip(8_000 / max(len(scene.points), 1), 2, 30)) ** 0.5
+        size, is_bold = _size_of(len(scene.points)), (scene.codes >= 0) & scene.bold
         named = np.flatnonzero(shown & self.named)
         self.figure.set_facecolor(style.page)
         self._outline.set_color(style.ink)
@@ -231,6 +234,10 @@ class MapFigure:
             panel.rows = rows = _drawn(scene, content, shown, codes)
             panel.cells.points, panel.cells.codes = scene.points[rows], codes[rows]
             panel.cells.set_colors(fills, edges)
+            larger = rows[is_bold[rows]]
+            panel.bold.points, panel.bold.codes = scene.points[larger], codes[larger]
+            panel.bold.set_colors(fills, edges)
+            panel.bold.size = _size_of(len(larger))
             panel.reference.points = scene.reference
             panel.reference.codes = np.zeros(len(scene.reference), dtype=np.intp)
             panel.reference.set_colors(pale, pale)
@@ -253,6 +260,11 @@ class MapFigure:
             rows = rows[:: len(rows) // MAX_RINGS + 1]
             panel.selected.set_data(*self.scene.points[rows].T)
             panel.selected.set_markeredgewidth(1.2 if bold else 0.5)
+
+
+def _size_of(n: int) -> float:
+    """Return the diameter, in points, of each of n dots."""
+    return float(np.clip(8_000 / max(n, 1), 2, 30) ** 0.5)
 
 
 def _drawn(

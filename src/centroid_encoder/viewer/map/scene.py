@@ -41,6 +41,8 @@ class Scene:
     """(n_classes, 2) places of the names."""
     reference: NDArray[np.floating] = field(default_factory=lambda: np.empty((0, 2)))
     """(n, 2) reference cells, pale behind the cells of the scene."""
+    bold: bool = False
+    """Whether cells with a class are drawn larger than the others, as far as there is room."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from centroid_encoder.viewer.map.overlay import LayerLink, remove
 from centroid_encoder.viewer.panels.fields import Choice, button, column, keep_narrow, side_by_side
 from centroid_encoder.viewer.panels.message import Message
 from centroid_encoder.viewer.panels.why import WhyPanel
-from centroid_encoder.viewer.session.session import Session
+from centroid_encoder.viewer.session.session import SelectionMode, Session
 
 NO_COLORS = "as it was"
 ANY_VALUES = "column or variable …"
@@ -74,6 +74,7 @@ class CellsPanel(QWidget):
         session.table_changed.connect(self.unlink)
         session.catalog.link_changed.connect(self.link)
         session.result_changed.connect(self._offer_colorings)
+        session.draft_changed.connect(self._offer_colorings)
         session.check_changed.connect(self._offer_colorings)
         session.columns_changed.connect(self._offer_values)
         session.label_key_changed.connect(self._offer_colorings)
@@ -115,7 +116,9 @@ class CellsPanel(QWidget):
         there = [link for link in self._links if link.join.joined[rows].any()]
         there.sort(key=lambda link: link.layer is not self._session.catalog.layer)
         for link in there[:1]:
-            link.layer.visible = True
+            # napari draws the layer again at each assignment.
+            if not link.layer.visible:
+                link.layer.visible = True
             link.show(rows)
 
     def clear(self) -> None:
@@ -125,12 +128,16 @@ class CellsPanel(QWidget):
     def _on_press(self, viewer: ViewerModel, event: Any) -> Iterator[None]:
         """Select the cell that is clicked; a drag moves the image and selects nothing.
 
+        With Shift, the cell is added to those that are selected; with Ctrl, it is removed.
+
         The topmost visible layer with a cell under the mouse counts. A click beside the cells
         keeps the selection.
         """
         if event.button in OTHER_BUTTONS:
             return
         start, is_drag = np.asarray(event.pos), False
+        modes: dict[str, SelectionMode] = {"Shift": "add", "Control": "remove"}
+        held = [mode for key, mode in modes.items() if key in event.modifiers]
         yield
         while event.type == "mouse_move":
             is_drag = is_drag or np.abs(np.asarray(event.pos) - start).max() > MAX_MOVED
@@ -144,7 +151,7 @@ class CellsPanel(QWidget):
             return
         for link in sorted(links, key=lambda link: layers.index(link.layer), reverse=True):
             if (row := link.row_at(event)) is not None:
-                self._session.select(np.array([row]))
+                self._session.select(np.array([row]), next(iter(held), "replace"))
                 return
 
     def _on_selection(self) -> None:
@@ -167,7 +174,7 @@ class CellsPanel(QWidget):
         chosen = before if before in names else NO_COLORS
         self.color_box.offer(zip(names, names, strict=True), chosen)
         # Without a layer, there is the map.
-        self.color_box.setEnabled(bool(self._links) or self._session.result is not None)
+        self.color_box.setEnabled(bool(self._links) or self._session.drawn is not None)
         self._offer_values()
         self._recolor()
 

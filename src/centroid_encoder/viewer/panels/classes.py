@@ -55,6 +55,7 @@ class ClassTable(QWidget):
             session.table_changed,
             session.catalog.link_changed,
             session.result_changed,
+            session.draft_changed,
             session.check_changed,
             session.label_key_changed,
             session.colors_changed,

@@ -30,8 +30,9 @@ MISSING = [
 ]
 PLACEMENTS = [("Voronoi", "voronoi"), ("bottleneck", "bottleneck")]
 NO_LABELS = (
-    "No column of obs has classes. Cluster the cells (sc.tl.leiden), train a map of the clusters, "
-    "lasso cells on it and name them under Misplaced cells; or label cells in another tool."
+    "No column of obs has classes. Give cells their labels by hand under Label; or cluster them "
+    "(sc.tl.leiden), train a map of the clusters, lasso cells on it and name them under Misplaced "
+    "cells."
 )
 
 

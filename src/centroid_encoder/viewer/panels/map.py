@@ -44,6 +44,7 @@ NO_TABLE = (
     "or open a sample: File ▸ Open Sample ▸ Centroid-Encoder"
 )
 NO_MAP = "No map yet.\n\nChoose the classes and press Train."
+NO_DRAFT = "No live map yet.\n\nLabel three cells each of two classes."
 
 
 class MapPanel(QWidget):
@@ -96,6 +97,8 @@ class MapPanel(QWidget):
         self.canvas.selection_made.connect(session.select)
         self.canvas.cell_hovered.connect(self._on_hovered)
         session.result_changed.connect(self._on_result)
+        session.labeling_changed.connect(self._on_draft)
+        session.draft_changed.connect(self._on_draft)
         session.regions_changed.connect(self._redraw)
         session.labels_changed.connect(self._redraw)
         session.framed.connect(self.show_frame)
@@ -174,13 +177,23 @@ class MapPanel(QWidget):
 
     def _on_result(self) -> None:
         """Show the session's map, or a hint on what to do next."""
-        session, self.result, self._limits = self._session, self._session.result, None
+        session, self.result, self._limits = self._session, self._session.drawn, None
         has_decoder = self.result is not None and self.result.stored.has_decoder
         self.regions_box.offer(REGIONS if has_decoder else REGIONS[:2], session.regions)
         if self.result is None:
             self.canvas.map.clear()
-            self._empty.setText(NO_TABLE if session.adata is None else NO_MAP)
+            hint = NO_MAP if session.labeling is None else NO_DRAFT
+            self._empty.setText(NO_TABLE if session.adata is None else hint)
             self._pages.setCurrentWidget(self._empty)
+        self._redraw()
+        self._on_selection()
+
+    def _on_draft(self) -> None:
+        """Show the live map of a labelling, whose axes stay as they are if they can."""
+        if self._session.draft is None:
+            self._on_result()
+            return
+        self.result = self._session.drawn
         self._redraw()
         self._on_selection()
 
@@ -205,34 +218,39 @@ class MapPanel(QWidget):
     @property
     def _is_current(self) -> bool:
         """Whether the cells that are drawn are those of the session, not those before."""
-        return self.result is self._session.result and self._adata is self._session.adata
+        return self.result is self._session.drawn and self._adata is self._session.adata
 
     def _on_hovered(self, row: int) -> None:
         self.canvas.show_tip(describe(self._session, row, self.result))
 
     def _redraw(self) -> None:
-        session, result = self._session, self.result
-        if session.adata is None or result is None or result is not session.result:
+        session, result, adata = self._session, self.result, self._session.drawn_adata
+        if adata is None or result is None or result is not session.drawn:
             return
+        is_draft = session.draft is not None
         codes, n_classes = session.codes, len(session.classes)
         split = result.split.to_numpy()
         points = self._plane(result.embedding)
         centers = self._plane(plane_centers(result.centers))
         behind = self._behind(result)
         limits = panel_limits(np.concatenate([points[result.embedded], behind, centers]))
+        limits = self._steady(limits) if is_draft else limits
         # The map has no center of a class that was named by hand since.
         named = [points[result.embedded & (codes == i)] for i in range(len(centers), n_classes)]
         centers = np.vstack([centers, *(cells.mean(axis=0) for cells in named)])
-        self.panels_box.setEnabled(not result.is_query)
+        self.panels_box.setEnabled(not (result.is_query or is_draft))
         also = f"\npale: reference cells (n = {len(behind):,})" if len(behind) else ""
         cells = {
             name: (panel_title(result, name, session.regions) + also, split == name)
             for name in ((QUERY,) if result.is_query else ("train", "test"))
         }
+        if is_draft:
+            n = int((split == "train").sum())
+            cells = {"train": (f"live map ({n:,} training cells)", split == "train")}
         panels = self._panels(cells, split == "unlabeled")
-        shapes = class_regions(session.adata, result, session.regions, limits)
+        shapes = class_regions(adata, result, session.regions, limits)
         names = tuple(map(str, session.classes))
-        scene = Scene(points, codes, panels, shapes, limits, names, centers, behind)
+        scene = Scene(points, codes, panels, shapes, limits, names, centers, behind, is_draft)
         self._show(scene, list(session.class_colors.values()))
 
     def _behind(self, result: Result) -> NDArray[np.floating]:
@@ -271,8 +289,8 @@ def describe(session: Session, row: int, result: Result | None) -> str:
     if label_key in obs:
         column = session.corrected(label_key)
         lines.append(f"{column}: {obs[column].iloc[row]}")
-    if result is not None:
-        code = result.predicted[row]
+    if result is not None and session.drawn_adata is not None:
+        obs, code = session.drawn_adata.obs, result.predicted[row]
         lines.append(f"predicted: {result.classes[code] if code >= 0 else '–'}")
         names: tuple[Column, ...] = ("confidence", "novelty")
         for name in names:

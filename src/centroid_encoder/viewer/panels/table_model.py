@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from qtpy.QtCore import QAbstractTableModel, Qt
+from qtpy.QtCore import QAbstractTableModel, Qt, Signal
 from qtpy.QtGui import QColor
 from qtpy.QtWidgets import QHeaderView, QTableView, QWidget
 
@@ -52,12 +52,16 @@ class TableModel(QAbstractTableModel):
     """Rows of a data frame, which sorts them itself: 100,000 rows take no noticeable time.
 
     `table` is in the order of the rows; its index moves with them. The columns from `numbers_from`
-    hold texts that are numbers, to be aligned right.
+    hold texts that are numbers, to be aligned right. Those that are `editable` take a new text.
     """
+
+    edited = Signal(int, int, str)
+    """Row and column of a cell, and the text that the user wrote there; the cell stays as it is."""
 
     def __init__(self, parent: QWidget | None = None, numbers_from: int | None = None) -> None:
         super().__init__(parent)
         self._numbers_from = numbers_from
+        self.editable: Collection[int] = ()
         self.set_table(pd.DataFrame(), [])
 
     def set_table(self, table: pd.DataFrame, headers: list[tuple[str, str]]) -> None:
@@ -96,6 +100,16 @@ class TableModel(QAbstractTableModel):
             return None
         return self._headers[section][roles.index(Qt.ItemDataRole(role))]
 
+    def flags(self, index: Any) -> Qt.ItemFlag:
+        """Return whether a cell can be chosen and edited."""
+        flags, is_editable = super().flags(index), index.column() in self.editable
+        return flags | Qt.ItemFlag.ItemIsEditable if is_editable else flags
+
+    def setData(self, index: Any, value: Any, role: int = 0) -> bool:
+        """Emit the new text of a cell."""
+        self.edited.emit(index.row(), index.column(), str(value))
+        return False
+
     def data(self, index: Any, role: int = 0) -> Any:
         """Return the text of a cell; numbers have two decimals and are aligned right.
 
@@ -108,7 +122,7 @@ class TableModel(QAbstractTableModel):
         if isinstance(value, QColor):
             return value if role == Qt.ItemDataRole.DecorationRole else None
         is_number = isinstance(value, float | np.floating)
-        if role == Qt.ItemDataRole.DisplayRole:
+        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
             return f"{value:.2f}" if is_number else str(value)
         if role == Qt.ItemDataRole.ToolTipRole:
             return self._tips[index.row()] or str(value)

@@ -47,6 +47,7 @@ class TrainingPanel(JobPanel):
         session.columns_changed.connect(self._on_columns)
         session.label_key_changed.connect(self._on_labels)
         session.result_changed.connect(self._on_labels)
+        session.draft_changed.connect(self._on_labels)
         self.enable()
 
     @property

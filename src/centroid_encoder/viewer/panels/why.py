@@ -12,14 +12,15 @@ import pandas as pd
 from napari.components import ViewerModel
 from napari.layers import Labels
 from napari.utils.theme import get_theme
-from qtpy.QtCore import QPointF, QRectF, Qt, QTimer
-from qtpy.QtGui import QColor, QImage, QPainter, QPaintEvent, QPen, QPolygonF
+from qtpy.QtCore import QRectF, Qt, QTimer
+from qtpy.QtGui import QColor, QPainter, QPaintEvent
 from qtpy.QtWidgets import QSizePolicy, QToolButton, QWidget
 from superqt.utils import create_worker
 
 from centroid_encoder.tl._result import Result
 from centroid_encoder.viewer.data.thumbnail import Thumbnail, is_slow, make_thumbnail
 from centroid_encoder.viewer.map.colorings import GREY
+from centroid_encoder.viewer.panels.picture import draw_picture
 from centroid_encoder.viewer.session.session import Session
 
 if TYPE_CHECKING:
@@ -175,22 +176,11 @@ class WhyPanel(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         left = 0.0
         if self.thumbnail is not None:
-            self._draw_picture(painter, self.thumbnail, HEIGHT)
+            draw_picture(painter, self.thumbnail, HEIGHT)
             left = HEIGHT + 8.0
         if self.table is not None:
             self._draw_features(painter, self.table, left)
         painter.end()
-
-    def _draw_picture(self, painter: QPainter, picture: Thumbnail, side: float) -> None:
-        n = picture.pixels.shape[0]
-        image = QImage(picture.pixels.tobytes(), n, n, 3 * n, QImage.Format.Format_RGB888)
-        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
-        painter.drawImage(QRectF(0, 0, side, side), image)
-        vertices = QPolygonF([QPointF(x * side, y * side) for y, x in picture.outline])
-        # Seen on bright and on dark pixels.
-        for color, width in ((QColor(0, 0, 0, 160), 3), (QColor("white"), 1)):
-            painter.setPen(QPen(color, width))
-            painter.drawPolygon(vertices)
 
     def _draw_features(self, painter: QPainter, table: pd.DataFrame, left: float) -> None:
         """Draw a line for each feature: the ranges of both classes, and the value of the cell."""

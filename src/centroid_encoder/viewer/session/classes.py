@@ -20,7 +20,7 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
     if adata is None or not len(table):
         return pd.DataFrame(columns=["name", "color", "n", "error", "out_of_fold"])
     table.insert(0, "name", table.index.map(str))
-    if session.result is None:
+    if session.drawn is None:
         labels = adata.obs[session.corrected(shown)].astype(object)
     else:
         labels = pd.Series([*session.classes, np.nan], dtype=object).iloc[session.codes]
@@ -29,9 +29,9 @@ def class_table(session: Session, image: object = None) -> pd.DataFrame:
     counts = labels.value_counts().to_dict()
     table["n"] = [int(counts.get(name, 0)) for name in table.index]
     error, table["error"], table["out_of_fold"] = f"{session.rule[0]}_error", np.nan, np.nan
-    if session.result is not None and (quality := session.result.stored.quality) is not None:
+    if session.drawn is not None and (quality := session.drawn.stored.quality) is not None:
         errors = quality["per_class"][f"test_{error}"].to_numpy(float)
-        table["error"] = pd.Series(errors, session.result.stored.classes).reindex(table.index)
+        table["error"] = pd.Series(errors, session.drawn.stored.classes).reindex(table.index)
     # A check of other labels than those that are shown has no errors of these classes.
     if session.check is not None and session.check.label_key == shown:
         errors = session.check.per_class.set_index("class")[error].astype(float)

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 import centroid_encoder as ce
-from centroid_encoder.tl._result import StoredCrossValidation, StoredMap
+from centroid_encoder.tl._result import (
+    Result,
+    StoredCrossValidation,
+    StoredMap,
+    keys_in,
+    read_result,
+)
 from centroid_encoder.viewer.data.tables import Table
+from centroid_encoder.viewer.session.labeling import mark_key
 from centroid_encoder.viewer.session.relabeling import SUFFIX
 
 Function = Literal["centroid_encoder", "cross_validate", "ingest"]
@@ -40,6 +48,19 @@ def by_image(key: str) -> str:
     return f"{key}_images"
 
 
+def find_reference(tables: Iterable[Table], stored: StoredMap) -> Result | None:
+    """Return the map in which cells were placed, among those of other tables, or None."""
+    for adata in (table.adata for table in tables):
+        for key in keys_in(adata.obs):
+            with suppress(KeyError, ValueError):  # A map may be damaged.
+                found = StoredMap.read(adata, key)
+                if found is None or found.ingested_from is not None:
+                    continue
+                if np.array_equal(found.centers, stored.centers):
+                    return read_result(adata, key)
+    return None
+
+
 def as_python(table: Table, key: str) -> str:
     """Return a script that makes the results `key` of a table again, from what is stored of them.
 
@@ -50,8 +71,9 @@ def as_python(table: Table, key: str) -> str:
     mapped = StoredMap.read(adata, key)
     checks = {name: StoredCrossValidation.read(adata, name) for name in (key, by_image(key))}
     label_keys = {stored.label_key for stored in (mapped, checks[key]) if stored is not None}
-    for column in sorted(name for name in label_keys if name.endswith(SUFFIX)):
-        lines.append(f"# obs[{column!r}] holds labels corrected by hand; save the table first.")
+    for column in sorted(label_keys):
+        if column.endswith(SUFFIX) or mark_key(column) in adata.uns:
+            lines.append(f"# obs[{column!r}] holds labels made by hand; save the table first.")
     if mapped is not None and (origin := mapped.ingested_from) is not None:
         file = origin if origin.endswith((".h5ad", ".zarr")) else "map.h5ad"
         lines.append(f"# The map is that of the table {origin!r}: put the name of its file here.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from centroid_encoder.pl._colors import default_palette, label_colors
 from centroid_encoder.tl._read import obs_column
 from centroid_encoder.tl._result import Result, colors_key
+from centroid_encoder.viewer.session.steps import Steps
 
 SUFFIX = "_relabeled"
+CHANGED = "obs[{!r}] was changed elsewhere; earlier labelling cannot be undone or redone"
 NEW_COLOR = "#d3d3d3"
 """Colour of a new label if every other colour is in use."""
 
@@ -33,9 +35,8 @@ class Relabeling:
         self.adata = adata
         self.column = correction_column(adata, label_key)
         self._original = self.column.removesuffix(SUFFIX)
-        self._states: list[tuple[str, pd.Categorical]] = []
-        """Description of each step, and the labels after it; the first one is no step."""
-        self._at = 0
+        self._steps: Steps[tuple[pd.Categorical, pd.Categorical]] = Steps()
+        """Labels before and after each step."""
 
     @property
     def labels(self) -> pd.Categorical:
@@ -46,8 +47,7 @@ class Relabeling:
     @property
     def steps(self) -> tuple[str, str]:
         """Descriptions of the steps that `undo` and `redo` would take; empty for none."""
-        texts = [text for text, _ in self._states] or [""]
-        return texts[self._at], "".join(texts[self._at + 1 : self._at + 2])
+        return self._steps.texts
 
     def relabel(self, rows: ArrayLike, label: str) -> None:
         """Give rows of the AnnData another label, as one step, unless all of them have it.
@@ -67,35 +67,35 @@ class Relabeling:
         # A new label without cells is dropped; the original labels all stay.
         used = {*as_categories(self.adata.obs[self._original]).categories, *labels.dropna()}
         labels = labels.remove_categories([name for name in labels.categories if name not in used])
-        if not self._states or not _equal(before, self._states[self._at][1]):
-            self._states, self._at = [("", before)], 0
+        if (last := self._steps.last) is not None and not _equal(before, last[1]):
+            self._steps.clear()
         cells = f"{n:,} {'cell' if n == 1 else 'cells'}"
         text = f"Relabel {cells} as {label}" if label else f"Remove the label of {cells}"
-        self._states[self._at + 1 :] = [(text, labels)]
-        self._go_to(self._at + 1)
+        self._change(before, labels)
+        self._steps.add(text, (before, labels))
 
     def undo(self) -> None:
         """Undo the last step; a RuntimeError if something else has changed these labels."""
-        self._go_to(self._at - 1)
+        if (step := self._steps.last) is not None:
+            before, after = step
+            self._change(after, before)
+            self._steps.move(-1)
 
     def redo(self) -> None:
         """Take the step again that was undone last; a RuntimeError as in `undo`."""
-        self._go_to(self._at + 1)
+        if (step := self._steps.undone) is not None:
+            self._change(*step)
+            self._steps.move(1)
 
-    def _go_to(self, at: int) -> None:
+    def _change(self, before: pd.Categorical, labels: pd.Categorical) -> None:
+        """Write labels; a RuntimeError if those that are there are not those `before`."""
         adata = self.adata
-        if not 0 <= at < len(self._states):
-            return
-        if not _equal(self.labels, self._states[self._at][1]):
-            self._states, self._at = [], 0
-            raise RuntimeError(
-                f"obs[{self.column!r}] was changed elsewhere; earlier relabelling cannot be undone "
-                "or redone"
-            )
+        if not _equal(self.labels, before):
+            self._steps.clear()
+            raise RuntimeError(CHANGED.format(self.column))
         if adata.is_view:
             # anndata would do this below, with a warning.
             adata._init_as_actual(adata.copy())
-        self._at, (_, labels) = at, self._states[at]
         if _equal(labels, as_categories(adata.obs[self._original])):
             del adata.obs[self.column]
             adata.uns.pop(colors_key(self.column), None)
@@ -111,10 +111,15 @@ class Relabeling:
             if column in self.adata.obs:
                 colors |= label_colors(self.adata, column)
         for name in categories.difference(list(colors), sort=False):
-            used = set(colors.values())
-            free = (color for color in default_palette(len(used) + 1) if color not in used)
-            colors[name] = next(free, NEW_COLOR)
+            colors[name] = free_color(colors.values())
         return [colors[name] for name in categories]
+
+
+def free_color(used: Iterable[str]) -> str:
+    """Return the first default colour that is not in use."""
+    used = set(used)
+    free = (color for color in default_palette(len(used) + 1) if color not in used)
+    return next(free, NEW_COLOR)
 
 
 def corrected(adata: AnnData, label_key: str) -> str:
@@ -124,9 +129,20 @@ def corrected(adata: AnnData, label_key: str) -> str:
     return label_key
 
 
-def corrected_classes(adata: AnnData, result: Result) -> tuple[pd.Index, NDArray[np.intp]]:
-    """Return the classes of a map and, after them, those named since, and the cells' codes."""
-    classes, codes, column = result.classes, result.codes, corrected(adata, result.label_key)
+def corrected_classes(
+    adata: AnnData, result: Result, column: str | None = None
+) -> tuple[pd.Index, NDArray[np.intp]]:
+    """Return the classes of a map and, after them, those named since, and the cells' codes.
+
+    By default the labels of the cells are those of the map, with their corrections; `column` has
+    other ones.
+    """
+    classes, codes = result.classes, result.codes
+    if column is not None:
+        labels = as_categories(adata.obs[column])
+        classes = classes.append(labels.remove_unused_categories().categories.difference(classes))
+        return classes, np.append(classes.get_indexer(labels.categories), -1)[labels.codes]
+    column = corrected(adata, result.label_key)
     if column == result.label_key:
         return classes, codes
     was, now = (as_categories(adata.obs[name]) for name in (result.label_key, column))

@@ -6,7 +6,6 @@ Panels call the methods of the session and connect to its events; no panel refer
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -14,7 +13,6 @@ import pandas as pd
 from anndata import AnnData
 from napari.components import LayerList
 from numpy.typing import NDArray
-from psygnal import Signal
 
 from centroid_encoder.pl._axes import RULES, title_rule
 from centroid_encoder.pl._colors import class_colors, label_colors, set_label_color
@@ -22,14 +20,16 @@ from centroid_encoder.tl._result import (
     Regions,
     Result,
     StoredCrossValidation,
-    StoredMap,
     cv_key,
     keys_in,
     read_result,
 )
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.tables import Table, publish
-from centroid_encoder.viewer.session.provenance import MadeBy
+from centroid_encoder.viewer.session.draft import DRAFT_KEY, keep_places
+from centroid_encoder.viewer.session.events import Events
+from centroid_encoder.viewer.session.labeling import NEW_COLUMN, Labeling
+from centroid_encoder.viewer.session.provenance import MadeBy, find_reference
 from centroid_encoder.viewer.session.relabeling import (
     Relabeling,
     corrected,
@@ -43,11 +43,8 @@ Values = tuple[NDArray[np.intp], list[str]]
 """(n_obs,) index of each cell's colour, −1 for grey, and the colours."""
 
 
-class Session:
+class Session(Events):
     """State of one widget.
-
-    An event is emitted after all of the state has changed; panels read the state again, and may
-    handle an event in any order.
 
     Parameters
     ----------
@@ -65,6 +62,13 @@ class Session:
     classes, codes
         Classes of the map and, after them, those named since; (n_obs,) index into them of each
         cell, −1 for none. None without a map.
+    labeling
+        Labels that are given by hand now, or None.
+    draft
+        The live map of these labels under the key ``"ce"``, in an AnnData that shares the matrix
+        with the table; None without one.
+    drawn, drawn_adata
+        The map that is drawn, which is the draft if there is one, and the AnnData that holds it.
     selected
         (n_obs,) mask of the selected cells.
     values
@@ -74,35 +78,6 @@ class Session:
     hidden
         Names of the classes that the map does not show.
     """
-
-    said = Signal(object, str)
-    """A text or an exception to show, and its kind."""
-    failed = Signal(object)
-    """An exception that ended an action of the user."""
-    table_changed = Signal()
-    """Another table is chosen."""
-    columns_changed = Signal()
-    """The columns of the table may have changed; also emitted after `table_changed`."""
-    label_key_changed = Signal()
-    result_changed = Signal()
-    """The map and the cross-validation were read."""
-    check_changed = Signal()
-    """The cross-validation alone was read."""
-    labels_changed = Signal()
-    """Cells were relabelled, or that was undone."""
-    values_changed = Signal()
-    """Something else colours the cells of the map."""
-    colors_changed = Signal()
-    """A class has another colour."""
-    selection_changed = Signal()
-    zoom_requested = Signal()
-    """Show the selected cells in their layers."""
-    regions_changed = Signal()
-    hidden_changed = Signal()
-    mapped = Signal()
-    """The cells shown now were placed in the map of others."""
-    framed = Signal(object, object, str)
-    """A training of the table, its `Report` with an embedding, and the label column."""
 
     def __init__(self, layers: LayerList | None = None) -> None:
         self.catalog = Catalog(LayerList() if layers is None else layers)
@@ -117,6 +92,9 @@ class Session:
         self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
         self._label_key: str | None = None
         self._relabeling: Relabeling | None = None
+        self.labeling: Labeling | None = None
+        self.draft: AnnData | None = None
+        self._draft_result: Result | None = None
 
     @property
     def table(self) -> Table | None:
@@ -137,7 +115,17 @@ class Session:
     @property
     def shown_labels(self) -> str | None:
         """Label column of the map, or the one that is chosen."""
-        return self.label_key if self.result is None else self.result.label_key
+        return self.label_key if self.drawn is None else self.drawn.label_key
+
+    @property
+    def drawn(self) -> Result | None:
+        """The map that is drawn: the live map of the labelling, or the stored one."""
+        return self.result if self._draft_result is None else self._draft_result
+
+    @property
+    def drawn_adata(self) -> AnnData | None:
+        """The AnnData that holds that map."""
+        return self.adata if self.draft is None else self.draft
 
     @property
     def misplaced_by(self) -> Regions:
@@ -149,11 +137,16 @@ class Session:
     @property
     def rule(self) -> tuple[str, str]:
         """Rule by which errors are counted, as in the title of the map: its name, and a word."""
-        return RULES[self.regions] if self.result is None else title_rule(self.result, self.regions)
+        return RULES[self.regions] if self.drawn is None else title_rule(self.drawn, self.regions)
 
     @property
-    def relabeling(self) -> Relabeling | None:
-        """Relabelling of the labels that are chosen; its steps last until others are chosen."""
+    def relabeling(self) -> Labeling | Relabeling | None:
+        """The labelling by hand, or the relabelling of the labels that are chosen.
+
+        The steps of the latter last until other labels are chosen.
+        """
+        if self.labeling is not None:
+            return self.labeling
         adata, label_key, known = self.adata, self.label_key, self._relabeling
         if adata is None or label_key is None:
             return None
@@ -171,6 +164,9 @@ class Session:
         adata = self.adata
         self.selected = np.zeros(0 if adata is None else adata.n_obs, dtype=bool)
         self._relabeling = self._label_key = None
+        if self.labeling is not None:
+            self.labeling.close()
+        self.labeling = self.draft = self._draft_result = None
         self.hidden = frozenset()
         if adata is not None:
             # The name of the results that were shown last, or "ce", or the first other one.
@@ -182,6 +178,45 @@ class Session:
         self.table_changed.emit()
         self.columns_changed.emit()
         self.result_changed.emit()
+        self.labeling_changed.emit()
+
+    def start_labeling(self, column: str = NEW_COLUMN) -> None:
+        """Begin to label cells by hand, in a new column, or continue; choose that column."""
+        if self.adata is None:
+            return
+        self.end_labeling()
+        self.say("")
+        try:
+            self.labeling = Labeling(self.adata, column)
+        except ValueError as error:
+            self.failed.emit(error)
+            return
+        self._label_key = self.labeling.column
+        self._after_labels()
+        self.label_key_changed.emit()
+        self.labeling_changed.emit()
+        self._say_fault()
+
+    def end_labeling(self) -> None:
+        """End the labelling by hand and drop its live map; the labels stay."""
+        if (labeling := self.labeling) is None:
+            return
+        labeling.close()
+        self.labeling = None
+        self.show_draft(None)
+        self._after_labels()
+        self.labeling_changed.emit()
+
+    def show_draft(self, draft: AnnData | None) -> None:
+        """Draw a live map of the labelling in place of the stored one; None ends that."""
+        if draft is None and self.draft is None:
+            return
+        if draft is not None and self._draft_result is not None:
+            keep_places(draft, self._draft_result)
+        self.draft = draft
+        self._draft_result = None if draft is None else read_result(draft, DRAFT_KEY)
+        self._read_classes()
+        self.draft_changed.emit()
 
     def choose_labels(self, label_key: str | None) -> None:
         """Choose the label column."""
@@ -221,28 +256,25 @@ class Session:
                     self.say(error, "warning")
         if self.regions == "decoder" and not (self.result and self.result.stored.has_decoder):
             self.regions = "voronoi"
+        # A map that was trained meanwhile is to be seen.
+        self.draft = self._draft_result = None
         self._read_classes()
 
     def _read_classes(self) -> None:
         self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
-        if self.adata is not None and self.result is not None:
-            self.classes, self.codes = corrected_classes(self.adata, self.result)
+        if self.adata is not None and self.drawn is not None:
+            labeling, column = self.labeling, None
+            if labeling is not None and labeling.is_there:
+                # The map lacks labels that were given since, and a draft those of held-out cells.
+                column = labeling.column if labeling.column == self.drawn.label_key else None
+            self.classes, self.codes = corrected_classes(self.adata, self.drawn, column)
 
     @property
     def reference(self) -> Result | None:
         """The map in which the cells were placed, with its own cells; None if it is not open."""
         if self.result is None or not self.result.is_query:
             return None
-        centers = self.result.stored.centers
-        for adata in (table.adata for table in self.catalog.tables):
-            for key in keys_in(adata.obs):
-                with suppress(KeyError, ValueError):  # A map may be damaged.
-                    stored = StoredMap.read(adata, key)
-                    if stored is None or stored.ingested_from is not None:
-                        continue
-                    if np.array_equal(stored.centers, centers):
-                        return read_result(adata, key)
-        return None
+        return find_reference(self.catalog.tables, self.result.stored)
 
     def write(self, job: Any, table: Table, made_by: MadeBy) -> None:
         """Write the result of a job that has ended into its table; show it if that is shown.
@@ -282,9 +314,11 @@ class Session:
         if adata is None or shown is None or shown not in adata.obs:
             return {}
         colors = label_colors(adata, corrected(adata, shown))
-        if self.result is None:
+        if self.drawn is None or self.drawn_adata is None:
             return colors
-        colors |= class_colors(adata, self.result, None)
+        of_map = class_colors(self.drawn_adata, self.drawn, None)
+        # The colours of a draft may be older than those of the labels.
+        colors = colors | of_map if self.draft is None else of_map | colors
         return {name: colors[name] for name in self.classes}
 
     def recolor_class(self, code: int, color: str) -> None:
@@ -294,6 +328,8 @@ class Session:
             return
         try:
             name = list(self.class_colors)[code]
+            if self.labeling is not None and shown == self.labeling.column:
+                self.change_labels(lambda labeling: labeling.recolor_class(str(name), color))
             for column in {shown, corrected(adata, shown)}:
                 if name in label_colors(adata, column):
                     set_label_color(adata, column, name, color)
@@ -311,7 +347,9 @@ class Session:
     def relabel(self, label: str) -> None:
         """Give the selected cells another label; an empty one removes theirs."""
         rows, name = np.flatnonzero(self.selected), label.strip()
-        if len(rows) and (done := self._change_labels(lambda labels: labels.relabel(rows, name))):
+        if self.labeling is not None:
+            self.change_labels(lambda labeling: labeling.assign(rows, name or None))
+        elif len(rows) and (done := self._change_labels(lambda labels: labels.relabel(rows, name))):
             cells = f"{len(rows):,} {'cell is' if len(rows) == 1 else 'cells are'}"
             self.say(
                 f"{cells} now {name or 'unlabeled'}. Written to obs[{done.column!r}]; "
@@ -320,24 +358,43 @@ class Session:
 
     def undo(self) -> None:
         """Undo the last relabelling."""
-        self._change_labels(Relabeling.undo)
+        self._change_labels(lambda labels: labels.undo())
 
     def redo(self) -> None:
         """Relabel again what was undone last."""
-        self._change_labels(Relabeling.redo)
+        self._change_labels(lambda labels: labels.redo())
 
-    def _change_labels(self, change: Callable[[Relabeling], None]) -> Relabeling | None:
+    def change_labels(self, change: Callable[[Labeling], object]) -> bool:
+        """Change the labels that are given by hand, or their classes; return whether it worked."""
+        labeling = self.labeling
+        return labeling is not None and self._change_labels(lambda _: change(labeling)) is not None
+
+    def _change_labels(self, change: Callable[[Any], object]) -> Labeling | Relabeling | None:
         """Relabel, undo or redo; return the relabelling if that worked."""
         if (relabeling := self.relabeling) is None:
             return None
         self.say("")
+        if isinstance(relabeling, Labeling) and not relabeling.is_there:
+            self.end_labeling()
+            self.failed.emit(RuntimeError(f"obs[{relabeling.column!r}] is gone; start again"))
+            return None
         try:
             change(relabeling)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, RuntimeError, OSError) as error:
             self.failed.emit(error)
             return None
         finally:
-            self._read_classes()
-            self.columns_changed.emit()
-            self.labels_changed.emit()
+            # The columns of a labelling by hand stay the same.
+            self._after_labels(columns=relabeling is not self.labeling)
+        self._say_fault()
         return relabeling
+
+    def _say_fault(self) -> None:
+        if self.labeling is not None and (fault := self.labeling.fault) is not None:
+            self.say(f"The labels have no journal against a crash: {fault}", "warning")
+
+    def _after_labels(self, *, columns: bool = True) -> None:
+        self._read_classes()
+        if columns:
+            self.columns_changed.emit()
+        self.labels_changed.emit()

@@ -1,0 +1,332 @@
+"""Label cells by hand: the classes and their keys, and what the live map is worth."""
+
+from __future__ import annotations
+
+from functools import partial
+from html import escape
+from pathlib import Path
+
+import pandas as pd
+from napari.components import ViewerModel
+from qtpy.QtCore import QModelIndex, Qt
+from qtpy.QtGui import QColor, QKeyEvent
+from qtpy.QtWidgets import (
+    QAbstractItemView,
+    QColorDialog,
+    QFileDialog,
+    QLabel,
+    QLineEdit,
+    QMenu,
+    QMessageBox,
+    QWidget,
+)
+
+from centroid_encoder.viewer.panels.fields import button, column, page, side_by_side
+from centroid_encoder.viewer.panels.form import TrainingForm
+from centroid_encoder.viewer.panels.keys import FIXED, Keys
+from centroid_encoder.viewer.panels.live_map import LiveMap
+from centroid_encoder.viewer.panels.message import Message, sentence
+from centroid_encoder.viewer.panels.table_model import TableView
+from centroid_encoder.viewer.session.draft import error_text, held_out_error
+from centroid_encoder.viewer.session.labeling import HandClass, Labeling, suggested_column
+from centroid_encoder.viewer.session.session import Session
+
+HEADERS = [
+    ("", "A double click changes the colour"),
+    ("class", "A double click changes the name"),
+    ("key", "Labels the selected cells; a double click changes it"),
+    ("cells", "Labelled cells"),
+]
+COLOR, NAME, KEY, CELLS = range(4)
+HOW = (
+    "Make classes, click cells in the image or lasso them in the map, and press the key of their "
+    "class. The labels go into a column of their own, and a live map is trained in each pause."
+)
+TOO_FEW = "A live map appears once two classes have three cells each."
+NO_CELLS = "Select cells first: click them (Shift adds another), or lasso them in the map."
+
+
+class LabelPanel(QWidget):
+    """Classes that are made by hand, with keys that label the selected cells.
+
+    `keys` binds the keys, `live` trains the live map. Another part can be added to the
+    layout of `body`, which is shown while one labels.
+    """
+
+    def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
+        super().__init__()
+        self._session = session
+        self._chosen = ""
+        self._help: QMessageBox | None = None
+        self.keys = Keys(viewer)
+        self.live = LiveMap(session, form)
+        self.column_line = QLineEdit()
+        self.column_line.setAccessibleName("Column of the labels")
+        self.column_line.setToolTip("Column of obs for the labels: a new one, or one made here")
+        self.start_button = button("Start labelling", "", self.toggle)
+        # A `Message` would be as high as its narrow page is before it is shown.
+        self.how = QLabel(HOW)
+        self.how.setWordWrap(True)
+        self.how.setAlignment(Qt.AlignmentFlag.AlignTop)
+        self.view = TableView("Classes made by hand", numbers_from=CELLS)
+        self.view.frame.editable = (NAME, KEY)
+        self.view.setEditTriggers(QAbstractItemView.EditTrigger.DoubleClicked)
+        self.view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
+        self.view.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
+        self.view.horizontalHeader().setMinimumSectionSize(14)
+        self.view.setMinimumHeight(self.view.height_of(4))
+        self.view.clicked.connect(self._on_click)
+        self.view.doubleClicked.connect(self._on_double_click)
+        # The table is filled anew, which may not happen before the editor is closed.
+        queued = Qt.ConnectionType.QueuedConnection
+        self.view.frame.edited.connect(self._on_edited, queued)
+        self.name_line = QLineEdit()
+        self.name_line.setPlaceholderText("name of a new class")
+        self.name_line.setAccessibleName("New class")
+        self.name_line.returnPressed.connect(self.add_class)
+        self.add_button = button("Add class", "Add a class of this name", self.add_class)
+        self.remove_button = button(
+            "Remove", "Remove the class, and the labels of its cells", self.remove_class
+        )
+        self.give_button = button(
+            "Give label", "Label the selected cells as the class that is chosen above", self.give
+        )
+        self.undo_button = button("Undo", "", session.undo)
+        self.redo_button = button("Redo", "", session.redo)
+        files = QMenu(self)
+        files.addAction("Import CSV …", self._ask_import)
+        files.addAction("Export CSV …", self._ask_export)
+        self.files_button = button("CSV", "Labels of cells: columns cell and label", files)
+        self.help_button = button("Keys", "Show the keys", self.show_keys)
+        self.lost_text = Message()
+        restore = partial(session.change_labels, Labeling.restore)
+        discard = partial(session.change_labels, Labeling.discard)
+        self.restore_button = button("Restore", "Give the cells these labels", restore)
+        self.discard_button = button("Discard", "Forget these labels", discard)
+        self._lost = QWidget()
+        self._lost.setLayout(
+            side_by_side((self.lost_text, 1), self.restore_button, self.discard_button)
+        )
+        self.count_text = Message()
+        self.body = QWidget()
+        column(
+            self.body,
+            self._lost,
+            self.view,
+            side_by_side((self.name_line, 1), self.add_button, self.remove_button),
+            side_by_side(
+                (self.give_button, 2),
+                *(self.undo_button, self.redo_button, self.files_button, self.help_button),
+            ),
+            self.count_text,
+        ).setStretchFactor(self.view, 1)
+        top = side_by_side(QLabel("Column"), (self.column_line, 1), self.start_button)
+        page(self, top, self.how, self.body).setStretchFactor(self.body, 1)
+        self.keys.watch(self.view)
+        self.keys.acts |= {
+            "unlabel": partial(self.label, ""),
+            "undo": session.undo,
+            "redo": session.redo,
+            "help": self.show_keys,
+        }
+        session.table_changed.connect(self._on_table)
+        session.labeling_changed.connect(self._on_labeling)
+        for changed in (session.labels_changed, session.colors_changed):
+            changed.connect(self._on_labels)
+        session.selection_changed.connect(self._enable)
+        for changed in (session.draft_changed, session.result_changed):
+            changed.connect(self._count)
+        self.live.failed.connect(self._on_failed)
+        self._on_table()
+        self._on_labeling()
+
+    @property
+    def classes(self) -> tuple[HandClass, ...]:
+        """The classes in the order of the rows."""
+        labeling = self._session.labeling
+        return () if labeling is None or not labeling.is_there else labeling.classes
+
+    def toggle(self) -> None:
+        """Begin to label in the column, or end that."""
+        if self._session.labeling is None:
+            self._session.start_labeling(self.column_line.text())
+        else:
+            self.end()
+
+    def end(self) -> None:
+        """End the labelling, and give the keys back."""
+        self.live.cancel()
+        self._session.end_labeling()
+
+    def add_class(self) -> None:
+        """Add a class with the name that is written in the line."""
+        name = self.name_line.text()
+        if self._session.change_labels(lambda labeling: labeling.add_class(name)):
+            self._choose(name.strip())
+            self.name_line.clear()
+
+    def remove_class(self) -> None:
+        """Remove the class that is chosen."""
+        self._session.change_labels(lambda labeling: labeling.remove_class(self._chosen))
+
+    def give(self) -> None:
+        """Label the selected cells as the class that is chosen."""
+        self.label(self._chosen)
+
+    def label(self, name: str) -> None:
+        """Label the selected cells; an empty name takes their labels back."""
+        if not self._session.selected.any():
+            self._session.say(NO_CELLS)
+            return
+        self._choose(name or self._chosen)
+        self._session.relabel(name)
+
+    def import_csv(self, path: Path) -> None:
+        """Take over the labels of a file."""
+        unknown: list[int] = []
+        if self._session.change_labels(lambda labels: unknown.append(labels.read_csv(path))):
+            text = f"Imported {path.name}."
+            if unknown[0]:
+                text += f" {unknown[0]:,} of its cells are not in the table."
+            self._session.say(text, "warning" if unknown[0] else "info")
+
+    def export_csv(self, path: Path) -> None:
+        """Write the labels into a file."""
+        if self._session.change_labels(lambda labeling: labeling.to_csv(path)):
+            self._session.say(f"Saved {path.name}.")
+
+    def show_keys(self) -> None:
+        """Show the keys in a window, or close it."""
+        if self._help is not None:
+            self._help.close()
+            return
+        rows = [(one.key, one.name) for one in self.classes if one.key]
+        rows += [(key.shown, key.meaning) for x, key in FIXED.items() if x in self.keys.acts]
+        self._help = QMessageBox(self)
+        self._help.setWindowTitle("Keys")
+        self._help.setTextFormat(Qt.TextFormat.RichText)
+        cells = (f"<tr><td><b>{key}</b></td><td>{escape(text)}</td></tr>" for key, text in rows)
+        self._help.setText(f'<table cellpadding="2">{"".join(cells)}</table>')
+        self._help.setModal(False)
+        self._help.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._help.finished.connect(self._on_help_closed)
+        self._help.show()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Handle the keys while a button of the panel has the focus."""
+        if not self.keys.press(event):
+            super().keyPressEvent(event)
+
+    def _on_help_closed(self) -> None:
+        self._help = None
+
+    def _on_table(self) -> None:
+        adata = self._session.adata
+        self.column_line.setText("" if adata is None else suggested_column(adata))
+        self._on_labeling()
+
+    def _on_labeling(self) -> None:
+        """Show the parts that serve now, and bind the keys or give them back."""
+        labeling = self._session.labeling
+        is_on = labeling is not None
+        self.column_line.setReadOnly(is_on)
+        self.start_button.setEnabled(self._session.adata is not None)
+        self.start_button.setText("Done" if is_on else "Start labelling")
+        tip = "End the labelling; the labels stay" if is_on else "Label cells in this column"
+        self.start_button.setToolTip(tip)
+        self.how.setVisible(not is_on)
+        self.body.setVisible(is_on)
+        if labeling is None:
+            self.keys.release()
+            if self._help is not None:
+                self._help.close()
+        else:
+            self.column_line.setText(labeling.column)
+        self._on_labels()
+
+    def _on_labels(self) -> None:
+        """Show the classes, their keys and their numbers of cells."""
+        session, labeling = self._session, self._session.labeling
+        if labeling is None or not labeling.is_there:
+            return
+        self.keys.bind({one.key: partial(self.label, one.name) for one in self.classes if one.key})
+        counts, tips = labeling.counts()["n"], [""] * len(self.classes)
+        images = session.catalog.image_column
+        if images is not None:
+            table = labeling.counts(images).to_dict("index")
+            tips = ["\n".join(f"{i}: {n:,}" for i, n in row.items()) for row in table.values()]
+        rows = [
+            (QColor(one.color), one.name, one.key, f"{counts[one.name]:,}", tip)
+            for one, tip in zip(self.classes, tips, strict=True)
+        ]
+        columns = [*range(len(HEADERS)), "tip"]
+        self.view.set_table(pd.DataFrame(rows, columns=columns), HEADERS, [NAME])
+        self._choose(self._chosen)
+        n = labeling.unsaved
+        cells = f"{n:,} {'label is' if n == 1 else 'labels are'}"
+        self.lost_text.say(f"{cells} only in the journal of an earlier session.")
+        self._lost.setVisible(n > 0)
+        self._count()
+        self._enable()
+
+    def _choose(self, name: str) -> None:
+        """Choose a class, or the first one if there is none of this name."""
+        names = [one.name for one in self.classes]
+        self._chosen = name if name in names else "".join(names[:1])
+        if names:
+            self.view.selectRow(names.index(self._chosen))
+
+    def _count(self) -> None:
+        """Show how many cells have labels, and the held-out error of the live map."""
+        session, labeling, adata = self._session, self._session.labeling, self._session.adata
+        if labeling is None or adata is None or not labeling.is_there:
+            return
+        n = int((labeling.codes >= 0).sum())
+        text = f"{n:,} of {adata.n_obs:,} cells are labelled. "
+        if session.draft is None:
+            text += TOO_FEW
+        else:
+            text += error_text(*held_out_error(session.draft, adata.obs[labeling.column]))
+        self.count_text.say(text)
+
+    def _enable(self) -> None:
+        session, labeling = self._session, self._session.labeling
+        if labeling is None:
+            return
+        self.give_button.setEnabled(bool(self.classes) and bool(session.selected.any()))
+        self.remove_button.setEnabled(bool(self.classes))
+        for back, text in zip((self.undo_button, self.redo_button), labeling.steps, strict=True):
+            back.setEnabled(bool(text))
+            back.setToolTip(text)
+
+    def _on_failed(self, error: Exception) -> None:
+        self.count_text.say(f"No live map: {sentence(error)}", "warning")
+
+    def _on_click(self, index: QModelIndex) -> None:
+        self._chosen = self.classes[index.row()].name
+
+    def _on_double_click(self, index: QModelIndex) -> None:
+        one = self.classes[index.row()]
+        if index.column() == COLOR:
+            color = QColorDialog.getColor(QColor(one.color), self, f"Colour of {one.name}")
+            if color.isValid():
+                self._session.change_labels(
+                    lambda labeling: labeling.recolor_class(one.name, color.name())
+                )
+
+    def _on_edited(self, row: int, place: int, text: str) -> None:
+        name = self.classes[row].name
+        if place == KEY:
+            self._session.change_labels(lambda labeling: labeling.set_key(name, text))
+        elif self._session.change_labels(lambda labeling: labeling.rename_class(name, text)):
+            self._choose(text.strip())
+
+    def _ask_import(self) -> None:
+        path, _ = QFileDialog.getOpenFileName(self, "Import labels", "", "*.csv")
+        if path:
+            self.import_csv(Path(path))
+
+    def _ask_export(self) -> None:
+        path, _ = QFileDialog.getSaveFileName(self, "Export labels", "labels.csv", "*.csv")
+        if path:
+            self.export_csv(Path(path))

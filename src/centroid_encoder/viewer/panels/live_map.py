@@ -1,0 +1,96 @@
+"""The live map of a labelling, trained after each pause."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from anndata import AnnData
+from qtpy.QtCore import QObject, QTimer, Signal
+
+from centroid_encoder import tl
+from centroid_encoder.viewer.panels.form import TrainingForm
+from centroid_encoder.viewer.session.draft import new_draft, training_job
+from centroid_encoder.viewer.session.session import Session
+
+if TYPE_CHECKING:
+    from centroid_encoder.tl._centroid_encoder import Training
+    from centroid_encoder.viewer.task import Task
+
+PAUSE = 400
+"""Milliseconds after the last change of the labels."""
+
+
+class LiveMap(QObject):
+    """Trains a draft when labels have changed; the session shows it.
+
+    `form` has the features to learn from. `task` is the training that runs, or None; it is dropped
+    when labels change again.
+    """
+
+    failed = Signal(object)
+    """The exception that ended a training."""
+
+    def __init__(self, session: Session, form: TrainingForm) -> None:
+        super().__init__()
+        self._session = session
+        self._form = form
+        self.task: Task | None = None
+        self._draft: AnnData | None = None
+        self._timer = QTimer(self)
+        self._timer.setSingleShot(True)
+        self._timer.setInterval(PAUSE)
+        self._timer.timeout.connect(self._train)
+        session.labels_changed.connect(self._on_change)
+        session.labeling_changed.connect(self._on_change)
+        session.table_changed.connect(self.cancel)
+        form.setting_changed.connect(self._on_change)
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a training runs or is about to begin."""
+        return self.task is not None or self._timer.isActive()
+
+    def cancel(self) -> None:
+        """Drop the training that runs, and begin none."""
+        self._timer.stop()
+        task, self.task, self._draft = self.task, None, None
+        if task is not None:
+            task.cancel()
+            task.deleteLater()
+
+    def _on_change(self) -> None:
+        self.cancel()
+        if self._session.labeling is not None:
+            self._timer.start()
+
+    def _train(self) -> None:
+        labeling = self._session.labeling
+        if labeling is None or not labeling.is_there:
+            return
+        self._draft = draft = new_draft(labeling)
+        if draft is None:
+            self._session.show_draft(None)
+            return
+        # It imports PyTorch, which the widget does not need before. Two threads that import
+        # scikit-learn disturb each other.
+        from centroid_encoder.viewer.task import Task
+
+        tl.centroid_encoder  # noqa: B018
+        parameters = self._form.parameters()
+        self.task = Task(partial(training_job, draft, labeling.column, parameters), self)
+        self.task.finished.connect(self._on_finished)
+        self.task.failed.connect(self._on_failed)
+        self.task.start()
+
+    def _on_finished(self, job: Training) -> None:
+        draft = self._draft
+        self.cancel()
+        if draft is not None:
+            job.write(draft)
+            self._session.show_draft(draft)
+
+    def _on_failed(self, error: Exception) -> None:
+        self.cancel()
+        self._session.show_draft(None)
+        self.failed.emit(error)

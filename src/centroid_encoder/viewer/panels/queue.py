@@ -1,0 +1,283 @@
+"""Suggested cells that are labelled one by one, and the live map's labels for all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from napari.components import ViewerModel
+from qtpy.QtGui import QColor, QIcon, QPixmap
+from qtpy.QtWidgets import QDoubleSpinBox, QLabel, QWidget
+from superqt.utils import create_worker
+
+from centroid_encoder.tl._result import obs_key
+from centroid_encoder.viewer.panels.fields import button, column, side_by_side
+from centroid_encoder.viewer.panels.form import TrainingForm
+from centroid_encoder.viewer.panels.keys import Keys
+from centroid_encoder.viewer.panels.message import Message
+from centroid_encoder.viewer.panels.strip import N_THUMBNAILS, Strip
+from centroid_encoder.viewer.session.draft import DRAFT_KEY
+from centroid_encoder.viewer.session.labeling import Codes
+from centroid_encoder.viewer.session.predictions import MIN_CONFIDENCE, apply_to_all
+from centroid_encoder.viewer.session.queue import Queue, Suggestion, suggestions
+from centroid_encoder.viewer.session.session import Session
+
+SEARCHING = "Looking for cells whose labels help most …"
+NONE_LEFT = "There is no other cell to suggest."
+Found = list[Suggestion] | Exception
+
+
+class QueuePanel(QWidget):
+    """The queue of a labelling; the cell that is looked at is selected and shown.
+
+    `queue` is the queue, `is_searching` whether a thread looks for cells. `strip` shows a page of
+    the queue, while `strip_button` is checked. `form` has the features without a live map.
+    """
+
+    def __init__(
+        self, session: Session, form: TrainingForm, viewer: ViewerModel, keys: Keys
+    ) -> None:
+        super().__init__()
+        self._session = session
+        self._form = form
+        self.queue = Queue()
+        self.is_searching = False
+        self._again = False
+        """Whether to search once more after the search that runs."""
+        self._number = 0
+        """Number of the labelling; an answer of a search for another one is dropped."""
+        tip = "Show the cells whose labels would improve the live map most, one after the other"
+        self.suggest_button = button("Suggest", tip, self.suggest)
+        self.accept_button = button("Accept", "Label the cell as proposed (Enter)", self.accept)
+        self.skip_button = button("Skip", "Go on without a label (N)", self.skip)
+        tip = "Go back, and take the last answer back (Backspace)"
+        self.back_button = button("Back", tip, self.back)
+        tip = f"Show pictures of the next {N_THUMBNAILS} cells, and their proposals"
+        self.strip_button = button("Strip", tip, self._show)
+        self.strip_button.setCheckable(True)
+        self.strip = Strip(session, viewer)
+        tip = "Label all cells of the strip that have no label yet as proposed, in one step"
+        self.agree_button = button("Agree to all", tip, self.agree)
+        self.text = Message()
+        tip = (
+            "Write your labels and, for all other cells, those of the live map into a new column, "
+            "which replaces that of the last time"
+        )
+        self.apply_button = button("Apply to all", tip, self.apply)
+        self.confidence_box = QDoubleSpinBox()
+        self.confidence_box.setRange(0, 1)
+        self.confidence_box.setSingleStep(0.05)
+        self.confidence_box.setValue(MIN_CONFIDENCE)
+        tip = "Cells for which the live map is less confident are unassigned"
+        self.confidence_box.setToolTip(tip)
+        self.confidence_box.setAccessibleName("Least confidence")
+        applying = side_by_side(
+            (self.apply_button, 1), QLabel("unassigned below"), self.confidence_box
+        )
+        answers = self.accept_button, self.skip_button, self.back_button, self.strip_button
+        column(
+            self,
+            self.text,
+            side_by_side(self.suggest_button, *answers),
+            self.strip,
+            self.agree_button,
+            applying,
+        )
+        keys.acts |= {"accept": self.accept, "skip": self.skip, "back": self.back}
+        self.strip.chosen.connect(self.go_to)
+        session.labeling_changed.connect(self._on_labeling)
+        session.labels_changed.connect(self._on_labels)
+        session.colors_changed.connect(self._show)
+        session.draft_changed.connect(self._on_draft)
+        session.catalog.listed.connect(self._show)
+        self._on_labeling()
+
+    @property
+    def _codes(self) -> Codes:
+        labeling = self._session.labeling
+        return np.empty(0, dtype=np.intp) if labeling is None else labeling.codes
+
+    @property
+    def _colors(self) -> dict[str, str]:
+        """Colours of the classes; a proposal that is none of them has another name by now."""
+        labeling = self._session.labeling
+        return {} if labeling is None else {one.name: one.color for one in labeling.classes}
+
+    def suggest(self) -> None:
+        """Look for cells to label, and show the one that comes first."""
+        self._search()
+        if self.queue.current is not None:
+            self._look()
+
+    def accept(self) -> None:
+        """Give the cell the proposed label; show it first if another one is selected."""
+        current = self.queue.current
+        if current is None or not self._looks():
+            self._look()
+        elif current.label in self._colors:
+            self._session.change_labels(lambda labels: labels.assign([current.row], current.label))
+
+    def skip(self) -> None:
+        """Go on to the next cell."""
+        if self.queue.current is not None:
+            self.queue.skip(self._codes)
+            self._on_moved()
+
+    def back(self) -> None:
+        """Go back to the last cell, and take its label back."""
+        row = self.queue.back()
+        if row is None:
+            return
+        if self._codes[row] >= 0:
+            self._session.change_labels(lambda labels: labels.assign([row], None))
+        self._on_moved()
+
+    def agree(self) -> None:
+        """Label all open cells of the strip as proposed."""
+        agreed = [self.queue.cells[place] for place in self._page if self._is_proposed(place)]
+        if agreed:
+            rows, names = zip(*((cell.row, cell.label) for cell in agreed), strict=True)
+            self._session.change_labels(lambda labels: labels.assign_each(rows, names))
+
+    def go_to(self, place: int) -> None:
+        """Show another cell of the strip."""
+        self.queue.go_to(place)
+        self._look()
+        self._show()
+
+    def apply(self) -> None:
+        """Write the labels of the live map into a column."""
+        try:
+            text = apply_to_all(self._session, self.confidence_box.value())
+        except ValueError as error:
+            self._session.failed.emit(error)
+        else:
+            self._session.say(text)
+
+    def _on_labeling(self) -> None:
+        """Drop the queue of another labelling."""
+        self._number += 1
+        self.queue, self.is_searching, self._again = Queue(), False, False
+        self.text.say("")
+        self._show()
+
+    def _on_labels(self) -> None:
+        """Go on when the cell was labelled, and back when that was undone."""
+        if self._session.labeling is None:
+            return
+        before = self.queue.place
+        self.queue.follow(self._codes)
+        if self.queue.place != before:
+            self._on_moved()
+        else:
+            self._show()
+
+    def _on_draft(self) -> None:
+        """Make the rest of the queue again with another live map."""
+        draft = self._session.draft
+        if self.queue.cells and draft is not None:
+            self.queue.propose(draft.obs[obs_key(DRAFT_KEY, "label")])
+            self._search()
+        self._show()
+
+    def _on_moved(self) -> None:
+        if self.queue.current is None:
+            self._search()
+        else:
+            self._look()
+        self._show()
+
+    def _look(self) -> None:
+        """Select the cell of the queue, and show it in its image."""
+        if (current := self.queue.current) is not None:
+            self._session.select(np.array([current.row]))
+            self._session.zoom_requested.emit()
+
+    def _looks(self) -> bool:
+        """Whether the cell of the queue alone is selected."""
+        current, selected = self.queue.current, np.flatnonzero(self._session.selected)
+        return current is not None and selected.tolist() == [current.row]
+
+    def _search(self) -> None:
+        """Look for cells in a thread."""
+        self._again = self.is_searching
+        if self.is_searching or self._session.labeling is None:
+            return
+        self.is_searching, number = True, self._number
+        find = suggestions(self._session, self.queue.skipped, self._form.parameters())
+        create_worker(_answer, find, number, _connect={"returned": self._on_answer})
+        self._show()
+
+    def _on_answer(self, answer: tuple[int, Found]) -> None:
+        number, found = answer
+        if number != self._number:
+            return
+        self.is_searching = False
+        had_cell = self.queue.current is not None
+        if isinstance(found, Exception):
+            self._again = False
+            self.text.say(found, "error")
+        else:
+            # The cells that the user looks at stay.
+            keep = self._page.stop if self._has_strip else self.queue.place + had_cell
+            self.queue.renew(found, keep)
+            self.queue.follow(self._codes)
+        self._show()
+        if not had_cell and self.queue.current is not None:
+            self._look()
+        if self._again:
+            self._search()
+
+    @property
+    def _page(self) -> range:
+        return self.queue.page(N_THUMBNAILS)
+
+    @property
+    def _has_strip(self) -> bool:
+        return self.strip_button.isChecked() and not self.strip_button.isHidden()
+
+    def _is_proposed(self, place: int) -> bool:
+        """Whether a cell has no label, and its proposal is a class."""
+        is_open = self.queue.is_open(place, self._codes)
+        return is_open and self.queue.cells[place].label in self._colors
+
+    def _show(self) -> None:
+        """Show where the queue is, and what can be done."""
+        session, queue, colors = self._session, self.queue, self._colors
+        if session.labeling is None:
+            return
+        current = queue.current
+        if current is not None:
+            self.text.say(queue.text)
+        elif self.is_searching:
+            self.text.say(SEARCHING)
+        elif queue.cells and self.text.kind != "error":
+            self.text.say(NONE_LEFT)
+        color = None if current is None or current.label is None else colors.get(current.label)
+        self.accept_button.setIcon(QIcon() if color is None else _swatch(color))
+        self.accept_button.setEnabled(color is not None)
+        self.skip_button.setEnabled(current is not None)
+        self.back_button.setEnabled(bool(queue.cells))
+        self.apply_button.setEnabled(session.draft is not None)
+        self.strip_button.setVisible(bool(session.catalog.joins) and self.strip.has_images)
+        has_strip = self._has_strip and current is not None
+        self.strip.setVisible(has_strip)
+        self.agree_button.setVisible(has_strip)
+        if has_strip:
+            self.strip.show_page(queue, self._page, self._codes, colors)
+            self.agree_button.setEnabled(any(map(self._is_proposed, self._page)))
+
+
+def _answer(find: Callable[[], list[Suggestion]], number: int) -> tuple[int, Found]:
+    """Look for cells; the exception is returned, since superqt ignores some."""
+    try:
+        return number, find()
+    except Exception as error:  # The panel shows it.
+        return number, error
+
+
+def _swatch(color: str) -> QIcon:
+    """Return a square in a colour."""
+    pixmap = QPixmap(10, 10)
+    pixmap.fill(QColor(color))
+    return QIcon(pixmap)

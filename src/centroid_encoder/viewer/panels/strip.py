@@ -1,0 +1,209 @@
+"""A film strip: pictures of a page of the queue, with the given or proposed labels below."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from napari.components import ViewerModel
+from napari.layers import Image
+from qtpy.QtCore import QRectF, Qt, QTimer, Signal
+from qtpy.QtGui import (
+    QColor,
+    QHideEvent,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPixmap,
+    QShowEvent,
+)
+from qtpy.QtWidgets import QAbstractButton, QGridLayout, QSizePolicy, QWidget
+from superqt.utils import create_worker
+
+from centroid_encoder.viewer.data.thumbnail import Thumbnail, make_thumbnail
+from centroid_encoder.viewer.map.colorings import GREY
+from centroid_encoder.viewer.panels.picture import draw_picture
+from centroid_encoder.viewer.session.labeling import Codes
+from centroid_encoder.viewer.session.queue import Queue
+from centroid_encoder.viewer.session.session import Session
+
+N_COLUMNS, N_THUMBNAILS = 6, 12
+SIDE, BAR = 64, 14
+"""Side of a picture, and height of the label below it."""
+SHARP = 2
+"""Pixels of a picture in one of a common screen."""
+DARK = 0.5
+"""Lightness below which the text on a colour is white."""
+PAUSE = 150
+"""Milliseconds without a change of the images after which the pictures are read again."""
+LOOKS = ("visible", "contrast_limits", "colormap", "gamma", "opacity", "blending")
+"""Events of an image after which it looks different."""
+Answer = tuple[int, list[Thumbnail | None]]
+
+
+class Caption(NamedTuple):
+    """The text below a picture, its colour, and whether it is a label or a proposal."""
+
+    text: str
+    color: str
+    is_given: bool
+
+
+class _Picture(QAbstractButton):
+    """A button that is a picture."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.picture = QPixmap()
+        self.setFixedHeight(SIDE + BAR)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        """Draw the picture in the middle."""
+        painter = QPainter(self)
+        painter.drawPixmap((self.width() - SIDE) // 2, 0, self.picture)
+        painter.end()
+
+
+class Strip(QWidget):
+    """A button with a picture for each cell of a page; that of the cell looked at has a frame.
+
+    The label below a picture is filled with the colour of its class; a proposal is framed with it.
+    """
+
+    chosen = Signal(int)
+    """Place in the queue of a picture that was clicked."""
+
+    def __init__(self, session: Session, viewer: ViewerModel) -> None:
+        super().__init__()
+        self._session = session
+        self._viewer = viewer
+        self._rows: list[int] = []
+        self._places = range(0)
+        self._current = -1
+        self.pictures: list[Thumbnail | None] = []
+        self.captions: list[Caption] = []
+        self._again = QTimer(self, interval=PAUSE, singleShot=True)
+        self._again.timeout.connect(self.read)
+        self._number = 0
+        """Number of the last request for pictures, whose answer alone is shown."""
+        self.buttons = [_Picture() for _ in range(N_THUMBNAILS)]
+        grid = QGridLayout(self)
+        grid.setContentsMargins(0, 0, 0, 0)
+        grid.setSpacing(2)
+        for i, one in enumerate(self.buttons):
+            one.clicked.connect(partial(self._on_click, i))
+            grid.addWidget(one, *divmod(i, N_COLUMNS))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        """Follow the images while the strip is shown."""
+        super().showEvent(event)
+        self._viewer.layers.events.connect(self._on_layers)
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        """Follow them no longer; read the pictures when the strip is shown again."""
+        super().hideEvent(event)
+        self._viewer.layers.events.disconnect(self._on_layers)
+        self._rows = []
+
+    @property
+    def has_images(self) -> bool:
+        """Whether there is an image to take pictures from."""
+        return any(isinstance(layer, Image) for layer in self._viewer.layers)
+
+    def show_page(
+        self, queue: Queue, places: range, codes: Codes, colors: Mapping[str, str]
+    ) -> None:
+        """Show these places of a queue, with their labels of now or their proposals."""
+        self._places, self._current = places, queue.place - places.start
+        cells, names = [queue.cells[place] for place in places], list(colors)
+        rows = [cell.row for cell in cells]
+        self.captions = []
+        for cell in cells:
+            code, name = codes[cell.row], cell.label or "?"
+            if is_given := bool(code >= 0):
+                name = names[code]
+            text = "skipped" if cell.row in queue.skipped and not is_given else name
+            self.captions.append(Caption(text, colors.get(text, GREY), is_given))
+        for i, one in enumerate(self.buttons):
+            one.setVisible(i < len(cells))
+            if i < len(cells):
+                one.setToolTip(f"{self.captions[i].text}\n{cells[i].text}")
+                one.setAccessibleName(self.captions[i].text)
+        if rows != self._rows:
+            self._rows, self.pictures = rows, [None] * len(rows)
+            self.read()
+        self._draw()
+
+    def read(self) -> None:
+        """Read the pictures again, in a thread."""
+        self._number += 1
+        jobs = [self._job(row) for row in self._rows]
+        create_worker(_answer, self._number, jobs, _connect={"returned": self._on_answer})
+
+    def _job(self, row: int) -> Callable[[], Thumbnail | None]:
+        layers, point = list(self._viewer.layers), self._viewer.dims.point
+        for link, join in self._session.catalog.joins.items():
+            if join.joined[row]:
+                return partial(make_thumbnail, layers, point, link.layer, join, row, SHARP * SIDE)
+        return lambda: None
+
+    def _on_answer(self, answer: Answer) -> None:
+        number, pictures = answer
+        if number == self._number:
+            self.pictures = pictures
+            self._draw()
+
+    def _on_layers(self, event: Any) -> None:
+        if isinstance(event.sources[0], Image) and event.type in LOOKS:
+            self._again.start()
+
+    def _on_click(self, i: int) -> None:
+        self.chosen.emit(self._places[i])
+
+    def _draw(self) -> None:
+        shown = zip(self.buttons, self.pictures, self.captions, strict=False)
+        for i, (one, picture, caption) in enumerate(shown):
+            one.picture = self._drawn(picture, caption, i == self._current)
+            one.update()
+
+    def _drawn(self, picture: Thumbnail | None, caption: Caption, is_current: bool) -> QPixmap:
+        """Draw a picture, the outline of its cell, and its caption."""
+        pixmap = QPixmap(SHARP * SIDE, SHARP * (SIDE + BAR))
+        pixmap.setDevicePixelRatio(SHARP)
+        pixmap.fill(Qt.GlobalColor.transparent)
+        painter = QPainter(pixmap)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if picture is not None:
+            draw_picture(painter, picture, SIDE)
+        if is_current:
+            painter.setPen(QPen(QColor("white"), 3))
+            painter.drawRect(QRectF(1, 1, SIDE - 2, SIDE - 2))
+        color, bar = QColor(caption.color), QRectF(0.5, SIDE + 1, SIDE - 1, BAR - 1.5)
+        ink = self.palette().text().color()
+        if caption.is_given:
+            painter.fillRect(bar, color)
+            ink = QColor("white" if color.lightnessF() < DARK else "black")
+        painter.setPen(color)
+        painter.drawRect(bar)
+        painter.setPen(ink)
+        font = painter.font()
+        font.setPixelSize(10)
+        painter.setFont(font)
+        right = Qt.TextElideMode.ElideRight
+        text = painter.fontMetrics().elidedText(caption.text, right, SIDE - 4)
+        painter.drawText(bar, Qt.AlignmentFlag.AlignCenter, text)
+        painter.end()
+        return pixmap
+
+
+def _answer(number: int, jobs: Sequence[Callable[[], Thumbnail | None]]) -> Answer:
+    """Read pictures; lazy pixels can raise anything, and there is no picture then."""
+    found: list[Thumbnail | None] = []
+    for job in jobs:
+        try:
+            found.append(job())
+        except Exception:
+            found.append(None)
+    return number, found

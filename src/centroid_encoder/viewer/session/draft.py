@@ -1,0 +1,84 @@
+"""The live map of labels that are given by hand: trained as a draft, never written to the table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+
+from centroid_encoder import tl
+from centroid_encoder.core.quality import turned_onto
+from centroid_encoder.tl._result import Result, embedding_key, obs_key
+from centroid_encoder.viewer.session.labeling import N_ALWAYS_TRAIN, Labeling
+
+if TYPE_CHECKING:
+    from centroid_encoder.tl._centroid_encoder import Training
+
+DRAFT_KEY = "ce"
+HELD_OUT = "held_out"
+"""Column of a draft: whether a labelled cell is held out."""
+MIN_CLASSES = 2
+FEATURES = ("use_rep", "layer", "use_raw", "mask_var", "missing", "device")
+"""Arguments of a training that a draft shares; all others are the defaults."""
+FEW = 30
+"""Held-out cells below which an error is worth little."""
+
+
+def new_draft(labeling: Labeling) -> AnnData | None:
+    """Return an AnnData whose training cells have the labels, and which shares all else.
+
+    None until two classes have three training cells each.
+    """
+    adata, codes, held_out = labeling.adata, labeling.codes, labeling.held_out()
+    codes = np.where(held_out, -1, codes)
+    if (np.bincount(codes + 1)[1:] >= N_ALWAYS_TRAIN).sum() < MIN_CLASSES:
+        return None
+    names = [one.name for one in labeling.classes]
+    labels = pd.Categorical.from_codes(codes, names)
+    obs = pd.DataFrame({labeling.column: labels, HELD_OUT: held_out}, adata.obs_names)
+    raw = None if adata.raw is None else {"X": adata.raw.X, "var": adata.raw.var}
+    # anndata 0.13 counts X among the layers, by the name None.
+    layers = {name: layer for name, layer in adata.layers.items() if name is not None}
+    draft = AnnData(adata.X, obs, adata.var, obsm=dict(adata.obsm), layers=layers, raw=raw)
+    draft.uns[f"{labeling.column}_colors"] = [one.color for one in labeling.classes]
+    return draft
+
+
+def training_job(draft: AnnData, column: str, parameters: dict[str, Any]) -> Training:
+    """Return the training of a draft; missing values become means unless others are chosen."""
+    chosen = {name: value for name, value in parameters.items() if name in FEATURES}
+    return tl.centroid_encoder.job(draft, column, test_size=0, **({"missing": "mean"} | chosen))
+
+
+def keep_places(draft: AnnData, before: Result) -> None:
+    """Turn or reflect the map of a draft, so that its classes lie where they were before."""
+    stored, name = draft.uns[DRAFT_KEY], embedding_key(DRAFT_KEY)
+    points, centers = draft.obsm[name], np.asarray(stored["centers"])
+    classes = pd.Index(np.asarray(stored["classes"]).tolist())
+    same = classes.intersection(before.classes)
+    pairs = centers[classes.get_indexer(same)], before.centers[before.classes.get_indexer(same)]
+    draft.obsm[name], stored["centers"] = turned_onto(
+        (points, centers), pairs, (points, before.embedding)
+    )
+
+
+def held_out_error(draft: AnnData, labels: pd.Series) -> tuple[int, int]:
+    """Return how many held-out cells the draft gives another class than `labels`, and of how many.
+
+    `labels` are those of all cells now.
+    """
+    counted = draft.obs[HELD_OUT].to_numpy() & labels.notna().to_numpy()
+    found = draft.obs[obs_key(DRAFT_KEY, "label")]
+    counted &= found.notna().to_numpy()
+    wrong = found[counted].astype(object).to_numpy() != labels[counted].astype(object).to_numpy()
+    return int(wrong.sum()), int(counted.sum())
+
+
+def error_text(n_wrong: int, n: int) -> str:
+    """Describe the held-out error of a draft, and how little it is worth of few cells."""
+    if not n:
+        return "No labelled cell is held out yet."
+    text = f"Held-out error {100 * n_wrong / n:.0f} % of {n:,} {'cell' if n == 1 else 'cells'}"
+    return f"{text}: too few to rely on." if n < FEW else f"{text}."

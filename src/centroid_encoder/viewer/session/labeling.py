@@ -1,0 +1,388 @@
+"""Labels that are given by hand, in a column of their own, with undo, redo and a journal."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from functools import cached_property
+from itertools import chain, count
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from matplotlib.colors import is_color_like, to_hex
+from numpy.typing import ArrayLike, NDArray
+
+from centroid_encoder.files import check_target
+from centroid_encoder.pl._colors import label_colors
+from centroid_encoder.tl._result import colors_key
+from centroid_encoder.viewer.data.measuring import UNLABELED
+from centroid_encoder.viewer.session.journal import journal_path, read_labels, write_labels
+from centroid_encoder.viewer.session.relabeling import CHANGED, free_color
+from centroid_encoder.viewer.session.steps import Steps
+
+NEW_COLUMN = "cell_type_by_hand"
+KEYS = "123456789GHJKQUW"
+"""Keys of new classes: napari itself uses none of these letters in a layer or the viewer."""
+RESERVED_KEYS = "0N?"
+"""Keys that mean something else while one labels."""
+N_ALWAYS_TRAIN = 3
+"""Cells of each class that are never held out."""
+HELD_OUT_SHARE = 5
+"""One of so many labelled cells is held out."""
+
+Codes = NDArray[np.intp]
+
+
+class HandClass(NamedTuple):
+    """A class that was made by hand; `key` is the key that labels cells, or empty."""
+
+    name: str
+    color: str
+    key: str
+
+
+class State(NamedTuple):
+    """The classes, and the labels of the rows that a step changes, as indices into them."""
+
+    classes: tuple[HandClass, ...]
+    codes: Codes
+
+
+class Change(NamedTuple):
+    """A step: the rows that it changes, and their state before and after."""
+
+    rows: Codes
+    before: State
+    after: State
+
+
+class Labeling:
+    """Labels that are given by hand, in ``obs[column]``.
+
+    A new column is made, and that of an earlier labelling is continued. The keys of the classes are
+    in ``uns[f"{column}_by_hand"]``, which marks such a column; the colours are those of scanpy.
+    No other column is written to, except ``"cell_type"`` of a measured table if it has no label.
+
+    The labels are also written into a journal in the user data folder after each step. `fault` is
+    the error if that was not possible. A view becomes a copy.
+
+    A ValueError if `column` has labels that were not given here, or if the cells have no names.
+    """
+
+    def __init__(self, adata: AnnData, column: str = NEW_COLUMN) -> None:
+        column = column.strip()
+        if not column or "/" in column:
+            raise ValueError("the column needs a name without '/'")
+        if not adata.obs_names.is_unique:
+            raise ValueError("obs_names are not unique; call adata.obs_names_make_unique() first")
+        there = column in adata.obs
+        self._marked = there and mark_key(column) in adata.uns
+        is_empty = there and column == UNLABELED and bool(adata.obs[column].isna().all())
+        if there and not (self._marked or is_empty):
+            raise ValueError(
+                f"obs[{column!r}] has values that were not given by hand here, and is not written "
+                "to; choose another name"
+            )
+        self.adata, self.column = adata, column
+        self._steps: Steps[Change] = Steps()
+        if adata.is_view:
+            adata._init_as_actual(adata.copy())
+        if not there or is_empty:
+            self._write(State((), np.full(adata.n_obs, -1)))
+        self._is_new = not there
+        self.fault: Exception | None = None
+        self._journal = journal_path(adata, column)
+        self._lost = pd.Series(dtype=object)
+        """Labels of the journal when the labelling began, until they are restored or discarded."""
+        with suppress(FileNotFoundError):
+            try:
+                found = read_labels(self._journal)
+                self._lost = found[self._rows_of(found) >= 0]
+            except (OSError, ValueError) as error:
+                if isinstance(error, FileNotFoundError):
+                    raise
+                self.fault = error
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the column is still there; something else may have deleted it."""
+        column = self.adata.obs.get(self.column)
+        return column is not None and isinstance(column.dtype, pd.CategoricalDtype)
+
+    @property
+    def classes(self) -> tuple[HandClass, ...]:
+        """The classes in their order."""
+        colors = label_colors(self.adata, self.column)
+        stored = self.adata.uns.get(mark_key(self.column), {"classes": [], "keys": []})
+        keys = dict(zip(map(str, stored["classes"]), map(str, stored["keys"]), strict=True))
+        return tuple(HandClass(str(x), color, keys.get(str(x), "")) for x, color in colors.items())
+
+    @property
+    def codes(self) -> Codes:
+        """(n_obs,) index of the class of each cell; −1 for none."""
+        return np.asarray(self.adata.obs[self.column].cat.codes, dtype=np.intp)
+
+    @property
+    def labels(self) -> pd.Series:
+        """Labels of the labelled cells."""
+        return self.adata.obs[self.column].dropna().astype(str)
+
+    @property
+    def steps(self) -> tuple[str, str]:
+        """Descriptions of the steps that `undo` and `redo` would take; empty for none."""
+        return self._steps.texts
+
+    def position(self, name: str) -> int:
+        """Return the position of a class; a KeyError if there is none."""
+        for i, one in enumerate(self.classes):
+            if one.name == name:
+                return i
+        raise KeyError(f"there is no class {name!r}")
+
+    def add_class(self, name: str, color: str | None = None, key: str | None = None) -> None:
+        """Add a class, with the first free colour and key by default."""
+        self._step(f"Add class {name}", self._with_class(self.classes, name, color, key))
+
+    def rename_class(self, name: str, new: str) -> None:
+        """Give a class another name."""
+        if new.strip() != name:
+            self._change_class(name, f"Rename {name} to {new}", name=self._checked_name(new))
+
+    def recolor_class(self, name: str, color: str) -> None:
+        """Give a class another colour."""
+        if not is_color_like(color):
+            raise ValueError(f"{color!r} is no colour")
+        self._change_class(name, f"Recolour {name}", color=to_hex(color))
+
+    def set_key(self, name: str, key: str) -> None:
+        """Give a class another key: a letter, a digit, or none."""
+        others = [one for one in self.classes if one.name != name]
+        self._change_class(name, f"Change the key of {name}", key=self._checked_key(key, others))
+
+    def remove_class(self, name: str) -> None:
+        """Remove a class; its cells have no label then."""
+        gone, codes = self.position(name), self.codes
+        codes = np.where(codes == gone, -1, codes - (codes > gone))
+        classes = self.classes
+        self._step(f"Remove class {name}", (*classes[:gone], *classes[gone + 1 :]), codes)
+
+    def assign(self, rows: ArrayLike, name: str | None) -> None:
+        """Give rows of the AnnData a label, as one step, or take it back; a new name is a class."""
+        rows = np.asarray(rows, dtype=np.intp)
+        names = np.full(len(rows), name or "", dtype=object)
+        n = len(set(rows.tolist()))
+        cells = f"{n:,} {'cell' if n == 1 else 'cells'}"
+        text = f"Label {cells} as {name}" if name else f"Take the label of {cells} back"
+        self._assign(rows, names, text)
+
+    def assign_each(self, rows: ArrayLike, names: ArrayLike) -> None:
+        """Give each of some rows of the AnnData a label of its own, as one step."""
+        rows = np.asarray(rows, dtype=np.intp)
+        self._assign(rows, np.asarray(names, dtype=object), f"Label {len(rows):,} suggested cells")
+
+    def undo(self) -> None:
+        """Undo the last step; a RuntimeError if something else has changed these labels."""
+        if (step := self._steps.last) is not None:
+            self._go(step.rows, step.after, step.before)
+            self._steps.move(-1)
+
+    def redo(self) -> None:
+        """Take the step again that was undone last; a RuntimeError as in `undo`."""
+        if (step := self._steps.undone) is not None:
+            self._go(step.rows, step.before, step.after)
+            self._steps.move(1)
+
+    def counts(self, image_column: str | None = None) -> pd.DataFrame:
+        """Return the number of cells of each class, in ``n`` or in a column for each image."""
+        names = [one.name for one in self.classes]
+        labels = pd.Categorical.from_codes(self.codes, names)
+        if image_column is None:
+            return pd.DataFrame({"n": labels.value_counts().to_numpy()[: len(names)]}, names)
+        images = self.adata.obs[image_column].astype(str).to_numpy()
+        return pd.crosstab(labels, images, dropna=False).reindex(names, fill_value=0)
+
+    def held_out(self) -> NDArray[np.bool_]:
+        """(n_obs,) mask of the labelled cells that the live map does not learn from."""
+        return held_out(self._hashes, self.codes)
+
+    @property
+    def unsaved(self) -> int:
+        """Number of cells whose label in the journal of an earlier session is missing here."""
+        now = self.adata.obs[self.column].astype(object).reindex(self._lost.index)
+        return int((now != self._lost).sum())
+
+    def restore(self) -> None:
+        """Take the labels of the journal over, as one step."""
+        lost = self._lost
+        text = f"Restore the labels of {len(lost):,} cells"
+        self._assign(self._rows_of(lost), lost.to_numpy(object), text)
+        self._lost = lost[:0]
+
+    def discard(self) -> None:
+        """Forget the labels of the journal of an earlier session."""
+        self._lost = self._lost[:0]
+        self._note()
+
+    def to_csv(self, path: Path) -> None:
+        """Write the labelled cells and their labels, in the columns ``cell`` and ``label``."""
+        write_labels(self.labels, check_target(path, ".csv"))
+
+    def read_csv(self, path: Path) -> int:
+        """Take labels over, as one step; return the number of cells that the table lacks.
+
+        The columns are ``cell`` and ``label``; other cells keep their labels. A ValueError if a
+        column is missing, a cell is there twice, or the table has none of the cells.
+        """
+        found = read_labels(path)
+        rows = self._rows_of(found)
+        known = rows >= 0
+        if not known.any():
+            raise ValueError(f"none of the {len(found):,} labelled cells of {path.name} is here")
+        self._assign(rows[known], found.to_numpy(object)[known], f"Import {path.name}")
+        return int((~known).sum())
+
+    def close(self) -> None:
+        """End the labelling; without any class, nothing of it is left."""
+        if self.is_there and not self.classes and not self._marked:
+            for name in (mark_key(self.column), colors_key(self.column)):
+                self.adata.uns.pop(name, None)
+            if self._is_new:
+                del self.adata.obs[self.column]
+
+    @cached_property
+    def _hashes(self) -> NDArray[np.uint64]:
+        return name_hashes(self.adata.obs_names)
+
+    def _rows_of(self, labels: pd.Series) -> Codes:
+        return np.asarray(self.adata.obs_names.get_indexer(labels.index), dtype=np.intp)
+
+    def _assign(self, rows: Codes, names: NDArray[np.object_], text: str) -> None:
+        """Label rows, whose names are empty for none; names that are not known are new classes."""
+        classes, codes = self.classes, self.codes
+        wanted = dict.fromkeys(str(name).strip() for name in names)
+        for name in wanted:
+            if name and name not in [one.name for one in classes]:
+                classes = self._with_class(classes, name)
+        place = {one.name: i for i, one in enumerate(classes)} | {"": -1}
+        codes[rows] = [place[str(name).strip()] for name in names]
+        self._step(text, classes, codes)
+
+    def _with_class(
+        self,
+        classes: tuple[HandClass, ...],
+        name: str,
+        color: str | None = None,
+        key: str | None = None,
+    ) -> tuple[HandClass, ...]:
+        if color is not None and not is_color_like(color):
+            raise ValueError(f"{color!r} is no colour")
+        color = free_color(one.color for one in classes) if color is None else to_hex(color)
+        used = {one.key for one in classes}
+        free = next((one for one in KEYS if one not in used), "")
+        key = free if key is None else self._checked_key(key, classes)
+        return (*classes, HandClass(self._checked_name(name), color, key))
+
+    def _change_class(self, which: str, text: str, **changed: str) -> None:
+        classes, i = list(self.classes), self.position(which)
+        classes[i] = classes[i]._replace(**changed)
+        self._step(text, tuple(classes))
+
+    def _checked_name(self, name: str) -> str:
+        name = name.strip()
+        if not name:
+            raise ValueError("a class needs a name")
+        if name in [one.name for one in self.classes]:
+            raise ValueError(f"there is a class {name!r} already")
+        return name
+
+    @staticmethod
+    def _checked_key(key: str, others: list[HandClass] | tuple[HandClass, ...]) -> str:
+        key = key.strip().upper()
+        if key and not (len(key) == 1 and key.isascii() and key.isalnum()):
+            raise ValueError(f"{key!r} is no key of a class; choose a letter or a digit")
+        if key and key in RESERVED_KEYS:
+            raise ValueError(f"the key {key} has another meaning; choose another letter or digit")
+        for other in others:
+            if key and other.key == key:
+                raise ValueError(f"{key} is the key of {other.name}; choose another one")
+        return key
+
+    def _step(self, text: str, classes: tuple[HandClass, ...], codes: Codes | None = None) -> None:
+        """Change the classes and the labels, unless they are so already."""
+        before, now = self.classes, self.codes
+        codes = now if codes is None else codes
+        rows = np.flatnonzero(codes != now)
+        if len(rows) or classes != before:
+            step = Change(rows, State(before, now[rows]), State(classes, codes[rows]))
+            self._go(rows, step.before, step.after)
+            self._steps.add(text, step)
+
+    def _go(self, rows: Codes, before: State, after: State) -> None:
+        """Write the state after a step; a RuntimeError if the present one is not that before it."""
+        same = self.is_there and [x.name for x in self.classes] == [x.name for x in before.classes]
+        if not same or not np.array_equal(self.codes[rows[rows < self.adata.n_obs]], before.codes):
+            self._steps.clear()
+            raise RuntimeError(CHANGED.format(self.column))
+        codes = self.codes
+        codes[rows] = after.codes
+        self._write(State(after.classes, codes))
+        self._note()
+
+    def _write(self, state: State) -> None:
+        adata, column, classes = self.adata, self.column, state.classes
+        names = pd.Index([one.name for one in classes], dtype=object)
+        adata.obs[column] = pd.Categorical.from_codes(cast("list[int]", state.codes), names)
+        adata.uns[colors_key(column)] = [one.color for one in classes]
+        keys = {"classes": [one.name for one in classes], "keys": [one.key for one in classes]}
+        adata.uns[mark_key(column)] = {name: np.array(x, object) for name, x in keys.items()}
+
+    def _note(self) -> None:
+        """Write the journal; labels of an earlier one stay until they are restored or discarded."""
+        labels, self.fault = self.labels, None
+        labels = pd.concat([labels, self._lost[~self._lost.index.isin(labels.index)]])
+        try:
+            if len(labels):
+                self._journal.parent.mkdir(parents=True, exist_ok=True)
+                write_labels(labels, self._journal)
+            else:
+                self._journal.unlink(missing_ok=True)
+        except OSError as error:
+            self.fault = error
+
+
+def suggested_column(adata: AnnData) -> str:
+    """Return the column to label in: one that was begun, that of a measured table, or a new one."""
+    begun = [str(name) for name in adata.obs if mark_key(str(name)) in adata.uns]
+    if begun:
+        return begun[-1]
+    if UNLABELED in adata.obs and adata.obs[UNLABELED].isna().all():
+        return UNLABELED
+    names = chain([NEW_COLUMN], (f"{NEW_COLUMN}_{i}" for i in count(2)))
+    return next(name for name in names if name not in adata.obs)
+
+
+def mark_key(column: str) -> str:
+    """Name in ``uns`` of the mark of a column that was labelled by hand, with its keys."""
+    return f"{column}_by_hand"
+
+
+def name_hashes(names: pd.Index) -> NDArray[np.uint64]:
+    """(n,) numbers that depend on the names of the cells alone."""
+    digests = [hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names]
+    return np.frombuffer(b"".join(digests), dtype="<u8")
+
+
+def held_out(hashes: NDArray[np.uint64], codes: Codes) -> NDArray[np.bool_]:
+    """(n_obs,) mask of held-out cells: those whose hash is in the lowest fifth of all numbers.
+
+    The three labelled cells of each class with the largest hashes are not held out. A cell changes
+    sides only while its class has so few cells.
+    """
+    found = (codes >= 0) & (hashes < np.uint64(2**64 // HELD_OUT_SHARE))
+    order = np.lexsort((~hashes, codes))
+    starts = np.searchsorted(codes[order], codes[order])
+    found[order[np.arange(len(codes)) - starts < N_ALWAYS_TRAIN]] = False
+    return np.asarray(found)

@@ -1,0 +1,198 @@
+"""The queue of cells that are suggested for labelling by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+
+from centroid_encoder import tl
+from centroid_encoder.viewer.session.draft import DRAFT_KEY
+from centroid_encoder.viewer.session.labeling import Codes
+from centroid_encoder.viewer.session.session import Session
+
+N_CELLS = 20
+"""Cells that are suggested at a time."""
+FEATURES = ("use_rep", "layer", "use_raw", "mask_var")
+"""Arguments of a training that the suggestion without a map shares."""
+DONE, IMAGE = "done", "image"
+"""Columns of the cells that are not to be suggested, and of the images."""
+
+
+DOUBT = 0.1
+"""Probability of another class from which on the map is unsure."""
+
+
+class Suggestion(NamedTuple):
+    """A cell to be labelled: its row in the table, and the row of `tl.suggest`."""
+
+    row: int
+    reason: str
+    label: str | None = None
+    """The proposal: the most probable class; None without a map."""
+    probability: float = np.nan
+    runner_up: str | None = None
+    runner_up_probability: float = np.nan
+
+    @property
+    def text(self) -> str:
+        """Why the cell is suggested, and what it may be."""
+        first = f"{self.label} {100 * self.probability:.0f} %"
+        if self.reason == "unsure":
+            how = "unsure" if self.runner_up_probability >= DOUBT else "least sure"
+            return f"{how}: {first}, else {self.runner_up} {100 * self.runner_up_probability:.0f} %"
+        if self.reason == "novel":
+            return f"novel: unlike all labelled cells; nearest is {first}"
+        text = "typical of a part of the data without labels"
+        # Probabilities of a map of so few labels are worth nothing.
+        return text if self.label is None else f"{text}; perhaps {self.label}"
+
+
+class Queue:
+    """Suggested cells that are labelled or skipped one by one.
+
+    `cells` are the suggested cells, and `place` is the index of the one that is looked at; at the
+    end, it is their number. `skipped` are the rows that are not to be suggested again.
+    """
+
+    def __init__(self) -> None:
+        self.cells: list[Suggestion] = []
+        self.place = 0
+        self.skipped: set[int] = set()
+        self._trail: list[int] = []
+        """Places of the cells that were skipped, or labelled while they were looked at."""
+
+    @property
+    def current(self) -> Suggestion | None:
+        """The cell that is looked at; None at the end."""
+        return self.cells[self.place] if self.place < len(self.cells) else None
+
+    @property
+    def text(self) -> str:
+        """Where the queue is, and why the cell is suggested; empty at the end."""
+        if (current := self.current) is None:
+            return ""
+        return f"{self.place + 1:,} of {len(self.cells):,} · {current.text}"
+
+    def is_open(self, place: int, codes: Codes) -> bool:
+        """Whether a cell has no label and was not skipped; `codes` are those of the labelling."""
+        row = self.cells[place].row
+        return codes[row] < 0 and row not in self.skipped
+
+    def page(self, size: int) -> range:
+        """Places of the page of the queue with the cell that is looked at."""
+        start = self.place // size * size
+        return range(start, min(start + size, len(self.cells)))
+
+    def renew(self, found: Iterable[Suggestion], keep: int) -> None:
+        """Replace the cells from the place `keep` on by as many others, or add some at the end.
+
+        A novel cell keeps its place; in a queue that is made anew after each answer, it would
+        always be the tenth.
+        """
+        before = self.cells[keep:]
+        del self.cells[keep:]
+        known = {cell.row for cell in (*self.cells, *before) if cell.reason == "novel"}
+        known |= {cell.row for cell in self.cells}
+        self.cells += [cell for cell in found if cell.row not in known]
+        for place, cell in enumerate(before, keep):
+            if cell.reason == "novel":
+                self.cells.insert(place, cell)
+        if before:
+            del self.cells[keep + len(before) :]
+
+    def propose(self, labels: pd.Series) -> None:
+        """Propose what a live map predicts, (n_obs,), where there is no proposal of its classes."""
+        for place, cell in enumerate(self.cells):
+            is_known = cell.label in labels.cat.categories
+            if not is_known and pd.notna(label := labels.iloc[cell.row]):
+                self.cells[place] = cell._replace(label=str(label))
+
+    def skip(self, codes: Codes) -> None:
+        """Go on to the next cell, without a label for this one."""
+        if (current := self.current) is not None:
+            self.skipped.add(current.row)
+            self._pass(codes)
+
+    def back(self) -> int | None:
+        """Go back to the cell before; return its row, whose label is to be taken back."""
+        if not self._trail:
+            return None
+        self.place = self._trail.pop()
+        row = self.cells[self.place].row
+        self.skipped.discard(row)
+        return row
+
+    def go_to(self, place: int) -> None:
+        """Look at another cell of the queue."""
+        self.place = place
+
+    def follow(self, codes: Codes) -> None:
+        """Go on if the cell has a label now, and back to the last one if its label is gone."""
+        if self._trail and self.is_open(self._trail[-1], codes):
+            self.place = self._trail.pop()
+        elif self.place < len(self.cells) and not self.is_open(self.place, codes):
+            self._pass(codes)
+
+    def _pass(self, codes: Codes) -> None:
+        """Go to the next open cell or, after the last one, to the first."""
+        self._trail.append(self.place)
+        places = [*range(self.place + 1, len(self.cells)), *range(self.place)]
+        open_ = (place for place in places if self.is_open(place, codes))
+        self.place = next(open_, len(self.cells))
+
+
+def suggestions(
+    session: Session, skipped: Iterable[int], features: dict[str, Any]
+) -> Callable[[], list[Suggestion]]:
+    """Return a function that suggests cells, for a thread; it does not read the session.
+
+    The map is the live map, whose features are its own; without one, `features` are arguments of a
+    training. No cell that has a label by hand, or was skipped, is suggested.
+    """
+    labeling, draft, adata = session.labeling, session.draft, session.adata
+    if labeling is None or adata is None:
+        raise RuntimeError("the labelling has ended")
+    # `tl.suggest` takes the skipped cells for labelled ones: their part of the data was seen.
+    done = labeling.codes >= 0
+    done[list(skipped)] = True
+    obs = pd.DataFrame({DONE: pd.Series(done, adata.obs_names).map({True: DONE})}, adata.obs_names)
+    image_column = session.catalog.image_column
+    if image_column is not None:
+        obs[IMAGE] = adata.obs[image_column].to_numpy()
+    chosen = {name: value for name, value in features.items() if name in FEATURES}
+    uns = {} if draft is None else {DRAFT_KEY: draft.uns[DRAFT_KEY]}
+    source = _sharing(adata if draft is None else draft, obs, uns)
+    # Imported here: two threads that import scikit-learn disturb each other.
+    call = partial(
+        tl.suggest,
+        source,
+        DRAFT_KEY,
+        N_CELLS,
+        image_key=None if image_column is None else IMAGE,
+        label_key=DONE,
+        **(chosen if draft is None else {}),
+    )
+
+    def suggest() -> list[Suggestion]:
+        found = call()
+        rows = source.obs_names.get_indexer(found.index)
+        # Missing classes become None.
+        found = found.astype({"reason": str, "label": object, "runner_up": object})
+        found[["label", "runner_up"]] = found[["label", "runner_up"]].replace({np.nan: None})
+        cells = found.itertuples(index=False, name=None)
+        return [Suggestion(int(row), *cell) for row, cell in zip(rows, cells, strict=True)]
+
+    return suggest
+
+
+def _sharing(adata: AnnData, obs: pd.DataFrame, uns: dict[str, Any]) -> AnnData:
+    """Return an AnnData that shares the values with another one."""
+    raw = None if adata.raw is None else {"X": adata.raw.X, "var": adata.raw.var}
+    # anndata 0.13 counts X among the layers, by the name None.
+    layers = {name: layer for name, layer in adata.layers.items() if name is not None}
+    return AnnData(adata.X, obs, adata.var, uns, obsm=dict(adata.obsm), layers=layers, raw=raw)

@@ -1,0 +1,455 @@
+"""The tab Label: keys in the image and the map, the live map, and napari's own keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pytest
+from napari import Viewer
+from napari.layers import Layer, Points
+from numpy.testing import assert_allclose, assert_array_equal
+from pytestqt.qtbot import QtBot
+from qtpy.QtCore import QPoint, Qt
+from qtpy.QtWidgets import QMessageBox, QWidget
+
+from centroid_encoder.viewer import CentroidEncoderWidget
+from tests.viewer.seen import seen_colors
+
+Open = Callable[..., CentroidEncoderWidget]
+KEY, CTRL = Qt.Key, Qt.KeyboardModifier.ControlModifier
+SHIFT = Qt.KeyboardModifier.ShiftModifier
+COLUMN = "cell_type_by_hand"
+
+
+@pytest.fixture(autouse=True)
+def _no_journals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CENTROID_ENCODER_JOURNALS", str(tmp_path / "journals"))
+
+
+@pytest.fixture
+def table(make_cells: Callable[..., ad.AnnData]) -> ad.AnnData:
+    """Cells of three kinds in ``obs["truth"]``, without a layer."""
+    cells = make_cells()
+    cells.obs["truth"] = cells.obs.pop("cell_type").astype(str)
+    return cells
+
+
+@pytest.fixture
+def label(
+    viewer: Viewer, open_widget: Callable[[], CentroidEncoderWidget], table: ad.AnnData,
+    image_of: Callable[..., Any],
+) -> Open:  # fmt: skip
+    """Open the widget on the table in a layer of Labels or Points, and begin to label."""
+
+    def open_(kind: str = "labels", classes: tuple[str, ...] = ("a", "b")) -> CentroidEncoderWidget:
+        image, layer = image_of(table), None
+        if kind == "labels":
+            layer = viewer.add_labels(image, name="cells")
+        else:
+            places = [np.argwhere(image == i).mean(axis=0) for i in table.obs["cell_id"]]
+            features = {"cell_id": table.obs["cell_id"].to_numpy()}
+            layer = viewer.add_points(places, features=features, name="cells", size=4)
+        widget = open_widget()
+        widget.show_table(table, layer=layer, instance_key="cell_id")
+        widget.tabs.setCurrentWidget(widget.label)
+        widget.label.start_button.click()
+        for name in classes:
+            widget.label.name_line.setText(name)
+            widget.label.name_line.returnPressed.emit()
+        viewer.layers.selection.active = layer
+        return widget
+
+    return open_
+
+
+@pytest.fixture
+def strike(viewer: Viewer, qtbot: QtBot) -> Callable[..., None]:
+    """Press a key on the canvas of napari, which dispatches it."""
+
+    def run(key: Any, modifier: Any = Qt.KeyboardModifier.NoModifier) -> None:
+        qtbot.keyClick(viewer.window._qt_viewer.canvas.native, key, modifier)
+
+    return run
+
+
+@pytest.fixture
+def settled(qtbot: QtBot) -> Callable[[CentroidEncoderWidget], None]:
+    def wait(widget: CentroidEncoderWidget) -> None:
+        qtbot.waitUntil(lambda: not widget.label.live.is_due, timeout=60_000)
+
+    return wait
+
+
+def given(adata: ad.AnnData, column: str = COLUMN) -> dict[str, str]:
+    return adata.obs[column].dropna().astype(str).to_dict()
+
+
+def of_kind(adata: ad.AnnData, kind: int, n: int, start: int = 0) -> Any:
+    return np.flatnonzero(adata.obs["truth"] == f"type {kind}")[start : start + n]
+
+
+def shown_classes(widget: CentroidEncoderWidget) -> list[list[str]]:
+    table = widget.label.view.frame.table
+    return [list(map(str, row[1:4])) for row in table.itertuples(index=False)]
+
+
+@pytest.mark.parametrize("kind", ["labels", "points"])
+def test_keys_label_the_selected_cells(
+    kind: str, label: Open, strike: Callable[..., None], table: ad.AnnData, viewer: Viewer
+) -> None:
+    widget = label(kind)
+    strike(KEY.Key_1)
+    assert "Select cells first" in widget.message.text()
+    widget.select(np.array([0, 1]))
+    strike(KEY.Key_1)
+    widget.select(np.array([2]))
+    strike(KEY.Key_2)
+    assert given(table) == {"cell0": "a", "cell1": "a", "cell2": "b"}
+    assert shown_classes(widget) == [["a", "1", "2"], ["b", "2", "1"]]
+    strike(KEY.Key_0)
+    assert given(table) == {"cell0": "a", "cell1": "a"}
+    strike(KEY.Key_Z, CTRL)
+    strike(KEY.Key_Z, CTRL)
+    assert given(table) == {"cell0": "a", "cell1": "a"}
+    strike(KEY.Key_Z, CTRL | SHIFT)
+    assert given(table)["cell2"] == "b"
+    # The layer shows the labels at once.
+    layer = viewer.layers["cells"]
+    is_points = isinstance(layer, Points)
+    shown = layer.face_color if is_points else seen_colors(viewer, layer, table.obs["cell_id"][:3])
+    assert_allclose(shown[0], shown[1])
+    assert not np.allclose(shown[0], shown[2])
+
+
+def test_the_keys_serve_whatever_layer_is_active(
+    label: Open, strike: Callable[..., None], table: ad.AnnData, viewer: Viewer
+) -> None:
+    widget = label()
+    image = viewer.add_image(np.zeros((9, 9)))
+    others = (
+        viewer.add_points([[1, 1]]),
+        viewer.add_shapes([[[0, 0], [2, 2]]], shape_type="line"),
+        image,
+        None,
+    )
+    for i, layer in enumerate(others):
+        viewer.layers.selection.active = layer
+        before = [(one, str(one.mode)) for one in viewer.layers]
+        widget.select(np.array([i]))
+        strike(KEY.Key_2)
+        assert given(table)[f"cell{i}"] == "b"
+        assert all(str(one.mode) == mode for one, mode in before)
+
+
+def test_keys_of_napari_that_delete_do_nothing_meanwhile(
+    label: Open, strike: Callable[..., None], viewer: Viewer, table: ad.AnnData
+) -> None:
+    widget = label("points", classes=())
+    layer = viewer.layers["cells"]
+    n = len(layer.data)
+    widget.select(np.array([3, 4]))
+    assert len(layer.selected_data) == 2
+    for key in (KEY.Key_1, KEY.Key_3, KEY.Key_Delete, KEY.Key_Backspace, KEY.Key_A, KEY.Key_Return):
+        strike(key)
+    strike(KEY.Key_C, CTRL)
+    strike(KEY.Key_V, CTRL)
+    strike(KEY.Key_Delete, CTRL)
+    assert len(layer.data) == n
+    assert str(layer.mode) == "pan_zoom"
+    assert layer in viewer.layers
+    assert not given(table)
+    # Afterwards they are napari's again.
+    widget.label.start_button.click()
+    layer.selected_data = {3}
+    strike(KEY.Key_1)
+    assert len(layer.data) == n - 1
+
+
+def test_a_binding_of_the_user_comes_back(
+    label: Open, strike: Callable[..., None], viewer: Viewer, table: ad.AnnData
+) -> None:
+    pressed: list[Layer] = []
+    widget = label()
+    layer = viewer.layers["cells"]
+    widget.label.start_button.click()
+    keys = set(layer.keymap), set(viewer.keymap)
+    layer.bind_key("1", pressed.append)
+    widget.label.start_button.click()
+    widget.select(np.array([0]))
+    strike(KEY.Key_1)
+    assert given(table) == {"cell0": "a"}
+    viewer.add_points([[0, 0]])
+    widget.label.start_button.click()
+    viewer.layers.selection.active = layer
+    strike(KEY.Key_1)
+    assert pressed == [layer]
+    layer.bind_key("1", None)
+    assert (set(layer.keymap), set(viewer.keymap)) == keys
+
+
+def test_keys_serve_in_the_map_and_in_the_dock_and_not_in_a_line(
+    label: Open, qtbot: QtBot, table: ad.AnnData
+) -> None:
+    widget = label()
+    panel = widget.label
+    places: list[tuple[QWidget, Any, Any]] = [
+        (widget.map.canvas.canvas, KEY.Key_1, {"cell5": "a"}),
+        (panel.view, KEY.Key_2, {"cell5": "b"}),
+        (panel.undo_button, KEY.Key_0, {}),
+    ]
+    widget.select(np.array([5]))
+    for part, key, expected in places:
+        qtbot.keyClick(part, key)
+        assert given(table) == expected
+    qtbot.keyClick(widget.map.canvas.canvas, KEY.Key_Z, CTRL)
+    assert given(table) == {"cell5": "b"}
+    qtbot.keyClick(widget.map.canvas.canvas, KEY.Key_Z, CTRL | SHIFT)
+    assert not given(table)
+    qtbot.keyClick(panel.name_line, KEY.Key_1)
+    assert panel.name_line.text() == "1"
+    assert not given(table)
+
+
+def test_a_class_is_chosen_with_the_mouse_renamed_and_removed(
+    label: Open, qtbot: QtBot, table: ad.AnnData
+) -> None:
+    widget = label()
+    panel, view = widget.label, widget.label.view
+
+    def click(row: int, column: int, how: Callable[..., Any]) -> None:
+        place = view.visualRect(view.frame.index(row, column)).center()
+        how(view.viewport(), Qt.MouseButton.LeftButton, pos=place)
+
+    widget.select(np.array([0]))
+    click(1, 1, qtbot.mouseClick)
+    panel.give_button.click()
+    assert given(table) == {"cell0": "b"}
+    for column, text in ((1, "macrophage"), (2, "M")):
+        click(1, column, qtbot.mouseClick)
+        click(1, column, qtbot.mouseDClick)
+        editor = view.focusWidget()
+        editor.selectAll()
+        qtbot.keyClicks(editor, text)
+        qtbot.keyClick(editor, KEY.Key_Return)
+        qtbot.waitUntil(lambda i=column, text=text: shown_classes(widget)[1][i - 1] == text)
+    assert shown_classes(widget) == [["a", "1", "0"], ["macrophage", "M", "1"]]
+    assert given(table) == {"cell0": "macrophage"}
+    panel.remove_button.click()
+    assert shown_classes(widget) == [["a", "1", "0"]]
+    assert not given(table)
+
+
+def test_a_question_mark_shows_the_keys(label: Open, strike: Callable[..., None]) -> None:
+    panel = label().label
+    strike(KEY.Key_Question, SHIFT)
+    (box,) = panel.findChildren(QMessageBox)
+    assert "<b>1</b></td><td>a<" in box.text()
+    assert "<b>Ctrl+Z</b></td><td>Undo<" in box.text()
+    strike(KEY.Key_Question, SHIFT)
+    assert not box.isVisible()
+
+
+def test_a_live_map_appears_and_keeps_its_places(
+    label: Open, table: ad.AnnData, settled: Callable[..., None]
+) -> None:
+    widget = label()
+    session, panel = widget.session, widget.label
+    for kind, name in ((0, "a"), (1, "b")):
+        widget.select(of_kind(table, kind, 3))
+        panel.label(name)
+    settled(widget)
+    first = session.drawn
+    assert first is not None
+    assert session.draft is not None
+    assert session.draft.X is table.X
+    assert widget.map.result is first
+    assert "live map" in widget.map.canvas.map.scene.panels[0].title
+    assert widget.result is None
+    assert list(table.obsm) == []
+    centers = dict(zip(first.classes, first.centers, strict=True))
+
+    widget.select(of_kind(table, 2, 12))
+    panel.label("c")
+    widget.select(of_kind(table, 0, 12, start=3))
+    panel.label("a")
+    # Before the next training, the cells have the colours of their new labels.
+    assert widget.map.canvas.map.scene.names == ("a", "b", "c")
+    settled(widget)
+    second = session.drawn
+    assert second is not None and second is not first  # noqa: PT018
+    assert list(second.classes) == ["a", "b", "c"]
+    between = np.linalg.norm(centers["a"] - centers["b"])
+    for name, center in zip(second.classes[:2], second.centers[:2], strict=True):
+        assert np.linalg.norm(center - centers[name]) < between / 2
+    held_out = session.draft.obs["held_out"].to_numpy()
+    assert 0 < held_out.sum() < 10
+    assert session.draft.obs[COLUMN][held_out].isna().all()
+    assert f"of {held_out.sum()} cells: too few" in panel.count_text.text()
+    assert "predicted class" in [
+        widget.cells.color_box.itemText(i) for i in range(widget.cells.color_box.count())
+    ]
+    # Cells of the live map are selected as those of any map.
+    widget.map.canvas.selection_made.emit(np.array([7]), "replace")
+    assert_array_equal(np.flatnonzero(session.selected), [7])
+
+    panel.start_button.click()
+    assert session.draft is None
+    assert widget.map.result is None
+    assert COLUMN in table.obs
+    assert widget.form.label_key.value == COLUMN
+
+
+def test_the_stored_map_comes_back(
+    label: Open, table: ad.AnnData, settled: Callable[..., None], train: Callable[..., None]
+) -> None:
+    widget = label()
+    for kind, name in ((0, "a"), (1, "b")):
+        widget.select(of_kind(table, kind, 6))
+        widget.label.label(name)
+    settled(widget)
+    train(widget)
+    # The map that was trained is to be seen.
+    assert widget.session.draft is None
+    stored = widget.result
+    assert stored is not None
+    assert stored.label_key == COLUMN
+    assert widget.map.result is stored
+    widget.select(of_kind(table, 2, 3))
+    widget.label.label("c")
+    settled(widget)
+    assert widget.session.draft is not None
+    assert widget.map.result is not stored
+    widget.label.start_button.click()
+    assert widget.map.result is widget.result is stored
+
+
+def test_a_training_is_dropped_when_labels_change_or_the_table(
+    label: Open, table: ad.AnnData, settled: Callable[..., None], qtbot: QtBot
+) -> None:
+    widget = label()
+    live = widget.label.live
+    for kind, name in ((0, "a"), (1, "b")):
+        widget.select(of_kind(table, kind, 3))
+        widget.label.label(name)
+    qtbot.waitUntil(lambda: live.task is not None)
+    running = live.task
+    widget.session.undo()
+    assert live.task is None
+    widget.session.redo()
+    qtbot.waitUntil(lambda: live.task is not None)
+    assert live.task is not running
+    other = ad.AnnData(np.ones((5, 2)))
+    widget.show_table(other)
+    assert widget.session.labeling is None
+    assert not live.is_due
+    assert widget.label.start_button.text() == "Start labelling"
+    assert len(given(table)) == 6
+    # The labels are continued when the table is shown again.
+    widget.show_table(table)
+    assert widget.label.column_line.text() == COLUMN
+    widget.label.start_button.click()
+    assert shown_classes(widget) == [["a", "1", "3"], ["b", "2", "3"]]
+    settled(widget)
+    assert widget.session.draft is not None
+
+
+def test_a_closed_dock_gives_the_keys_back(label: Open, viewer: Viewer, table: ad.AnnData) -> None:
+    widget = label()
+    before = set(viewer.layers["cells"].keymap)
+    viewer.window.remove_dock_widget(widget)
+    assert widget.session.labeling is None
+    assert not viewer.keymap
+    assert len(viewer.layers["cells"].keymap) < len(before)
+    assert COLUMN in table.obs
+
+
+def test_missing_values_do_not_end_the_live_map_and_bad_features_say_why(
+    label: Open, table: ad.AnnData, settled: Callable[..., None]
+) -> None:
+    table.X[0, 0] = np.nan
+    table.obsm["constant"] = np.ones((table.n_obs, 3))
+    widget = label()
+    for kind, name in ((0, "a"), (1, "b")):
+        widget.select(of_kind(table, kind, 3))
+        widget.label.label(name)
+    settled(widget)
+    assert widget.session.draft is not None
+    widget.form.features.value = "obsm: constant"
+    settled(widget)
+    assert widget.session.draft is None
+    assert "No live map" in widget.label.count_text.text()
+
+
+def test_labels_of_a_crash_are_offered(label: Open, table: ad.AnnData) -> None:
+    widget = label()
+    widget.select(np.array([0, 1]))
+    widget.label.label("a")
+    fresh = table.copy()
+    del fresh.obs[COLUMN]
+    fresh.uns.clear()
+    widget.show_table(fresh, name="after the crash")
+    widget.label.start_button.click()
+    assert "2 labels" in widget.label.lost_text.text()
+    widget.label.restore_button.click()
+    assert given(fresh) == {"cell0": "a", "cell1": "a"}
+    assert not widget.label.restore_button.isVisible()
+
+
+def test_labels_travel_as_csv(label: Open, table: ad.AnnData, tmp_path: Path) -> None:
+    widget = label()
+    widget.select(np.array([0, 1]))
+    widget.label.label("a")
+    widget.label.export_csv(tmp_path / "labels.csv")
+    widget.session.undo()
+    with (tmp_path / "labels.csv").open("a") as file:
+        file.write("nobody,b\n")
+    widget.label.import_csv(tmp_path / "labels.csv")
+    assert given(table) == {"cell0": "a", "cell1": "a"}
+    assert "1 of its cells" in widget.message.text()
+
+
+def test_a_column_that_was_deleted_meanwhile_ends_the_labelling(
+    label: Open, strike: Callable[..., None], table: ad.AnnData
+) -> None:
+    widget = label()
+    widget.select(np.array([0]))
+    strike(KEY.Key_1)
+    del table.obs[COLUMN]
+    widget.select(np.array([1]))
+    strike(KEY.Key_1)
+    assert "is gone" in widget.message.text()
+    assert widget.session.labeling is None
+    assert COLUMN not in table.obs
+
+
+def test_an_old_column_is_not_written_to(label: Open, table: ad.AnnData) -> None:
+    widget = label()
+    widget.label.start_button.click()
+    widget.label.column_line.setText("truth")
+    before = table.obs["truth"].tolist()
+    widget.label.start_button.click()
+    assert widget.session.labeling is None
+    assert "not given by hand" in widget.message.text()
+    assert table.obs["truth"].tolist() == before
+
+
+def test_a_click_with_shift_adds_a_cell_and_with_control_removes_one(
+    label: Open, strike: Callable[..., None], table: ad.AnnData, viewer: Viewer, qtbot: QtBot
+) -> None:
+    widget = label()
+    layer, native = viewer.layers["cells"], viewer.window._qt_viewer.canvas.native
+    viewer.reset_view()
+    for row, keys in ((0, Qt.KeyboardModifier.NoModifier), (1, SHIFT), (2, SHIFT), (1, CTRL)):
+        place = np.argwhere(layer.data == table.obs["cell_id"].iloc[row]).mean(axis=0)
+        center, zoom = np.array(viewer.scene.camera.center[1:]), viewer.scene.camera.zoom
+        offset = (layer.data_to_world(place) - center) * zoom / native.devicePixelRatioF()
+        middle = np.array([native.width(), native.height()]) / 2
+        x, y = np.rint(offset[::-1] + middle).astype(int)
+        qtbot.mouseClick(native, Qt.MouseButton.LeftButton, keys, QPoint(int(x), int(y)))
+    assert np.flatnonzero(widget.session.selected).tolist() == [0, 2]
+    strike(KEY.Key_1)
+    assert given(table) == {"cell0": "a", "cell2": "a"}

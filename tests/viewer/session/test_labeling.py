@@ -1,0 +1,358 @@
+"""Labels by hand: every step can be undone, no old column is written to, a crash loses nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import hypothesis.strategies as st
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from centroid_encoder.viewer._save import save_h5ad
+from centroid_encoder.viewer.session.journal import journal_path
+from centroid_encoder.viewer.session.labeling import Labeling, held_out, name_hashes
+
+Unchanged = Callable[[ad.AnnData], Any]
+N = 8
+
+
+@pytest.fixture(autouse=True)
+def _no_journals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CENTROID_ENCODER_JOURNALS", str(tmp_path / "journals"))
+
+
+def table(n: int = N) -> ad.AnnData:
+    names = [f"cell{i}" for i in range(n)]
+    return ad.AnnData(np.ones((n, 2), dtype=np.float32), obs=pd.DataFrame(index=names))
+
+
+def values(adata: ad.AnnData, column: str = "mine") -> list[Any]:
+    return [None if pd.isna(value) else value for value in adata.obs[column]]
+
+
+def test_labels_lie_in_a_new_column_with_the_colours_of_scanpy() -> None:
+    adata = table()
+    labeling = Labeling(adata, "mine")
+    labeling.add_class("B cell")
+    labeling.add_class("T cell", color="red", key="q")
+    labeling.assign([0, 2], "B cell")
+    labeling.assign([1], "new")
+    assert values(adata)[:4] == ["B cell", "new", "B cell", None]
+    assert list(adata.obs["mine"].cat.categories) == ["B cell", "T cell", "new"]
+    assert adata.uns["mine_colors"] == [one.color for one in labeling.classes]
+    assert [one.key for one in labeling.classes] == ["1", "Q", "2"]
+    assert labeling.classes[1].color == "#ff0000"
+    labeling.assign([0, 1], None)
+    assert values(adata)[:4] == [None, None, "B cell", None]
+
+
+def test_classes_that_cannot_be_made_are_refused() -> None:
+    labeling = Labeling(table(), "mine")
+    labeling.add_class("B cell")
+    labeling.add_class("T cell")
+    for change, words in [
+        (lambda: labeling.add_class(" B cell "), "already"),
+        (lambda: labeling.add_class(" "), "needs a name"),
+        (lambda: labeling.rename_class("T cell", "B cell"), "already"),
+        (lambda: labeling.recolor_class("T cell", "no colour"), "no colour"),
+        (lambda: labeling.set_key("T cell", "1"), "key of B cell"),
+        (lambda: labeling.set_key("T cell", "n"), "another meaning"),
+        (lambda: labeling.set_key("T cell", "+"), "letter or a digit"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            change()
+    with pytest.raises(KeyError, match="no class"):
+        labeling.remove_class("C cell")
+    assert [one.key for one in labeling.classes] == ["1", "2"]
+
+
+def test_seventeen_classes_have_sixteen_keys() -> None:
+    labeling = Labeling(table(), "mine")
+    for i in range(17):
+        labeling.add_class(f"class {i}")
+    keys = [one.key for one in labeling.classes]
+    assert len({key for key in keys if key}) == 16
+    assert keys[16] == ""
+    assert len({one.color for one in labeling.classes}) == 17
+
+
+@pytest.mark.parametrize(
+    ("column", "labels", "words"),
+    [
+        ("old", ["a"] * N, "not given by hand"),
+        ("empty", [np.nan] * N, "not given by hand"),
+        ("cell_type", ["a", *[None] * (N - 1)], "not given by hand"),
+        ("", None, "needs a name"),
+        ("a/b", None, "needs a name"),
+    ],
+)
+def test_no_other_column_is_written_to(
+    column: str, labels: list[Any] | None, words: str, unchanged: Unchanged
+) -> None:
+    adata = table()
+    if labels is not None:
+        adata.obs[column] = labels
+    with unchanged(adata), pytest.raises(ValueError, match=words):
+        Labeling(adata, column)
+
+
+def test_the_unlabelled_column_of_a_measured_table_is_taken_over() -> None:
+    adata = table()
+    adata.obs["cell_type"] = pd.Categorical([None] * N, pd.Index([], dtype=object))
+    Labeling(adata, "cell_type").close()
+    assert adata.obs["cell_type"].isna().all()
+    assert not list(adata.uns)
+    Labeling(adata, "cell_type").assign([0], "a")
+    assert values(adata, "cell_type")[:2] == ["a", None]
+
+
+def test_cells_of_the_same_name_are_refused() -> None:
+    adata = table()
+    adata.obs_names = ["a"] * N
+    with pytest.raises(ValueError, match="obs_names_make_unique"):
+        Labeling(adata, "mine")
+
+
+def test_nothing_is_left_of_a_labelling_without_classes(unchanged: Unchanged) -> None:
+    adata = table()
+    with unchanged(adata):
+        labeling = Labeling(adata, "mine")
+        labeling.assign([0], "a")
+        labeling.undo()
+        labeling.close()
+
+
+def test_labels_are_continued_after_saving_and_reopening(tmp_path: Path) -> None:
+    adata = table()
+    labeling = Labeling(adata, "mine")
+    save_h5ad(adata, tmp_path / "none.h5ad")
+    assert Labeling(ad.read_h5ad(tmp_path / "none.h5ad"), "mine").classes == ()
+    labeling.add_class("a/b", color="#123456", key="W")
+    labeling.add_class("no cells")
+    labeling.assign([3], "a/b")
+    for save in (save_h5ad, lambda adata, path: adata.write_h5ad(path)):
+        save(adata, tmp_path / "cells.h5ad")
+        again = ad.read_h5ad(tmp_path / "cells.h5ad")
+        continued = Labeling(again, "mine")
+        assert continued.classes == labeling.classes
+        continued.assign([0], "no cells")
+        assert values(again)[:4] == ["no cells", None, None, "a/b"]
+
+
+def test_the_journal_brings_labels_back_after_a_crash() -> None:
+    labeling = Labeling(table(), "mine")
+    labeling.assign([0, 1], "a")
+    labeling.assign([2], "NA")
+    del labeling
+
+    adata = table()
+    again = Labeling(adata, "mine")
+    assert again.unsaved == 3
+    # Labels given before the choice do not cost those of the journal.
+    again.assign([5], "b")
+    assert Labeling(table(), "mine").unsaved == 4
+    again.restore()
+    assert values(adata)[:6] == ["a", "a", "NA", None, None, "b"]
+    assert again.unsaved == 0
+    again.undo()
+    assert values(adata)[:6] == [None, None, None, None, None, "b"]
+    again.redo()
+    assert Labeling(adata, "mine").unsaved == 0
+    assert Labeling(table(), "other").unsaved == 0
+
+
+def test_the_journal_can_be_discarded() -> None:
+    Labeling(table(), "mine").assign([0, 1], "a")
+    again = Labeling(table(), "mine")
+    again.discard()
+    assert again.unsaved == 0
+    assert Labeling(table(), "mine").unsaved == 0
+
+
+def test_tables_with_the_same_names_in_other_places_have_their_own_journals() -> None:
+    here, there = table(), table()
+    here.obsm["spatial"] = np.zeros((N, 2))
+    there.obsm["spatial"] = np.ones((N, 2))
+    Labeling(here, "mine").assign([0], "a")
+    assert Labeling(there, "mine").unsaved == 0
+
+
+def test_a_journal_that_cannot_be_written_or_read_ends_no_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a file"
+    file.touch()
+    monkeypatch.setenv("CENTROID_ENCODER_JOURNALS", str(file / "folder"))
+    adata = table()
+    labeling = Labeling(adata, "mine")
+    labeling.assign([0], "a")
+    assert values(adata)[0] == "a"
+    assert isinstance(labeling.fault, OSError)
+    monkeypatch.setenv("CENTROID_ENCODER_JOURNALS", str(tmp_path))
+    journal_path(adata, "mine").write_text("no,table\n")
+    assert isinstance(Labeling(table(), "mine").fault, ValueError)
+
+
+def test_labels_travel_as_csv(tmp_path: Path) -> None:
+    labeling = Labeling(table(), "mine")
+    labeling.assign([0, 1], "a, b")
+    labeling.assign([2], "NA")
+    labeling.to_csv(tmp_path / "labels.csv")
+    assert list(pd.read_csv(tmp_path / "labels.csv")) == ["cell", "label"]
+
+    adata = table(2)
+    other = Labeling(adata, "mine")
+    other.assign([1], "c")
+    assert other.read_csv(tmp_path / "labels.csv") == 1
+    assert values(adata) == ["a, b", "a, b"]
+    other.undo()
+    assert values(adata) == [None, "c"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("cell,label\ncell1,a\ncell1,b\n", "'cell1' twice"),
+        ("name,label\ncell1,a\n", "no column 'cell'"),
+        ("cell,label\nother,a\n", "none of the 1 labelled cells"),
+        ("", "no CSV file"),
+    ],
+)
+def test_csv_of_something_else_is_refused(
+    text: str, words: str, tmp_path: Path, unchanged: Unchanged
+) -> None:
+    adata = table()
+    labeling = Labeling(adata, "mine")
+    (tmp_path / "labels.csv").write_text(text)
+    with unchanged(adata), pytest.raises(ValueError, match=words):
+        labeling.read_csv(tmp_path / "labels.csv")
+
+
+def test_undo_ends_where_something_else_has_changed_the_labels(unchanged: Unchanged) -> None:
+    adata = table()
+    labeling = Labeling(adata, "mine")
+    labeling.assign([0], "a")
+    labeling.assign([1], "b")
+    adata.obs.loc["cell1", "mine"] = "a"
+    with unchanged(adata), pytest.raises(RuntimeError, match="changed elsewhere"):
+        labeling.undo()
+    assert labeling.steps == ("", "")
+    labeling.assign([1], "b")
+    assert values(adata)[:2] == ["a", "b"]
+
+
+def test_counts_are_those_of_classes_and_images() -> None:
+    adata = table()
+    adata.obs["image"] = ["A"] * 3 + ["B"] * (N - 3)
+    labeling = Labeling(adata, "mine")
+    labeling.add_class("none")
+    labeling.assign([0, 1, 4], "a")
+    assert labeling.counts()["n"].to_dict() == {"none": 0, "a": 3}
+    assert labeling.counts("image").to_dict() == {
+        "A": {"none": 0, "a": 2},
+        "B": {"none": 0, "a": 1},
+    }
+
+
+def test_a_fifth_is_held_out_by_the_names_alone() -> None:
+    names, rng = pd.Index([f"cell{i}" for i in range(5000)]), np.random.default_rng(0)
+    hashes, codes = name_hashes(names), rng.integers(-1, 3, 5000)
+    out = held_out(hashes, codes)
+    assert not out[codes < 0].any()
+    assert 0.17 < out[codes >= 0].mean() < 0.23
+    # In another order, with more labels and with other ones, a cell stays on its side.
+    order = rng.permutation(5000)
+    np.testing.assert_array_equal(held_out(name_hashes(names[order]), codes[order]), out[order])
+    more = np.where(codes < 0, 2, codes)
+    np.testing.assert_array_equal(held_out(hashes, more)[codes >= 0], out[codes >= 0])
+    other = np.where(codes >= 0, (codes + 1) % 3, -1)
+    np.testing.assert_array_equal(held_out(hashes, other), out)
+
+
+def test_three_cells_of_each_class_always_train() -> None:
+    hashes = name_hashes(pd.Index([f"cell{i}" for i in range(1000)]))
+    lowest = np.argsort(hashes)[:20]
+    codes = np.full(1000, -1)
+    codes[lowest[:5]], codes[lowest[5:7]] = 0, 1
+    assert set(np.flatnonzero(held_out(hashes, codes))) == set(lowest[:2])
+
+
+def test_a_hundred_thousand_cells_are_labelled_at_once() -> None:
+    adata = table(100_000)
+    labeling = Labeling(adata, "mine")
+    start = time.perf_counter()
+    labeling.assign(np.arange(50_000), "a")
+    labeling.assign([99_999], "b")
+    labeling.undo()
+    labeling.held_out()
+    assert time.perf_counter() - start < 4
+    assert labeling.counts()["n"].tolist() == [50_000]
+
+
+class Labelled(RuleBasedStateMachine):
+    """Compare with a list of all states that undo and redo can reach."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.adata = table()
+        self.labeling = Labeling(self.adata, "mine")
+        self.states, self.index = [self.state()], 0
+
+    def state(self) -> Any:
+        return self.labeling.classes, values(self.adata)
+
+    def note(self) -> None:
+        if self.state() != self.states[self.index]:
+            self.states[self.index + 1 :] = [self.state()]
+            self.index += 1
+
+    @rule(rows=st.lists(st.integers(0, N - 1)), name=st.sampled_from(["a", "b", "c", None]))
+    def assign(self, rows: list[int], name: str | None) -> None:
+        before = values(self.adata)
+        self.labeling.assign(rows, name)
+        expected = [name if i in rows else old for i, old in enumerate(before)]
+        assert values(self.adata) == expected
+        self.note()
+
+    @rule(i=st.integers(0, 2), change=st.sampled_from(["rename", "recolor", "key", "remove"]))
+    def change_class(self, i: int, change: str) -> None:
+        if i >= len(self.labeling.classes):
+            return
+        name = self.labeling.classes[i].name
+        if change == "rename":
+            self.labeling.rename_class(name, f"{name} {self.index}")
+        elif change == "recolor":
+            self.labeling.recolor_class(name, f"#00000{i}")
+        elif change == "key":
+            self.labeling.set_key(name, "")
+        else:
+            self.labeling.remove_class(name)
+            assert name not in values(self.adata)
+        self.note()
+
+    @rule()
+    def undo(self) -> None:
+        self.labeling.undo()
+        self.index = max(self.index - 1, 0)
+
+    @rule()
+    def redo(self) -> None:
+        self.labeling.redo()
+        self.index = min(self.index + 1, len(self.states) - 1)
+
+    @invariant()
+    def labels_and_classes_are_those_of_the_list(self) -> None:
+        assert self.state() == self.states[self.index]
+        assert bool(self.labeling.steps[0]) == (self.index > 0)
+        assert bool(self.labeling.steps[1]) == (self.index < len(self.states) - 1)
+
+
+TestLabelled = Labelled.TestCase
+TestLabelled.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
