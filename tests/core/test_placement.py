@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.spatial.distance import cdist, pdist
+from scipy.special import softmax
 from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
@@ -201,9 +202,18 @@ class TestOdds:
         weighted = Odds.fit(outputs, targets, codes, np.array([1.0, 2.0])[codes])
         twice = np.append(np.arange(300), np.arange(200, 300))
         repeated = Odds.fit(outputs[twice], targets, codes[twice])
+        # Up to the smoothing, which is less of more samples.
         assert_allclose(
-            weighted.logits(outputs, targets), repeated.logits(outputs, targets), atol=1e-3
+            weighted.logits(outputs, targets), repeated.logits(outputs, targets), atol=0.02
         )
+
+    @pytest.mark.parametrize("n", [10, 100])
+    def test_few_samples_without_an_error_do_not_give_certainty(self, n: int) -> None:
+        codes = np.arange(n) % 2
+        outputs = targets = np.array([[-1.0], [1.0]])
+        logits = Odds.fit(outputs[codes], targets, codes).logits(outputs, targets)
+        doubt = 1 - softmax(logits, axis=1).max(axis=1)
+        assert_allclose(doubt, 0.3 / (n + 2), rtol=0.05)
 
 
 QUICK = {"placement": "voronoi", "hidden": (32,), "random_state": 0, "device": "cpu"}

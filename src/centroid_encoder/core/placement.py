@@ -47,6 +47,7 @@ PRIOR = 10.0  # samples of the common scatter that are added to the scatter of e
 TOWARDS = 0.15  # weight of the directions to near classes beside those of the scatter
 MOST_CLASSES = 2_000  # the layout of more classes would take minutes
 N_FITTED = 20_000  # largest number of samples from which scatter and odds are learned
+SMOOTHING = 0.3  # samples of another class that the odds allow for, besides those that are there
 
 
 @dataclass(frozen=True)
@@ -146,13 +147,16 @@ class Odds:
         """Maximise the likelihood of the (n,) classes of samples that the networks have not seen.
 
         From their (n, r) outputs, the (M, r) targets of the classes, and (n,) weights of samples.
+        The classes are smoothed as in Platt (1999), but less: a few samples without an error do not
+        give certainty.
         """
         squared = squared_distances(outputs, targets)
         n, n_classes = squared.shape
         weights = np.ones(n) if weights is None else weights
         weights = weights[:, None] / weights.sum()
-        wanted = np.zeros((n, n_classes))
-        wanted[np.arange(n), codes] = 1
+        doubt = SMOOTHING / (n + 2)
+        wanted = np.full((n, n_classes), doubt / max(n_classes - 1, 1))
+        wanted[np.arange(n), codes] = 1 - doubt
 
         def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
             sharpness, offsets = np.exp(parameters[0]), parameters[1:]
