@@ -22,8 +22,8 @@ N_SAMPLE = 2_000
 """Cells from which the axes are computed, at most."""
 CLIP = 10
 """Largest absolute z-score."""
-PER_CLASS = 4
-"""Labels per class, on average, up to which typical cells are chosen."""
+PER_CLASS, FEW = 4, 20
+"""Labels per class, on average, and labels in all, up to which typical cells are chosen."""
 MOST_CLUSTERS = 500
 N_NEIGHBORS = 20
 """Neighbours in the cluster by which a cell is typical (Hacohen et al. 2022)."""
@@ -63,8 +63,9 @@ def choose(
 ) -> tuple[Codes, list[Reason]]:
     """Choose cells without a label, the most useful first, and the reason for each.
 
-    Up to `PER_CLASS` labels per class the cells are `typical`, and from then on `unsure`: with few
-    labels, cells between two classes of a bad map teach little (Hacohen et al. 2022).
+    Up to `FEW` labels, and `PER_CLASS` per class, the cells are `typical`, and from then on
+    `unsure`: with few labels, cells between two classes of a bad map teach little (Hacohen et al.
+    2022).
 
     Parameters
     ----------
@@ -83,8 +84,8 @@ def choose(
     seed
         Seed of the choice.
     """
-    few = probabilities is None or is_labelled.sum() < PER_CLASS * probabilities.shape[1]
-    if few or probabilities is None:
+    n_classes = 0 if probabilities is None else probabilities.shape[1]
+    if probabilities is None or is_labelled.sum() < max(FEW, PER_CLASS * n_classes):
         rows = typical(points, is_labelled, groups, n, seed)
         return rows, ["typical"] * len(rows)
     free = np.flatnonzero(~is_labelled)

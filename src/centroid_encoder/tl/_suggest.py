@@ -43,9 +43,9 @@ def suggest(
     """Suggest the unlabeled cells whose labels would improve a map most.
 
     With few labels, these are typical cells of parts of the data that have none; a map is not
-    needed. From four labels per class on, they are cells for which two classes are about equally
-    probable, different from each other, and one in ten is a cell unlike all labeled ones, where
-    there are such cells. `adata` is not changed.
+    needed. From twenty labels on, and four per class, they are cells for which two classes are
+    about equally probable, different from each other, and one in ten is a cell unlike all labeled
+    ones, where there are such cells. `adata` is not changed.
 
     Parameters
     ----------
