@@ -115,7 +115,7 @@ def typical(points: Floats, is_labelled: Mask, groups: Codes, n: int, seed: int)
     n_clusters = min(int(is_labelled.sum()) + n, MOST_CLUSTERS, len(points))
     kind = MiniBatchKMeans if len(points) > LARGE else KMeans
     with warnings.catch_warnings():
-        # Of many equal cells there are fewer clusters.
+        # Equal cells make fewer clusters.
         warnings.simplefilter("ignore", ConvergenceWarning)
         clusters = kind(n_clusters, n_init=1, random_state=seed).fit_predict(points)
     members = [np.flatnonzero(clusters == c) for c in range(n_clusters)]
@@ -150,8 +150,8 @@ def _neighbor_distances(cluster: Floats, points: Floats) -> Floats:
 def unsure(points: Floats, margins: Floats, groups: Codes, n: int, seed: int) -> Codes:
     """Rows of cells between two classes, spread over the features; the least margin first.
 
-    Of the `N_CANDIDATES` · n cells with the smallest margins, as many of each image, k-means++
-    chooses n that are far from each other, so that no two answers teach the same.
+    k-means++ chooses n cells that are far from each other, so that no two answers teach the same,
+    from the `N_CANDIDATES` · n cells with the smallest margins, as many of each image.
 
     Parameters
     ----------

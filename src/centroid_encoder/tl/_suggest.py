@@ -149,7 +149,7 @@ def suggest(
 
 
 def _source_of_map(stored: StoredMap, key: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return where the values of a map are; arguments that say so as well are an error."""
+    """Return where the values of a map are; an argument for it is an error."""
     for name, value in given.items():
         if value is not None:
             text = f"{name} has no effect with the map {key!r}, which has its own"
