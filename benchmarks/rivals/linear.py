@@ -136,7 +136,7 @@ class LocalFisher(Linear):
 
     Within-class pairs count by their affinity exp(−d²/σ_iσ_j), with σ_i the distance to the seventh
     neighbour of the class; pairs of different classes count alike. The directions are scaled by
-    their eigenvalues, as the paper advises.
+    their eigenvalues, as the paper advises. The matrices are those of the author's own program.
 
     Parameters
     ----------
