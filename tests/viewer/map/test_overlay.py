@@ -423,6 +423,17 @@ def test_cells_that_are_not_in_the_image_or_were_erased() -> None:
 STACK = {4: (2, 10, 12), 7: (20, 100, 150), 55: (30, 60, 5), 20: (30, 10, 150)}
 
 
+def test_a_steady_camera_keeps_its_zoom_while_it_shows_the_cell() -> None:
+    viewer = ViewerModel()
+    link = link_to(viewer, Labels(np.kron(IMAGE, np.ones((9, 9), dtype=int))))
+    link.show(np.array([0]))
+    zoom = viewer.scene.camera.zoom
+    for factor, kept in ((2, True), (0.5, True), (10, False), (0.1, False)):
+        viewer.scene.camera.zoom = factor * zoom
+        link.show(np.array([0]), steady=True)
+        assert viewer.scene.camera.zoom == pytest.approx(factor * zoom if kept else zoom)
+
+
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 2, 0)])
 def test_in_a_stack_a_slice_with_a_cell_is_shown(order: tuple[int, ...]) -> None:
     viewer = ViewerModel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import anndata as ad
 import numpy as np
@@ -13,6 +14,7 @@ from napari import Viewer
 from napari.layers import Layer, Points
 from numpy.testing import assert_allclose, assert_array_equal
 from pytestqt.qtbot import QtBot
+from qtpy.compat import isalive
 from qtpy.QtCore import QPoint, Qt
 from qtpy.QtWidgets import QMessageBox, QWidget
 
@@ -120,9 +122,11 @@ def test_keys_label_the_selected_cells(
     # The layer shows the labels at once.
     layer = viewer.layers["cells"]
     is_points = isinstance(layer, Points)
-    shown = layer.face_color if is_points else seen_colors(viewer, layer, table.obs["cell_id"][:3])
+    shown = layer.face_color if is_points else seen_colors(viewer, layer, table.obs["cell_id"][:4])
     assert_allclose(shown[0], shown[1])
     assert not np.allclose(shown[0], shown[2])
+    # Cells without a label are faint, and not gone.
+    assert 0 < shown[3][3] < 0.5
 
 
 def test_the_keys_serve_whatever_layer_is_active(
@@ -317,6 +321,7 @@ def test_the_stored_map_comes_back(
     stored = widget.result
     assert stored is not None
     assert stored.label_key == COLUMN
+    assert "appears once" not in widget.label.count_text.text()
     assert widget.map.result is stored
     widget.select(of_kind(table, 2, 3))
     widget.label.label("c")
@@ -324,7 +329,22 @@ def test_the_stored_map_comes_back(
     assert widget.session.draft is not None
     assert widget.map.result is not stored
     widget.label.start_button.click()
-    assert widget.map.result is widget.result is stored
+    assert widget.map.result is widget.result
+    assert widget.result.label_key == COLUMN
+    # It stays when its classes are renamed and its cells lose their labels.
+    widget.label.start_button.click()
+    widget.session.change_labels(lambda labeling: labeling.rename_class("a", "z"))
+    widget.select(of_kind(table, 1, 1))
+    widget.label.label("")
+    widget.label.start_button.click()
+    for _ in range(2):
+        assert widget.map.result is widget.result is not None
+        assert "renamed or taken back" in widget.message.text()
+        assert widget.map.canvas.map.scene.names == ("a", "b", "c", "z")
+        widget.session.read()
+    train(widget)
+    assert "renamed" not in widget.message.text()
+    assert list(widget.result.classes) == ["z", "b", "c"]
 
 
 def test_a_training_is_dropped_when_labels_change_or_the_table(
@@ -365,6 +385,21 @@ def test_a_closed_dock_gives_the_keys_back(label: Open, viewer: Viewer, table: a
     assert not viewer.keymap
     assert len(viewer.layers["cells"].keymap) < len(before)
     assert COLUMN in table.obs
+
+
+def test_a_window_that_closes_ends_the_training_of_a_live_map(
+    label: Open, viewer: Viewer, table: ad.AnnData, qtbot: QtBot
+) -> None:
+    widget = label()
+    session, live = widget.session, widget.label.live
+    for kind, name in ((0, "a"), (1, "b")):
+        widget.select(of_kind(table, kind, 3))
+        widget.label.label(name)
+    qtbot.waitUntil(lambda: live.task is not None)
+    with patch.object(viewer.window._qt_window, "_save_current_window_settings"):
+        viewer.close()
+    qtbot.waitUntil(lambda: not isalive(live))
+    assert session.draft is None
 
 
 def test_missing_values_do_not_end_the_live_map_and_bad_features_say_why(

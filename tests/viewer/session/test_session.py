@@ -40,6 +40,17 @@ def test_results_of_any_name_are_shown(session: Session, embed: Embed, cells: ad
         assert (session.result is not None) == (key in adata.uns)
 
 
+def test_the_same_label_column_is_chosen_without_an_event(
+    session: Session, cells: ad.AnnData
+) -> None:
+    show(session, cells)
+    seen: list[str | None] = []
+    session.label_key_changed.connect(lambda: seen.append(session.label_key))
+    for label_key in ("cell_type", None, "cell_type"):
+        session.choose_labels(label_key)
+    assert seen == [None, "cell_type"]
+
+
 def test_a_column_of_measurements_is_no_correction(session: Session, embed: Embed) -> None:
     cells = embed()
     scores = np.linspace(0, 1, cells.n_obs)

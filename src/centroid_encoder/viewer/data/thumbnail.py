@@ -94,8 +94,13 @@ def outline(layer: CellLayer, join: Join, item: int) -> NDArray[np.float64] | No
     return vertices
 
 
-def _label_outline(layer: Labels, join: Join, item: int) -> NDArray[np.float64] | None:
-    """Outline of a label; pixels are read near its center, and farther off until it ends."""
+def label_window(
+    layer: Labels, join: Join, item: int
+) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    """Mask of a label in a window of the pixels, and the first pixel of the window.
+
+    Pixels are read near the center of the label, and farther off until it ends.
+    """
     image, known = pixels(layer), join.of
     shape = np.array(image.shape)
     center, half = shape / 2, int(shape.max())
@@ -113,8 +118,14 @@ def _label_outline(layer: Labels, join: Join, item: int) -> NDArray[np.float64] 
             (found.max(axis=0) == high - low - 1) & (high < shape) if len(found) else high < shape
         )
         if not ends.any():
-            break
+            return mask, low
         half *= 2
+
+
+def _label_outline(layer: Labels, join: Join, item: int) -> NDArray[np.float64] | None:
+    """Outline of a label in the plane of its center."""
+    mask, low = label_window(layer, join, item)
+    found = np.argwhere(mask)
     if not len(found):
         return None
     # The plane with pixels of the cell that is nearest to its center.

@@ -35,6 +35,8 @@ STEPS = 20
 MAX_EXPLAINED = 12
 """Categories that are explained in a line."""
 GREY = "#6f737c"
+FAINT = "#b0b4be60"
+"""Grey through which the image is seen."""
 WRONG = "#ff4d6d"
 RIGHT = "#4dc3ff"
 
@@ -89,7 +91,9 @@ def color_cells(name: str, session: Session) -> Colors | None:
         return None
     of_map = adata if session.drawn_adata is None else session.drawn_adata
     if name == LABEL:
-        return _categories(adata, str(session.corrected(session.label_key)))
+        labels = _categories(adata, str(session.corrected(session.label_key)))
+        # The user of a labelling looks for cells without a label.
+        return labels if session.labeling is None else _with_others(labels)
     if name not in offered(session):
         raise KeyError(f"the results {key!r} have no {name}")
     if name == OUT_OF_FOLD:
@@ -165,6 +169,12 @@ def color_variable(adata: AnnData, i: int) -> Colors:
 def _categories(adata: AnnData, column: str) -> Colors:
     labels, colors = obs_column(adata, column).astype(object), label_colors(adata, column)
     return Colors(pd.Index(colors).get_indexer(labels), list(colors.values()), "")
+
+
+def _with_others(of: Colors) -> Colors:
+    """Give the cells without a colour a faint one."""
+    codes = np.where(of.codes < 0, len(of.colors), of.codes)
+    return Colors(codes, [*of.colors, FAINT], of.meaning)
 
 
 def _numbers(values: NDArray[np.float64]) -> Colors:

@@ -20,6 +20,7 @@ from skimage.util import map_array
 from centroid_encoder.viewer.data.ids import CellLayer, ItemLayer
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.data.tables import DRAWN
+from centroid_encoder.viewer.data.thumbnail import label_window
 
 TRANSPARENT = (0.0, 0.0, 0.0, 0.0)
 HIGHLIGHT = "selected cells"
@@ -146,8 +147,8 @@ class LayerLink:
         is_dark = sum(get_theme(self.viewer.theme).canvas.as_rgb_tuple()[:3]) < 3 * 128
         return to_rgba("white" if over_image or is_dark else "black")
 
-    def show(self, rows: NDArray[np.intp]) -> None:
-        """Move the camera to cells."""
+    def show(self, rows: NDArray[np.intp], *, steady: bool = False) -> None:
+        """Move the camera to cells; a `steady` one keeps its zoom while that shows them well."""
         places, cell = self._places(self._present(rows))
         # The user may have erased the labels.
         if not len(places):
@@ -169,7 +170,8 @@ class LayerLink:
         canvas = np.array(self.viewer.canvas.size)
         # From any side, in three dimensions.
         share = canvas.min() / size.max() if len(size) > 2 else (canvas / size).min()
-        camera.zoom = float(share)
+        if not (steady and share / 4 <= camera.zoom <= 3 * share):
+            camera.zoom = float(share)
 
     def row_at(self, event: Any) -> int | None:
         """Row of the cell under the mouse, or None; None in a hidden layer, too."""
@@ -215,6 +217,12 @@ class LayerLink:
 
     def _marked(self, rows: NDArray[np.intp]) -> Any:
         """An image that is 1 where the cells of the rows are, as `_painted` makes it."""
+        if len(rows) == 1 and type(self.layer.data) is np.ndarray:
+            # Reading all labels would take longest of all that happens at a click.
+            marked = np.zeros(self.layer.data.shape, dtype=np.uint8)
+            mask, low = label_window(self.layer, self.join, int(self.join.ids[rows[0]]))
+            marked[tuple(map(slice, low, low + mask.shape))] = mask
+            return marked
         values = np.zeros(len(self.join.joined), dtype=np.intp)
         values[rows] = 1
         return self._painted(values)
@@ -247,8 +255,12 @@ class LayerLink:
             sizes = [np.ptp(polygon, axis=0).max() for polygon in polygons] or [0]
             vertices = np.concatenate([*polygons, np.empty((0, self.layer.ndim))])
             return vertices, float(np.median(sizes))
-        painted = self._marked(rows)
-        pixels = np.argwhere(np.asarray(painted[0] if self.layer.multiscale else painted))
+        if len(rows) == 1:
+            mask, low = label_window(self.layer, self.join, int(self.join.ids[rows[0]]))
+            pixels = np.argwhere(mask) + low
+        else:
+            painted = self._marked(rows)
+            pixels = np.argwhere(np.asarray(painted[0] if self.layer.multiscale else painted))
         return pixels, (len(pixels) / max(len(rows), 1)) ** (1 / pixels.shape[1])
 
 

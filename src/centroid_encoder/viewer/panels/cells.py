@@ -82,7 +82,7 @@ class CellsPanel(QWidget):
         session.colors_changed.connect(self._recolor)
         session.labels_changed.connect(self._recolor)
         session.selection_changed.connect(self._on_selection)
-        session.zoom_requested.connect(self.zoom)
+        session.zoom_requested.connect(self._on_zoom_requested)
 
     def unlink(self) -> None:
         """Leave the layers as they were."""
@@ -110,7 +110,7 @@ class CellsPanel(QWidget):
         others = [callback for callback in callbacks if callback != self._on_press]
         callbacks[:] = [*others, self._on_press] if links else others
 
-    def zoom(self) -> None:
+    def zoom(self, *, steady: bool = False) -> None:
         """Go to the selected cells, in the layer that is chosen if they are there."""
         rows = np.flatnonzero(self._session.selected)
         there = [link for link in self._links if link.join.joined[rows].any()]
@@ -119,7 +119,11 @@ class CellsPanel(QWidget):
             # napari draws the layer again at each assignment.
             if not link.layer.visible:
                 link.layer.visible = True
-            link.show(rows)
+            link.show(rows, steady=steady)
+
+    def _on_zoom_requested(self) -> None:
+        """Go from one cell to the next, without jumps of the zoom."""
+        self.zoom(steady=True)
 
     def clear(self) -> None:
         """Select no cells."""

@@ -22,7 +22,7 @@ from centroid_encoder.viewer.data.columns import (
 )
 from centroid_encoder.viewer.data.ids import LayerIds, label_ids, pixels
 from centroid_encoder.viewer.data.join import Link, Misfit, TableImage
-from centroid_encoder.viewer.data.measuring import UNLABELED, Measuring
+from centroid_encoder.viewer.data.measuring import Measuring
 from centroid_encoder.viewer.data.tables import Table
 from centroid_encoder.viewer.panels.fields import (
     Choice,
@@ -40,10 +40,6 @@ from centroid_encoder.viewer.panels.progress import Opening, TaskRow
 EMPTY = (
     "Open a .h5ad or a .zarr, drop one here, measure the cells of a Labels layer, or attach an "
     "AnnData to a layer (layer.metadata['adata'] = adata)."
-)
-LABEL_THEM = (
-    "Click one in the image and name it under Misplaced cells, or write labels into "
-    f"obs[{UNLABELED!r}] in a notebook."
 )
 PAUSE = 300
 """Milliseconds without a stroke after which painted labels are joined again."""
@@ -173,7 +169,7 @@ class DataPanel(QWidget):
         self.catalog.choose(self.catalog.add(job.adata, f"{job.name}: measured"))
         if self.catalog.faults:
             return
-        said = f"{job.adata.n_vars} variables; no cell has a label yet. {LABEL_THEM}"
+        said = f"{job.adata.n_vars} variables."
         notices = " ".join(sentence(notice) for notice in job.notices)
         self.message.say(notices or said, "warning" if notices else "info")
 

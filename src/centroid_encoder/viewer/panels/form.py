@@ -34,6 +34,10 @@ NO_LABELS = (
     "(sc.tl.leiden), train a map of the clusters, lasso cells on it and name them under Misplaced "
     "cells."
 )
+NONE_YET = (
+    "No cell has a label yet. Give them by hand under Label, or write them into obs[{!r}] in a "
+    "notebook."
+)
 
 
 class TrainingForm(Form):
@@ -178,6 +182,8 @@ class TrainingForm(Form):
         adata, text = self._adata, ""
         if adata.n_obs and not self.label_key.choices[1:]:
             text = NO_LABELS
+        elif (key := self.label_key.value) in adata.obs and adata.obs[key].isna().all():
+            text = NONE_YET.format(key)
         elif WITH_POSITIONS in adata.obsm and self.features.value == "X":
             names = [str(name) for name in adata.obs if axis(name) is not None]
             text = f"Left out, since they are positions: {', '.join(names)}"

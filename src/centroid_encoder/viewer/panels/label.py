@@ -27,7 +27,7 @@ from centroid_encoder.viewer.panels.keys import FIXED, Keys
 from centroid_encoder.viewer.panels.live_map import LiveMap
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
-from centroid_encoder.viewer.session.draft import error_text, held_out_error
+from centroid_encoder.viewer.session.draft import error_text, held_out_error, is_trainable
 from centroid_encoder.viewer.session.labeling import HandClass, Labeling, suggested_column
 from centroid_encoder.viewer.session.session import Session
 
@@ -59,7 +59,7 @@ class LabelPanel(QWidget):
         self._chosen = ""
         self._help: QMessageBox | None = None
         self.keys = Keys(viewer)
-        self.live = LiveMap(session, form)
+        self.live = LiveMap(session, form, self)
         self.column_line = QLineEdit()
         self.column_line.setAccessibleName("Column of the labels")
         self.column_line.setToolTip("Column of obs for the labels: a new one, or one made here")
@@ -284,7 +284,7 @@ class LabelPanel(QWidget):
         n = int((labeling.codes >= 0).sum())
         text = f"{n:,} of {adata.n_obs:,} cells are labelled. "
         if session.draft is None:
-            text += TOO_FEW
+            text += "" if is_trainable(labeling) else TOO_FEW
         else:
             text += error_text(*held_out_error(session.draft, adata.obs[labeling.column]))
         self.count_text.say(text)

@@ -31,8 +31,8 @@ class LiveMap(QObject):
     failed = Signal(object)
     """The exception that ended a training."""
 
-    def __init__(self, session: Session, form: TrainingForm) -> None:
-        super().__init__()
+    def __init__(self, session: Session, form: TrainingForm, parent: QObject) -> None:
+        super().__init__(parent)
         self._session = session
         self._form = form
         self.task: Task | None = None

@@ -10,7 +10,7 @@ from anndata import AnnData
 
 from centroid_encoder import tl
 from centroid_encoder.core.quality import turned_onto
-from centroid_encoder.tl._result import Result, embedding_key, obs_key
+from centroid_encoder.tl._result import Result, colors_key, embedding_key, obs_key
 from centroid_encoder.viewer.session.labeling import N_ALWAYS_TRAIN, Labeling
 
 if TYPE_CHECKING:
@@ -26,24 +26,33 @@ FEW = 30
 """Held-out cells below which an error is worth little."""
 
 
+def is_trainable(labeling: Labeling) -> bool:
+    """Whether two classes have three training cells each."""
+    codes = np.where(labeling.held_out(), -1, labeling.codes)
+    return int((np.bincount(codes + 1)[1:] >= N_ALWAYS_TRAIN).sum()) >= MIN_CLASSES
+
+
 def new_draft(labeling: Labeling) -> AnnData | None:
     """Return an AnnData whose training cells have the labels, and which shares all else.
 
-    None until two classes have three training cells each.
+    None before the labels are enough.
     """
-    adata, codes, held_out = labeling.adata, labeling.codes, labeling.held_out()
-    codes = np.where(held_out, -1, codes)
-    if (np.bincount(codes + 1)[1:] >= N_ALWAYS_TRAIN).sum() < MIN_CLASSES:
+    if not is_trainable(labeling):
         return None
+    adata, held_out = labeling.adata, labeling.held_out()
+    codes = np.where(held_out, -1, labeling.codes)
     names = [one.name for one in labeling.classes]
     labels = pd.Categorical.from_codes(codes, names)
     obs = pd.DataFrame({labeling.column: labels, HELD_OUT: held_out}, adata.obs_names)
+    return sharing(adata, obs, {colors_key(labeling.column): [x.color for x in labeling.classes]})
+
+
+def sharing(adata: AnnData, obs: pd.DataFrame, uns: dict[str, Any]) -> AnnData:
+    """Return an AnnData that shares the values with another one."""
     raw = None if adata.raw is None else {"X": adata.raw.X, "var": adata.raw.var}
     # anndata 0.13 counts X among the layers, by the name None.
     layers = {name: layer for name, layer in adata.layers.items() if name is not None}
-    draft = AnnData(adata.X, obs, adata.var, obsm=dict(adata.obsm), layers=layers, raw=raw)
-    draft.uns[f"{labeling.column}_colors"] = [one.color for one in labeling.classes]
-    return draft
+    return AnnData(adata.X, obs, adata.var, uns, obsm=dict(adata.obsm), layers=layers, raw=raw)
 
 
 def training_job(draft: AnnData, column: str, parameters: dict[str, Any]) -> Training:

@@ -47,6 +47,8 @@ def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> st
     ]
     adata.uns[mark] = {"min_confidence": min_confidence}
     session.columns_changed.emit()
+    # The column may be what colours the cells.
+    session.colors_changed.emit()
     counts = adata.obs[column].value_counts().reindex(names)
     n = int(np.count_nonzero(labels.notna()))
     cells = ", ".join(f"{name} {n_cells:,}" for name, n_cells in counts.items())

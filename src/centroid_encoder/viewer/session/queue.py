@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from anndata import AnnData
 
 from centroid_encoder import tl
-from centroid_encoder.viewer.session.draft import DRAFT_KEY
+from centroid_encoder.viewer.session.draft import DRAFT_KEY, sharing
 from centroid_encoder.viewer.session.labeling import Codes
 from centroid_encoder.viewer.session.session import Session
 
@@ -166,7 +165,7 @@ def suggestions(
         obs[IMAGE] = adata.obs[image_column].to_numpy()
     chosen = {name: value for name, value in features.items() if name in FEATURES}
     uns = {} if draft is None else {DRAFT_KEY: draft.uns[DRAFT_KEY]}
-    source = _sharing(adata if draft is None else draft, obs, uns)
+    source = sharing(adata if draft is None else draft, obs, uns)
     # Imported here: two threads that import scikit-learn disturb each other.
     call = partial(
         tl.suggest,
@@ -188,11 +187,3 @@ def suggestions(
         return [Suggestion(int(row), *cell) for row, cell in zip(rows, cells, strict=True)]
 
     return suggest
-
-
-def _sharing(adata: AnnData, obs: pd.DataFrame, uns: dict[str, Any]) -> AnnData:
-    """Return an AnnData that shares the values with another one."""
-    raw = None if adata.raw is None else {"X": adata.raw.X, "var": adata.raw.var}
-    # anndata 0.13 counts X among the layers, by the name None.
-    layers = {name: layer for name, layer in adata.layers.items() if name is not None}
-    return AnnData(adata.X, obs, adata.var, uns, obsm=dict(adata.obsm), layers=layers, raw=raw)

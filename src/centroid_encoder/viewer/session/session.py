@@ -33,9 +33,9 @@ from centroid_encoder.viewer.session.provenance import MadeBy, find_reference
 from centroid_encoder.viewer.session.relabeling import (
     Relabeling,
     corrected,
-    corrected_classes,
     correction_column,
 )
+from centroid_encoder.viewer.session.stored import current_classes, read_stored
 
 SelectionMode = Literal["replace", "add", "remove"]
 Kind = Literal["info", "warning", "error"]
@@ -203,8 +203,9 @@ class Session(Events):
             return
         labeling.close()
         self.labeling = None
-        self.show_draft(None)
-        self._after_labels()
+        # The labels of the stored map may have changed.
+        self.read()
+        self.labels_changed.emit()
         self.labeling_changed.emit()
 
     def show_draft(self, draft: AnnData | None) -> None:
@@ -220,8 +221,9 @@ class Session(Events):
 
     def choose_labels(self, label_key: str | None) -> None:
         """Choose the label column."""
-        self._label_key = label_key
-        self.label_key_changed.emit()
+        if label_key != self._label_key:
+            self._label_key = label_key
+            self.label_key_changed.emit()
 
     def choose_regions(self, regions: Regions | None) -> None:
         """Choose the kind of regions that the map shows."""
@@ -249,7 +251,9 @@ class Session(Events):
         if adata is not None:
             try:
                 self.check = StoredCrossValidation.read(adata, self.key)
-                self.result = read_result(adata, self.key)
+                self.result, remark = read_stored(adata, self.key)
+                if remark:
+                    self.say(remark, "warning")
             except (KeyError, ValueError) as error:
                 # A missing map is no problem, a damaged one is.
                 if self.key in adata.uns or not isinstance(error, KeyError):
@@ -263,11 +267,7 @@ class Session(Events):
     def _read_classes(self) -> None:
         self.classes, self.codes = pd.Index([]), np.zeros(0, dtype=np.intp)
         if self.adata is not None and self.drawn is not None:
-            labeling, column = self.labeling, None
-            if labeling is not None and labeling.is_there:
-                # The map lacks labels that were given since, and a draft those of held-out cells.
-                column = labeling.column if labeling.column == self.drawn.label_key else None
-            self.classes, self.codes = corrected_classes(self.adata, self.drawn, column)
+            self.classes, self.codes = current_classes(self.adata, self.drawn)
 
     @property
     def reference(self) -> Result | None:

@@ -1,0 +1,120 @@
+"""The page on labels by hand, from an image and its label image to a saved and reopened table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from napari import Viewer
+from pytestqt.qtbot import QtBot
+from qtpy.QtCore import QPoint, Qt
+from qtpy.QtWidgets import QApplication
+from scipy import ndimage
+from skimage import data, filters, measure
+
+from centroid_encoder.viewer import CentroidEncoderWidget
+
+Act = Callable[..., None]
+KEY, LEFT = Qt.Key, Qt.MouseButton.LeftButton
+CLASSES = ("gland", "edge", "stroma")
+
+
+def tissue() -> tuple[Any, Any]:
+    """A sample that scikit-image ships, and the labels of its nuclei."""
+    image = data.immunohistochemistry()
+    red, _, blue = np.moveaxis(filters.gaussian(image, sigma=1.5, channel_axis=-1), -1, 0)
+    bluer = blue - red > filters.threshold_local(blue - red, block_size=51)
+    mask = bluer & (red < filters.threshold_otsu(red))
+    return image, measure.label(ndimage.binary_opening(mask, iterations=2))
+
+
+def test_from_an_image_to_labels_a_map_and_back(
+    viewer: Viewer, qtbot: QtBot, tmp_path: Path, open_widget: Callable[[], CentroidEncoderWidget],
+    train: Act, check: Act, save: Act,
+) -> None:  # fmt: skip
+    image, labels = tissue()
+
+    def open_layers() -> CentroidEncoderWidget:
+        viewer.add_image(image, rgb=True, name="tissue")
+        layer = viewer.add_labels(labels, name="nuclei")
+        widget = open_widget()
+        widget.tabs.setCurrentWidget(widget.label)
+        viewer.layers.selection.active = layer
+        return widget
+
+    viewer.window._qt_window.resize(1280, 780)
+    widget = open_layers()
+    widget.data.measure_button.click()
+    widget.data._dialog.measure_button.click()
+    session, panel, queue = widget.session, widget.label, widget.queue
+    qtbot.waitUntil(lambda: widget.catalog.join is not None, timeout=60_000)
+    adata, native = session.adata, viewer.window._qt_viewer.canvas.native
+    truth = pd.qcut(adata.obs_vector("tissue_blue_mean"), [0, 0.4, 0.8, 1], labels=False)
+
+    def settle() -> None:
+        qtbot.waitUntil(lambda: not (panel.live.is_due or queue.is_searching), timeout=60_000)
+
+    def click(row: int) -> None:
+        QApplication.processEvents()  # The canvas has another size when the dock has a scroll bar.
+        center, zoom = np.array(viewer.scene.camera.center[1:]), viewer.scene.camera.zoom
+        pixels = np.argwhere(labels == adata.obs["label"].iloc[row])
+        y, x = (pixels[len(pixels) // 2] + 0.5 - center) * zoom / native.devicePixelRatioF()
+        qtbot.mouseClick(native, LEFT, pos=QPoint(round(x), round(y)) + native.rect().center())
+
+    def n_labels() -> int:
+        return int(adata.obs["cell_type"].notna().sum())
+
+    # Classes and cells, with keys in the image.
+    qtbot.mouseClick(panel.start_button, LEFT)
+    for name in CLASSES:
+        qtbot.keyClicks(panel.name_line, name)
+        qtbot.keyClick(panel.name_line, KEY.Key_Return)
+    viewer.reset_view()
+    inside = np.flatnonzero((np.abs(adata.obsm["spatial"] - 256) < 200).all(axis=1))
+    for row in (row for i in range(3) for row in inside[truth[inside] == i][:8]):
+        click(row)
+        assert np.flatnonzero(session.selected).tolist() == [row]
+        qtbot.keyClick(native, KEY.Key_1 + int(truth[row]))
+    settle()
+    assert widget.map.result is session.drawn is not None
+
+    # The queue, with proposals of the live map.
+    qtbot.mouseClick(queue.suggest_button, LEFT)
+    settle()
+    first = queue.queue.current.row
+    for key, n in ((KEY.Key_Return, 25), (KEY.Key_Backspace, 24), (KEY.Key_N, 24)):
+        qtbot.keyClick(native, key)
+        assert n_labels() == n
+    while n_labels() < 36:
+        row = queue.queue.current.row
+        assert row != first
+        qtbot.keyClick(native, KEY.Key_1 + int(truth[row]))
+        if queue.queue.current is None:
+            settle()
+    for button in (queue.strip_button, queue.agree_button):
+        qtbot.mouseClick(button, LEFT)
+    settle()
+    assert 36 < n_labels() <= 48
+
+    # All other cells, a map, a check, and the file.
+    qtbot.mouseClick(queue.apply_button, LEFT)
+    predicted = adata.obs["cell_type_predicted"].astype(str)
+    assert (predicted == np.array(CLASSES)[truth]).mean() > 0.6
+    qtbot.mouseClick(panel.start_button, LEFT)
+    train(widget)
+    assert set(widget.result.classes) == set(CLASSES)
+    check(widget)
+    assert "error" in widget.verdict.found.text()
+    save(widget, tmp_path / "cells.h5ad")
+    viewer.window.remove_dock_widget("all")
+    viewer.layers.clear()
+
+    # Another day.
+    before = adata.obs["cell_type"].astype(object)
+    again = open_layers()
+    again.data.open_file(tmp_path / "cells.h5ad")
+    qtbot.mouseClick(again.label.start_button, LEFT)
+    assert again.session.adata.obs["cell_type"].astype(object).equals(before)
