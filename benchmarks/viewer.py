@@ -17,6 +17,7 @@ import pandas as pd
 from anndata import AnnData
 from matplotlib.path import Path
 from qtpy.QtCore import QEventLoop, Qt, QTimer
+from qtpy.QtTest import QTest
 from qtpy.QtWidgets import QApplication
 
 import centroid_encoder as ce
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 TICK = 5
 """Milliseconds between two ticks of the timer."""
+N_LABELS, PER_LABEL = 60, 500
+"""Cells that are labelled by keys, and the milliseconds for each."""
 N_CLASSES = 20
 SIZE = 700
 
@@ -64,6 +67,7 @@ def main() -> None:
     latency(widget, "first training", lambda: train(widget))
     latency(widget, "training", lambda: train(widget))
     ending(widget)
+    labelling(widget)
     latency(widget, "measuring", lambda: measure(widget))
     for n in points:
         redraw(n)
@@ -102,6 +106,38 @@ def train(widget: CentroidEncoderWidget) -> None:
     widget.train()
     while widget.training is not None:
         wait(10)
+
+
+def labelling(widget: CentroidEncoderWidget) -> None:
+    """Print the latency while suggested cells are labelled by keys and the live map follows."""
+    session, queue, label_key = widget.session, widget.queue, widget.form.label_key.value
+    adata, canvas = session.adata, widget.viewer.window._qt_viewer.canvas.native
+    assert adata is not None
+    truth = adata.obs[label_key].astype(str)
+    widget.tabs.setCurrentWidget(widget.label)
+    session.start_labeling("benchmark")
+    for name in truth.value_counts().index[:9]:
+        widget.label.name_line.setText(name)
+        widget.label.add_class()
+    queue.suggest()
+    while queue.queue.current is None:
+        wait(10)
+    names = [one.name for one in widget.label.classes]
+    maps: list[object] = []
+    session.draft_changed.connect(lambda: maps.append(session.draft))
+
+    def label_all() -> None:
+        for _ in range(N_LABELS):
+            if (cell := queue.queue.current) is not None:
+                name = truth.iloc[cell.row]
+                key = str(1 + names.index(name)) if name in names else "N"
+                QTest.keyClick(canvas, Qt.Key(ord(key)))
+            wait(PER_LABEL)
+
+    latency(widget, f"{N_LABELS} labels by keys", label_all)
+    assert session.labeling is not None
+    print(f"    {len(session.labeling.labels)} cells are labelled; {len(maps)} live maps")
+    widget.label.end()
 
 
 def measure(widget: CentroidEncoderWidget) -> None:

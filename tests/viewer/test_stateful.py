@@ -12,6 +12,7 @@ import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import pytest
 from anndata import AnnData
 from matplotlib.colors import to_hex
 from napari import Viewer
-from napari.layers import Labels, Layer, Points
+from napari.layers import Image, Labels, Layer, Points
 from napari.utils.notifications import ErrorNotification, notification_manager
 from pytestqt.qtbot import QtBot
 from qtpy.QtCore import QItemSelectionModel, QPoint, Qt
@@ -36,6 +37,7 @@ from centroid_encoder.viewer.data.tables import Table, is_drawn
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT
 from centroid_encoder.viewer.session.misplaced import REGIONS
 from centroid_encoder.viewer.session.relabeling import corrected
+from tests.viewer.by_hand import LabelsByHand
 from tests.viewer.seen import seen_colors
 
 DEFAULTS = ("STEPS", "250"), ("SEED", "0")
@@ -52,8 +54,11 @@ def test_any_order_of_steps(
     make_cells: Callable[..., AnnData],
     image_of: Callable[..., Any],
     unchanged: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
-    user = User(viewer, qtbot, open_widget, unchanged)
+    monkeypatch.setenv("CENTROID_ENCODER_JOURNALS", str(tmp_path / "journals"))
+    user = User(viewer, qtbot, open_widget, unchanged, tmp_path)
     memory = []
     with user.watched():
         user.bring(make_cells, image_of)
@@ -67,7 +72,7 @@ def test_any_order_of_steps(
     print(f"{n_steps} steps; memory at each tenth, in MB: {memory}")
 
 
-class User:
+class User(LabelsByHand):
     """Does anything at any time, and checks the results."""
 
     def __init__(
@@ -76,7 +81,9 @@ class User:
         qtbot: QtBot,
         open_widget: Callable[[], CentroidEncoderWidget],
         unchanged: Any,
+        folder: Path,
     ) -> None:
+        super().__init__(folder)
         self.viewer, self.qtbot = viewer, qtbot
         self.open_widget, self.unchanged = open_widget, unchanged
         self.widget = open_widget()
@@ -93,6 +100,12 @@ class User:
         self.moves = [name for name in dir(self) if name.startswith("do_")]
         often = ("train", "check", "lasso", "color_by", "relabel", "choose_table", "finish", "stop")
         self.moves += [f"do_{name}" for name in often] * 2
+        self.moves_by_hand = [name for name in vars(LabelsByHand) if name.startswith("do_")]
+        often = ("select_and_strike", "finish_live_map", "suggest", "accept", "add_class", "strip")
+        self.moves_by_hand += [f"do_{name}" for name in often] * 3
+        # Each of them does nothing before labelling begins.
+        self.moves = [name for name in self.moves if name not in self.moves_by_hand]
+        self.moves += ["do_start_labelling"] * 6 + ["do_lose_column"]
 
     def bring(self, make_cells: Callable[..., AnnData], image_of: Callable[..., Any]) -> None:
         """Add tables and layers of several kinds."""
@@ -109,11 +122,13 @@ class User:
             adata.obs["number"] = np.arange(n) % 2 + 5
             self.adatas[name] = adata
             if name == "attached":
+                self._add(Image(image.astype(np.float32), name="image"))
                 self._add(Labels(image, name=name, metadata={"adata": adata}))
             if name == "points":
                 places = np.random.default_rng(0).uniform(0, 60, (n - 5, 2))
                 features = pd.DataFrame({"cell": adata.obs_names[: n - 5][::-1]})
                 self._add(Points(places, name=name, features=features, metadata={"adata": adata}))
+        self.begin_by_hand()
         self.widget.show_table(self.adatas["notebook"])
         self.settle()
 
@@ -145,7 +160,9 @@ class User:
     def step(self, rng: random.Random) -> None:
         """Do anything, and check the state."""
         self.rng = rng
-        name = rng.choice(self.moves)
+        labeling = self.labeling
+        by_hand = labeling is not None and rng.random() < 0.9
+        name = rng.choice(self.moves_by_hand if by_hand else self.moves)
         self.done.append(f"{len(self.done)} {name.removeprefix('do_')}")
         before, trained = self.widget.training, self.widget.trainer.table
         checks = {}
@@ -157,6 +174,9 @@ class User:
             self.settle()
             if before is not None and self.widget.training is not before and trained is not None:
                 changed = [*changed, trained.adata]
+            if labeling is not None and labeling is not self.labeling:
+                # A column without classes is taken away again.
+                changed = [*changed, labeling.adata]
             for table, adata in self.adatas.items():
                 if not any(adata is other for other in changed):
                     stack.callback(checks[table].__exit__, None, None, None)
@@ -296,7 +316,10 @@ class User:
             return []
         code = self.pick(range(len(self.widget.classes.rows)))
         color = self.pick(["#112233", "#aabbcc", "#ff0000"])
-        self.widget.session.recolor_class(code, color)
+        if self.labeling is None:
+            self.widget.session.recolor_class(code, color)
+        else:
+            self.step_by_hand(lambda: self.widget.session.recolor_class(code, color))
         assert self.widget.classes.rows[code].color == color
         return [self.adata]
 
@@ -309,6 +332,9 @@ class User:
         known = [box.itemText(i) for i in range(box.count())]
         name = self.pick([*known, f"class {self.rng.randrange(10**6)}", "7", "8", ""])
         box.setEditText(name)
+        if self.labeling is not None:
+            self.give(self.selected_cells, [name] * len(self.selected_cells))
+            return self.step_by_hand(widget.misplaced.relabel_button.click)
         trained = None if widget.result is None else widget.result.label_key
         before = None if trained is None else self.adata.obs[trained].copy()
         widget.misplaced.relabel_button.click()
@@ -318,11 +344,17 @@ class User:
         return [self.adata]
 
     def do_undo(self) -> list[AnnData]:
-        self.widget.misplaced.undo_button.click()
+        button = self.widget.misplaced.undo_button
+        if self.labeling is not None:
+            return self.take_step(-1, button.click)
+        button.click()
         return [self.adata]
 
     def do_redo(self) -> list[AnnData]:
-        self.widget.misplaced.redo_button.click()
+        button = self.widget.misplaced.redo_button
+        if self.labeling is not None:
+            return self.take_step(1, button.click)
+        button.click()
         return [self.adata]
 
     def do_choose_misplaced(self) -> None:
@@ -366,14 +398,20 @@ class User:
     def leave(self) -> None:
         """Close the dock; everything is as it was before it was opened."""
         training, widget = self.widget.training, self.widget
+        # A column of labels by hand without classes is taken away.
+        self.do_end_labelling() if self.rng.random() < 0.5 else None
+        labeling = self.labeling
         with ExitStack() as stack:
             for adata in self.adatas.values():
-                stack.enter_context(self.unchanged(adata))
+                if labeling is None or labeling.adata is not adata:
+                    stack.enter_context(self.unchanged(adata))
             self.viewer.window.remove_dock_widget(self._dock())
             if training is not None:
                 self.qtbot.waitUntil(lambda: not training.is_running, timeout=20_000)
             QApplication.processEvents()
         assert widget.training is None
+        assert widget.session.labeling is None
+        self.check_keys_given_back()
         assert set(self.viewer.layers) == set(self.layers)
         for layer in [*self.layers, *self.aside]:
             assert self._has_own_colors(layer), layer.name
@@ -388,6 +426,7 @@ class User:
     def check(self) -> None:
         """Check the whole state."""
         self.check_exceptions()
+        self.check_by_hand()
         self.check_table()
         self.check_layers()
         self.check_labels()
@@ -462,9 +501,12 @@ class User:
     def check_map(self) -> None:
         widget, scene = self.widget, self.widget.map.canvas.map.scene
         if widget.map.result is not None:
-            key = "X_ce" if widget.result.key == "ce" else widget.result.key
-            assert np.array_equal(scene.points, self.adata.obsm[key], equal_nan=True)
+            drawn, key = widget.session.drawn_adata, widget.session.drawn.key
+            key = "X_ce" if key == "ce" else key
+            assert np.array_equal(scene.points, drawn.obsm[key], equal_nan=True)
             assert list(scene.names) == [row.name for row in widget.classes.rows]
+        # A column that is labelled by hand may have classes that its map lacks.
+        if widget.result is not None and widget.result.label_key not in {x for _, x in self.hands}:
             cells = misplaced(
                 self.adata, key=widget.session.key, regions=widget.session.misplaced_by
             ).index

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from centroid_encoder.viewer.data.catalog import Catalog
 from centroid_encoder.viewer.data.ids import label_ids
+from centroid_encoder.viewer.data.tables import DRAWN
 
 ImageOf = Callable[..., NDArray[np.int32]]
 Make = Callable[..., AnnData]
@@ -72,6 +73,16 @@ def test_events_of_layers_are_followed_until_the_end(
     catalog.disconnect()
     heard.take()
     layers.remove(nuclei)
+    assert heard.take() == []
+
+
+def test_drawings_of_our_own_change_nothing(
+    layers: LayerList, catalog: Catalog, nuclei: Labels
+) -> None:
+    drawing = Labels(nuclei.data, metadata={DRAWN: True})
+    layers.extend([nuclei, drawing])
+    heard = Heard(catalog)
+    drawing.data, drawing.name = drawing.data + 1, "colours"
     assert heard.take() == []
 
 

@@ -104,6 +104,20 @@ def test_ids_of_any_type_and_size(ids: list[int], dtype: str) -> None:
     np.testing.assert_array_equal(shown(viewer, link.layer), wanted(image, expected))
 
 
+def test_other_colors_and_marks_replace_those_before() -> None:
+    viewer = ViewerModel()
+    link = link_to(viewer, Labels(IMAGE))
+    for codes in (CODES[::-1], CODES):
+        link.color("label", codes, COLORS)
+    np.testing.assert_array_equal(shown(viewer, link.layer), wanted(IMAGE, SEEN))
+    for row in (0, 1):
+        link.highlight(np.array([row]))
+    assert link.marks.layer is not None
+    np.testing.assert_array_equal(link.marks.layer.data > 0, IDS[1] == IMAGE)
+    link.close()
+    np.testing.assert_array_equal(link.layer.data, IMAGE)
+
+
 def pyramid() -> Labels:
     image = np.kron(IMAGE, np.ones((4, 4), dtype=int))
     return Labels([image, image[::2, ::2], image[::4, ::4]])

@@ -89,7 +89,7 @@ def selected(widget: CentroidEncoderWidget) -> list[int]:
 def label_next(widget: CentroidEncoderWidget, strike: Strike, table: ad.AnnData) -> int:
     """Press the key of the true class of the suggested cell; return its row."""
     row = current(widget)
-    strike(KEY.Key_1 + int(table.obs["truth"].iloc[row].removeprefix("type ")))
+    strike(KEY(KEY.Key_1 + int(table.obs["truth"].iloc[row].removeprefix("type "))))
     return row
 
 

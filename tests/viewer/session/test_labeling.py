@@ -168,6 +168,16 @@ def test_the_journal_brings_labels_back_after_a_crash() -> None:
     assert Labeling(table(), "other").unsaved == 0
 
 
+def test_a_label_that_is_taken_back_after_a_restart_is_not_lost() -> None:
+    adata = table()
+    Labeling(adata, "mine").assign([0, 1], "a")
+    again = Labeling(adata, "mine")
+    again.assign([0], None)
+    assert again.unsaved == 0
+    assert Labeling(adata, "mine").unsaved == 0
+    assert Labeling(table(), "mine").unsaved == 1
+
+
 def test_the_journal_can_be_discarded() -> None:
     Labeling(table(), "mine").assign([0, 1], "a")
     again = Labeling(table(), "mine")

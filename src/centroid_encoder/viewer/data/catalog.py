@@ -118,6 +118,8 @@ class Catalog:
     def _on_event(self, event: Any) -> None:
         """Handle an event of the list of layers, or of a layer in it."""
         layer, kind = event.sources[0], event.type
+        if isinstance(layer, Layer) and is_drawn(layer):
+            return
         if kind in ("inserted", "removed", "reordered", "name", "features", "metadata"):
             self.stirred.emit()
         has_ids = ("data", "labels_update") if isinstance(layer, Labels) else ("data", "features")

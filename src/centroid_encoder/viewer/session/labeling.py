@@ -96,11 +96,13 @@ class Labeling:
         self.fault: Exception | None = None
         self._journal = journal_path(adata, column)
         self._lost = pd.Series(dtype=object)
-        """Labels of the journal when the labelling began, until they are restored or discarded."""
+        """Labels of the journal alone when the labelling began, until restored or discarded."""
         with suppress(FileNotFoundError):
             try:
                 found = read_labels(self._journal)
-                self._lost = found[self._rows_of(found) >= 0]
+                here = found[self._rows_of(found) >= 0]
+                # A label that is here is not lost when it is taken back.
+                self._lost = here[self._now(here) != here]
             except (OSError, ValueError) as error:
                 if isinstance(error, FileNotFoundError):
                     raise
@@ -211,8 +213,7 @@ class Labeling:
     @property
     def unsaved(self) -> int:
         """Number of cells whose label in the journal of an earlier session is missing here."""
-        now = self.adata.obs[self.column].astype(object).reindex(self._lost.index)
-        return int((now != self._lost).sum())
+        return int((self._now(self._lost) != self._lost).sum())
 
     def restore(self) -> None:
         """Take the labels of the journal over, as one step."""
@@ -255,6 +256,10 @@ class Labeling:
     @cached_property
     def _hashes(self) -> NDArray[np.uint64]:
         return name_hashes(self.adata.obs_names)
+
+    def _now(self, labels: pd.Series) -> pd.Series:
+        """Labels that the cells of other ones have now."""
+        return self.adata.obs[self.column].astype(object).reindex(labels.index)
 
     def _rows_of(self, labels: pd.Series) -> Codes:
         return np.asarray(self.adata.obs_names.get_indexer(labels.index), dtype=np.intp)

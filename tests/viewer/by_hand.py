@@ -1,0 +1,480 @@
+"""Actions of a random user who labels cells by hand, and a simple model of the labels."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from napari import Viewer
+from napari.layers import Layer
+from pytestqt.qtbot import QtBot
+from qtpy.QtCore import Qt
+
+from centroid_encoder.viewer import CentroidEncoderWidget
+from centroid_encoder.viewer.panels.label import KEY, NAME
+from centroid_encoder.viewer.session.labeling import Labeling, mark_key, suggested_column
+from centroid_encoder.viewer.session.predictions import SUFFIX
+
+CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
+PLAIN = Qt.KeyboardModifier.NoModifier
+NAMES = ("a", "b", "long name, with a comma", "ä", "a ", "", "5")
+COLUMNS = ("", "", "", "second", "cell_type", "no/name")
+"""Columns to label in; without a name, the one that is proposed."""
+USERS_KEY = "1"
+"""A key that the user has bound in a layer."""
+
+
+@dataclass
+class Hand:
+    """The labels in a column, as they must be; `journal` are those of a column that was lost."""
+
+    names: list[str] = field(default_factory=list)
+    labels: dict[str, str] = field(default_factory=dict)
+    steps: list[tuple[Any, Any]] = field(default_factory=list)
+    """What `state` returned before and after each step."""
+    n_taken: int = 0
+    journal: dict[str, str] = field(default_factory=dict)
+
+
+class LabelsByHand:
+    """The part of the random user that labels; its other parts are in `test_stateful`."""
+
+    viewer: Viewer
+    qtbot: QtBot
+    widget: CentroidEncoderWidget
+    adatas: dict[str, AnnData]
+    layers: list[Layer]
+    aside: list[Layer]
+    rng: random.Random
+    tell: Callable[[object], None]
+    pick: Callable[[Sequence[Any]], Any]
+    adata: AnnData | None
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.hands: dict[tuple[int, str], Hand] = {}
+        self.originals: dict[str, pd.DataFrame] = {}
+        self.pressed: list[Any] = []
+        """Layers in which the user's own key was pressed."""
+        self.keymaps: dict[Any, dict[Any, Any]] = {}
+
+    def begin_by_hand(self) -> None:
+        """Note what must stay as it is."""
+        self.originals = {name: adata.obs.copy() for name, adata in self.adatas.items()}
+        self.layers[-1].bind_key(USERS_KEY, self.pressed.append)
+        self.keymaps = {place: dict(place.keymap) for place in (*self.layers, self.viewer)}
+
+    @property
+    def labeling(self) -> Labeling | None:
+        return self.widget.session.labeling
+
+    @property
+    def hand(self) -> Hand:
+        """The model of the labels that are given now."""
+        assert self.labeling is not None
+        return self.hands[id(self.labeling.adata), self.labeling.column]
+
+    @property
+    def selected_cells(self) -> list[str]:
+        assert self.adata is not None
+        return list(self.adata.obs_names[self.widget.session.selected])
+
+    def step_by_hand(self, act: Callable[[], object]) -> list[AnnData]:
+        """Do what changes labels or classes; the model has been changed already."""
+        labeling = self.labeling
+        assert labeling is not None
+        before, hand = state(labeling), self.hand
+        act()
+        # Edits of the table come later.
+        self.qtbot.wait(1)
+        if (after := state(labeling)) != before:
+            hand.steps[hand.n_taken :] = [(before, after)]
+            hand.n_taken += 1
+        return [labeling.adata]
+
+    def give(self, cells: Sequence[str], names: Sequence[str]) -> None:
+        """Label cells in the model."""
+        hand = self.hand
+        for name in dict.fromkeys(name.strip() for name in names):
+            if name and name not in hand.names:
+                hand.names.append(name)
+        for cell, name in zip(cells, names, strict=True):
+            hand.labels.pop(cell, None)
+            if name.strip():
+                hand.labels[cell] = name.strip()
+
+    def take_step(self, by: int, act: Callable[[], object]) -> list[AnnData]:
+        """Undo (−1) or redo (1), in the model too."""
+        labeling, hand = self.labeling, self.hand
+        assert labeling is not None
+        place = hand.n_taken - (by < 0)
+        act()
+        if 0 <= place < len(hand.steps):
+            # The state after the step, or before it, in all its parts.
+            found, expected = state(labeling), hand.steps[place][by > 0]
+            assert found == expected
+            hand.n_taken += by
+            classes, labels = expected
+            hand.names, hand.labels = [name for name, *_ in classes], dict(labels)
+        return [labeling.adata]
+
+    # -- what can be done ------------------------------------------------------------------------
+
+    def do_start_labelling(self) -> list[AnnData]:
+        if self.adata is None or self.labeling is not None:
+            return []
+        panel, adata, chosen = self.widget.label, self.adata, self.pick(COLUMNS)
+        self.widget.tabs.setCurrentWidget(panel)
+        panel.column_line.setText(column := chosen or suggested_column(adata))
+        panel.start_button.click()
+        if column in ("cell_type", "no/name"):
+            assert self.labeling is None
+            assert self.widget.message.text()
+            return []
+        assert self.labeling is not None
+        assert self.labeling.column == column
+        hand = self.hands.setdefault((id(adata), column), Hand())
+        hand.steps, hand.n_taken = [], 0
+        # A label that was given since counts more than that of the journal.
+        hand.journal = {x: y for x, y in hand.journal.items() if x not in hand.labels}
+        assert self.labeling.unsaved == len(hand.journal)
+        if self.pick([True, False]):
+            # Enough cells for a live map.
+            for name in "ab":
+                self.widget.select(np.arange(self.rng.randrange(4, 8)) * 3 + (name == "a"))
+                self.give(self.selected_cells, [name] * len(self.selected_cells))
+                self.step_by_hand(lambda name=name: panel.label(name))
+        return [adata]
+
+    def do_end_labelling(self) -> None:
+        if self.labeling is not None:
+            self.widget.label.start_button.click()
+            assert self.labeling is None
+
+    def do_lose_column(self) -> list[AnnData]:
+        """Drop a column and all marks of it, as a crash does; the journal stays."""
+        shown = self.adata
+        lost = [x for x in self.hands if shown is None or x[0] != id(shown)]
+        if not lost:
+            return []
+        which = self.pick(lost)
+        adata = next(x for x in self.adatas.values() if id(x) == which[0])
+        hand = self.hands[which]
+        if which[1] in adata.obs:
+            del adata.obs[which[1]]
+            del adata.uns[mark_key(which[1])]
+            del adata.uns[f"{which[1]}_colors"]
+        self.hands[which] = Hand(journal=hand.labels | hand.journal)
+        return [adata]
+
+    def do_restore(self) -> list[AnnData]:
+        panel = self.widget.label
+        if self.labeling is None or panel.restore_button.isHidden() or not self.hand.journal:
+            return []
+        hand, journal = self.hand, self.hand.journal
+        if self.pick([True, True, False]):
+            self.give(list(journal), list(journal.values()))
+            changed = self.step_by_hand(panel.restore_button.click)
+        else:
+            changed = self.step_by_hand(panel.discard_button.click)
+        hand.journal = {}
+        return changed
+
+    def do_add_class(self) -> list[AnnData]:
+        if self.labeling is None:
+            return []
+        name = self.pick([*NAMES, f"class {self.rng.randrange(10**6)}"])
+        if name.strip() and name.strip() not in self.hand.names:
+            self.hand.names.append(name.strip())
+        line = self.widget.label.name_line
+        line.setText(name)
+        return self.step_by_hand(line.returnPressed.emit)
+
+    def edit(self, place: int, text: str) -> list[AnnData]:
+        """Write into the row of the chosen class."""
+        frame = self.widget.label.view.frame
+        row = self.rng.randrange(frame.rowCount())
+        if place == NAME and (new := text.strip()) and new not in self.hand.names:
+            hand, old = self.hand, self.hand.names[row]
+            hand.names[row] = new
+            hand.labels = {x: new if y == old else y for x, y in hand.labels.items()}
+        return self.step_by_hand(
+            lambda: frame.setData(frame.index(row, place), text, Qt.ItemDataRole.EditRole)
+        )
+
+    def do_rename_class(self) -> list[AnnData]:
+        if self.labeling is None or not self.hand.names:
+            return []
+        return self.edit(NAME, self.pick([*NAMES, f"renamed {self.rng.randrange(10**6)}"]))
+
+    def do_change_key(self) -> list[AnnData]:
+        if self.labeling is None or not self.hand.names:
+            return []
+        return self.edit(KEY, self.pick(["", "m", "P", "7", "N", "ab", "1"]))
+
+    def do_recolor_by_hand(self) -> list[AnnData]:
+        if self.labeling is None or not self.hand.names:
+            return []
+        name, color = self.pick(self.hand.names), self.pick(["#010203", "#fefefe"])
+        session = self.widget.session
+        return self.step_by_hand(
+            lambda: session.change_labels(lambda labels: labels.recolor_class(name, color))
+        )
+
+    def do_remove_class(self) -> list[AnnData]:
+        if self.labeling is None or not self.hand.names or self.pick([True, True, False]):
+            return []
+        panel = self.widget.label
+        row = self.rng.randrange(len(self.hand.names))
+        panel.view.clicked.emit(panel.view.frame.index(row, NAME))
+        gone = self.hand.names.pop(row)
+        self.tell(gone)
+        self.hand.labels = {x: y for x, y in self.hand.labels.items() if y != gone}
+        return self.step_by_hand(panel.remove_button.click)
+
+    def do_give_label(self) -> list[AnnData]:
+        if self.labeling is None or not self.widget.label.give_button.isEnabled():
+            return []
+        panel = self.widget.label
+        row = self.rng.randrange(len(self.hand.names))
+        panel.view.clicked.emit(panel.view.frame.index(row, NAME))
+        self.give(self.selected_cells, [self.hand.names[row]] * len(self.selected_cells))
+        return self.step_by_hand(panel.give_button.click)
+
+    def strike(self, key: Any, modifier: Any = PLAIN) -> None:
+        """Press a key on the canvas of napari or in the map, which dispatch it."""
+        canvas = self.viewer.window._qt_viewer.canvas.native
+        place = self.pick([canvas, canvas, self.widget.map.canvas.canvas])
+        self.qtbot.keyClick(place, key, modifier)
+
+    def do_strike_class(self) -> list[AnnData]:
+        """Press the key of a class, or that which takes labels back."""
+        labeling = self.labeling
+        if labeling is None:
+            return []
+        name, key = self.pick([("", "0"), *((x.name, x.key) for x in labeling.classes if x.key)])
+        cells = self.selected_cells
+        self.give(cells, [name] * len(cells))
+        return self.step_by_hand(lambda: self.strike(Qt.Key[f"Key_{key}"]))
+
+    def do_select_and_strike(self) -> list[AnnData]:
+        """Select some cells, or the next one, and label them."""
+        if self.adata is None or self.labeling is None:
+            return []
+        start, n = self.rng.randrange(self.adata.n_obs), self.pick([1, 1, 5, 10])
+        self.widget.select(np.arange(start, min(start + n, self.adata.n_obs)))
+        return self.do_strike_class()
+
+    def do_strike_other(self) -> None:
+        """Press a key that does nothing while one labels."""
+        if self.labeling is None:
+            return
+        counts = [len(layer.data) for layer in self.layers]
+        key, modifier = self.pick(
+            [
+                (Qt.Key.Key_Delete, PLAIN),
+                (Qt.Key.Key_Delete, CTRL),
+                (Qt.Key.Key_Question, SHIFT),
+                (Qt.Key.Key_L, PLAIN),
+            ]
+        )
+        self.qtbot.keyClick(self.viewer.window._qt_viewer.canvas.native, key, modifier)
+        assert [len(layer.data) for layer in self.layers] == counts
+
+    def do_undo_by_hand(self) -> list[AnnData]:
+        if self.labeling is None:
+            return []
+        by_key = self.pick([True, False])
+        button = self.widget.label.undo_button
+        return self.take_step(
+            -1, (lambda: self.strike(Qt.Key.Key_Z, CTRL)) if by_key else button.click
+        )
+
+    def do_redo_by_hand(self) -> list[AnnData]:
+        if self.labeling is None:
+            return []
+        by_key = self.pick([True, False])
+        button = self.widget.label.redo_button
+        return self.take_step(
+            1, (lambda: self.strike(Qt.Key.Key_Z, CTRL | SHIFT)) if by_key else button.click
+        )
+
+    def do_undo_and_redo(self) -> list[AnnData]:
+        """All steps back and forth again lead to the same labels."""
+        labeling = self.labeling
+        if labeling is None:
+            return []
+        before, n = state(labeling), self.hand.n_taken
+        for _ in range(n):
+            self.take_step(-1, self.widget.session.undo)
+        for _ in range(n):
+            self.take_step(1, self.widget.session.redo)
+        assert state(labeling) == before
+        return [labeling.adata]
+
+    def do_suggest(self) -> None:
+        if self.labeling is not None:
+            self.widget.queue.suggest_button.click()
+
+    def do_accept(self) -> list[AnnData]:
+        panel, labeling = self.widget.queue, self.labeling
+        if labeling is None:
+            return []
+        cell = panel.queue.current
+        rows = np.flatnonzero(self.widget.session.selected).tolist()
+        if cell is not None and rows == [cell.row] and cell.label in self.hand.names:
+            self.give([labeling.adata.obs_names[cell.row]], [cell.label])
+        if self.pick([True, False]):
+            return self.step_by_hand(lambda: self.strike(Qt.Key.Key_Return))
+        # The disabled button does nothing.
+        return self.step_by_hand(panel.accept_button.click)
+
+    def do_skip(self) -> None:
+        if self.labeling is not None:
+            self.strike(Qt.Key.Key_N)
+
+    def do_back(self) -> list[AnnData]:
+        labeling, queue = self.labeling, self.widget.queue.queue
+        if labeling is None:
+            return []
+        place, before, hand = queue.place, dict(self.hand.labels), self.hand
+
+        def back() -> None:
+            self.strike(Qt.Key.Key_Backspace)
+            cell = queue.current
+            if queue.place != place and cell is not None:
+                hand.labels.pop(labeling.adata.obs_names[cell.row], None)
+
+        changed = self.step_by_hand(back)
+        assert len(before) - len(hand.labels) in (0, 1)
+        return changed
+
+    def do_strip(self) -> None:
+        button = self.widget.queue.strip_button
+        if not button.isHidden():
+            button.click()
+
+    def do_choose_in_strip(self) -> None:
+        panel = self.widget.queue
+        if self.labeling is not None and not panel.strip.isHidden():
+            self.pick(panel.strip.buttons[: len(panel.strip.captions)]).click()
+
+    def do_agree(self) -> list[AnnData]:
+        panel, labeling = self.widget.queue, self.labeling
+        if labeling is None or panel.agree_button.isHidden():
+            return []
+        queue, hand = panel.queue, self.hand
+        names = labeling.adata.obs_names
+        for place in queue.page(12):
+            cell = queue.cells[place]
+            is_open = names[cell.row] not in hand.labels and cell.row not in queue.skipped
+            if is_open and cell.label in hand.names:
+                self.give([names[cell.row]], [cell.label])
+        return self.step_by_hand(panel.agree_button.click)
+
+    def do_apply(self) -> list[AnnData]:
+        labeling, session = self.labeling, self.widget.session
+        button = self.widget.queue.apply_button
+        if labeling is None:
+            return []
+        assert button.isEnabled() == (session.draft is not None)
+        before = labeling.adata.obs.columns
+        button.click()
+        if session.draft is not None and self.widget.message.text().startswith("Written"):
+            found = labeling.adata.obs[f"{labeling.column}{SUFFIX}"]
+            assert found.notna().all()
+            assert found[list(self.hand.labels)].astype(str).to_dict() == self.hand.labels
+            assert set(found) <= {*self.hand.names, "unassigned"}
+        else:
+            assert before.equals(labeling.adata.obs.columns)
+        return [labeling.adata]
+
+    def do_export(self) -> None:
+        if self.labeling is None:
+            return
+        path = self.folder / f"{self.pick(['one', 'two'])}.csv"
+        self.widget.label.export_csv(path)
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        assert dict(zip(table["cell"], table["label"], strict=True)) == self.hand.labels
+
+    def do_import(self) -> list[AnnData]:
+        labeling, files = self.labeling, sorted(self.folder.glob("*.csv"))
+        if labeling is None or not files:
+            return []
+        path = self.pick(files)
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        known = table[table["cell"].isin(labeling.adata.obs_names)]
+        self.give(known["cell"].tolist(), known["label"].tolist())
+        return self.step_by_hand(lambda: self.widget.label.import_csv(path))
+
+    def do_activate_layer(self) -> None:
+        self.viewer.layers.selection.active = self.pick([*self.layers, None])
+
+    def do_finish_live_map(self) -> None:
+        """Wait for the live map and the queue."""
+        self.qtbot.waitUntil(
+            lambda: not (self.widget.label.live.is_due or self.widget.queue.is_searching),
+            timeout=60_000,
+        )
+
+    # -- what must be true -----------------------------------------------------------------------
+
+    def check_keys_given_back(self) -> None:
+        for place, keymap in self.keymaps.items():
+            assert dict(place.keymap) == keymap, place
+
+    def check_by_hand(self) -> None:
+        """Check the labels that are given by hand, and the keys."""
+        session, panel = self.widget.session, self.widget.label
+        for name, before in self.originals.items():
+            pd.testing.assert_frame_equal(self.adatas[name].obs[list(before)], before)
+        for (owner, column), hand in self.hands.items():
+            adata = next(x for x in self.adatas.values() if id(x) == owner)
+            if column in adata.obs:
+                labels = adata.obs[column]
+                assert list(labels.cat.categories) == hand.names
+                assert labels.dropna().astype(str).to_dict() == hand.labels
+            else:
+                assert not hand.names
+        labeling, active = self.labeling, self.viewer.layers.selection.active
+        for place, keymap in self.keymaps.items():
+            if labeling is None or place not in (active, self.viewer):
+                assert dict(place.keymap) == keymap, place
+        assert panel.body.isHidden() == (labeling is None)
+        if labeling is None:
+            assert session.draft is None
+            assert panel.live.task is None
+            return
+        assert labeling.adata is session.adata
+        assert (panel.undo_button.isEnabled(), panel.redo_button.isEnabled()) == (
+            self.hand.n_taken > 0,
+            self.hand.n_taken < len(self.hand.steps),
+        )
+        keys = [one.key for one in labeling.classes if one.key]
+        assert len(keys) == len(set(keys))
+        assert [row[2:4] for row in panel.view.frame.table.itertuples()] == [
+            (one.name, one.key) for one in labeling.classes
+        ]
+        assert not self.pressed
+        if session.draft is not None:
+            assert session.draft.X is labeling.adata.X
+            assert session.draft.obs_names.equals(labeling.adata.obs_names)
+            assert session.drawn is not None
+            assert session.drawn.label_key == labeling.column
+        queue = self.widget.queue.queue
+        rows = [cell.row for cell in queue.cells]
+        assert len(rows) == len(set(rows))
+        assert 0 <= queue.place <= len(rows)
+        if queue.current is not None and queue.current.row in rows[: queue.place]:
+            raise AssertionError("the queue has a cell twice")
+
+
+def state(labeling: Labeling) -> tuple[Any, Any]:
+    """Return the classes and the labels of all cells, to be compared."""
+    return tuple(tuple(one) for one in labeling.classes), labeling.labels.to_dict()
