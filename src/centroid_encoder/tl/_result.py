@@ -263,9 +263,8 @@ class Result:
 def read_result(adata: AnnData, key: str, *, changed: bool = False) -> Result:
     """Read the result of `tl.centroid_encoder` or `tl.ingest` under `key`.
 
-    A KeyError if there is none or a column of it is missing; a ValueError if the label column has
-    other classes than the result, or if the result is damaged. `changed` labels are read as they
-    are now, and those of other classes are missing.
+    A KeyError if a part of it is missing; a ValueError if it is damaged, or if the label column has
+    other classes. Labels that may have `changed` are missing where they are of other classes.
     """
     stored, part = read_map(adata, key), f"a part of the result {key!r}"
     label_key, obsm_key = stored.label_key, embedding_key(key)
@@ -285,10 +284,8 @@ def read_result(adata: AnnData, key: str, *, changed: bool = False) -> Result:
         labels = labels.astype(object).where(~query, found)
     labeled = split.isin([TRAIN, TEST, QUERY])
     codes = np.where(labeled, classes.get_indexer(labels.astype(object)), -1)
-    unassigned = query & (labels.isna() | (labels == UNASSIGNED))
-    if not changed:
-        unknown = labels[labeled & (codes < 0) & ~unassigned]
-        check_classes(unknown, label_key, "centroid_encoder")
+    known = (codes >= 0) | (query & (labels.isna() | (labels == UNASSIGNED)))
+    check_classes(labels[labeled & ~known & (not changed)], label_key, "centroid_encoder")
     predicted = np.append(classes.get_indexer(found.cat.categories), -1)[found.cat.codes]
     categories = label_categories(adata.obs[label_key])
     if not isinstance(adata.obs[label_key].dtype, pd.CategoricalDtype):
