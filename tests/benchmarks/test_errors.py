@@ -88,11 +88,12 @@ def test_cells_of_a_table() -> None:
 
 
 def test_who_is_better_is_told_by_the_runs_that_both_made() -> None:
-    same = {"LDA": [0.3, 0.3, 0.3], "UMAP": [0.1], "5-NN": [0.0, 0.0, 0.0]}
-    frame = results(**{"centroid-encoder": [0.2, 0.3, 0.2, 0.9], "PCA": [0.1, 0.1, 0.3], **same})
-    # 10, 20 and -10 points fewer: their mean, and their standard deviation over the root of three.
+    same = {"LDA": [0.3] * 5, "UMAP": [0.1] * 4, "5-NN": [0.0] * 5}
+    ours = {"centroid-encoder": [0.2, 0.3, 0.2, 0.2, 0.2, 0.9]}
+    frame = results(**ours, PCA=[0.1, 0.1, 0.3, 0.2, 0.2], **same)
+    # 10, 20 and -10 points fewer: their mean, and their standard deviation over the root of five.
     assert render.better_table(frame).splitlines()[2:] == [
-        "| Iris | PCA | 3 | 6.67\u00a0±\u00a08.82 | 2 |"
+        "| Iris | PCA | 5 | 4.00\u00a0±\u00a05.10 | 2 |"
     ]
     others = frame[frame["method"] != "centroid-encoder"]
     assert len(render.better_table(others).splitlines()) == 2

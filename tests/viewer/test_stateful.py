@@ -34,6 +34,7 @@ from centroid_encoder.tl import misplaced
 from centroid_encoder.viewer import CentroidEncoderWidget
 from centroid_encoder.viewer.data.ids import ItemLayer
 from centroid_encoder.viewer.data.tables import Table, is_drawn
+from centroid_encoder.viewer.map.colorings import FAINT
 from centroid_encoder.viewer.map.overlay import HIGHLIGHT
 from centroid_encoder.viewer.session.misplaced import REGIONS
 from centroid_encoder.viewer.session.relabeling import corrected
@@ -493,10 +494,12 @@ class User(LabelsByHand):
         if mode == "label" and join is not None:
             column = corrected(self.adata, label_key)
             colors = label_colors(self.adata, column)
+            # Cells without a label are seen while one labels.
+            unlabelled = "nothing" if widget.session.labeling is None else FAINT[:7]
             for row in np.flatnonzero(join.joined)[::7]:
                 name = self.adata.obs[column].iloc[row]
                 found = self._color_of(layer, int(join.ids[row]))
-                assert found == ("nothing" if pd.isna(name) else colors[name])
+                assert found == (unlabelled if pd.isna(name) else colors[name])
 
     def check_map(self) -> None:
         widget, scene = self.widget, self.widget.map.canvas.map.scene
