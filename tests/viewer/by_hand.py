@@ -343,12 +343,12 @@ class LabelsByHand:
         labeling, queue = self.labeling, self.widget.queue.queue
         if labeling is None:
             return []
-        place, before, hand = queue.place, dict(self.hand.labels), self.hand
+        goes, before, hand = queue.can_go_back, dict(self.hand.labels), self.hand
 
         def back() -> None:
             self.strike(Qt.Key.Key_Backspace)
             cell = queue.current
-            if queue.place != place and cell is not None:
+            if goes and cell is not None:
                 hand.labels.pop(labeling.adata.obs_names[cell.row], None)
 
         changed = self.step_by_hand(back)

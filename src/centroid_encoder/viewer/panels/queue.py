@@ -129,7 +129,10 @@ class QueuePanel(QWidget):
         if row is None:
             return
         if self._codes[row] >= 0:
+            place = self.queue.place
             self._session.change_labels(lambda labels: labels.assign([row], None))
+            # The change of labels can have moved the queue to a cell before.
+            self.queue.go_to(place)
         self._on_moved()
 
     def agree(self) -> None:
@@ -257,7 +260,7 @@ class QueuePanel(QWidget):
         self.accept_button.setIcon(QIcon() if color is None else _swatch(color))
         self.accept_button.setEnabled(color is not None)
         self.skip_button.setEnabled(current is not None)
-        self.back_button.setEnabled(bool(queue.cells))
+        self.back_button.setEnabled(queue.can_go_back)
         self.apply_button.setEnabled(session.draft is not None)
         self.strip_button.setVisible(bool(session.catalog.joins) and self.strip.has_images)
         has_strip = self._has_strip and current is not None

@@ -77,6 +77,11 @@ class Queue:
             return ""
         return f"{self.place + 1:,} of {len(self.cells):,} · {current.text}"
 
+    @property
+    def can_go_back(self) -> bool:
+        """Whether a cell was skipped or labelled, to which `back` returns."""
+        return bool(self._trail)
+
     def is_open(self, place: int, codes: Codes) -> bool:
         """Whether a cell has no label and was not skipped; `codes` are those of the labelling."""
         row = self.cells[place].row
