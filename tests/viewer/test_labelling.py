@@ -77,7 +77,7 @@ def test_from_an_image_to_labels_a_map_and_back(
     for row in (row for i in range(3) for row in inside[truth[inside] == i][:8]):
         click(row)
         assert np.flatnonzero(session.selected).tolist() == [row]
-        qtbot.keyClick(native, KEY.Key_1 + int(truth[row]))
+        qtbot.keyClick(native, KEY(KEY.Key_1 + int(truth[row])))
     settle()
     assert widget.map.result is session.drawn is not None
 
@@ -91,7 +91,7 @@ def test_from_an_image_to_labels_a_map_and_back(
     while n_labels() < 36:
         row = queue.queue.current.row
         assert row != first
-        qtbot.keyClick(native, KEY.Key_1 + int(truth[row]))
+        qtbot.keyClick(native, KEY(KEY.Key_1 + int(truth[row])))
         if queue.queue.current is None:
             settle()
     for button in (queue.strip_button, queue.agree_button):
