@@ -18,6 +18,8 @@ MARGIN = 3.0
 """Side of the picture in diameters of the cell."""
 MAX_READ = 300
 """Pixels along a side that are read of an image."""
+LOOKS = ("visible", "contrast_limits", "colormap", "gamma", "opacity", "blending")
+"""Events of an Image layer after which a picture is another one."""
 FIRST_WINDOW = 32
 """Half the side of the first window in which the pixels of a label are looked for."""
 

@@ -21,7 +21,7 @@ from qtpy.QtGui import (
 from qtpy.QtWidgets import QAbstractButton, QGridLayout, QSizePolicy, QWidget
 from superqt.utils import create_worker
 
-from centroid_encoder.viewer.data.thumbnail import Thumbnail, make_thumbnail
+from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail, make_thumbnail
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.picture import draw_picture
 from centroid_encoder.viewer.session.labeling import Codes
@@ -37,8 +37,6 @@ DARK = 0.5
 """Lightness below which the text on a colour is white."""
 PAUSE = 150
 """Milliseconds without a change of the images after which the pictures are read again."""
-LOOKS = ("visible", "contrast_limits", "colormap", "gamma", "opacity", "blending")
-"""Events of an image after which it looks different."""
 Answer = tuple[int, list[Thumbnail | None]]
 
 

@@ -18,7 +18,7 @@ from qtpy.QtWidgets import QSizePolicy, QToolButton, QWidget
 from superqt.utils import create_worker
 
 from centroid_encoder.tl._result import Result
-from centroid_encoder.viewer.data.thumbnail import Thumbnail, is_slow, make_thumbnail
+from centroid_encoder.viewer.data.thumbnail import LOOKS, Thumbnail, is_slow, make_thumbnail
 from centroid_encoder.viewer.map.colorings import GREY
 from centroid_encoder.viewer.panels.picture import draw_picture
 from centroid_encoder.viewer.session.session import Session
@@ -31,9 +31,8 @@ HEIGHT, LINE = 124, 20
 N_FEATURES = 5
 PAUSE = 100
 """Milliseconds without a change of the layers after which the picture is drawn again."""
-LOOKS = ("visible", "contrast_limits", "colormap", "gamma", "opacity", "blending")
 LISTS = ("inserted", "removed", "reordered")
-"""Events of layers and of their list after which the picture may be another one."""
+"""Events of the list of layers after which the picture may be another one."""
 
 
 class WhyPanel(QWidget):
