@@ -27,19 +27,6 @@ SHIFT = Qt.KeyboardModifier.ShiftModifier
 COLUMN = "cell_type_by_hand"
 
 
-@pytest.fixture(autouse=True)
-def _no_journals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CENTROID_ENCODER_JOURNALS", str(tmp_path / "journals"))
-
-
-@pytest.fixture
-def table(make_cells: Callable[..., ad.AnnData]) -> ad.AnnData:
-    """Cells of three kinds in ``obs["truth"]``, without a layer."""
-    cells = make_cells()
-    cells.obs["truth"] = cells.obs.pop("cell_type").astype(str)
-    return cells
-
-
 @pytest.fixture
 def label(
     viewer: Viewer, open_widget: Callable[[], CentroidEncoderWidget], table: ad.AnnData,

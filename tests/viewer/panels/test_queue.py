@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import anndata as ad
@@ -18,19 +17,6 @@ from centroid_encoder.viewer import CentroidEncoderWidget
 KEY = Qt.Key
 COLUMN = "cell_type_by_hand"
 Strike = Callable[[Any], None]
-
-
-@pytest.fixture(autouse=True)
-def _no_journals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CENTROID_ENCODER_JOURNALS", str(tmp_path / "journals"))
-
-
-@pytest.fixture
-def table(make_cells: Callable[..., ad.AnnData]) -> ad.AnnData:
-    """Cells of three kinds in ``obs["truth"]``, without a layer."""
-    cells = make_cells()
-    cells.obs["truth"] = cells.obs.pop("cell_type").astype(str)
-    return cells
 
 
 @pytest.fixture
