@@ -41,7 +41,7 @@ from centroid_encoder.viewer.session.relabeling import corrected
 from tests.viewer.by_hand import LabelsByHand
 from tests.viewer.seen import seen_colors
 
-DEFAULTS = ("STEPS", "150"), ("SEED", "0")
+DEFAULTS = ("STEPS", "250"), ("SEED", "0")
 STEPS, SEED = (int(os.environ.get(f"VIEWER_{x}", default)) for x, default in DEFAULTS)
 
 

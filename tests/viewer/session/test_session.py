@@ -84,3 +84,22 @@ def test_a_session_keeps_no_table_alive_that_is_not_shown(
         tables.append(weakref.ref(session.adata))
     gc.collect()
     assert [table() is not None for table in tables] == [False, False, True]
+
+
+def test_relabelled_cells_of_a_renamed_class_keep_its_name(session: Session, embed: Embed) -> None:
+    cells = embed()
+    cells.uns["cell_type_by_hand"] = {
+        "classes": [f"type {i}" for i in range(3)],
+        "keys": ["1", "2", "3"],
+    }
+    show(session, cells)
+    session.start_labeling("cell_type")
+    session.change_labels(lambda labels: labels.rename_class("type 0", "renamed"))
+    session.end_labeling()
+    session.select(np.array([0]))
+    session.relabel("type 1")
+    labels = cells.obs["cell_type_relabeled"]
+    named = session.codes >= 0
+    assert (np.asarray(session.classes)[session.codes[named]] == labels[named]).all()
+    assert labels[~named].isna().all()
+    assert (labels == "renamed").sum() > 1

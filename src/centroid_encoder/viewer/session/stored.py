@@ -31,9 +31,9 @@ def read_stored(adata: AnnData, key: str) -> tuple[Result, str]:
 def current_classes(adata: AnnData, result: Result) -> tuple[pd.Index, NDArray[np.intp]]:
     """Return the classes of a map and those named since, and the codes of the labels of now.
 
-    A map lacks labels by hand that were given since, and a draft those of held-out cells.
+    A map lacks labels by hand that were given or renamed since, and a draft those of held-out
+    cells: the classes of labels by hand are those of the column, or of its corrections.
     """
     column = result.label_key
     by_hand = mark_key(column) in adata.uns and column in adata.obs
-    by_hand &= corrected(adata, column) == column
-    return corrected_classes(adata, result, column if by_hand else None)
+    return corrected_classes(adata, result, corrected(adata, column) if by_hand else None)
