@@ -300,6 +300,7 @@ def test_a_new_class_is_shown_saved_and_opened(
     cells: AnnData,
     tmp_path: Path,
     label_key: str,
+    qtbot: QtBot,
 ):
     widget, layer, rows = trained, viewer.layers["nuclei"], np.array([0, 3])
 
@@ -316,7 +317,8 @@ def test_a_new_class_is_shown_saved_and_opened(
     assert widget.result.label_key == label_key
     before, labels = counts(widget), cells.obs[label_key].copy()
     relabel("mast cell")
-    # At once in the counts, the map and the layer, in a colour of its own.
+    # In the counts, the map and the layer, in a colour of its own.
+    qtbot.wait(1)
     assert cells.obs[label_key].equals(labels)
     assert counts(widget)["mast cell"] == 2
     assert sum(counts(widget).values()) == sum(before.values())
@@ -332,6 +334,7 @@ def test_a_new_class_is_shown_saved_and_opened(
     assert np.array_equal(np.sort(drawn[:, 0]), np.sort(cells.obsm["X_ce"][rows, 0]))
     assert colors_of(viewer, layer, cells.obs["cell_id"].iloc[rows]) == [color, color]
     widget.misplaced.undo_button.click()
+    qtbot.wait(1)
     assert counts(widget) == before
     assert color not in colors_of(viewer, layer, cells.obs["cell_id"])
     widget.misplaced.redo_button.click()

@@ -88,7 +88,12 @@ def shown_classes(widget: CentroidEncoderWidget) -> list[list[str]]:
 
 @pytest.mark.parametrize("kind", ["labels", "points"])
 def test_keys_label_the_selected_cells(
-    kind: str, label: Open, strike: Callable[..., None], table: ad.AnnData, viewer: Viewer
+    kind: str,
+    label: Open,
+    strike: Callable[..., None],
+    table: ad.AnnData,
+    viewer: Viewer,
+    qtbot: QtBot,
 ) -> None:
     widget = label(kind)
     strike(KEY.Key_1)
@@ -106,7 +111,8 @@ def test_keys_label_the_selected_cells(
     assert given(table) == {"cell0": "a", "cell1": "a"}
     strike(KEY.Key_Z, CTRL | SHIFT)
     assert given(table)["cell2"] == "b"
-    # The layer shows the labels at once.
+    # The layer shows the labels in the next event.
+    qtbot.wait(1)
     layer = viewer.layers["cells"]
     is_points = isinstance(layer, Points)
     shown = layer.face_color if is_points else seen_colors(viewer, layer, table.obs["cell_id"][:4])

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from anndata import AnnData
 from napari.components import ViewerModel
-from qtpy.QtCore import Qt
+from qtpy.QtCore import Qt, QTimer
 from qtpy.QtWidgets import QComboBox, QLabel, QWidget
 from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
@@ -27,6 +27,8 @@ NO_COLORS = "as it was"
 ANY_VALUES = "column or variable …"
 OTHER_BUTTONS = (2, 3)
 """The right and the middle button of the mouse."""
+AFTER = 10
+"""Milliseconds after which the camera moves to cells that were asked for."""
 MAX_MOVED = 3
 """Pixels that the mouse may move during a click."""
 
@@ -69,6 +71,11 @@ class CellsPanel(QWidget):
             self.unseen_text,
             self.why,
         )
+        # One event for labels, camera and colours together would stop the window for too long.
+        self._coloring = QTimer(self, interval=0, singleShot=True)
+        self._coloring.timeout.connect(self._recolor)
+        self._zooming = QTimer(self, interval=AFTER, singleShot=True)
+        self._zooming.timeout.connect(self._on_zoom_requested)
         self.color_box.currentIndexChanged.connect(self._recolor)
         self.value_box.currentIndexChanged.connect(self._recolor)
         session.table_changed.connect(self.unlink)
@@ -80,9 +87,9 @@ class CellsPanel(QWidget):
         session.label_key_changed.connect(self._offer_colorings)
         session.regions_changed.connect(self._recolor)
         session.colors_changed.connect(self._recolor)
-        session.labels_changed.connect(self._recolor)
+        session.labels_changed.connect(self._coloring.start, check_nargs=False)
         session.selection_changed.connect(self._on_selection)
-        session.zoom_requested.connect(self._on_zoom_requested)
+        session.zoom_requested.connect(self._zooming.start, check_nargs=False)
 
     def unlink(self) -> None:
         """Leave the layers as they were."""

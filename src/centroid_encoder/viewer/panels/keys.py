@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from app_model.types import KeyCode, KeyMod
@@ -46,16 +47,18 @@ NAMES = {
 class Keys(QObject):
     """Binds keys in the active layer and the viewer, and in `watched` widgets of Qt.
 
-    `acts` has the functions of `FIXED` by their names. Other keys of the layer, which switch its
+    `label` is called with the name of a class when its key is pressed. `acts` has the functions of `FIXED` by their names. Other keys of the layer, which switch its
     tools or delete what is selected, do nothing from `bind` to `release`. All bindings of the user
     come back after that.
     """
 
-    def __init__(self, viewer: ViewerModel) -> None:
+    def __init__(self, viewer: ViewerModel, label: Callable[[str], object]) -> None:
         super().__init__()
         self.acts: dict[str, Act] = {}
         self._viewer = viewer
-        self._classes: dict[str, Act] = {}
+        self._label = label
+        self._names: dict[str, str] = {}
+        """Names of the classes by their keys."""
         self._is_on = False
         self._bound: list[tuple[Layer | ViewerModel, Any, Any]] = []
         """Layer or viewer, a key, and the user's function that had it before, or None."""
@@ -65,12 +68,14 @@ class Keys(QObject):
         for widget in widgets:
             widget.installEventFilter(self)
 
-    def bind(self, classes: Mapping[str, Act]) -> None:
-        """Bind the keys of the classes and all others, in place of those bound before."""
+    def bind(self, names: Mapping[str, str]) -> None:
+        """Bind all keys, and those of the classes, in place of those bound before."""
+        if self._is_on and names == self._names:
+            return
+        self._names = dict(names)
         if not self._is_on:
             self._is_on = True
             self._viewer.layers.selection.events.active.connect(self._on_active)
-        self._classes = dict(classes)
         self._on_active()
 
     def release(self) -> None:
@@ -89,7 +94,7 @@ class Keys(QObject):
             shift = "Shift+" if modifiers & Qt.KeyboardModifier.ShiftModifier else ""
             name = f"Ctrl+{shift}{chr(event.key()) if event.key() < 128 else ''}"
         acts = {key.shown: self.acts[x] for x, key in FIXED.items() if x in self.acts}
-        act = (self._classes | acts).get(name)
+        act = (self._classes() | acts).get(name)
         if act is not None and not event.isAutoRepeat():
             act()
         return act is not None
@@ -100,6 +105,9 @@ class Keys(QObject):
             return self.press(event)
         return bool(super().eventFilter(watched, event))
 
+    def _classes(self) -> dict[str, Act]:
+        return {key: partial(self._label, name) for key, name in self._names.items()}
+
     def _on_active(self, _: object = None) -> None:
         self._unbind()
         active = self._viewer.layers.selection.active
@@ -109,7 +117,7 @@ class Keys(QObject):
             if place is self._viewer:
                 own = [key for key in own if {"Delete", "Backspace"} & set(str(key).split("+"))]
             acts: dict[Any, Act] = dict.fromkeys(map(coerce_keybinding, own), _do_nothing)
-            acts |= {coerce_keybinding(key): act for key, act in self._classes.items()}
+            acts |= {coerce_keybinding(key): act for key, act in self._classes().items()}
             for name, fixed in FIXED.items():
                 acts[coerce_keybinding(fixed.in_napari)] = self.acts.get(name, _do_nothing)
             for key, act in acts.items():

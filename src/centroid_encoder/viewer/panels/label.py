@@ -56,9 +56,11 @@ class LabelPanel(QWidget):
     def __init__(self, session: Session, form: TrainingForm, viewer: ViewerModel) -> None:
         super().__init__()
         self._session = session
+        self.classes: tuple[HandClass, ...] = ()
+        """The classes in the order of the rows."""
         self._chosen = ""
         self._help: QMessageBox | None = None
-        self.keys = Keys(viewer)
+        self.keys = Keys(viewer, self.label)
         self.live = LiveMap(session, form, self)
         self.column_line = QLineEdit()
         self.column_line.setAccessibleName("Column of the labels")
@@ -139,12 +141,6 @@ class LabelPanel(QWidget):
         self.live.failed.connect(self._on_failed)
         self._on_table()
         self._on_labeling()
-
-    @property
-    def classes(self) -> tuple[HandClass, ...]:
-        """The classes in the order of the rows."""
-        labeling = self._session.labeling
-        return () if labeling is None or not labeling.is_there else labeling.classes
 
     def toggle(self) -> None:
         """Begin to label in the column, or end that."""
@@ -246,21 +242,18 @@ class LabelPanel(QWidget):
 
     def _on_labels(self) -> None:
         """Show the classes, their keys and their numbers of cells."""
-        session, labeling = self._session, self._session.labeling
+        labeling = self._session.labeling
         if labeling is None or not labeling.is_there:
+            self.classes = ()
             return
-        self.keys.bind({one.key: partial(self.label, one.name) for one in self.classes if one.key})
-        counts, tips = labeling.counts()["n"], [""] * len(self.classes)
-        images = session.catalog.image_column
-        if images is not None:
-            table = labeling.counts(images).to_dict("index")
-            tips = ["\n".join(f"{i}: {n:,}" for i, n in row.items()) for row in table.values()]
+        self.classes = labeling.classes
+        self.keys.bind({one.key: one.name for one in self.classes if one.key})
+        counts = labeling.counts()
         rows = [
-            (QColor(one.color), one.name, one.key, f"{counts[one.name]:,}", tip)
-            for one, tip in zip(self.classes, tips, strict=True)
+            (QColor(one.color), one.name, one.key, f"{n:,}")
+            for one, n in zip(self.classes, counts, strict=True)
         ]
-        columns = [*range(len(HEADERS)), "tip"]
-        self.view.set_table(pd.DataFrame(rows, columns=columns), HEADERS, [NAME])
+        self.view.set_table(pd.DataFrame(rows, columns=range(len(HEADERS))), HEADERS, [NAME])
         self._choose(self._chosen)
         n = labeling.unsaved
         cells = f"{n:,} {'label is' if n == 1 else 'labels are'}"

@@ -197,14 +197,9 @@ class Labeling:
             self._go(step.rows, step.before, step.after)
             self._steps.move(1)
 
-    def counts(self, image_column: str | None = None) -> pd.DataFrame:
-        """Return the number of cells of each class, in ``n`` or in a column for each image."""
-        names = [one.name for one in self.classes]
-        labels = pd.Categorical.from_codes(self.codes, names)
-        if image_column is None:
-            return pd.DataFrame({"n": labels.value_counts().to_numpy()[: len(names)]}, names)
-        images = self.adata.obs[image_column].astype(str).to_numpy()
-        return pd.crosstab(labels, images, dropna=False).reindex(names, fill_value=0)
+    def counts(self) -> Codes:
+        """Return the number of labelled cells of each class, in the order of the classes."""
+        return np.bincount(self.codes + 1, minlength=len(self.classes) + 1)[1:]
 
     def held_out(self) -> NDArray[np.bool_]:
         """(n_obs,) mask of the labelled cells that the live map does not learn from."""
