@@ -91,7 +91,9 @@ class CentroidEncoderWidget(QWidget):
         self.verdict = Verdict(self.session)
         self.label = LabelPanel(self.session, self.form, self.viewer)
         self.label.keys.watch(self.map.canvas.canvas)
-        self.queue = QueuePanel(self.session, self.form, self.viewer, self.label.keys)
+        self.queue = QueuePanel(
+            self.session, self.form, self.viewer, self.label.keys, self.label.channels
+        )
         if (layout := self.label.body.layout()) is not None:
             layout.addWidget(self.queue)
         self._lay_out()

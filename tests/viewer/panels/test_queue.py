@@ -81,7 +81,7 @@ def label_next(widget: CentroidEncoderWidget, strike: Strike, table: ad.AnnData)
 
 def test_a_queue_is_answered_by_keys(
     widget: CentroidEncoderWidget, strike: Strike, table: ad.AnnData, viewer: Viewer,
-    settled: Callable[[], None],
+    settled: Callable[[], None], qtbot: QtBot,
 ) -> None:  # fmt: skip
     queue = widget.queue
     strike(KEY.Key_Return)
@@ -120,6 +120,10 @@ def test_a_queue_is_answered_by_keys(
     cell = queue.queue.current
     assert cell is not None
     assert cell.label is not None
+    # Its features are those of the live map.
+    why = widget.cells.why
+    qtbot.waitUntil(lambda: why.table is not None)
+    assert why.table["class"].iloc[0] == cell.label
     strike(KEY.Key_Return)
     assert given(table)[cell.row] == cell.label
     assert skipped not in given(table)
@@ -243,3 +247,58 @@ def test_all_cells_get_the_labels_of_the_live_map(
     assert table.obs[f"{COLUMN}_predicted"].notna().all()
     assert f"{COLUMN}_predicted" in widget.form.label_key.choices
     assert widget.form.label_key.value == COLUMN
+
+
+def test_the_channels_of_the_proposed_class_are_shown(
+    widget: CentroidEncoderWidget, strike: Strike, table: ad.AnnData, viewer: Viewer,
+    settled: Callable[[], None], qtbot: QtBot,
+) -> None:  # fmt: skip
+    cells, truth = viewer.layers["cells"].data, table.obs["truth"].to_numpy()
+    of_label = np.zeros(cells.max() + 1, dtype=np.uint16)
+    names = sorted(set(truth))
+    for i, name in enumerate(names):
+        # Cells of the class have 1000 of 60000, all others and the background 10.
+        of_label[table.obs["cell_id"][truth == name]] = 1000
+        viewer.add_image(of_label[cells] + 10, name=f"CD{i}", contrast_limits=(0, 60_000))
+        of_label[:] = 0
+        # `obs` has the classes; the matrix must have the markers.
+        table.X[:, i] = (truth == name) * 3.0 + table.X[:, i] / 10
+    table.var_names = [f"CD{i}" if i < 3 else f"other {i}" for i in range(table.n_vars)]
+    queue = widget.queue
+    queue.suggest_button.click()
+    settled()
+    assert not queue.channels_button.isVisible()
+    for _ in range(25):
+        label_next(widget, strike, table)
+        qtbot.waitUntil(lambda: queue.queue.current is not None)
+    settled()
+    cell = queue.queue.current
+    assert cell is not None
+    assert cell.label is not None
+    shown = {f"CD{i}" for i in range(3) if viewer.layers[f"CD{i}"].visible}
+    expected = f"CD{names.index(cell.label)}"
+    assert shown == {expected}
+    assert viewer.layers[expected].contrast_limits == [10, 1010]
+    # The user's choice takes the place of the guess.
+    panel, place = widget.label, names.index(cell.label)
+    frame = panel.view.frame
+    assert frame.table[4].tolist() == ["CD0", "CD1", "CD2"]
+
+    def edit(text: str) -> None:
+        frame.setData(frame.index(place, 4), text)
+        qtbot.wait(1)
+
+    edit("no such image")
+    assert "no channel 'no such image'" in widget.message.text()
+    other = f"CD{(place + 1) % 3}"
+    edit(f"{other}, image")
+    queue.go_to(queue.queue.place)
+    assert [x.name for x in viewer.layers if x.visible and x.name[:2] == "CD"] == [other]
+    edit("")
+    queue.channels_button.click()
+    assert all(viewer.layers[f"CD{i}"].visible for i in range(3))
+    assert viewer.layers[expected].contrast_limits == [0, 60_000]
+    queue.channels_button.click()
+    assert not viewer.layers[other].visible
+    widget.label.end()
+    assert all(viewer.layers[f"CD{i}"].visible for i in range(3))

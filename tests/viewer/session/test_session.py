@@ -91,6 +91,7 @@ def test_relabelled_cells_of_a_renamed_class_keep_its_name(session: Session, emb
     cells.uns["cell_type_by_hand"] = {
         "classes": [f"type {i}" for i in range(3)],
         "keys": ["1", "2", "3"],
+        "channels": ["", "", ""],
     }
     show(session, cells)
     session.start_labeling("cell_type")

@@ -51,7 +51,7 @@ def make_thumbnail(
     drawn = outline(layer, join, int(join.ids[row]))
     if drawn is None:
         return None
-    matrix, offset = _to_world(layer)
+    matrix, offset = to_world(layer)
     drawn = drawn @ matrix.T + offset
     center = (drawn.min(axis=0) + drawn.max(axis=0)) / 2
     extent = MARGIN * max(float(np.ptp(drawn[:, -2:], axis=0).max()), 1e-9)
@@ -65,7 +65,7 @@ def make_thumbnail(
             places = np.empty((side, side, image.ndim))
             places[...] = center[-image.ndim :]
             places[..., -2:] = grid
-            matrix, offset = _to_world(image)
+            matrix, offset = to_world(image)
             color = _colors(image, (places - offset) @ np.linalg.inv(matrix).T)
             if color is None:
                 continue
@@ -141,7 +141,7 @@ def _label_outline(layer: Labels, join: Join, item: int) -> NDArray[np.float64] 
     return np.asarray(np.hstack([before, longest]) + low)
 
 
-def _to_world(layer: Layer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def to_world(layer: Layer) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Matrix and offset from pixels of a layer to world coordinates."""
     offset = np.array(layer.data_to_world(np.zeros(layer.ndim)))
     units = [np.array(layer.data_to_world(unit)) - offset for unit in np.eye(layer.ndim)]

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from anndata import AnnData
 from napari.components import ViewerModel
+from numpy.typing import NDArray
 from qtpy.QtCore import Qt, QTimer
-from qtpy.QtWidgets import QComboBox, QLabel, QWidget
+from qtpy.QtWidgets import QApplication, QComboBox, QLabel, QWidget
 from superqt import QSearchableComboBox
 from superqt.utils import signals_blocked
 
@@ -17,6 +18,7 @@ from centroid_encoder.pl._values import variable_source
 from centroid_encoder.viewer.data.ids import CellLayer
 from centroid_encoder.viewer.data.join import Join
 from centroid_encoder.viewer.map import colorings
+from centroid_encoder.viewer.map.lasso import Lasso, rows_inside
 from centroid_encoder.viewer.map.overlay import LayerLink, remove
 from centroid_encoder.viewer.panels.fields import Choice, button, column, keep_narrow, side_by_side
 from centroid_encoder.viewer.panels.message import Message
@@ -59,15 +61,23 @@ class CellsPanel(QWidget):
         self.unseen_text = Message()
         self.show_button = button("Zoom to", "Move the camera to the selected cells", self.zoom)
         self.clear_button = button("Clear", "Select no cells", self.clear)
+        tip = (
+            "Select cells by drawing around them in the image: all whose center is inside. "
+            "Shift adds them, Ctrl removes them"
+        )
+        self.lasso_button = button("Lasso", tip, self._on_lasso)
+        self.lasso_button.setCheckable(True)
+        self._lasso = Lasso(viewer)
+        self._lasso.drawn.connect(self._on_drawn)
+        self._lasso.stopped.connect(self._on_lasso_stopped)
         self.why = WhyPanel(session, viewer)
+        buttons = self.lasso_button, self.show_button, self.clear_button
         column(
             self,
             side_by_side(QLabel("Colour by"), (self.color_box, 1)),
             self.value_box,
             self.color_text,
-            side_by_side(
-                self.why.arrow, (self.selection_text, 1), self.show_button, self.clear_button
-            ),
+            side_by_side(self.why.arrow, (self.selection_text, 1), *buttons),
             self.unseen_text,
             self.why,
         )
@@ -87,9 +97,9 @@ class CellsPanel(QWidget):
         session.label_key_changed.connect(self._offer_colorings)
         session.regions_changed.connect(self._recolor)
         session.colors_changed.connect(self._recolor)
-        session.labels_changed.connect(self._coloring.start, check_nargs=False)
+        session.labels_changed.connect(self._color_later)
         session.selection_changed.connect(self._on_selection)
-        session.zoom_requested.connect(self._zooming.start, check_nargs=False)
+        session.zoom_requested.connect(self._zoom_later)
 
     def unlink(self) -> None:
         """Leave the layers as they were."""
@@ -104,6 +114,8 @@ class CellsPanel(QWidget):
     def _link(self, wanted: list[tuple[CellLayer, Join]]) -> None:
         known = {(link.layer, link.join): link for link in self._links}
         gone = [link for key, link in known.items() if key not in wanted]
+        if not wanted:
+            self._lasso.stop()
         remove(link.marks for link in gone)
         remove(link.classes for link in gone)
         for link in gone:
@@ -128,6 +140,12 @@ class CellsPanel(QWidget):
                 link.layer.visible = True
             link.show(rows, steady=steady)
 
+    def _color_later(self) -> None:
+        self._coloring.start()
+
+    def _zoom_later(self) -> None:
+        self._zooming.start()
+
     def _on_zoom_requested(self) -> None:
         """Go from one cell to the next, without jumps of the zoom."""
         self.zoom(steady=True)
@@ -135,6 +153,36 @@ class CellsPanel(QWidget):
     def clear(self) -> None:
         """Select no cells."""
         self._session.select(np.empty(0, dtype=np.intp))
+
+    def _on_lasso(self) -> None:
+        """Begin to draw around cells, or end that."""
+        layer = self._session.catalog.layer or next((x.layer for x in self._links), None)
+        if self.lasso_button.isChecked() and layer is not None:
+            self._viewer.dims.ndisplay = 2
+            self._lasso.start(layer)
+        else:
+            self._lasso.stop()
+
+    def _on_drawn(self, line: NDArray[np.float64]) -> None:
+        """Select the cells inside of a line."""
+        held = QApplication.keyboardModifiers()
+        mode: SelectionMode = "replace"
+        if held & Qt.KeyboardModifier.ShiftModifier:
+            mode = "add"
+        elif held & Qt.KeyboardModifier.ControlModifier:
+            mode = "remove"
+        displayed = self._viewer.dims.displayed
+        rows = [
+            rows_inside(line, displayed, link.layer, link.join)
+            for link in self._links
+            if link.layer.visible
+        ]
+        self._session.select(np.concatenate([np.empty(0, dtype=np.intp), *rows]), mode)
+        # napari is not done with the line yet.
+        QTimer.singleShot(0, self._lasso.clear)
+
+    def _on_lasso_stopped(self) -> None:
+        self.lasso_button.setChecked(False)
 
     def _on_press(self, viewer: ViewerModel, event: Any) -> Iterator[None]:
         """Select the cell that is clicked; a drag moves the image and selects nothing.
@@ -177,6 +225,7 @@ class CellsPanel(QWidget):
         unseen = self._session.catalog.unseen(chosen)
         self.unseen_text.say(unseen)
         self.show_button.setEnabled(n > 0 and not unseen)
+        self.lasso_button.setEnabled(bool(self._links))
 
     def _offer_colorings(self) -> None:
         """Offer what the colours can stand for; keep what is chosen, where that is possible."""

@@ -47,9 +47,9 @@ NAMES = {
 class Keys(QObject):
     """Binds keys in the active layer and the viewer, and in `watched` widgets of Qt.
 
-    `label` is called with the name of a class when its key is pressed. `acts` has the functions of `FIXED` by their names. Other keys of the layer, which switch its
-    tools or delete what is selected, do nothing from `bind` to `release`. All bindings of the user
-    come back after that.
+    `label` is called with the name of a class when its key is pressed. `acts` has the functions of
+    `FIXED` by their names. Other keys of the layer, which switch its tools or delete what is
+    selected, do nothing from `bind` to `release`. All bindings of the user come back after that.
     """
 
     def __init__(self, viewer: ViewerModel, label: Callable[[str], object]) -> None:

@@ -27,6 +27,7 @@ from centroid_encoder.viewer.panels.keys import FIXED, Keys
 from centroid_encoder.viewer.panels.live_map import LiveMap
 from centroid_encoder.viewer.panels.message import Message, sentence
 from centroid_encoder.viewer.panels.table_model import TableView
+from centroid_encoder.viewer.session.channels import Channels
 from centroid_encoder.viewer.session.draft import error_text, held_out_error, is_trainable
 from centroid_encoder.viewer.session.labeling import HandClass, Labeling, suggested_column
 from centroid_encoder.viewer.session.session import Session
@@ -36,14 +37,15 @@ HEADERS = [
     ("class", "A double click changes the name"),
     ("key", "Labels the selected cells; a double click changes it"),
     ("cells", "Labelled cells"),
+    ("channels", "Images in which the class is best seen; a double click changes them"),
 ]
-COLOR, NAME, KEY, CELLS = range(4)
+COLOR, NAME, KEY, CELLS, CHANNELS = range(5)
 HOW = (
-    "Make classes, click cells in the image or lasso them in the map, and press the key of their "
+    "Make classes, click or lasso cells in the image or in the map, and press the key of their "
     "class. The labels go into a column of their own, and a live map is trained in each pause."
 )
 TOO_FEW = "A live map appears once two classes have three cells each."
-NO_CELLS = "Select cells first: click them (Shift adds another), or lasso them in the map."
+NO_CELLS = "Select cells first: click them (Shift adds another) or lasso them."
 
 
 class LabelPanel(QWidget):
@@ -62,6 +64,7 @@ class LabelPanel(QWidget):
         self._help: QMessageBox | None = None
         self.keys = Keys(viewer, self.label)
         self.live = LiveMap(session, form, self)
+        self.channels = Channels(session, viewer.layers)
         self.column_line = QLineEdit()
         self.column_line.setAccessibleName("Column of the labels")
         self.column_line.setToolTip("Column of obs for the labels: a new one, or one made here")
@@ -71,7 +74,7 @@ class LabelPanel(QWidget):
         self.how.setWordWrap(True)
         self.how.setAlignment(Qt.AlignmentFlag.AlignTop)
         self.view = TableView("Classes made by hand", numbers_from=CELLS)
-        self.view.frame.editable = (NAME, KEY)
+        self.view.frame.editable = (NAME, KEY, CHANNELS)
         self.view.setEditTriggers(QAbstractItemView.EditTrigger.DoubleClicked)
         self.view.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.view.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
@@ -133,11 +136,10 @@ class LabelPanel(QWidget):
         }
         session.table_changed.connect(self._on_table)
         session.labeling_changed.connect(self._on_labeling)
-        for changed in (session.labels_changed, session.colors_changed):
+        for changed in (session.labels_changed, session.colors_changed, session.draft_changed):
             changed.connect(self._on_labels)
         session.selection_changed.connect(self._enable)
-        for changed in (session.draft_changed, session.result_changed):
-            changed.connect(self._count)
+        session.result_changed.connect(self._count)
         self.live.failed.connect(self._on_failed)
         self._on_table()
         self._on_labeling()
@@ -248,12 +250,13 @@ class LabelPanel(QWidget):
             return
         self.classes = labeling.classes
         self.keys.bind({one.key: one.name for one in self.classes if one.key})
-        counts = labeling.counts()
+        counts, of_class = labeling.counts(), self.channels.of_class
         rows = [
-            (QColor(one.color), one.name, one.key, f"{n:,}")
+            (QColor(one.color), one.name, one.key, f"{n:,}", ", ".join(of_class(one.name)))
             for one, n in zip(self.classes, counts, strict=True)
         ]
         self.view.set_table(pd.DataFrame(rows, columns=range(len(HEADERS))), HEADERS, [NAME])
+        self.view.setColumnHidden(CHANNELS, not any(row[CHANNELS] for row in rows))
         self._choose(self._chosen)
         n = labeling.unsaved
         cells = f"{n:,} {'label is' if n == 1 else 'labels are'}"
@@ -275,7 +278,7 @@ class LabelPanel(QWidget):
         if labeling is None or adata is None or not labeling.is_there:
             return
         n = int((labeling.codes >= 0).sum())
-        text = f"{n:,} of {adata.n_obs:,} cells are labelled. "
+        text = f"{n:,} of {adata.n_obs:,} labelled. "
         if session.draft is None:
             text += "" if is_trainable(labeling) else TOO_FEW
         else:
@@ -311,8 +314,18 @@ class LabelPanel(QWidget):
         name = self.classes[row].name
         if place == KEY:
             self._session.change_labels(lambda labeling: labeling.set_key(name, text))
+        elif place == CHANNELS:
+            self._on_channels(name, text)
         elif self._session.change_labels(lambda labeling: labeling.rename_class(name, text)):
             self._choose(text.strip())
+
+    def _on_channels(self, name: str, text: str) -> None:
+        names = [one.strip() for one in text.split(",") if one.strip()]
+        if unknown := [one for one in names if one not in self.channels.images]:
+            there = ", ".join(self.channels.images)
+            self._session.say(f"There is no channel {unknown[0]!r}; there are {there}.", "error")
+        else:
+            self._session.change_labels(lambda labels: labels.set_channels(name, ", ".join(names)))
 
     def _ask_import(self) -> None:
         path, _ = QFileDialog.getOpenFileName(self, "Import labels", "", "*.csv")

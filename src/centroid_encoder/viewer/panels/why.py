@@ -68,6 +68,7 @@ class WhyPanel(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
         session.selection_changed.connect(self._on_cell)
         session.result_changed.connect(self._on_cell)
+        session.draft_changed.connect(self._on_cell)
         session.catalog.link_changed.connect(self._on_cell)
         session.colors_changed.connect(self._on_colors)
         self._on_cell()
@@ -90,7 +91,7 @@ class WhyPanel(QWidget):
         """Read what there is about the selected cell."""
         self._request += 1
         self._pending = 0
-        if self._features is not None and self._features[0] is not self._session.result:
+        if self._features is not None and self._features[0] is not self._session.drawn:
             self._features = None  # It refers to the table.
         is_open = self.arrow.isChecked()
         self.arrow.setVisible(int(self._session.selected.sum()) == 1)
@@ -121,7 +122,7 @@ class WhyPanel(QWidget):
             self._read("thumbnail", job, is_slow(layers, layer))
 
     def _read_features(self) -> None:
-        row, adata, result = self._row, self._session.adata, self._session.result
+        row, adata, result = self._row, self._session.drawn_adata, self._session.drawn
         if row is None or adata is None or result is None:
             return
         differs = result.codes[row] not in (-1, result.predicted[row])

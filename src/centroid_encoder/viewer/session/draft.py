@@ -89,5 +89,5 @@ def error_text(n_wrong: int, n: int) -> str:
     """Describe the held-out error of a draft, and how little it is worth of few cells."""
     if not n:
         return "No labelled cell is held out yet."
-    text = f"Held-out error {100 * n_wrong / n:.0f} % of {n:,} {'cell' if n == 1 else 'cells'}"
+    text = f"Held-out error {100 * n_wrong / n:.0f} % of {n:,}"
     return f"{text}: too few to rely on." if n < FEW else f"{text}."

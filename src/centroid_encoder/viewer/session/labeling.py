@@ -28,6 +28,8 @@ KEYS = "123456789GHJKQUW"
 """Keys of new classes: napari itself uses none of these letters in a layer or the viewer."""
 RESERVED_KEYS = "0N?"
 """Keys that mean something else while one labels."""
+MARKED = ("classes", "keys", "channels")
+"""What is stored of the classes beside their colours."""
 N_ALWAYS_TRAIN = 3
 """Cells of each class that are never held out."""
 HELD_OUT_SHARE = 5
@@ -37,11 +39,14 @@ Codes = NDArray[np.intp]
 
 
 class HandClass(NamedTuple):
-    """A class that was made by hand; `key` is the key that labels cells, or empty."""
+    """A class that was made by hand."""
 
     name: str
     color: str
     key: str
+    """The key that labels cells, or empty."""
+    channels: str = ""
+    """Names of the images in which it is best seen, with commas; empty for a guess."""
 
 
 class State(NamedTuple):
@@ -62,8 +67,9 @@ class Change(NamedTuple):
 class Labeling:
     """Labels that are given by hand, in ``obs[column]``.
 
-    A new column is made, and that of an earlier labelling is continued. The keys of the classes are
-    in ``uns[f"{column}_by_hand"]``, which marks such a column; the colours are those of scanpy.
+    A new column is made, and that of an earlier labelling is continued. The keys and channels of
+    the classes are in ``uns[f"{column}_by_hand"]``, which marks such a column; the colours are
+    those of scanpy.
     No other column is written to, except ``"cell_type"`` of a measured table if it has no label.
 
     The labels are also written into a journal in the user data folder after each step. `fault` is
@@ -118,9 +124,13 @@ class Labeling:
     def classes(self) -> tuple[HandClass, ...]:
         """The classes in their order."""
         colors = label_colors(self.adata, self.column)
-        stored = self.adata.uns.get(mark_key(self.column), {"classes": [], "keys": []})
-        keys = dict(zip(map(str, stored["classes"]), map(str, stored["keys"]), strict=True))
-        return tuple(HandClass(str(x), color, keys.get(str(x), "")) for x, color in colors.items())
+        stored = self.adata.uns.get(mark_key(self.column), {})
+        more = zip(*(map(str, stored.get(name, ())) for name in MARKED), strict=True)
+        known = {name: tuple(of_class) for name, *of_class in more}
+        return tuple(
+            HandClass(str(name), color, *known.get(str(name), ("", "")))
+            for name, color in colors.items()
+        )
 
     @property
     def codes(self) -> Codes:
@@ -163,6 +173,10 @@ class Labeling:
         """Give a class another key: a letter, a digit, or none."""
         others = [one for one in self.classes if one.name != name]
         self._change_class(name, f"Change the key of {name}", key=self._checked_key(key, others))
+
+    def set_channels(self, name: str, channels: str) -> None:
+        """Choose the images in which a class is best seen; an empty text leaves that to a guess."""
+        self._change_class(name, f"Change the channels of {name}", channels=channels.strip())
 
     def remove_class(self, name: str) -> None:
         """Remove a class; its cells have no label then."""
@@ -336,8 +350,10 @@ class Labeling:
         names = pd.Index([one.name for one in classes], dtype=object)
         adata.obs[column] = pd.Categorical.from_codes(cast("list[int]", state.codes), names)
         adata.uns[colors_key(column)] = [one.color for one in classes]
-        keys = {"classes": [one.name for one in classes], "keys": [one.key for one in classes]}
-        adata.uns[mark_key(column)] = {name: np.array(x, object) for name, x in keys.items()}
+        marks = ([getattr(one, name) for one in classes] for name in ("name", "key", "channels"))
+        adata.uns[mark_key(column)] = {
+            name: np.array(x, object) for name, x in zip(MARKED, marks, strict=True)
+        }
 
     def _note(self) -> None:
         """Write the journal; labels of an earlier one stay until they are restored or discarded."""

@@ -1,0 +1,112 @@
+"""Cells are selected by drawing around them in the image, with the mouse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import anndata as ad
+import numpy as np
+import pytest
+from napari import Viewer
+from pytestqt.qtbot import QtBot
+from qtpy.QtCore import QPoint, Qt
+from qtpy.QtWidgets import QApplication
+
+from centroid_encoder.viewer import CentroidEncoderWidget
+
+SHIFT, CTRL = Qt.KeyboardModifier.ShiftModifier, Qt.KeyboardModifier.ControlModifier
+NONE, LEFT = Qt.KeyboardModifier.NoModifier, Qt.MouseButton.LeftButton
+Draw = Callable[..., None]
+
+
+@pytest.fixture
+def draw(viewer: Viewer, qtbot: QtBot) -> Draw:
+    """Drag the mouse around a box of world coordinates along the last two axes."""
+    native = viewer.window._qt_viewer.canvas.native
+
+    def place(world: tuple[float, float]) -> QPoint:
+        center, zoom = np.array(viewer.scene.camera.center[1:]), viewer.scene.camera.zoom
+        y, x = (np.array(world) - center) * zoom / native.devicePixelRatioF()
+        return QPoint(round(x), round(y)) + native.rect().center()
+
+    def around(top: float, left: float, bottom: float, right: float, keys: Any = NONE) -> None:
+        corners = [(top, left), (top, right), (bottom, right), (bottom, left), (top, left)]
+        line = [
+            tuple(np.array(a) + (np.array(b) - a) * share)
+            for a, b in pairwise(corners)
+            for share in np.linspace(0, 1, 4)
+        ]
+        qtbot.mousePress(native, LEFT, keys, place(line[0]))
+        for point in line[1:]:
+            qtbot.mouseMove(native, place(point))
+            QApplication.processEvents()
+        qtbot.mouseRelease(native, LEFT, keys, place(line[-1]))
+        qtbot.wait(1)
+
+    return around
+
+
+@pytest.mark.parametrize("kind", ["labels", "points", "frames"])
+def test_cells_inside_of_a_line_are_selected(
+    kind: str, viewer: Viewer, cells: ad.AnnData, image_of: Any, draw: Draw,
+    open_widget: Callable[[], CentroidEncoderWidget], qtbot: QtBot,
+) -> None:  # fmt: skip
+    labels, scale = image_of(cells), (0.5, 0.5)
+    centers = np.array([np.argwhere(labels == i).mean(axis=0) for i in cells.obs["cell_id"]])
+    is_first = np.ones(cells.n_obs, dtype=bool)
+    if kind == "frames":
+        is_first = centers[:, 0] < labels.shape[0] / 2
+        first = np.isin(labels, cells.obs["cell_id"][is_first])
+        labels, scale = np.stack([labels * first, labels * ~first]), (1, 0.5, 0.5)
+    if kind == "points":
+        features = {"cell_id": cells.obs["cell_id"].to_numpy()}
+        layer = viewer.add_points(centers, features=features, size=3, scale=scale, name="cells")
+    else:
+        layer = viewer.add_labels(labels, scale=scale, name="cells")
+    widget = open_widget()
+    widget.show_table(cells, layer=layer, instance_key="cell_id")
+    viewer.dims.set_point(0, 0)
+    viewer.reset_view()
+    viewer.scene.camera.zoom *= 0.7
+    button, layers = widget.cells.lasso_button, list(viewer.layers)
+    height, middle = labels.shape[-2] * 0.5, labels.shape[-1] * 0.25
+
+    def left_of(x: float) -> set[int]:
+        return set(np.flatnonzero(is_first & (centers[:, 1] * 0.5 < x)).tolist())
+
+    def selected() -> set[int]:
+        return set(np.flatnonzero(widget.session.selected).tolist())
+
+    button.click()
+    draw(-2, -2, height + 2, middle)
+    assert selected() == left_of(middle) != set()
+    draw(-2, -2, height + 2, middle / 2)
+    assert selected() == left_of(middle / 2) != set()
+    draw(-2, middle / 4, height + 2, middle, SHIFT)
+    assert selected() == left_of(middle)
+    draw(-2, -2, height + 2, middle / 2, CTRL)
+    assert selected() == left_of(middle) - left_of(middle / 2)
+    button.click()
+    assert [x for x in viewer.layers if x.name != "selected cells"] == layers
+
+
+def test_a_lasso_ends_with_its_layer(
+    viewer: Viewer, cells: ad.AnnData, image_of: Any,
+    open_widget: Callable[[], CentroidEncoderWidget], qtbot: QtBot,
+) -> None:  # fmt: skip
+    layer = viewer.add_labels(image_of(cells), name="cells")
+    widget = open_widget()
+    widget.show_table(cells, layer=layer, instance_key="cell_id")
+    button = widget.cells.lasso_button
+    button.click()
+    viewer.layers.remove("draw around cells")
+    qtbot.wait(1)
+    assert not button.isChecked()
+    button.click()
+    viewer.layers.remove("cells")
+    qtbot.wait(1)
+    assert not button.isChecked()
+    assert not button.isEnabled()
+    assert not len(viewer.layers)
