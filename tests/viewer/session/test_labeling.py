@@ -232,6 +232,7 @@ def test_labels_travel_as_csv(tmp_path: Path) -> None:
         ("cell,label\ncell1,a\ncell1,b\n", "'cell1' twice"),
         ("name,label\ncell1,a\n", "no column 'cell'"),
         ("cell,label\nother,a\n", "none of the 1 labelled cells"),
+        ("cell,label\ncell1,\n", "no labelled cell"),
         ("", "no CSV file"),
     ],
 )

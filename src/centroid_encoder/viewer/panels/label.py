@@ -250,9 +250,9 @@ class LabelPanel(QWidget):
             return
         self.classes = labeling.classes
         self.keys.bind({one.key: one.name for one in self.classes if one.key})
-        counts, of_class = labeling.counts(), self.channels.of_class
+        counts, channels = labeling.counts(), self.channels.by_class
         rows = [
-            (QColor(one.color), one.name, one.key, f"{n:,}", ", ".join(of_class(one.name)))
+            (QColor(one.color), one.name, one.key, f"{n:,}", ", ".join(channels[one.name]))
             for one, n in zip(self.classes, counts, strict=True)
         ]
         self.view.set_table(pd.DataFrame(rows, columns=range(len(HEADERS))), HEADERS, [NAME])

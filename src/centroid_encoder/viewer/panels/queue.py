@@ -284,8 +284,7 @@ class QueuePanel(QWidget):
         self.skip_button.setEnabled(current is not None)
         self.back_button.setEnabled(queue.can_go_back)
         self.apply_button.setEnabled(session.draft is not None)
-        channels = any(map(self._channels.of_class, colors))
-        self.channels_button.setVisible(channels)
+        self.channels_button.setVisible(any(self._channels.by_class.values()))
         self.strip_button.setVisible(bool(session.catalog.joins) and self.strip.has_images)
         has_strip = self._has_strip and current is not None
         self.strip.setVisible(has_strip)

@@ -34,17 +34,20 @@ class Channels:
         """The images that can be channels, by their names."""
         return {x.name: x for x in self._layers if isinstance(x, Image) and not x.rgb}
 
-    def of_class(self, name: str) -> list[str]:
-        """Return the names of the images of a class."""
+    @property
+    def by_class(self) -> dict[str, list[str]]:
+        """The names of the images of each class."""
         labeling = self._session.labeling
-        chosen = {} if labeling is None else {x.name: x.channels for x in labeling.classes}
-        names = [one.strip() for one in chosen.get(name, "").split(",") if one.strip()]
-        return names or self._guess.get(name, [])
+        found = {}
+        for one in () if labeling is None else labeling.classes:
+            chosen = [name.strip() for name in one.channels.split(",") if name.strip()]
+            found[one.name] = chosen or self._guess.get(one.name, [])
+        return found
 
     def show(self, name: str, row: int) -> None:
         """Show the channels of a class, in the layers of a cell; without any, change nothing."""
         images = self.images
-        wanted = [images[one] for one in self.of_class(name) if one in images]
+        wanted = [images[one] for one in self.by_class.get(name, ()) if one in images]
         if not wanted:
             self.restore()
             return

@@ -40,7 +40,7 @@ def write_labels(labels: pd.Series, path: Path) -> None:
 def read_labels(path: Path) -> pd.Series:
     """Read the labels of cells; cells without one are left out.
 
-    A ValueError if the file has other columns, or a cell twice.
+    A ValueError if the file has other columns, a cell twice, or no label.
     """
     try:
         table = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8-sig")
@@ -55,4 +55,6 @@ def read_labels(path: Path) -> pd.Series:
         cell = table["cell"][twice].iloc[0]
         raise ValueError(f"{path.name} has the cell {cell!r} twice; keep one row for each cell")
     labels = table.set_index("cell")["label"].str.strip()
+    if (labels == "").all():
+        raise ValueError(f"{path.name} has no labelled cell")
     return labels[labels != ""]
