@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from napari import Viewer
-from napari.layers import Layer
+from napari.layers import Image, Layer
 from pytestqt.qtbot import QtBot
-from qtpy.QtCore import Qt
+from qtpy.QtCore import QPoint, Qt
 
 from centroid_encoder.viewer import CentroidEncoderWidget
-from centroid_encoder.viewer.panels.label import KEY, NAME
+from centroid_encoder.viewer.panels.label import CHANNELS, KEY, NAME
 from centroid_encoder.viewer.session.labeling import Labeling, mark_key, suggested_column
 from centroid_encoder.viewer.session.predictions import SUFFIX
 
@@ -217,6 +217,34 @@ class LabelsByHand:
         if self.labeling is None or not self.hand.names:
             return []
         return self.edit(KEY, self.pick(["", "m", "P", "7", "N", "ab", "1"]))
+
+    def do_change_channels(self) -> list[AnnData]:
+        if self.labeling is None or not self.hand.names:
+            return []
+        images = [layer.name for layer in self.viewer.layers if isinstance(layer, Image)]
+        return self.edit(CHANNELS, self.pick(["", "no such image", *images]))
+
+    def do_switch_channels(self) -> None:
+        self.widget.queue.channels_button.click()
+
+    def do_draw_in_image(self) -> None:
+        """Switch the lasso of the image on or off, and draw a triangle or a click."""
+        if not self.widget.cells.lasso_button.isEnabled():
+            return
+        if self.pick([True, False]):
+            self.widget.cells.lasso_button.click()
+        canvas = self.viewer.window._qt_viewer.canvas.native
+        corners = [
+            QPoint(self.rng.randrange(canvas.width()), self.rng.randrange(canvas.height()))
+            for _ in range(self.pick([1, 3, 4]))
+        ]
+        keys = self.pick([PLAIN, SHIFT, CTRL])
+        self.qtbot.mousePress(canvas, Qt.MouseButton.LeftButton, keys, corners[0])
+        for corner in corners[1:]:
+            self.qtbot.mouseMove(canvas, corner)
+            self.qtbot.wait(1)
+        self.qtbot.mouseRelease(canvas, Qt.MouseButton.LeftButton, keys, corners[-1])
+        self.qtbot.wait(1)
 
     def do_recolor_by_hand(self) -> list[AnnData]:
         if self.labeling is None or not self.hand.names:

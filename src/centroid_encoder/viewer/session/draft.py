@@ -1,4 +1,4 @@
-"""The live map of labels that are given by hand: trained as a draft, never written to the table."""
+"""The live map of labels that are given by hand: a draft that is never written to the table."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def is_trainable(labeling: Labeling) -> bool:
 
 
 def new_draft(labeling: Labeling) -> AnnData | None:
-    """Return an AnnData whose training cells have the labels, and which shares all else.
+    """Return an AnnData with the labels of the training cells, which shares all values.
 
     None before the labels are enough.
     """
@@ -74,9 +74,9 @@ def keep_places(draft: AnnData, before: Result) -> None:
 
 
 def held_out_error(draft: AnnData, labels: pd.Series) -> tuple[int, int]:
-    """Return how many held-out cells the draft gives another class than `labels`, and of how many.
+    """Return how many held-out cells the draft predicts wrongly, and the number of those cells.
 
-    `labels` are those of all cells now.
+    `labels` are the present labels of all cells.
     """
     counted = draft.obs[HELD_OUT].to_numpy() & labels.notna().to_numpy()
     found = draft.obs[obs_key(DRAFT_KEY, "label")]
@@ -86,7 +86,7 @@ def held_out_error(draft: AnnData, labels: pd.Series) -> tuple[int, int]:
 
 
 def error_text(n_wrong: int, n: int) -> str:
-    """Describe the held-out error of a draft, and how little it is worth of few cells."""
+    """Describe the held-out error of a draft; a text says if it is of too few cells."""
     if not n:
         return "No labelled cell is held out yet."
     text = f"Held-out error {100 * n_wrong / n:.0f} % of {n:,}"

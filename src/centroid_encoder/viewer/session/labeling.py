@@ -102,7 +102,7 @@ class Labeling:
         self.fault: Exception | None = None
         self._journal = journal_path(adata, column)
         self._lost = pd.Series(dtype=object)
-        """Labels of the journal alone when the labelling began, until restored or discarded."""
+        """Labels that only the journal had at the start, until restored or discarded."""
         with suppress(FileNotFoundError):
             try:
                 found = read_labels(self._journal)
@@ -186,7 +186,10 @@ class Labeling:
         self._step(f"Remove class {name}", (*classes[:gone], *classes[gone + 1 :]), codes)
 
     def assign(self, rows: ArrayLike, name: str | None) -> None:
-        """Give rows of the AnnData a label, as one step, or take it back; a new name is a class."""
+        """Label rows of the AnnData, as one step.
+
+        None takes their labels back; a new name adds a class.
+        """
         rows = np.asarray(rows, dtype=np.intp)
         names = np.full(len(rows), name or "", dtype=object)
         n = len(set(rows.tolist()))
@@ -225,7 +228,7 @@ class Labeling:
         return int((self._now(self._lost) != self._lost).sum())
 
     def restore(self) -> None:
-        """Take the labels of the journal over, as one step."""
+        """Give the cells the labels of the journal, as one step."""
         lost = self._lost
         text = f"Restore the labels of {len(lost):,} cells"
         self._assign(self._rows_of(lost), lost.to_numpy(object), text)
@@ -241,7 +244,7 @@ class Labeling:
         write_labels(self.labels, check_target(path, ".csv"))
 
     def read_csv(self, path: Path) -> int:
-        """Take labels over, as one step; return the number of cells that the table lacks.
+        """Read labels from a file, as one step; return how many of its cells the table lacks.
 
         The columns are ``cell`` and ``label``; other cells keep their labels. A ValueError if a
         column is missing, a cell is there twice, or the table has none of the cells.
@@ -274,7 +277,7 @@ class Labeling:
         return np.asarray(self.adata.obs_names.get_indexer(labels.index), dtype=np.intp)
 
     def _assign(self, rows: Codes, names: NDArray[np.object_], text: str) -> None:
-        """Label rows, whose names are empty for none; names that are not known are new classes."""
+        """Label rows; an empty name takes the label back, and an unknown one is a new class."""
         classes, codes = self.classes, self.codes
         wanted = dict.fromkeys(str(name).strip() for name in names)
         for name in wanted:
@@ -335,7 +338,7 @@ class Labeling:
             self._steps.add(text, step)
 
     def _go(self, rows: Codes, before: State, after: State) -> None:
-        """Write the state after a step; a RuntimeError if the present one is not that before it."""
+        """Write the state after a step; a RuntimeError if the state is not the one before it."""
         same = self.is_there and [x.name for x in self.classes] == [x.name for x in before.classes]
         if not same or not np.array_equal(self.codes[rows[rows < self.adata.n_obs]], before.codes):
             self._steps.clear()

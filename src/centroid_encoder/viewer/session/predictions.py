@@ -15,7 +15,7 @@ MIN_CONFIDENCE = 0.5
 
 
 def mark_key(column: str) -> str:
-    """Name in ``uns`` of the mark of a column that was written here."""
+    """Name in ``uns`` of the mark of a column of predictions."""
     return f"{column}_by_live_map"
 
 

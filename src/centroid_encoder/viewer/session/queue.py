@@ -54,8 +54,8 @@ class Suggestion(NamedTuple):
 class Queue:
     """Suggested cells that are labelled or skipped one by one.
 
-    `cells` are the suggested cells, and `place` is the index of the one that is looked at; at the
-    end, it is their number. `skipped` are the rows that are not to be suggested again.
+    `cells` are the suggested cells. `place` is the index of the present one, and their number at
+    the end. `skipped` are rows that are not suggested again.
     """
 
     def __init__(self) -> None:
@@ -63,16 +63,16 @@ class Queue:
         self.place = 0
         self.skipped: set[int] = set()
         self._trail: list[int] = []
-        """Places of the cells that were skipped, or labelled while they were looked at."""
+        """Places of the cells that were skipped, or labelled while they were the present one."""
 
     @property
     def current(self) -> Suggestion | None:
-        """The cell that is looked at; None at the end."""
+        """The present cell; None at the end."""
         return self.cells[self.place] if self.place < len(self.cells) else None
 
     @property
     def text(self) -> str:
-        """Where the queue is, and why the cell is suggested; empty at the end."""
+        """The number of the present cell, and why it is suggested; empty at the end."""
         if (current := self.current) is None:
             return ""
         return f"{self.place + 1:,} of {len(self.cells):,} · {current.text}"
@@ -88,7 +88,7 @@ class Queue:
         return codes[row] < 0 and row not in self.skipped
 
     def page(self, size: int) -> range:
-        """Places of the page of the queue with the cell that is looked at."""
+        """Places of the page with the present cell."""
         start = self.place // size * size
         return range(start, min(start + size, len(self.cells)))
 
@@ -110,7 +110,7 @@ class Queue:
             del self.cells[keep + len(before) :]
 
     def propose(self, labels: pd.Series) -> None:
-        """Propose what a live map predicts, (n_obs,), where there is no proposal of its classes."""
+        """Propose the classes that a live map predicts, (n_obs,), where there is no proposal yet."""
         for place, cell in enumerate(self.cells):
             is_known = cell.label in labels.cat.categories
             if not is_known and pd.notna(label := labels.iloc[cell.row]):
@@ -132,11 +132,11 @@ class Queue:
         return row
 
     def go_to(self, place: int) -> None:
-        """Look at another cell of the queue."""
+        """Make another cell of the queue the present one."""
         self.place = place
 
     def follow(self, codes: Codes) -> None:
-        """Go on if the cell has a label now, and back to the last one if its label is gone."""
+        """Go on if the present cell has a label, and back to the last one if its label is gone."""
         if self._trail and self.is_open(self._trail[-1], codes):
             self.place = self._trail.pop()
         elif self.place < len(self.cells) and not self.is_open(self.place, codes):

@@ -8,7 +8,7 @@ S = TypeVar("S")
 
 
 class Steps(Generic[S]):
-    """Steps in their order, each with a description; their owner takes them back itself."""
+    """Steps that can be undone, each with a description; the owner of the list changes the data."""
 
     def __init__(self) -> None:
         self._steps: list[tuple[str, S]] = []
@@ -31,12 +31,12 @@ class Steps(Generic[S]):
         return self._steps[self._n_taken][1] if self._n_taken < len(self._steps) else None
 
     def add(self, text: str, step: S) -> None:
-        """Note a step; those that were undone are forgotten."""
+        """Add a step that was taken; steps that were undone are forgotten."""
         self._steps[self._n_taken :] = [(text, step)]
         self._n_taken += 1
 
     def move(self, by: int) -> None:
-        """Note that the last step was undone (−1) or redone (1)."""
+        """Count the last step as undone (−1), or the next one as redone (1)."""
         self._n_taken += by
 
     def clear(self) -> None:
