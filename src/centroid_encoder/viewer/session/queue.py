@@ -110,7 +110,7 @@ class Queue:
             del self.cells[keep + len(before) :]
 
     def propose(self, labels: pd.Series) -> None:
-        """Propose the classes that a live map predicts, (n_obs,), where there is no proposal yet."""
+        """Propose the classes that a live map predicts, (n_obs,), where none is proposed."""
         for place, cell in enumerate(self.cells):
             is_known = cell.label in labels.cat.categories
             if not is_known and pd.notna(label := labels.iloc[cell.row]):
