@@ -94,6 +94,7 @@ class CentroidEncoderWidget(QWidget):
         self.queue = QueuePanel(
             self.session, self.form, self.viewer, self.label.keys, self.label.channels
         )
+        self.queue.applied.connect(self.cells.show_column)
         if (layout := self.label.body.layout()) is not None:
             layout.addWidget(self.queue)
         self._lay_out()

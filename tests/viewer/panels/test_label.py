@@ -285,7 +285,7 @@ def test_a_live_map_appears_and_keeps_its_places(
     held_out = session.draft.obs["held_out"].to_numpy()
     assert 0 < held_out.sum() < 10
     assert session.draft.obs[COLUMN][held_out].isna().all()
-    assert f"of {held_out.sum()}: too few" in panel.count_text.text()
+    assert f"of {held_out.sum()} held-out cells wrong" in panel.count_text.text()
     assert "predicted class" in [
         widget.cells.color_box.itemText(i) for i in range(widget.cells.color_box.count())
     ]
@@ -481,3 +481,8 @@ def test_a_click_with_shift_adds_a_cell_and_with_control_removes_one(
     assert np.flatnonzero(widget.session.selected).tolist() == [0, 2]
     strike(KEY.Key_1)
     assert given(table) == {"cell0": "a", "cell2": "a"}
+    # A click beside the cells selects none, so that the next key labels none.
+    qtbot.mouseClick(
+        native, Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier, QPoint(1, 1)
+    )
+    assert not widget.session.selected.any()

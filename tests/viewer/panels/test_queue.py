@@ -245,6 +245,7 @@ def test_all_cells_get_the_labels_of_the_live_map(
     widget.queue.apply_button.click()
     assert f"{COLUMN}_predicted" in widget.message.text()
     assert table.obs[f"{COLUMN}_predicted"].notna().all()
+    assert widget.cells.value_box.currentText() == f"{COLUMN}_predicted"
     assert f"{COLUMN}_predicted" in widget.form.label_key.choices
     assert widget.form.label_key.value == COLUMN
 

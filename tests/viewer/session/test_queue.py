@@ -200,7 +200,8 @@ def test_predictions_fill_a_column_of_their_own(session: Session) -> None:
     other = labeling.classes[1].name
     session.change_labels(lambda labels: labels.assign([row], other))
     by_hand = labeling.labels
-    text = apply_to_all(session, 0.5)
+    column, text = apply_to_all(session, 0.5)
+    assert column in session.adata.obs
     column = adata.obs[f"{COLUMN}_predicted"]
     assert (column[by_hand.index] == by_hand).all()
     assert column.notna().all()

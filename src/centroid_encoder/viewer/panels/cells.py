@@ -150,6 +150,11 @@ class CellsPanel(QWidget):
         """Go from one cell to the next, without jumps of the zoom."""
         self.zoom(steady=True)
 
+    def show_column(self, name: str) -> None:
+        """Colour the cells by a column of ``obs``."""
+        self.color_box.choose(ANY_VALUES)
+        self.value_box.setCurrentText(name)
+
     def clear(self) -> None:
         """Select no cells."""
         self._session.select(np.empty(0, dtype=np.intp))
@@ -190,7 +195,7 @@ class CellsPanel(QWidget):
         With Shift, the cell is added to those that are selected; with Ctrl, it is removed.
 
         The topmost visible layer with a cell under the mouse counts. A click beside the cells
-        keeps the selection.
+        keeps the selection, and ends it while one labels by hand.
         """
         if event.button in OTHER_BUTTONS:
             return
@@ -212,6 +217,9 @@ class CellsPanel(QWidget):
             if (row := link.row_at(event)) is not None:
                 self._session.select(np.array([row]), next(iter(held), "replace"))
                 return
+        if self._session.labeling is not None and links and not held:
+            # The next key would label cells that the user no longer looks at.
+            self.clear()
 
     def _on_selection(self) -> None:
         chosen = np.flatnonzero(self._session.selected)

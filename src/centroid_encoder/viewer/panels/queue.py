@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from napari.components import ViewerModel
+from qtpy.QtCore import Signal
 from qtpy.QtGui import QColor, QIcon, QPixmap
 from qtpy.QtWidgets import QDoubleSpinBox, QLabel, QWidget
 from superqt.utils import create_worker
@@ -34,6 +35,9 @@ class QueuePanel(QWidget):
     `queue` is the queue, `is_searching` whether a thread looks for cells. `strip` shows a page of
     the queue, while `strip_button` is checked. `form` has the features without a live map.
     """
+
+    applied = Signal(str)
+    """Name of the column that the predictions were written to."""
 
     def __init__(
         self,
@@ -163,11 +167,12 @@ class QueuePanel(QWidget):
     def apply(self) -> None:
         """Write the labels of the live map into a column."""
         try:
-            text = apply_to_all(self._session, self.confidence_box.value())
+            column, text = apply_to_all(self._session, self.confidence_box.value())
         except ValueError as error:
             self._session.failed.emit(error)
         else:
             self._session.say(text)
+            self.applied.emit(column)
 
     def _on_labeling(self) -> None:
         """Drop the queue of another labelling."""

@@ -89,5 +89,6 @@ def error_text(n_wrong: int, n: int) -> str:
     """Describe the held-out error of a draft; a text says if it is of too few cells."""
     if not n:
         return "No labelled cell is held out yet."
-    text = f"Held-out error {100 * n_wrong / n:.0f} % of {n:,}"
-    return f"{text}: too few to rely on." if n < FEW else f"{text}."
+    if n < FEW:
+        return f"{n_wrong:,} of {n:,} held-out cells wrong: too few to rely on."
+    return f"Held-out error {100 * n_wrong / n:.0f} % of {n:,}."

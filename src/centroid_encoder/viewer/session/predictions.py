@@ -19,8 +19,10 @@ def mark_key(column: str) -> str:
     return f"{column}_by_live_map"
 
 
-def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> str:
-    """Write labels by hand and, for all other cells, those of the live map; describe them.
+def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> tuple[str, str]:
+    """Write labels by hand and, for all other cells, those of the live map.
+
+    Returns the name of the column and a text that describes it.
 
     The column is that of the labels with the ending ``"_predicted"``. Cells with a confidence below
     `min_confidence` are ``"unassigned"``. A column that was written here before is replaced. A
@@ -52,4 +54,5 @@ def apply_to_all(session: Session, min_confidence: float = MIN_CONFIDENCE) -> st
     counts = adata.obs[column].value_counts().reindex(names)
     n = int(np.count_nonzero(labels.notna()))
     cells = ", ".join(f"{name} {n_cells:,}" for name, n_cells in counts.items())
-    return f"Written to obs[{column!r}]: {cells}. {n:,} of these labels are by hand."
+    text = f"Written to obs[{column!r}]: {cells}. {n:,} of these labels are by hand."
+    return column, text
