@@ -1,4 +1,4 @@
-"""The command line writes the results of the functions into files; an error is one line."""
+"""The command line writes results of the functions into files; an error is one line."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def contents() -> dict[Path, bytes | None]:
 
 
 def as_written(adata: ad.AnnData) -> bytes:
-    """All that is read of an AnnData once it has been in a file, bit for bit."""
+    """Bytes of a file with an AnnData that was written and read before."""
     with tempfile.TemporaryDirectory() as folder:
         paths = Path(folder, "once.h5ad"), Path(folder, "twice.h5ad")
         adata.write_h5ad(paths[0])
@@ -153,7 +153,7 @@ def test_options_and_their_defaults_are_those_of_the_function(name: str) -> None
         assert (options[one] or None) == (None if required else default or None), one
 
 
-def test_help_imports_nothing_heavy() -> None:
+def test_help_imports_no_slow_packages() -> None:
     code = f"""
 import sys
 from click.testing import CliRunner
@@ -231,7 +231,7 @@ def test_fit_as_json(folder: Path) -> None:
     head = {"command": "fit", "version": ce.__version__, "input": "in.h5ad", "model": None}
     assert head.items() <= found.items()
     assert found["classes"] == ["type 0", "type 1", "type 2"]
-    # JSON has no NaN, the error where nothing was held out.
+    # JSON has no NaN, which is the error if no cell was held out.
     assert found["quality"]["test"]["knn_error"] is None
     stored = ad.read_h5ad("out.h5ad").uns["ce"]["quality"]
     assert found["quality"]["train"] == dict(stored["train"])

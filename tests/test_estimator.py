@@ -1,4 +1,4 @@
-"""`CentroidEncoder`: conventions of scikit-learn, reproducibility, interruption, honest errors."""
+"""`CentroidEncoder`: conventions of scikit-learn, reproducibility, interruption, errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def iris() -> Data:
 
 @pytest.fixture(scope="module")
 def models(iris: Data) -> dict[str, ce.CentroidEncoder]:
-    """Fitted models by placement; a test that changes one takes a copy."""
+    """Fitted models by placement. A test must copy a model before it changes it."""
     options: dict[str, Any] = {
         "voronoi": {},
         "bottleneck": {"placement": "bottleneck", "scale": "feature", "clip": None},
@@ -82,7 +82,7 @@ def test_default_learns_digits_it_has_not_seen() -> None:
     assert (draft.predict_voronoi(X_test) == y_test).mean() > 0.9
 
 
-def test_attributes_and_decisions_are_those_of_the_formulas(iris: Data, models: Any) -> None:
+def test_attributes_and_decisions_follow_their_formulas(iris: Data, models: Any) -> None:
     (X, y), model = iris, models["bottleneck"]
     embedding, distances = model.transform(X), model.decoder_distances(model.transform(X))
     assert embedding.dtype == np.float32
@@ -107,7 +107,7 @@ def test_attributes_and_decisions_are_those_of_the_formulas(iris: Data, models: 
 
 
 @pytest.mark.parametrize("placement", ["voronoi", "bottleneck"])
-def test_all_ways_to_a_decision_agree(iris: Data, models: Any, placement: str) -> None:
+def test_all_methods_give_the_same_decision(iris: Data, models: Any, placement: str) -> None:
     (X, y), model = iris, models[placement]
     probabilities, predicted = model.predict_proba(X), model.predict(X)
     assert_array_equal(model.classes_[probabilities.argmax(axis=1)], predicted)
@@ -180,7 +180,7 @@ def test_compactness_keeps_classes_together(iris: Data) -> None:
     assert shares[1] < 0.7 * shares[0]
 
 
-def test_validation_samples_shape_nothing_and_calibrate(iris: Data) -> None:
+def test_validation_samples_only_calibrate(iris: Data) -> None:
     X, y = iris
     validates = stratified_holdout(np.unique(y, return_inverse=True)[1], 0.2, seed=0)
     changed = X.copy()
@@ -196,7 +196,7 @@ def test_validation_samples_shape_nothing_and_calibrate(iris: Data) -> None:
     assert one.calibration_ == again.calibration_
 
 
-def test_calibration_makes_probabilities_hold() -> None:
+def test_calibrated_probabilities_are_those_of_new_samples() -> None:
     rng, codes = np.random.default_rng(0), np.arange(6000) % 2
     X, y = rng.normal(size=(6000, 4)) + codes[:, None], np.where(codes, "b", "a")
     model = quick(n_networks=1, dropout=0.0, weight_decay=0.0, max_epochs=60).fit(X[:150], y[:150])
@@ -281,7 +281,7 @@ def test_global_random_states_are_neither_read_nor_changed(
 
 
 @pytest.mark.parametrize("placement", ["voronoi", "bottleneck"])
-def test_an_end_after_an_epoch_keeps_the_best_state(iris: Data, placement: str) -> None:
+def test_a_stop_after_an_epoch_keeps_the_best_state(iris: Data, placement: str) -> None:
     def stop(report: Report | None) -> bool:
         return report is not None and report.epoch == 3
 
@@ -300,7 +300,7 @@ def test_an_end_after_an_epoch_keeps_the_best_state(iris: Data, placement: str) 
 
 @pytest.mark.parametrize("error", [StoppedTooEarly, KeyboardInterrupt])
 @pytest.mark.parametrize("placement", ["voronoi", "bottleneck"])
-def test_an_end_before_it_leaves_the_estimator_as_it_was(
+def test_a_stop_before_the_end_of_the_first_epoch_changes_nothing(
     iris: Data, models: Any, placement: str, error: Any
 ) -> None:
     X, y = iris

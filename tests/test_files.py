@@ -1,4 +1,4 @@
-"""Files are checked before the work, and replaced as a whole or not at all."""
+"""Files are checked before the work, and replaced completely or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no such files")
         ("folder.csv", IsADirectoryError, "folder.csv is a folder; choose another name"),
     ],
 )
-def test_a_file_that_may_not(name: str, error: type[Exception], said: str, tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_written(
+    name: str, error: type[Exception], said: str, tmp_path: Path
+) -> None:
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(error, match=said):
         check_target(tmp_path / name, ".csv", ".tsv")
@@ -38,13 +40,13 @@ def test_a_file_that_may_not(name: str, error: type[Exception], said: str, tmp_p
         (RuntimeError("no reason"), "a.csv was not written: no reason$"),
     ],
 )
-def test_why_it_was_not_written(error: OSError | RuntimeError, said: str) -> None:
+def test_the_reason_why_a_file_was_not_written(error: OSError | RuntimeError, said: str) -> None:
     kind = PermissionError if isinstance(error, PermissionError) else OSError
     with pytest.raises(kind, match=said), writing(Path("there", "a.csv")):
         raise error
 
 
-def test_the_new_file_is_there_when_all_is_written(tmp_path: Path) -> None:
+def test_the_new_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
     with replacing(path) as beside:
@@ -57,7 +59,7 @@ def test_the_new_file_is_there_when_all_is_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("error", [ValueError(), KeyboardInterrupt()])
-def test_an_error_leaves_all_old_files_alone(error: BaseException, tmp_path: Path) -> None:
+def test_after_an_error_all_old_files_are_unchanged(error: BaseException, tmp_path: Path) -> None:
     for name in ("one", "other"):
         (tmp_path / name).write_text("old")
 
@@ -75,7 +77,7 @@ def test_an_error_leaves_all_old_files_alone(error: BaseException, tmp_path: Pat
 
 @pytest.mark.parametrize("exist", [["file", "store"], ["file"], ["store"], []])
 @pytest.mark.parametrize("fails", ["file", "store"])
-def test_if_a_renaming_fails_all_old_ones_are_put_back(
+def test_if_a_rename_fails_all_old_files_are_restored(
     fails: str, exist: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file, store, replace = tmp_path / "file", tmp_path / "store", os.replace
@@ -150,7 +152,7 @@ def test_too_little_space_is_an_error_before_the_work(
         (["new", "newer"], None),
     ],
 )
-def test_each_output_is_a_file_of_its_own(
+def test_outputs_must_be_different_files(
     outputs: list[str], said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -1,4 +1,4 @@
-"""What `import centroid_encoder` does and offers."""
+"""Effects of `import centroid_encoder`, and its public names."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def python(code: str) -> str:
     return result.stdout.strip()
 
 
-def test_loads_nothing_heavy_until_asked():
+def test_the_import_loads_no_slow_packages():
     code = f"""
 import sys, centroid_encoder as ce
 dir(ce), ce.__version__, ce.__all__, hasattr(ce, "nonsense")
@@ -47,8 +47,8 @@ print(*{"qtpy", "PySide6", "PyQt6", "PyQt5", "napari"} & set(sys.modules))
     assert python(code) == ""
 
 
-def test_a_training_needs_no_compiler():
-    """Torch's own optimisers import it, which takes a second before the first picture."""
+def test_a_training_does_not_import_the_compiler_of_torch():
+    """The optimisers of torch import it, which would delay the first picture by a second."""
     code = """
 import sys, numpy as np, centroid_encoder as ce
 X, y = np.random.default_rng(0).normal(size=(30, 4)), np.arange(30) % 3

@@ -42,4 +42,4 @@ def test_a_reference_to_another_function_stands_for_its_entry() -> None:
 def test_help_is_plain_text() -> None:
     doc = 'Size [1]_ of :class:`~pathlib.Path` in ``"pt"``. With `palette`, in [0, 1).'
     assert plain(doc) == 'Size of Path in "pt". With palette, in [0, 1).'
-    assert plain("``x`` and `y_z`", lambda name: f"--{name}") == "x and --y_z"
+    assert plain("``x`` and `y_z`") == "x and y_z"

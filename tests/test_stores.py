@@ -1,4 +1,4 @@
-"""A zarr store is replaced as a whole or not at all."""
+"""A zarr store is replaced completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from centroid_encoder.stores import check_store_target, replacing_folder
 
 
 @pytest.mark.parametrize("fails", ["writing", "renaming"])
-def test_a_failure_leaves_the_old_one(
+def test_after_a_failure_the_old_store_is_unchanged(
     fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cells.zarr").mkdir()
@@ -42,7 +42,7 @@ def test_a_failure_leaves_the_old_one(
         ("n" * 300 + ".zarr", OSError),
     ],
 )
-def test_what_may_not_be_written(name: str, error: type[Exception], tmp_path: Path) -> None:
+def test_targets_that_may_not_be_written(name: str, error: type[Exception], tmp_path: Path) -> None:
     (tmp_path / "folder.zarr").mkdir()
     with pytest.raises(error):
         check_store_target(tmp_path / name)

@@ -1,4 +1,4 @@
-"""How many threads torch has."""
+"""The number of threads of torch in a test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextmanager
 def threads(n: int) -> Iterator[None]:
-    """Give torch `n` threads for a while."""
+    """Set the number of threads of torch within a block."""
     before = torch.get_num_threads()
     torch.set_num_threads(n)
     try:

@@ -1,4 +1,4 @@
-"""Centroid-Encoder: a supervised, parametric embedding you can believe."""
+"""Centroid-Encoder: a supervised, parametric embedding with honest errors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,5 @@ __version__ = version("centroid-encoder")
 __all__ = ["CentroidEncoder", "load", "pl", "tl", "viewer"]
 __getattr__, __dir__ = lazy(
     __name__,
-    {
-        "CentroidEncoder": "estimator",
-        "load": "estimator",
-        "pl": "pl",
-        "tl": "tl",
-        "viewer": "viewer",
-    },
+    {**{name: name for name in __all__}, "CentroidEncoder": "estimator", "load": "estimator"},
 )

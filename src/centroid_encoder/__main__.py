@@ -1,4 +1,4 @@
-"""``python -m centroid_encoder``, where the script of that name is not on the path."""
+"""``python -m centroid_encoder``, for when the script is not on the path."""
 
 from centroid_encoder.cli import main
 

@@ -1,4 +1,4 @@
-"""Names that are imported when they are asked for: torch alone takes longer than most scripts."""
+"""Public names that are imported on first use, since imports such as that of torch are slow."""
 
 from __future__ import annotations
 
@@ -11,15 +11,10 @@ from typing import Any
 def lazy(
     package: str, homes: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's ``__getattr__`` and ``__dir__``.
+    """Return ``__getattr__`` and ``__dir__`` of a package.
 
-    Parameters
-    ----------
-    package
-        Name of the package.
-    homes
-        Module, relative to the package, of each public name; a name that is its own home is a
-        module.
+    `homes` maps each public name to its module in the package. A name that is mapped to itself is a
+    module.
     """
 
     def get(name: str) -> Any:
@@ -28,7 +23,4 @@ def lazy(
         module = import_module(f"{package}.{homes[name]}")
         return module if homes[name] == name else getattr(module, name)
 
-    def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *homes})
-
-    return get, names
+    return get, lambda: sorted({*vars(sys.modules[package]), *homes})

@@ -1,7 +1,7 @@
 """Names, defaults, types and help of the parameters of public functions.
 
-The widget's forms take their fields from here, so that an option is written once: in the signature
-and the docstring of its function.
+The forms of the widget are built from them, so that an option is written once: in the signature and
+the docstring of its function.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable
 from functools import cache
 from operator import attrgetter
 from types import UnionType
@@ -21,13 +20,14 @@ import centroid_encoder
 
 
 class Parameter(NamedTuple):
-    """A parameter of a function; `doc` is its entry in the docstring, with markup."""
+    """A parameter of a function."""
 
     name: str
     default: Any
     hints: list[Any]
-    """Types that the annotation allows, with None as ``NoneType``, and the strings of a Literal."""
+    """Types of the annotation, with None as ``NoneType``, and the strings of a Literal."""
     doc: str
+    """Its entry in the docstring, with markup."""
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -39,8 +39,8 @@ class Parameter(NamedTuple):
 def parameters(name: str) -> dict[str, Parameter]:
     """Return the parameters of a public function such as ``"tl.ingest"``.
 
-    "As in `other`." in a docstring stands for the entry of the function `other` of the same
-    package, or for its first sentence if more text follows.
+    "As in `other`." in a docstring is replaced by the entry of the function `other` of the same
+    package, or by its first sentence if more text follows.
     """
     function = attrgetter(name)(centroid_encoder)
     entries = {
@@ -60,17 +60,17 @@ def parameters(name: str) -> dict[str, Parameter]:
     return found
 
 
-def plain(doc: str, name: Callable[[str], str] = str) -> str:
-    """Return a docstring's text without markup; `name` renames what is in single backticks."""
+def plain(doc: str) -> str:
+    """Return a text without markup."""
     doc = re.sub(r":\w+:`~?(?:[\w.]+\.)?(\w+)`| ?\[\d+\]_", r"\1", doc)
-    return re.sub(r"``(.+?)``|`(.+?)`", lambda found: found[1] or name(found[2]), doc)
+    return re.sub(r"`+(.+?)`+", r"\1", doc)
 
 
 def _hints(annotation: Any, names: dict[str, Any]) -> list[Any]:
-    """Return the parts of a union or a Literal."""
+    """Return the types of a union or the strings of a Literal, or a list of the one type."""
     try:
         hint = eval(annotation, names) if isinstance(annotation, str) else annotation
-    except NameError:  # a class that only type checkers import
+    except NameError:  # a class that is imported for type checkers only
         return []
     if get_origin(hint) is Literal:
         return list(get_args(hint))

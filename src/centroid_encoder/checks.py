@@ -1,4 +1,4 @@
-"""Checks of what `CentroidEncoder` takes: parameters, labels, a device, a random state."""
+"""Checks of the arguments of `CentroidEncoder`: parameters, labels, device and random state."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ RandomState = int | np.random.Generator | np.random.RandomState | None
 
 @dataclass(frozen=True)
 class Number:
-    """Range of a number, and values that may stand in its place."""
+    """Allowed range of a numeric parameter, and other values that it may have."""
 
     least: float
     integer: bool = False
     above: bool = False
-    """Whether the number must be above `least`."""
+    """Whether the number must be larger than `least`, not equal to it."""
     below: float = math.inf
     instead: tuple[str | None, ...] = ()
-    """Other values that are allowed: ``("auto",)`` or ``(None,)``."""
+    """Other allowed values, such as ``("auto",)`` or ``(None,)``."""
 
     def check(self, name: str, value: Any, place: str = "") -> None:
-        """Raise an InputError that names the parameter, and the place in it, if it is wrong."""
+        """Raise an InputError if a value is not allowed.
+
+        `name` is the parameter, and `place` an index into it such as ``"[0]"``.
+        """
         if (value is None or isinstance(value, str)) and value in self.instead:
             return
         kind = numbers.Integral if self.integer else numbers.Real
@@ -48,10 +51,8 @@ class Number:
         raise InputError(f"{name}{place} must be {wanted}; got {value!r}", name)
 
 
-WIDTH = Number(1, integer=True, below=2**16)
-"""Units of a layer. Far more do not fit into memory, and the error of torch is hard to read."""
-MOST_TRAININGS = 1_000_000
-"""Bound of repeats and permutations: a list of all trainings must fit into memory."""
+WIDTH = Number(1, integer=True, below=2**16)  # of a layer; far more units do not fit into memory
+MOST_TRAININGS = 1_000_000  # repeats or permutations, whose list must fit into memory
 NUMBERS = {
     "n_components": WIDTH,
     "n_networks": Number(1, integer=True, below=101, instead=("auto",)),
@@ -72,25 +73,25 @@ NUMBERS = {
 
 
 def check_parameters(estimator: BaseEstimator) -> None:
-    """Raise an InputError if a parameter of an estimator is not what `CentroidEncoder` documents.
+    """Raise an InputError if a parameter of an estimator has none of its documented values.
 
-    `draw_seed` checks the random state, `resolve_device` the device.
+    `draw_seed` checks the random state, and `resolve_device` the device.
     """
     params = estimator.get_params(deep=False)
     hidden, weights = params["hidden"], params["class_weight"]
     is_sequence = isinstance(hidden, Sequence | np.ndarray) and not isinstance(hidden, str)
-    for name, hint in get_type_hints(type(estimator).__init__).items():
-        choices = get_args(hint)
-        if get_origin(hint) is Literal and params[name] not in choices:
-            text = f"{name} must be one of {', '.join(choices)}; got {params[name]!r}"
-            raise InputError(text, name)
     is_weights = isinstance(weights, Mapping) or weights in ("sqrt", "balanced", None)
     words = "'sqrt', 'balanced', None or a number for each class"
-    for name, is_right, wanted in (
+    tests = [
         ("batch_norm", params["batch_norm"] in (True, False, "auto"), "a bool or 'auto'"),
         ("hidden", is_sequence or hidden == "auto", '"auto" or a sequence of widths'),
         ("class_weight", is_weights, words),
-    ):
+    ]
+    for name, hint in get_type_hints(type(estimator).__init__).items():
+        if get_origin(hint) is Literal:
+            choices = get_args(hint)
+            tests.append((name, params[name] in choices, f"one of {', '.join(choices)}"))
+    for name, is_right, wanted in tests:
         if not is_right:
             raise InputError(f"{name} must be {wanted}; got {params[name]!r}", name)
     for name, number in NUMBERS.items():
@@ -103,14 +104,14 @@ def check_parameters(estimator: BaseEstimator) -> None:
 
 
 def check_effects(estimator: BaseEstimator) -> None:
-    """Raise an InputError if a parameter of an estimator changes nothing, given the others.
+    """Raise an InputError if a parameter of an estimator has no effect with the others.
 
-    The default is no error, nor is a value that agrees with the others, such as one network with a
-    bottleneck.
+    The default is always allowed, and so is a value that describes what happens anyway, such as one
+    network with a bottleneck.
     """
     params, defaults = (one.get_params(deep=False) for one in (estimator, type(estimator)()))
     is_placed = params["placement"] == "voronoi"
-    for name, agreeing, other, has_no_effect in (
+    for name, allowed, other, has_no_effect in (
         ("batch_norm", False, "placement", is_placed),
         ("pretrain_epochs", 0, "placement", is_placed),
         ("compactness", 0, "placement", is_placed),
@@ -119,18 +120,21 @@ def check_effects(estimator: BaseEstimator) -> None:
         ("max_features", None, "scale", params["scale"] != "supervised"),
         ("activation", None, "hidden", len(params["hidden"]) == 0),
     ):
-        if has_no_effect and params[name] not in (defaults[name], agreeing):
+        if has_no_effect and params[name] not in (defaults[name], allowed):
             text = f"{name}={params[name]!r} has no effect with {other}={params[other]!r}"
             raise InputError(text, name)
 
 
 def plain(X: Any) -> Any:
-    """Return a torch tensor without its gradient and on the CPU, and anything else as it is."""
+    """Return a torch tensor without its gradient and on the CPU, and other objects unchanged."""
     return X.detach().cpu() if isinstance(X, torch.Tensor) else X
 
 
 def classes_of(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """Return the sorted classes, and (n,) indices of labels, which must be of one sortable type."""
+    """Return the sorted classes, and the (n,) index of each label among them.
+
+    The labels must be of one type that can be sorted, and none may be missing.
+    """
     labels = column_or_1d(plain(y), warn=True)
     is_missing = pd.isna(labels)
     try:
@@ -144,24 +148,27 @@ def classes_of(y: ArrayLike) -> tuple[NDArray[Any], NDArray[np.intp]]:
 
 
 def resolve_device(device: str) -> torch.device:
-    """Return the torch device that a name stands for; ``"auto"`` is CUDA, MPS or the CPU."""
+    """Return the torch device of a name; ``"auto"`` is the first available of CUDA, MPS, CPU."""
     if device == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         resolved = torch.device(device)
-        # The value is read back because the device "meta" takes values but stores none.
+        # The value is read back, which fails on the device "meta": it stores no values.
         torch.zeros(1, device=resolved).cpu()
     except (RuntimeError, AssertionError, TypeError) as error:
-        # The first sentence; torch adds a list of all devices.
+        # Only the first sentence: torch adds a list of all devices.
         reason = str(error).partition("\n")[0].partition(". ")[0]
         raise InputError(f"device {device!r} is not available here: {reason}", "device") from error
     return resolved
 
 
 def draw_seed(random_state: RandomState) -> int:
-    """Return a seed in [0, 2**32); None draws fresh entropy, not the global random state."""
+    """Return a seed in [0, 2**32).
+
+    None takes entropy of the operating system. The global random state is not used.
+    """
     if isinstance(random_state, numbers.Integral) and 0 <= random_state < 2**32:
         return int(random_state)
     if isinstance(random_state, np.random.RandomState):

@@ -1,4 +1,4 @@
-"""Errors about an input, and the warning that users may filter."""
+"""Errors about arguments and data, and the warning that users may filter."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class _NamesParameter(Exception):
-    """Error with the name of the parameter at fault, whose field the widget marks."""
+    """Error with the name of the wrong parameter. The widget marks its field."""
 
     def __init__(self, message: str, parameter: str | None = None) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class InputTypeError(_NamesParameter, TypeError):
 
 
 class MissingKeyError(_NamesParameter, KeyError):
-    """A key that does not exist. Unlike a plain KeyError, its text is not quoted."""
+    """A key that does not exist. Its text is not in quotes, unlike that of a KeyError."""
 
     def __str__(self) -> str:
         return str(self.args[0])
@@ -33,11 +33,11 @@ class DivergedError(_NamesParameter, FloatingPointError):
 
 
 class CentroidEncoderWarning(UserWarning):
-    """What a user should know about data or results; nothing failed."""
+    """A warning about data or results; nothing failed."""
 
 
 def check_name(value: object, parameter: str, what: str, kind: Any = str) -> None:
-    """Raise an InputTypeError if the name of `what` is not a string, but a Series or a list."""
+    """Raise an InputTypeError if the name of `what` is no string, for example a Series."""
     if not isinstance(value, kind):
         text = f"{parameter} must be the name of {what}, a string; got {type(value).__name__}"
         raise InputTypeError(text, parameter)

@@ -1,4 +1,4 @@
-"""Checks of a file before it is written, and writing that replaces a file as a whole or not."""
+"""Checks of files before they are written, and writing that replaces whole files or none."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from pathlib import Path
 
 
 def check_target(path: str | os.PathLike[str], *suffixes: str) -> Path:
-    """Check the ending, folder and permissions of a file before any work begins."""
+    """Return the path of a file, after checks of its ending, folder and permissions."""
     path = Path(path)
     if path.suffix.lower() not in suffixes:
         raise ValueError(f"the name must end in {' or '.join(suffixes)}; got {path.name!r}")
     for place in (path, Path(os.path.realpath(path))):
         _check_place(place)
-    # os.access is always true for root; its read-only bit counts as well.
+    # The permission bits are read as well, because os.access is always true for root.
     if path.exists() and not (path.stat().st_mode & 0o222 and os.access(path, os.W_OK)):
         raise PermissionError(f"{path} is write-protected; choose another name")
     return path
@@ -36,7 +36,7 @@ def _check_place(path: Path) -> None:
 def check_distinct(
     outputs: Iterable[str | os.PathLike[str]], inputs: Iterable[str | os.PathLike[str]] = ()
 ) -> None:
-    """Raise a ValueError if two outputs are one file, also through links, or if one is an input."""
+    """Raise a ValueError if two outputs are one file, or an output is an input, also by links."""
     read = {os.path.normcase(os.path.realpath(path)) for path in inputs}
     written: dict[str, str] = {}
     for path in outputs:
@@ -49,7 +49,7 @@ def check_distinct(
 
 
 def check_space(folder: Path, n_bytes: int) -> None:
-    """Raise an OSError if a disk has no room for a file. HDF5 may crash on a full disk."""
+    """Raise an OSError if a disk has no room for a file; HDF5 can crash on a full disk."""
     free = shutil.disk_usage(folder).free
     if free < n_bytes:
         sizes = f"about {n_bytes / 1e6:,.1f} MB are needed, and {free / 1e6:,.1f} MB are free"
@@ -58,7 +58,7 @@ def check_space(folder: Path, n_bytes: int) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Add the name of the file to an error that is raised while it is written."""
+    """Add the name of a file to the error if writing it fails."""
     try:
         yield
     except PermissionError as error:
@@ -71,15 +71,15 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: str | os.PathLike[str], n_bytes: int = 0) -> Iterator[Path]:
-    """Yield an empty file of about `n_bytes` to write to; it is renamed to `path` at the end.
+    """Yield an empty file to write about `n_bytes` to; it is renamed to `path` at the end.
 
-    The rename is atomic, so that `path` is the old or the new file at any time.
+    The rename is atomic, so that `path` is either the old or the new file at any time.
     """
     place = Path(os.path.realpath(path))
     _check_place(place)
     check_space(place.parent, n_bytes)
     with replacing_all([place]) as (new,):
-        new.touch()  # with the permissions of any new file
+        new.touch()  # It gets the permissions of a new file.
         yield new
 
 
@@ -89,9 +89,9 @@ def replacing_all(
 ) -> Iterator[list[Path]]:
     """Yield names for new files or folders, which are renamed to `paths` at the end.
 
-    After an error `paths` are as they were. A new file keeps the permissions of the old one. The
-    target of a link is replaced, not the link. The first path is renamed last. The new files are in
-    the folder `within` until they are renamed; by default in that of each path.
+    After an error, `paths` are as they were. A new file gets the permissions of the old one. If a
+    path is a link, its target is replaced. The first path is renamed last. Until then, the new
+    files are in the folder `within`, by default the folder of each path.
     """
     pairs: list[tuple[Path, Path]] = []
     renamed: list[Path] = []
@@ -101,11 +101,15 @@ def replacing_all(
             pairs.append((place, Path(beside)))
         yield [folder / "new" for _, folder in pairs]
         for place, folder in pairs:
-            _flush(folder / "new")
+            # The content is on the disk before the rename.
+            for name in filter(Path.is_file, [folder / "new", *(folder / "new").rglob("*")]):
+                with name.open("rb+") as file:
+                    os.fsync(file.fileno())
             if place.exists():
                 shutil.copymode(place, folder / "new")
         for place, folder in reversed(pairs):
-            # The last rename needs no copy of the old file; a folder cannot be overwritten.
+            # The last rename overwrites a file, so that no copy is needed. It cannot do so with a
+            # folder.
             if place.is_dir() or (place.exists() and folder != pairs[0][1]):
                 os.rename(place, folder / "old")
             os.replace(folder / "new", place)
@@ -117,10 +121,3 @@ def replacing_all(
             if (folder / "old").exists() and not place.exists():
                 os.rename(folder / "old", place)
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _flush(path: Path) -> None:
-    """Write a file, or all files of a folder, from the cache to the disk."""
-    for name in filter(Path.is_file, [path, *path.rglob("*")]):
-        with name.open("rb+") as file:
-            os.fsync(file.fileno())

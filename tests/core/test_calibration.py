@@ -74,7 +74,7 @@ def test_the_calibration_of_the_labels_is_found(temperature: float, exponent: fl
     assert error(found, distances, labels) < 0.015
 
 
-def test_samples_without_an_error_do_not_give_certainty() -> None:
+def test_without_errors_the_confidence_stays_below_one() -> None:
     distances, labels = np.full((40, 3), 0.2), np.arange(40) % 3
     distances[np.arange(40), labels] = 0.1
     assert UNCALIBRATED.probabilities(distances).max() < 0.4
@@ -83,7 +83,9 @@ def test_samples_without_an_error_do_not_give_certainty() -> None:
 
 @pytest.mark.parametrize("separation", [1.2, 3.0, 6.0])
 @pytest.mark.parametrize("n", [10, 50, 200])
-def test_few_or_separable_samples_make_nothing_worse(separation: float, n: int) -> None:
+def test_calibration_with_few_or_separable_samples_is_not_worse_than_none(
+    separation: float, n: int
+) -> None:
     distances, labels = classes_apart(5000, separation, 99)
     before = error(UNCALIBRATED, distances, labels)
     for seed in range(3):
@@ -93,7 +95,9 @@ def test_few_or_separable_samples_make_nothing_worse(separation: float, n: int) 
 
 @pytest.mark.parametrize(("factor", "separation"), [(0.2, 6.0), (3.0, 1.2)])
 @pytest.mark.parametrize("n", [20, 200])
-def test_few_samples_mend_a_large_error(factor: float, separation: float, n: int) -> None:
+def test_few_samples_reduce_a_large_calibration_error(
+    factor: float, separation: float, n: int
+) -> None:
     distances, labels = classes_apart(5000, separation, 99, factor)
     assert error(UNCALIBRATED, distances, labels) > 0.2
     found = Calibration.fit(*classes_apart(n, separation, 0, factor))
@@ -160,7 +164,7 @@ def test_the_interval_covers_the_error(gap: float, n: int) -> None:
     assert high - low < (0.4 if n == 50 else 0.1)
 
 
-def test_the_interval_of_predictions_without_an_error() -> None:
+def test_the_interval_if_all_predictions_are_right() -> None:
     low, high = calibration_error_interval(np.full(30, 0.999), np.ones(30, dtype=bool))
     assert low == 0
     assert 0.02 < high < 0.2

@@ -45,7 +45,7 @@ def fit(
 
 
 def counts(n: int = N_LARGE, d: int = 5, seed: int = 0) -> Array:
-    """Mostly zeros, as counts are; each feature with a mean and scale of its own."""
+    """Mostly zeros, like counts; each feature has another mean and scale."""
     rng = np.random.default_rng(seed)
     return rng.poisson(0.5, size=(n, d)) * np.logspace(-2, 2, d)
 
@@ -112,7 +112,7 @@ def test_features_that_are_constant_or_unrelated_to_the_classes() -> None:
         z = standardizer.inverse(standardizer(X).numpy())
         assert_allclose(z[:, [1, 3]], X[:, [1, 3]], rtol=1e-6)
         assert not fit(np.full((10, 3), 0.5), scale)(np.full((10, 3), 0.5)).any()
-    # All count the same where both classes have the same rows, or differ by rounding errors.
+    # All weights are equal if both classes have the same rows, or differ by rounding errors.
     assert_array_equal(fit(np.repeat(counts(20), 2, axis=0), "supervised").weight, 1)
     one = np.zeros((6, 2))
     for value in np.random.default_rng(0).normal(size=20).astype(np.float32):
@@ -120,14 +120,14 @@ def test_features_that_are_constant_or_unrelated_to_the_classes() -> None:
         assert fit(sparse.csr_array(one), "supervised").weight.tolist() == [1, 1]
 
 
-def test_max_features_keeps_those_of_largest_weight() -> None:
+def test_max_features_keeps_the_features_with_the_largest_weights() -> None:
     rng, codes = np.random.default_rng(1), np.arange(300) % 2
     X = rng.normal(size=(300, 6)) + codes[:, None] * [3, 1, 4, 2, 6, 5] + 5
     standardizer = fit(X, "supervised", codes, max_features=3)
     assert_array_equal(standardizer.kept, [2, 4, 5])
     assert np.square(standardizer.weight[standardizer.kept]).mean() == pytest.approx(1)
     assert_array_equal(standardizer(sparse.csr_matrix(X)), standardizer(X))
-    # A feature left out comes back as its mean.
+    # The inverse gives features that are left out their means.
     back = standardizer.inverse(standardizer(X).numpy())
     assert_allclose(back[:, [2, 4, 5]], X[:, [2, 4, 5]], rtol=1e-4)
     assert_allclose(back[:, :2], np.broadcast_to(X[:, :2].mean(axis=0), (300, 2)), rtol=1e-5)

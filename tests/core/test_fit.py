@@ -1,4 +1,4 @@
-"""From data and class indices to a map, by way of `CentroidEncoder.fit_codes`."""
+"""Trainings on data and class indices, through `CentroidEncoder.fit_codes`."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_one_network_places_its_own_rows(X: Any, bottleneck: Trained) -> None:
 
 
 @pytest.mark.parametrize("params", [{}, BOTTLENECK, {"n_networks": 1}])
-def test_of_more_rows_than_max_samples_a_stratified_sample_trains(
+def test_a_stratified_sample_trains_if_there_are_more_rows_than_max_samples(
     X: Any, codes: Any, params: dict[str, Any]
 ) -> None:
     stored, n_labeled = StoredRows(X), N - N_UNLABELED
@@ -127,7 +127,7 @@ def test_of_more_rows_than_max_samples_a_stratified_sample_trains(
     expected = 100 * np.bincount(codes[labeled], minlength=5) / n_labeled
     assert np.abs(counts - expected).max() <= 1
     assert few.fit.data.n_rows == len(division.train) == counts.sum()
-    # All rows have a place, and labelled ones one by a network that is not trained on them.
+    # All rows have a place. Labelled rows are placed by networks that were not trained on them.
     embedding = few.fit.embed()
     assert np.isfinite(embedding).all()
     right = nearest_center(embedding, few.fit.map.centers) == np.searchsorted(few.fit.known, codes)
@@ -144,7 +144,7 @@ def test_statistics_of_a_sample_are_close_to_those_of_all(
 ) -> None:
     monkeypatch.setattr(core, "N_SAMPLE", 200)
     found = trained(X, codes, **BOTTLENECK)
-    # Centroids are those of all rows all the same.
+    # But centroids are the means of all rows.
     assert_allclose(found.model.centroids_, bottleneck.model.centroids_, rtol=1e-4)
     assert_allclose(found.model.transform(X), bottleneck.model.transform(X), atol=1e-2)
 
@@ -160,7 +160,7 @@ def test_frames_show_all_rows_from_the_start(codes: Any, placement: str, request
     reports, frames = found.reports[n_first:], found.frames[n_first:]
     for report, frame in zip(reports, frames, strict=True):
         if frame is None:
-            # The first frame stays until the networks are about as good.
+            # There is no frame until the networks have about the information of the first frame.
             assert placement == "voronoi"
             assert report not in (reports[0], reports[-1])
             continue
@@ -191,7 +191,7 @@ def test_shuffled_labels_are_at_chance(learned: bool) -> None:
 def test_novelty_is_that_of_the_estimator(X: Any, codes: Any, voronoi: Trained) -> None:
     known, novelty = codes >= 0, voronoi.fit.novelty()
     assert_array_equal(novelty[~known], voronoi.model.novelty(X)[~known])
-    # Rows that it was learned from are ranked among themselves.
+    # The rows that novelty was learned from are scored by each other.
     assert novelty[known].mean() == pytest.approx(0.5, abs=0.01)
     few = np.where(np.arange(N) < 10, codes, -1)
     assert np.isnan(trained(X, few, novelty=True).fit.novelty()).all()
@@ -213,7 +213,7 @@ def test_rows_of_a_group_are_in_one_fold(X: Any, codes: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_what_cannot_be_trained_on_is_an_error(X: Any, codes: Any) -> None:
+def test_unsuitable_labels_and_data_are_errors(X: Any, codes: Any) -> None:
     with pytest.raises(ValueError, match=r"at least two classes, but got one class \(b\)"):
         trained(X, np.full(N, 2))
     with pytest.raises(ValueError, match="at least two classes, but got no samples"):
@@ -223,7 +223,7 @@ def test_what_cannot_be_trained_on_is_an_error(X: Any, codes: Any) -> None:
 
 
 def test_the_first_frame_separates_no_noise() -> None:
-    """Each row is placed by a regression on the others."""
+    """Each row is placed by a regression on the other rows."""
     rng, frames = np.random.default_rng(0), []
 
     def see(report: Report | None) -> bool:

@@ -34,7 +34,7 @@ def gauges(layout: Layout, places: np.ndarray, own: np.ndarray) -> np.ndarray:
 class TestLayout:
     @pytest.mark.parametrize("n_components", [1, 2, 3])
     @pytest.mark.parametrize("n_classes", [2, 3, 40])
-    def test_positions_differ_even_of_classes_that_are_the_same(
+    def test_equal_classes_have_different_positions(
         self, n_classes: int, n_components: int
     ) -> None:
         positions = Layout.fit(np.zeros((n_classes, 5)), n_components).positions
@@ -63,7 +63,7 @@ class TestLayout:
         assert_array_equal(layout.distances(places).argmin(axis=1), own)
         assert (gauges(layout, places, own) < PLACED[1] + 1e-3).all()
 
-    def test_without_scatter_is_the_mean_of_the_positions_weighted_by_the_probabilities(
+    def test_without_scatter_a_place_is_the_weighted_mean_of_the_positions(
         self,
     ) -> None:
         layout = Layout(np.array([[0.0, 0.0], [1.0, 0.0], [0.5, 0.8]]))
@@ -72,14 +72,14 @@ class TestLayout:
         assert_allclose(places, probabilities @ layout.positions, atol=1e-5)
 
     @pytest.mark.parametrize("n_components", [1, 2, 3])
-    def test_changes_little_from_class_to_class(self, n_components: int) -> None:
+    def test_places_are_continuous_between_classes(self, n_components: int) -> None:
         """With even odds, a sample lies near the border on either side of it."""
         rng = np.random.default_rng(3)
         layout = Layout.fit(rng.normal(size=(2, 4)), n_components)
         components = rng.normal(size=(1, 2, n_components))
         left, right = (layout.place(np.array([[0.0, odds]]), components) for odds in (-1e-3, 1e-3))
         assert np.linalg.norm(left - right) < 0.05
-        # A third class becomes the second one: nothing jumps.
+        # The third class becomes the second most probable one, and places do not jump.
         layout = Layout.fit(rng.normal(size=(3, 4)), n_components)
         components = rng.normal(size=(1, 3, n_components))
         below, above = (
@@ -87,21 +87,21 @@ class TestLayout:
         )
         assert np.linalg.norm(below - above) < 1e-3
 
-    def test_odds_can_be_read_off_the_plane(self) -> None:
-        """They are squared: most samples have scatter, too, which hides how sure they are."""
+    def test_distances_of_places_are_the_odds_squared(self) -> None:
+        """Squared, because most samples have scatter, which makes their odds look more even."""
         layout = Layout.fit(np.array([[0.0, 0.0], [1.0, 0.0]]), 2)
         logits = np.column_stack([np.linspace(0.2, 2.5, 20), np.zeros(20)])
         places = layout.place(logits, np.zeros((20, 2, 2)))
         assert_allclose(np.square(layout.distances(places))[:, 1], 2 * logits[:, 0], rtol=1e-3)
 
-    def test_a_class_behind_others_is_pulled_in(self) -> None:
-        """A sample that may be of the last class in a row goes to the end of its own cell."""
+    def test_doubt_with_a_class_behind_others_leads_to_the_own_border(self) -> None:
+        """A sample in doubt with the last class of a row lies at the border of its own cell."""
         layout = Layout(np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 0.1]]))
         place = layout.place(np.array([[0.01, -20.0, 0.0]]), np.zeros((1, 3, 2)))
         assert_array_equal(cdist(place, layout.positions).argmin(), 0)
         assert 0.9 < gauges(layout, place, np.array([0]))[0] < 1
 
-    def test_components_are_the_inverse_for_sure_samples(self) -> None:
+    def test_components_are_the_inverse_for_certain_samples(self) -> None:
         layout = Layout.fit(np.random.default_rng(4).normal(size=(5, 4)), 2)
         components = np.random.default_rng(5).uniform(-1.5, 1.5, size=(30, 5, 2))
         own = np.arange(30) % 5
@@ -113,7 +113,7 @@ class TestLayout:
 
 
 class TestScatter:
-    def test_components_are_those_of_variance_and_of_the_way_to_the_other_class(self) -> None:
+    def test_components_have_large_variance_or_lead_to_the_other_class(self) -> None:
         rng = np.random.default_rng(0)
         codes = np.arange(4000) % 2
         X = rng.normal(size=(4000, 5)) + np.outer(codes, [0, 0, 3, 0, 0])
@@ -133,7 +133,7 @@ class TestScatter:
                 assert abs(np.corrcoef(shown, expected[:, axis])[0, 1]) > 0.999
             assert_allclose(found[codes == j, j, 0].std(), 1, rtol=0.02)
 
-    def test_of_a_wide_class_is_larger(self) -> None:
+    def test_a_wide_class_has_a_larger_scatter(self) -> None:
         rng = np.random.default_rng(0)
         codes = np.arange(3000) % 3
         X = rng.normal(size=(3000, 4)) * np.array([1, 4, 9])[codes, None]
@@ -143,8 +143,8 @@ class TestScatter:
         deviations = [found[codes == j, j, 0].std() for j in range(3)]
         assert_allclose(deviations, [0.5, 1, 1.5], rtol=0.1)
 
-    def test_is_turned_to_the_positions_of_the_classes(self) -> None:
-        """What leads to another class in the data leads to it in the plane."""
+    def test_components_are_turned_to_the_positions_of_the_classes(self) -> None:
+        """The direction to another class in the data is that to its position in the plane."""
         rng = np.random.default_rng(2)
         codes = np.arange(900) % 3
         centroids = np.array([[0.0, 0, 0], [6, 0, 0], [0, 6, 0]])
@@ -176,7 +176,7 @@ class TestScatter:
         own = components[np.arange(60), codes]
         assert_allclose(centroids[codes] + scatter.inverse(own, codes), X, atol=1e-4)
 
-    def test_is_zero_for_classes_without_scatter(self) -> None:
+    def test_scatter_is_zero_for_classes_of_equal_samples(self) -> None:
         codes, centroids = np.arange(20) % 2, np.eye(2)
         scatter = Scatter.fit(torch.zeros((20, 2)), codes, centroids, 2)
         components = scatter.components(scatter.project(torch.tensor(centroids).float()))
@@ -184,7 +184,7 @@ class TestScatter:
 
 
 class TestOdds:
-    def test_are_those_of_logistic_regression(self) -> None:
+    def test_odds_are_those_of_logistic_regression(self) -> None:
         """For two classes and one output, the logits are linear."""
         rng = np.random.default_rng(0)
         codes = rng.integers(0, 2, 3000)
@@ -202,13 +202,13 @@ class TestOdds:
         weighted = Odds.fit(outputs, targets, codes, np.array([1.0, 2.0])[codes])
         twice = np.append(np.arange(300), np.arange(200, 300))
         repeated = Odds.fit(outputs[twice], targets, codes[twice])
-        # Up to the smoothing, which is less of more samples.
+        # Except for the smoothing, whose effect is smaller with more samples.
         assert_allclose(
             weighted.logits(outputs, targets), repeated.logits(outputs, targets), atol=0.02
         )
 
     @pytest.mark.parametrize("n", [10, 100])
-    def test_few_samples_without_an_error_do_not_give_certainty(self, n: int) -> None:
+    def test_without_errors_the_odds_of_few_samples_stay_finite(self, n: int) -> None:
         codes = np.arange(n) % 2
         outputs = targets = np.array([[-1.0], [1.0]])
         logits = Odds.fit(outputs[codes], targets, codes).logits(outputs, targets)
@@ -241,7 +241,7 @@ class TestEstimator:
 
     @pytest.mark.parametrize("n_components", [1, 3])
     @pytest.mark.parametrize("n_classes", [2, 3])
-    def test_of_other_dimensions_and_few_classes(self, n_components: int, n_classes: int) -> None:
+    def test_other_dimensions_and_few_classes(self, n_components: int, n_classes: int) -> None:
         X, y = load_iris(return_X_y=True)
         X, y = X[y < n_classes], y[y < n_classes]
         model = ce.CentroidEncoder(n_components, **QUICK).fit(X, y)
@@ -257,10 +257,10 @@ class TestEstimator:
             assert np.isfinite(ce.CentroidEncoder(**QUICK).fit(X[few], y[few]).transform(X)).all()
 
 
-def test_cells_of_a_donor_are_placed_by_networks_that_have_seen_none_of_it(
+def test_cells_are_placed_by_networks_that_were_not_trained_on_their_donor(
     cells: ad.AnnData,
 ) -> None:
-    """A donor with wrong labels gets the labels that the other donors suggest."""
+    """Cells of a donor with wrong labels get the labels of similar cells of the other donors."""
     cells.obs["donor"] = [f"donor {i // 3 % 8}" for i in range(cells.n_obs)]
     wrong = (cells.obs["donor"] == "donor 3").to_numpy()
     categories = cells.obs["cell_type"].cat.categories

@@ -96,21 +96,21 @@ def test_class_centers_are_means_in_float64() -> None:
 
 @pytest.mark.parametrize("n_classes", [0, 2, 5])
 @pytest.mark.parametrize("reflect", [1, -1])
-def test_an_embedding_is_turned_onto_another_one(n_classes: int, reflect: int) -> None:
+def test_an_embedding_is_rotated_onto_another_one(n_classes: int, reflect: int) -> None:
     rng = np.random.default_rng(n_classes)
     points = rng.normal(size=(50, 2)) * [3, 1]
     points[3] = np.nan
     centers = rng.normal(size=(5, 2))
     turn = np.array([[0.6, -0.8], [0.8, 0.6]]) * [1, reflect]
     moved, moved_centers = points @ turn + 7, centers @ turn + 7
-    # Two centers alone would leave the choice of a reflection.
+    # Two centers do not determine whether to reflect.
     pairs = moved_centers[:n_classes], centers[:n_classes]
     found = turned_onto((moved, moved_centers), pairs, (moved, points))
     np.testing.assert_allclose(found[0], points, atol=1e-9)
     np.testing.assert_allclose(found[1], centers, atol=1e-9)
 
 
-def test_classes_keep_their_places_though_samples_have_moved() -> None:
+def test_classes_count_for_more_than_samples_in_the_rotation() -> None:
     rng = np.random.default_rng(0)
     centers, samples = rng.normal(size=(4, 2)), rng.normal(size=(100, 2))
     (found,) = turned_onto((-centers,), (-centers, centers), (samples, rng.normal(size=(100, 2))))

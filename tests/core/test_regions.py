@@ -20,7 +20,7 @@ LINE = np.linspace(-1, 1, 9)
 
 
 def check_cells(centers: Array) -> list[Array]:
-    """Points far enough from a border lie in the cell of their nearest center alone."""
+    """Points that are not close to a border lie only in the cell of their nearest center."""
     cells = voronoi_cells(centers, BOX)
     points = np.random.default_rng(0).uniform(BOX[:2], BOX[2:], size=(300, 2))
     distance = cdist(points, centers)

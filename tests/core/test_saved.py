@@ -68,7 +68,7 @@ def assert_same(one: ce.CentroidEncoder, other: ce.CentroidEncoder) -> None:
 
 
 @pytest.mark.parametrize("name", MAPS)
-def test_a_map_comes_back_to_the_bit(
+def test_a_stored_map_is_read_with_the_same_bits(
     name: str, models: dict[str, ce.CentroidEncoder], state: Any, tmp_path: Path
 ) -> None:
     models[name].save(tmp_path / "map.safetensors")
@@ -102,7 +102,7 @@ def test_a_map_comes_back_to_the_bit(
     ],
     ids=lambda labels: f"{labels.dtype} {type(labels[0]).__name__}",
 )
-def test_labels_of_all_types_come_back(labels: Any, tmp_path: Path) -> None:
+def test_labels_of_all_types_are_read_unchanged(labels: Any, tmp_path: Path) -> None:
     model = fitted(labels)
     model.save(tmp_path / "map.safetensors")
     back = ce.load(tmp_path / "map.safetensors", device="cpu")

@@ -43,7 +43,7 @@ def groupings(draw: st.DrawFn) -> tuple[Codes, Codes]:
 
 
 @given(labelings(), shares, seeds)
-def test_every_class_gives_its_share_and_small_ones_stay_whole(
+def test_the_same_share_of_every_class_is_held_out_except_of_small_ones(
     labels: Codes, share: float, seed: int
 ) -> None:
     held_out = stratified_holdout(labels, share, seed)
@@ -60,7 +60,7 @@ def test_every_class_gives_its_share_and_small_ones_stay_whole(
 
 @given(groupings(), shares, seeds)
 @settings(max_examples=100, deadline=None)
-def test_groups_stay_whole_and_no_class_is_lost_if_that_can_be_avoided(
+def test_groups_are_not_split_and_no_class_is_lost_if_that_can_be_avoided(
     pair: tuple[Codes, Codes], share: float, seed: int
 ) -> None:
     labels, groups = pair
@@ -74,7 +74,7 @@ def test_groups_stay_whole_and_no_class_is_lost_if_that_can_be_avoided(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_held_out_groups_come_as_near_to_the_share_as_any_others(seed: int) -> None:
+def test_no_other_choice_of_groups_is_nearer_to_the_share(seed: int) -> None:
     rng = np.random.default_rng(seed)
     groups = rng.choice(8, 400, p=rng.dirichlet(np.full(8, 3)))
     labels = rng.integers(0, 3, 400)

@@ -83,7 +83,7 @@ def make(
     batch_norm: bool = False,
     **config: Any,
 ) -> Problem:
-    """Four classes in 8 features. Validation rows with wrong labels soon lose by training."""
+    """Four classes in 8 features. With wrong labels, the validation loss soon rises."""
     rng = np.random.default_rng(0)
     labels = rng.permutation(n) % 4
     X = (2 * rng.normal(size=(4, 8))[labels] + rng.normal(size=(n, 8))).astype(np.float32)
@@ -109,7 +109,7 @@ def same(one: Weights, other: Weights) -> bool:
 
 
 def after(n: int, answer: Callable[[], bool] = lambda: True) -> Callback:
-    """Return a callback that stops, or fails, before batch n."""
+    """Return a callback that stops or raises an error before batch n."""
     left = iter(range(n))
     return lambda report: report is None and next(left, None) is None and answer()
 
@@ -191,13 +191,13 @@ def test_a_merge_follows_patience_from_the_best_weights_with_all_rows(patience: 
     assert n - 1 - best == patience
     assert [report.stage for report, *_ in history[n:]] == ["merge"] * 2
     assert same(history[n][2], history[best][1])
-    # No number shows which merged epoch is best: the last one stays.
+    # Without validation rows, a merge keeps its last epoch.
     assert same(problem.weights(), history[-1][1])
 
 
 @pytest.mark.parametrize("answer", [lambda: True, interrupt])
 @pytest.mark.parametrize("wrong", [False, True])
-def test_an_end_within_an_epoch_keeps_the_best_whole_one(answer: Any, wrong: bool) -> None:
+def test_a_stop_within_an_epoch_keeps_the_best_complete_epoch(answer: Any, wrong: bool) -> None:
     problem = make(wrong=wrong, max_epochs=30, learning_rate=0.02, merge_epochs=5)
     problem = problem if wrong else without_validation(problem)
     weights, stop = [], after(5 * 15 + 2, answer)
@@ -231,7 +231,7 @@ def test_batches_are_nearly_equal_and_hold_every_row_once(n: int, batch_size: in
 
 
 def several(folds: Tensor, hidden: tuple[int, ...] = (6,), **config: Any) -> Problem:
-    """Networks side by side, each with inputs of its own."""
+    """Networks side by side, each with its own inputs."""
     problem = without_validation(make(schedule="constant", **config))
     n_networks, generator = int(folds.max()) + 1, torch.Generator().manual_seed(0)
     network = Network(8, hidden, 3, 0, "relu", generator, n_networks=n_networks)
@@ -243,7 +243,7 @@ def several(folds: Tensor, hidden: tuple[int, ...] = (6,), **config: Any) -> Pro
 
 def test_networks_side_by_side_learn_as_each_alone() -> None:
     folds = torch.arange(100) % 4
-    # Of all rows at once, the order does not matter.
+    # A batch holds all rows, so that their order does not matter.
     together = several(folds, max_epochs=8, batch_size=100)
     initial = [value.clone() for value in together.network.parameters()]
     together.train()
@@ -273,7 +273,7 @@ def test_a_network_depends_on_no_row_of_its_fold() -> None:
         assert torch.equal(one[1], other[1])
         assert not torch.equal(one[0], other[0])
         assert not torch.equal(one[2], other[2])
-    # All networks take the same number of rows; those with fewer repeat theirs.
+    # All networks receive the same number of rows; networks with fewer repeat them.
     epoch = torch.cat(plain.objective.batches[: math.ceil(90 / 16)], dim=1)
     assert epoch.shape == (3, 90)
     for k, rows in enumerate(epoch):

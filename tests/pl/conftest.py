@@ -1,4 +1,4 @@
-"""Results of a cross-validation, written by hand: the figures are tested on what they read."""
+"""Results of a cross-validation that are written by hand, as input of the figures."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from centroid_encoder.tl._result import PermutationTest, StoredCrossValidation
 
 @pytest.fixture
 def validate() -> Callable[..., ad.AnnData]:
-    """Write into cells what `tl.cross_validate` does, and confidences where there is a map."""
+    """Return a function that writes results like those of `tl.cross_validate` into cells."""
 
     def write(
         adata: ad.AnnData, *, share_right: float = 0.8, confidence: np.ndarray | None = None

@@ -1,4 +1,4 @@
-"""Saving, showing and given axes: the same for every figure."""
+"""Saving, showing and given axes, which are the same for all figures."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_figure_is_shown_and_saved(
 
 
 @pytest.mark.parametrize("name", ce.pl.__all__)
-def test_every_figure_checks_the_file_before_all_else(name: str) -> None:
+def test_every_figure_checks_the_file_first(name: str) -> None:
     with pytest.raises(FileNotFoundError, match="there is no folder nowhere"):
         draw(name, ad.AnnData(), save="nowhere/figure.png")
     with pytest.raises(ValueError, match="the name must end in"):
@@ -77,7 +77,7 @@ def test_every_figure_names_the_call_to_make_first(name: str, cells: Any, unchan
 
 
 @pytest.mark.parametrize("name", ONE_PANEL)
-def test_a_figure_lies_on_the_axes_given(name: str, adata: ad.AnnData, shown: Any) -> None:
+def test_a_figure_is_drawn_on_the_axes_given(name: str, adata: ad.AnnData, shown: Any) -> None:
     ax = plt.figure().subfigures(1, 2)[0].subplots()
     assert draw(name, adata, ax=ax, show=None) is ax
     assert not shown
@@ -124,7 +124,7 @@ def test_dots_per_inch_are_those_of_matplotlib_or_300(
     assert widths[None] == pytest.approx(expected / 100 * widths[100], rel=0.02)
 
 
-def test_a_pdf_has_fonts_that_journals_take(adata: ad.AnnData, tmp_path: Path) -> None:
+def test_a_pdf_has_fonts_that_journals_accept(adata: ad.AnnData, tmp_path: Path) -> None:
     with plt.rc_context({"pdf.compression": 0}):
         before = dict(plt.rcParams)
         ce.pl.history(adata, show=False, save=tmp_path / "a.pdf")

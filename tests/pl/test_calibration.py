@@ -1,4 +1,4 @@
-"""Confidence against truth: that the points, their bars and the words are those of the cells."""
+"""The reliability diagram: its points, intervals and title are those of the cells."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def draw(adata: Any, **kwargs: Any) -> Axes:
 
 
 def points(ax: Axes) -> tuple[np.ndarray, np.ndarray]:
-    """Confidence and share right of each bin, and the ends of its bar, in per cent."""
+    """Confidence, share of right predictions and interval of each bin, in per cent."""
     (bars,) = (one for one in ax.containers if isinstance(one, ErrorbarContainer))
     (segments,) = bars.lines[2]
     ends = np.array([segment[:, 1] for segment in segments.get_segments()])
@@ -31,7 +31,7 @@ def points(ax: Axes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def wilson(share: np.ndarray, n: np.ndarray) -> np.ndarray:
-    """By the formula, as in the textbook."""
+    """(n, 2) ends of the 95 % intervals, by the formula of Wilson."""
     z = NormalDist().inv_cdf(0.975)
     middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
@@ -68,7 +68,7 @@ def test_the_title_gives_the_error_that_was_stored(cells, validate):
     assert draw(cells, title="mine").get_title() == "mine"
 
 
-def test_held_out_cells_stand_in_where_nothing_was_cross_validated(embed):
+def test_without_a_cross_validation_the_held_out_cells_are_drawn(embed):
     adata = embed(unlabeled=10)
     ax = draw(adata, n_bins=3)
     n = adata.uns["ce"]["quality"]["test"]["n"]

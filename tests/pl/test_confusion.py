@@ -1,4 +1,4 @@
-"""Which classes are taken for which: the counts that are stored, legible for 2 as for 100."""
+"""The confusion matrix: stored counts, legible for 2 and for 100 classes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def with_table(adata: ad.AnnData, table: Any) -> ad.AnnData:
 
 @pytest.fixture
 def validated(cells, validate):
-    """A is taken for c, and b for nothing else; twelve cells of each were counted."""
+    """Twelve cells of each class; a and c are confused with each other, and b is not."""
     cells.obs["cell_type"] = cells.obs["cell_type"].cat.rename_categories(["a", "b", "c"])
     return with_table(validate(cells), [[9, 0, 3], [0, 12, 0], [6, 0, 6]])
 
@@ -54,7 +54,7 @@ def test_squares_are_shares_of_the_true_class_or_counts(validated):
     assert written(ax) == shares
     assert ax.child_axes[0].get_ylabel() == "share of the true class (%)"
     assert ax.get_title() == "out-of-fold labels, 5 folds, n = 36\n75.0 % right"
-    # Shares are never rounded to none or to all.
+    # Shares are rounded neither to 0 nor to 100.
     table = [[9_990, 10, 0], [0, 5, 0], [1, 6, 993]]
     ax = draw(with_table(validated, table), order="category")
     shares = {(0, 0): ">99", (0, 1): "<1", (1, 1): "100", (2, 0): "<1", (2, 1): "1", (2, 2): "99"}
@@ -85,19 +85,19 @@ def test_confused_classes_stand_side_by_side(make_cells, validate):
     assert [name[0] for name in names(ax.get_yticklabels())] == list(order)
     for pair in ("ad", "df", "be"):
         assert pair in order or pair[::-1] in order
-    # The squares have moved with their names.
+    # The squares are in the order of the names.
     own = table.diagonal() / table.sum(axis=1)
     assert_allclose(squares(ax).diagonal(), [100 * own["abcdef".index(n)] for n in order])
 
 
-def test_the_order_is_that_of_the_label_on_request(validated):
+def test_the_order_can_be_that_of_the_categories(validated):
     validated.obs["cell_type"] = validated.obs["cell_type"].cat.set_categories(["c", "b", "a"])
     assert names(draw(validated, order="category").get_xticklabels()) == ["c", "b", "a"]
     with pytest.raises(ValueError, match=r"order must be .* got 'size'"):
         draw(validated, order="size")
 
 
-def test_held_out_cells_are_counted_where_nothing_was_cross_validated(embed):
+def test_without_a_cross_validation_the_held_out_cells_are_counted(embed):
     adata = embed(unlabeled=12)
     ax = draw(adata, counts=True, order="category")
     test = adata.obs["ce_split"] == "test"
@@ -109,7 +109,7 @@ def test_held_out_cells_are_counted_where_nothing_was_cross_validated(embed):
     assert " of 22\n" in draw(adata[adata.obs["cell_type"] != "type 1"]).get_title()
 
 
-def test_names_are_written_as_they_are(make_cells, validate):
+def test_names_are_not_read_as_formulas_and_are_shortened(make_cells, validate):
     of_class = ["_hidden", "$no_maths$", "100 $", "terminally differentiated T cell, subset 1"]
     ax = draw(validate(make_cells(4, names=of_class)), order="category")
     ax.figure.canvas.draw()
@@ -129,7 +129,7 @@ def test_names_never_overlap(make_cells, validate, n_classes, given):
         boxes = [label.get_window_extent() for label in labels]
         ends = sorted((getattr(b, f"{side}0"), getattr(b, f"{side}1")) for b in boxes)
         assert len(ends) > 1
-        # A line of text is a little less high than its box.
+        # The box of a text is a little higher than its letters.
         assert all(end < start + 2 for (_, end), (start, _) in pairwise(ends))
     assert bool(ax.texts) == (n_classes <= 10)
     for text in ax.texts:

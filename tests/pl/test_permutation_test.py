@@ -1,4 +1,4 @@
-"""The observed error among those of shuffled labels, and the p value in words."""
+"""The observed error and those of shuffled labels, and the p value in the title."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_all_permutations_and_the_observed_error_are_drawn(cells, validate):
     assert right > max(*ends, observed)
 
 
-def test_an_error_names_the_call_to_make_first(cells, validate):
+def test_without_a_test_the_error_names_the_call(cells, validate):
     del validate(cells).uns["ce_cv"]["permutation"]
     with pytest.raises(KeyError, match=r"cross_validate\(adata, 'cell_type', n_permutations=99\)"):
         draw(cells)
@@ -50,7 +50,7 @@ def test_an_error_names_the_call_to_make_first(cells, validate):
         (9, 0.1, "p = 0.1 (9 permutations, the smallest possible)\ntoo few to tell"),
     ],
 )
-def test_the_title_has_p_and_what_it_could_be(cells, validate, n, p_value, title):
+def test_the_title_has_the_p_value_and_its_limits(cells, validate, n, p_value, title):
     errors = np.random.default_rng(0).uniform(0.5, 0.7, n)
     validate(cells).uns["ce_cv"]["permutation"] |= {"errors": errors, "p_value": p_value}
     assert draw(cells).get_title() == title

@@ -1,4 +1,4 @@
-"""Regions as they are drawn by `pl.voronoi` and by the widget."""
+"""Regions of the classes, as in `pl.voronoi` and the widget."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from centroid_encoder.pl._regions import (
 from centroid_encoder.tl._result import read_result
 
 
-def test_outlines_of_an_image_are_filled_like_it_also_around_a_hole():
+def test_outlines_enclose_the_pixels_of_a_class_but_not_its_holes():
     image = np.zeros((40, 40), dtype=int)
     image[:, 20:] = 1
     image[5:15, 5:15] = 2
@@ -40,7 +40,7 @@ def test_outlines_of_an_image_are_filled_like_it_also_around_a_hole():
 def test_regions_of_centers_are_drawn_as_patches(embed, n_components):
     adata = embed(4, n_components=n_components)
     result = read_result(adata, "ce")
-    # The limits hold the centers too, which may lie beyond all cells.
+    # The limits include the centers, which may lie outside of all cells.
     points = [plane_points(result.embedding), plane_centers(result.centers)]
     limits = panel_limits(np.vstack(points), equal=n_components > 1)
     shapes = class_regions(adata, result, "voronoi", limits)

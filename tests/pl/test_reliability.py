@@ -1,4 +1,4 @@
-"""The page has all that has been computed, and names the call for the rest."""
+"""The page has all results, and texts instead of missing figures."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def words(figure: Figure) -> list[str]:
 
 
 def absent(figure: Figure) -> list[str]:
-    """Texts in the place of figures."""
+    """Texts instead of figures."""
     empty = [ax for ax in figure.axes if ax.axison and not ax.get_title()]
     return [text.get_text().replace("\n", " ") for ax in empty for text in ax.texts]
 
 
 def assert_legible(figure: Figure) -> None:
-    """Nothing is beyond the page, and no two figures overlap."""
+    """All texts are on the page, and no two figures overlap."""
     figure.canvas.draw()
     boxes = [ax.get_tightbbox() for ax in figure.axes if ax.axison]
     boxes += [ax.texts[0].get_window_extent() for ax in figure.axes if not ax.axison]
@@ -44,7 +44,7 @@ def assert_legible(figure: Figure) -> None:
         assert not any(box.shrunk(0.99, 0.99).overlaps(other) for other in boxes[:i])
 
 
-def test_the_page_has_all_there_is(embed, validate):
+def test_the_page_has_all_results(embed, validate):
     adata = validate(embed())
     figure = draw(adata)
     error = f"{100 * adata.uns['ce']['quality']['test']['voronoi_error']:.1f} %"
@@ -60,7 +60,7 @@ def test_the_page_has_all_there_is(embed, validate):
     assert_legible(figure)
 
 
-def test_texts_take_the_place_of_what_there_is_not(embed, cells, validate):
+def test_texts_replace_missing_figures(embed, cells, validate):
     figure = draw(embed(test_size=0))
     assert titles(figure) == ["training cells (n = 120)"]
     assert len(absent(figure)) == 3
@@ -81,7 +81,7 @@ def test_a_hundred_classes_are_legible(make_cells, validate, fast):
     assert_legible(figure)
 
 
-def test_the_words_name_the_classes_with_most_errors(make_cells, validate):
+def test_the_text_names_the_classes_with_most_errors(make_cells, validate):
     adata = validate(make_cells(5))
     table = adata.uns["ce_cv"]["per_class"]
     table["knn_error"] = [0.21, 0.05, 0.9, 1.0, 0.4]

@@ -1,4 +1,4 @@
-"""Points that are coloured by any column or variable, over the regions of the classes."""
+"""Points with the colours of a column or variable, over the regions of the classes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def draw(adata: Any, color: str, **kwargs: Any) -> list[Any]:
 
 
 def numbers(ax: Any) -> Places:
-    """Number of each point that is drawn in the colour of one."""
+    """Numbers that give the drawn points their colours."""
     (drawn,) = ax.collections
     return dict(zip(map(tuple, drawn.get_offsets().tolist()), drawn.get_array(), strict=True))
 
@@ -58,7 +58,7 @@ def adata(embed: Any) -> ad.AnnData:
     return adata
 
 
-def test_numbers_of_a_column_share_one_bar_and_one_scale(adata: ad.AnnData) -> None:
+def test_numbers_have_one_colour_bar_and_one_scale_for_all_panels(adata: ad.AnnData) -> None:
     one, other = axes = draw(adata, "size")
     limits = adata.obs["size"].min(), adata.obs["size"].max()
     for split, ax in zip(("train", "test"), axes, strict=True):
@@ -92,7 +92,7 @@ def test_a_variable_is_read_from_any_matrix(
         assert numbers(ax) == expected(adata, values, "train")
 
 
-def test_a_variable_is_that_of_raw_as_in_scanpy(adata: ad.AnnData) -> None:
+def test_a_variable_is_read_from_raw_as_in_scanpy(adata: ad.AnnData) -> None:
     x = np.asarray(adata[:, "gene3"].X).ravel().astype(float)
     raw = adata.copy()
     raw.X = 5 * raw.X
@@ -147,7 +147,7 @@ def test_categories_have_their_own_colours_and_legend(adata: ad.AnnData) -> None
     assert max(box.x1 for box in boxes) < other.figure.bbox.x1
 
 
-def test_of_many_categories_a_hundred_are_coloured(adata: ad.AnnData) -> None:
+def test_a_hundred_of_many_categories_have_colours(adata: ad.AnnData) -> None:
     """The others are grey, and the legend has their number."""
     names = [f"c{i:03}" for i in range(110)]
     adata.obs["barcode"] = [*names, *names[100:]]
@@ -168,7 +168,7 @@ def test_of_many_categories_a_hundred_are_coloured(adata: ad.AnnData) -> None:
         ({"color": "gene3", "use_raw": True}, "use_raw=True needs adata.raw"),
     ],
 )
-def test_errors_name_what_is_near(
+def test_errors_suggest_similar_names(
     adata: ad.AnnData, unchanged: Any, kwargs: dict[str, Any], words: str
 ) -> None:
     with unchanged(adata), pytest.raises((KeyError, ValueError), match=words):

@@ -1,4 +1,4 @@
-"""The paper's figure: that it shows what was computed, says so in words, and can be trusted."""
+"""The figure of the paper: cells, regions, titles and legends are those of the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def draw(adata: Any, **kwargs: Any) -> list[Axes]:
 
 
 def points(ax: Axes, color: str | None = None, edge: float = 0) -> np.ndarray:
-    """Cells drawn in a panel, in that colour or in any."""
+    """Cells that are drawn in a panel, with one colour or with any."""
     lines = [line for line in ax.lines if line.get_marker() == "o"]
     coordinates = [
         np.column_stack(line.get_data())
@@ -43,7 +43,7 @@ def as_set(array: np.ndarray) -> set[tuple[float, ...]]:
     return set(map(tuple, np.asarray(array).tolist()))
 
 
-def test_titles_have_the_error_that_was_counted(embed):
+def test_titles_have_the_stored_error(embed):
     adata = embed()
     quality = adata.uns["ce"]["quality"]["test"]
     quality |= {"voronoi_error": 0.7, "chance_error": 0.6667}
@@ -60,7 +60,7 @@ def test_panels_show_each_cell_in_the_colour_of_its_class(embed):
         for name, color in zip(names, colors, strict=True):
             own = (adata.obs["ce_split"] == split) & (adata.obs["cell_type"] == name)
             assert as_set(points(ax, color)) == as_set(adata.obsm["X_ce"][own])
-        # Unlabeled cells stand in both, behind the others.
+        # Unlabeled cells are in both panels, behind the others.
         assert as_set(points(ax, "#d3d3d3")) == as_set(adata.obsm["X_ce"][:10])
         order = {to_hex(line.get_color()): line.get_zorder() for line in ax.lines}
         assert all(order["#d3d3d3"] < order[color] for color in colors)
@@ -88,12 +88,12 @@ def test_misplaced_cells_are_those_nearer_to_another_center(embed, n_components)
         assert wrong.any()
         circles = points(ax, edge=0.8)
         assert as_set(circles[:, :n_components]) == as_set(embedding[wrong])
-        # The circle is around the cell as it is drawn, jitter included.
+        # The circle is at the place of the drawn cell, jitter included.
         assert as_set(circles) <= as_set(points(ax))
     assert entries(ax)[-1] == "misplaced"
 
 
-def test_the_legend_stands_beside_the_last_panel_in_category_order(embed):
+def test_the_legend_is_beside_the_last_panel_in_category_order(embed):
     names = ["zeta", "alpha", "mu"]
     first, last = draw(embed(names=names, unlabeled=5))
     assert first.get_legend() is None
@@ -108,7 +108,7 @@ def test_the_legend_stands_beside_the_last_panel_in_category_order(embed):
     [(["_hidden", "$no_maths$", "a" * 40], 14), ([f"type {i}" for i in range(60)], 10)],
     ids=["odd names", "60 classes"],
 )
-def test_the_legend_lies_in_the_figure_and_over_nothing(embed, names, font_size):
+def test_the_legend_is_in_the_figure_and_covers_nothing(embed, names, font_size):
     with plt.rc_context({"font.size": font_size}):
         axes = draw(embed(len(names), n_obs=4 * len(names), names=names, test_size=0.25))
         figure = axes[0].figure
@@ -125,7 +125,7 @@ def test_the_legend_lies_in_the_figure_and_over_nothing(embed, names, font_size)
     assert [name.replace("\n", " ") for name in entries(axes[-1])] == names
 
 
-def test_names_on_the_data_stay_legible_where_centers_meet(embed):
+def test_names_on_the_data_do_not_overlap_if_centers_are_close(embed):
     names = [f"a rather long name, number {i}" for i in range(8)]
     adata = embed(8, n_obs=160, names=names)
     adata.uns["ce"]["centers"][:6] = adata.obsm["X_ce"].mean(axis=0)
@@ -139,7 +139,7 @@ def test_names_on_the_data_stay_legible_where_centers_meet(embed):
         assert ax.bbox.y0 - 1e-6 <= box.y0 < box.y1 <= ax.bbox.y1 + 1e-6
 
 
-def test_one_dimension_is_spread_upwards_over_bands(embed):
+def test_one_component_is_drawn_with_a_random_height_over_bands(embed):
     adata = embed(n_components=1, unlabeled=5)
     for split, ax in zip(["train", "test"], draw(adata), strict=True):
         shown = adata.obs["ce_split"].isin([split, "unlabeled"])

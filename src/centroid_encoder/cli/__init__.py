@@ -1,4 +1,4 @@
-"""The command line: the tools and plots for pipelines, from files to files."""
+"""The command line: tools and plots that read and write files, for pipelines."""
 
 from __future__ import annotations
 
@@ -20,20 +20,17 @@ from centroid_encoder.cli._plot import plot
 __all__ = ["cli", "main"]
 
 
-@click.group(
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "max_content_width": 100,
-        "show_default": True,
-    }
-)
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
+
+
+@click.group(context_settings=SETTINGS)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
-    """Turn labelled cells into a picture you can believe: a supervised map of a .h5ad file.
+    """Train a supervised map of labelled cells in a .h5ad file, and measure its errors.
 
-    Results are written beside their target and renamed once they are complete; a failure or Ctrl-C
-    leaves nothing. Progress goes to stderr, results to stdout, as sentences or with --json as one
-    JSON document.
+    Results are written to a temporary file, which is renamed when it is complete. A failure or
+    Ctrl-C changes no file. Progress goes to stderr, and results go to stdout: as sentences, or with
+    --json as one JSON document.
 
     Exit status: 0 success, 1 the data cannot be used or a file cannot be written, 2 wrong usage.
     """
@@ -45,12 +42,12 @@ for command in (measure, fit, cross_validate, ingest, plot):
 
 def main() -> None:
     """Run the command line."""
-    # In a notebook, Ctrl-C keeps the best state of a training. A command writes all or nothing,
-    # also when a scheduler ends it.
+    # In a notebook, Ctrl-C keeps the best state of a training. A command must write all or nothing,
+    # also if a scheduler ends it.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _stop)
     if not sys.stderr.isatty():
-        # Log files keep every update of a progress bar.
+        # Fewer updates, because a log file keeps every state of a progress bar.
         os.environ.setdefault("TQDM_MININTERVAL", "5")
     cli(prog_name="centroid-encoder")
 

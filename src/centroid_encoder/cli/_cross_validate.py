@@ -19,19 +19,19 @@ from centroid_encoder.cli._report import Results, Session, reporting
 @click.option(
     "--mislabeled",
     type=options.Output(".csv"),
-    help="Write the cells that look mislabelled as well, worst first, a .csv file.",
+    help="The .csv file for the cells that look mislabelled, the worst first.",
 )
-@click.option("--max-own", default=0.05, help="Their largest probability of the own label.")
+@click.option("--max-own", default=0.05, help="Largest probability of the own label of such cells.")
 @options.training
 @click.option("--n-folds", type=int, help="Number of folds. Default: 5, or that of the groups.")
-@click.option("--n-repeats", default=1, help="How many times to divide the cells into folds.")
-@click.option("--group-key", help="Column of obs with donors, each within one fold.")
+@click.option("--n-repeats", default=1, help="Number of different divisions into folds.")
+@click.option("--group-key", help="Column of obs with donors, which are not split between folds.")
 @click.option(
     "--n-permutations",
     default=0,
-    help="How many times to train on shuffled labels: 19 for a smallest p value of 0.05.",
+    help="Number of trainings on shuffled labels; 19 allow a p value of 0.05.",
 )
-@click.option("-j", "--jobs", "n_jobs", type=int, help="Trainings at once; -1: one for each core.")
+@click.option("-j", "--jobs", "n_jobs", type=int, help="Parallel trainings; -1: one for each core.")
 @reporting
 def cross_validate(
     session: Session,
@@ -42,10 +42,10 @@ def cross_validate(
     max_own: float,
     **validation: Any,
 ) -> Results:
-    """Find out how much of a map of IN is real: networks predict cells that did not train them.
+    """Measure the errors of a map of IN: networks predict cells that they were not trained on.
 
-    The output is IN with the out-of-fold class of every cell in obs["ce_cv_label"], and errors with
-    their spread in uns["ce_cv"].
+    The output is IN with the out-of-fold class of every cell in obs["ce_cv_label"], and the errors
+    and their spread in uns["ce_cv"].
     """
     options.check_outputs([output, mislabeled], [input_file], overwrite=overwrite)
     adata, key = session.add_results(

@@ -1,4 +1,4 @@
-"""Reading ``.h5ad`` files and zarr stores, and writing several files, all of them or none."""
+"""Reading of ``.h5ad`` files and zarr stores, and writing of all results or none."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ Write = Callable[[Path], object]
 def read_cells(path: Path) -> AnnData:
     """Read a ``.h5ad`` file or a ``.zarr`` store; its matrices stay on disk.
 
-    Raises
-    ------
-    OSError
-        If the file may not be read, is damaged, or of another kind, or if a store contains a link.
+    An OSError is raised if it may not be read, is damaged or of another kind, or contains a link.
     """
     import anndata as ad
     import h5py
@@ -60,9 +57,9 @@ def _read_store(path: Path) -> AnnData:
                 return part
         return func(part)
 
-    # Consolidated metadata may list arrays that are gone; they would be read as zeros.
+    # Consolidated metadata can list missing arrays, which would be read as zeros.
     store = zarr.open_group(path, mode="r", use_consolidated=False)
-    # A KeyError if one of the two is missing; AnnData would make a new one.
+    # This raises a KeyError if one of the two is missing. AnnData would create a new one.
     store["obs"], store["var"]
     return cast("AnnData", read_dispatched(store, read))
 
@@ -70,7 +67,7 @@ def _read_store(path: Path) -> AnnData:
 def with_results(source: Path, adata: AnnData, *, obsm: list[str], uns: list[str]) -> Write:
     """Return a function that writes a copy of `source` with the results in `adata`.
 
-    The results are the columns of ``adata.obs`` and the keys `obsm` and `uns`.
+    The results are the columns of ``adata.obs``, and the entries `obsm` and `uns`.
     """
     import anndata as ad
     import h5py
@@ -78,7 +75,7 @@ def with_results(source: Path, adata: AnnData, *, obsm: list[str], uns: list[str
     from anndata.io import write_elem
 
     def put(target: Any) -> None:
-        # The input may hold nullable strings, so the output may as well.
+        # The input may contain nullable strings, which anndata writes only on request.
         with ad.settings.override(allow_write_nullable_strings=True):
             write_elem(target, "obs", adata.obs)
             for slot, keys in (("obsm", obsm), ("uns", uns)):
@@ -103,7 +100,7 @@ def with_results(source: Path, adata: AnnData, *, obsm: list[str], uns: list[str
 
 
 def write_all(files: Mapping[Path, Write]) -> None:
-    """Write several files, all of them or none; the first one is renamed last."""
+    """Write all files or, after an error, none; the first one is renamed last."""
     with replacing_all(files) as news, warnings.catch_warnings():
         text = "Consolidated metadata|zarr v3 auto|Writing zarr v2"
         warnings.filterwarnings("ignore", text)

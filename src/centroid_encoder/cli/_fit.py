@@ -19,11 +19,11 @@ from centroid_encoder.cli._report import Results, Session, reporting
 @click.option(
     "--model-out",
     type=options.Output(".safetensors"),
-    help="Write the map alone as well, a .safetensors file.",
+    help="The .safetensors file for the map alone.",
 )
 @options.training
 @click.option("--test-size", default=0.2, help="Share of the labeled cells to hold out, in [0, 1).")
-@click.option("--group-key", help="Column of obs with donors, each held out as a whole or not.")
+@click.option("--group-key", help="Column of obs with donors, which are not split by the hold-out.")
 @reporting
 def fit(
     session: Session,
@@ -33,10 +33,10 @@ def fit(
     model_out: Path | None,
     **training: Any,
 ) -> Results:
-    """Train a map on the labelled cells of IN, and count its errors on held-out ones.
+    """Train a map on the labelled cells of IN, and measure its errors on held-out cells.
 
     The output is IN with the embedding in obsm["X_ce"], the predicted class of every cell in
-    obs["ce_label"], and the map itself in uns["ce"]: it takes new cells with the command ingest.
+    obs["ce_label"], and the map itself in uns["ce"]. The command ingest maps new cells with it.
     """
     options.check_outputs([output, model_out], [input_file], overwrite=overwrite)
     adata, key = session.add_results(

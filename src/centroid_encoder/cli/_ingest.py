@@ -12,9 +12,6 @@ from centroid_encoder.cli import _options as options
 from centroid_encoder.cli._files import with_results
 from centroid_encoder.cli._report import Results, Session, reporting
 
-N_CLASSES = 10
-"""Number of classes that the output lists."""
-
 
 @click.command()
 @click.argument("query", type=options.INPUT)
@@ -23,7 +20,7 @@ N_CLASSES = 10
     "--reference",
     type=options.INPUT,
     required=True,
-    help="The file with the map: an output of fit, .h5ad, .zarr or .safetensors.",
+    help="The file with the map: an output of fit (.h5ad, .zarr or .safetensors).",
 )
 @click.option("--key", default="ce", help="Name of the map, as given to --key-added.")
 @click.option("--layer", help="Key of layers with the values. Default: as in the reference.")
@@ -33,22 +30,22 @@ N_CLASSES = 10
     "--missing",
     type=click.Choice(["error", "mean"]),
     default="error",
-    help="What to do about genes that QUERY lacks, and NaN: fail, or take training means.",
+    help="Genes that QUERY lacks, and NaN: fail, or replace by the means of the training.",
 )
 @click.option("--max-missing", default=0.2, help="Largest share of genes that QUERY may lack.")
-@click.option("--min-confidence", default=0.0, help='Below it, cells are "unassigned".')
-@click.option("--max-novelty", default=1.0, help='Above it, cells are "unassigned" as well.')
+@click.option("--min-confidence", default=0.0, help='Cells with less confidence are "unassigned".')
+@click.option("--max-novelty", default=1.0, help='Cells with more novelty are "unassigned".')
 @click.option("--key-added", help="Name of the results. Default: that of the map.")
 @options.device
 @reporting
 def ingest(
     session: Session, query: Path, reference: Path, output: Path, overwrite: bool, **mapping: Any
 ) -> Results:
-    """Place and label the cells of QUERY with a map that was trained on others.
+    """Place and label the cells of QUERY with a map that was trained on other cells.
 
-    Nothing is trained, and X of QUERY never comes into memory as a whole. The output is QUERY with
-    the embedding in obsm["X_ce"], and for every cell its predicted class in obs["ce_label"], the
-    confidence of that in obs["ce_confidence"], and its distance from the training cells in
+    Nothing is trained, and X of QUERY is read in parts. The output is QUERY with the embedding in
+    obsm["X_ce"], and for every cell the predicted class in obs["ce_label"], the confidence of this
+    prediction in obs["ce_confidence"], and the difference from the training cells in
     obs["ce_novelty"].
     """
     options.check_outputs([output], [query, reference], overwrite=overwrite)
@@ -64,12 +61,12 @@ def ingest(
     assigned = labels.reindex(stored["classes"].tolist())
     confidence = float(adata.obs[obs_key(key, "confidence")].mean())
     novelty = float(adata.obs[obs_key(key, "novelty")].median())
-    largest = assigned[assigned > 0].sort_values(ascending=False, kind="stable")[:N_CLASSES]
+    largest = assigned[assigned > 0].sort_values(ascending=False, kind="stable")[:10]
     sentences = [
         f"{assigned.sum():,} of {adata.n_obs:,} cells are assigned to a class.",
         f"Largest classes: {', '.join(f'{name} {n:,}' for name, n in largest.items()) or 'none'}.",
         f"Mean confidence {100 * confidence:.1f} %.",
-        f"Median novelty {novelty:.2f}; it is 0.50 for new cells like those in training.",
+        f"Median novelty {novelty:.2f}; it is 0.50 for new cells like the training cells.",
     ]
     paths = {"input": query, "reference": reference, "output": output}
     parts = {name: stored[name] for name in ("params", "classes")}

@@ -16,32 +16,27 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def _list(context: click.Context, option: click.Parameter, value: str | None) -> list[str]:
-    """Split names at commas."""
-    return [name.strip() for name in value.split(",")] if value else []
-
-
-def _numbers(context: click.Context, option: click.Parameter, value: str | None) -> list[float]:
-    """Split numbers at commas."""
+def _split(kind: type, context: click.Context, option: click.Parameter, value: str | None) -> Any:
+    """Split a value at commas, and convert the parts to strings or numbers."""
     try:
-        return [float(number) for number in _list(context, option, value)]
+        return [kind(part.strip()) for part in value.split(",")] if value else []
     except ValueError as error:
         raise click.BadParameter(f"{value!r} is no number or list of numbers") from error
 
 
-names_option = partial(click.option, metavar="NAME,…", callback=_list)
-numbers_option = partial(click.option, metavar="NUMBER,…", callback=_numbers)
+names_option = partial(click.option, metavar="NAME,…", callback=partial(_split, str))
+numbers_option = partial(click.option, metavar="NUMBER,…", callback=partial(_split, float))
 
 
 @click.command()
 @click.argument("labels", type=options.INPUT)
 @click.argument("images", type=options.INPUT, nargs=-1)
 @options.output(".h5ad", ".zarr")
-@names_option("--channels", help="Names of all channels in order. Default: by names of the files.")
+@names_option("--channels", help="Names of all channels in order. Default: the file names.")
 @numbers_option("--spacing", help="Distance of two pixels, or one for each axis. Default: 1.")
 @click.option("--unit", help="Unit of --spacing, such as um; part of the names. Default: px.")
-@click.option("--channel-axis", type=int, help="Axis of the channels, if there could be two.")
-@click.option("--time-series", is_flag=True, help="The first axis, beside channels, is time.")
+@click.option("--channel-axis", type=int, help="Axis of the channels, if it is not clear.")
+@click.option("--time-series", is_flag=True, help="The first axis (except channels) is time.")
 @names_option(
     "--properties",
     help="More shapes: equivalent_diameter_area, feret_diameter_max, perimeter, solidity.",
@@ -59,19 +54,19 @@ def measure(
 ) -> Results:
     """Measure the cells of LABELS: a table of their shapes, positions and intensities in IMAGES.
 
-    LABELS is a label image, a number for each cell and 0 for the background, and each of IMAGES has
-    the same pixels: .tif or .npy files. An image may have several channels.
+    LABELS is a label image, with a number for each cell and 0 for the background. IMAGES have the
+    same pixels, and may have several channels. All are .tif or .npy files.
     """
     options.check_outputs([output], [labels, *images])
     pixels, axes = _read(labels)
     named = {path.stem: _read(path)[0] for path in images}
     if len(named) < len(images):
-        raise ValueError("two images have the same name, which is that of their channels")
+        raise ValueError("two images have the same name, and so would their channels")
     if "T" in axes and not settings["time_series"]:
         text = f"the axes of {labels} are {', '.join(axes)}"
         session.warn(f"{text}; if the first one is time, pass time_series=True")
 
-    # A file that cannot be read is reported before torch is imported.
+    # Imported after the files are read, so that errors about these are printed at once.
     from centroid_encoder.tl._measure import Measurement
 
     job = Measurement({labels.stem: pixels}, named, spacing=spacing or None, **settings)
@@ -93,7 +88,7 @@ def measure(
 
 
 def _read(path: Path) -> tuple[NDArray[np.generic], str]:
-    """Read an image, and a letter for each of its axes; no letters if the file has none."""
+    """Read an image, and a letter for each of its axes; an empty string if the file has none."""
     ending = path.suffix.lower()
     try:
         if ending == ".npy":

@@ -1,13 +1,14 @@
-"""Options that several commands share, and checks of the files that a command writes.
+"""Options of several commands, and checks of the files that a command writes.
 
-This module and those of the commands import torch, anndata and the like within functions only, so
-that ``--help`` is quick.
+This module and those of the commands import torch, anndata and other slow packages only within
+functions, so that ``--help`` is quick.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ Decorator = Callable[[Any], Any]
 
 
 class Output(click.Path):
-    """A file to write; its ending, folder and permissions are checked before the work begins."""
+    """A file to write. Its ending, folder and permissions are checked before the work begins."""
 
     def __init__(self, *suffixes: str) -> None:
         super().__init__()
@@ -46,9 +47,10 @@ class Output(click.Path):
 def check_outputs(
     outputs: Sequence[Path | None], inputs: Sequence[Path], *, overwrite: bool | None = None
 ) -> None:
-    """Refuse two outputs in one file, and an output that is an input unless `overwrite`.
+    """Raise a UsageError if two outputs are the same file, or an output is an input.
 
-    `overwrite` is None in commands whose output is no copy of their first input.
+    With `overwrite`, outputs may be inputs. It is None in commands whose output is no copy of their
+    first input.
     """
     if overwrite is not None and inputs[0].is_dir() != str(outputs[0]).lower().endswith(".zarr"):
         raise click.UsageError("IN and --output must both be .h5ad files, or both .zarr stores")
@@ -60,14 +62,8 @@ def check_outputs(
 
 
 def together(*decorators: Decorator) -> Decorator:
-    """Return one decorator for several; their order is that of the help."""
-
-    def decorate(command: Any) -> Any:
-        for decorator in reversed(decorators):
-            command = decorator(command)
-        return command
-
-    return decorate
+    """Return one decorator for several, in the order of the help."""
+    return lambda command: reduce(lambda done, decorate: decorate(done), decorators[::-1], command)
 
 
 INPUT = click.Path(exists=True, path_type=Path)
@@ -78,16 +74,16 @@ input_file = click.argument("input_file", metavar="IN", type=INPUT)
 def output(*suffixes: str, content: str = "") -> Decorator:
     """Return the option for the file that a command writes."""
     names = " or ".join(suffixes)
-    text = f"The {names} to write{content}. A file of that name is replaced."
+    text = f"The {names} to write{content}. A file with this name is replaced."
     return click.option("-o", "--output", type=Output(*suffixes), required=True, help=text)
 
 
 result = together(
-    output(".h5ad", ".zarr", content=": a copy of the input, of the same kind, with the results"),
+    output(".h5ad", ".zarr", content=": a copy of the input with the results, of the same kind"),
     click.option("--overwrite", is_flag=True, help="Let the output replace an input."),
 )
 
-device = click.option("--device", help="Where to compute: auto (default) or a torch device.")
+device = click.option("--device", help="Device to compute on: auto (default) or a torch device.")
 
 training = together(
     click.option("--label-key", required=True, help="Column of obs with the classes."),
@@ -95,8 +91,8 @@ training = together(
     click.option(
         "--placement",
         type=click.Choice(["voronoi", "bottleneck"]),
-        help="How a cell is placed: in the Voronoi cell of its predicted class (default), or as in "
-        "the paper.",
+        help="Place cells in the Voronoi cell of their predicted class (default), or with a "
+        "bottleneck, as in the paper.",
     ),
     click.option("--use-rep", help="Key of obsm to learn from instead of X."),
     click.option("--layer", help="Key of layers to learn from instead of X."),
@@ -104,7 +100,7 @@ training = together(
     click.option(
         "--mask-var",
         default="auto",
-        help="Column of var with the variables to learn from; auto: highly_variable, if any.",
+        help="Column of var with the variables to learn from; auto: highly_variable if it exists.",
     ),
     click.option("--no-mask-var", is_flag=True, help="Learn from all variables."),
     click.option("--unlabeled-category", help='Class that means "unlabeled", besides NaN.'),
@@ -112,13 +108,13 @@ training = together(
         "--missing",
         type=click.Choice(["error", "drop", "mean"]),
         default="error",
-        help="What to do about NaN or inf: fail, leave these cells out, or take training means.",
+        help="NaN and inf: fail, leave these cells out, or replace by the means of the training.",
     ),
     click.option("--max-cells", type=int, help="Most cells to train on. Default: 1,000,000."),
     click.option("--max-epochs", type=int, help="Epochs. Default: by the number of cells."),
     click.option("--draft", is_flag=True, help="Train a small network, for a first look."),
     click.option("--key-added", help="Name of the results. Default: ce."),
-    click.option("--random-state", default=0, help="Seed of everything."),
+    click.option("--random-state", default=0, help="Seed of all randomness."),
     device,
 )
 """Options of ``tl.centroid_encoder`` and ``tl.cross_validate``, for `arguments`."""
@@ -133,7 +129,7 @@ def arguments(
     draft: bool,
     **others: Any,
 ) -> dict[str, Any]:
-    """Return the arguments of `tl` for the options `training`."""
+    """Return the arguments of a function of `tl` for the options `training`."""
     if no_mask_var and mask_var != "auto":
         raise click.UsageError("--mask-var and --no-mask-var exclude each other")
     model = None
@@ -144,7 +140,7 @@ def arguments(
         if max_epochs is not None:
             model.set_params(max_epochs=max_epochs)
     if others["label_key"] in adata.obs:
-        # A class may be a number; options are strings.
+        # Options are strings, but classes may be numbers.
         for name in adata.obs[others["label_key"]].unique().tolist():
             if str(name) == others["unlabeled_category"]:
                 others["unlabeled_category"] = name

@@ -1,4 +1,4 @@
-"""``centroid-encoder plot``: a command for every figure of `pl`."""
+"""``centroid-encoder plot``: a command for each figure of `pl`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ plot = click.Group("plot", help="Draw the results of the other commands.")
 
 
 def _add(name: str, text: str, *own: options.Decorator) -> None:
-    """Add the command that draws the figure of this name, with options of its own."""
+    """Add the command for a figure of `pl`, with its description and its own options."""
 
     @plot.command(name.replace("_", "-"), help=text, short_help=text)
     @options.input_file
     @options.output(".png", ".pdf", ".svg")
     @options.together(*own)
     @click.option("--key", default="ce", help="Name of the results, as given to --key-added.")
-    # Letters smaller than a dot, and images larger than matplotlib makes, would fail.
+    # Beyond these limits, matplotlib fails: letters would be too small, or images too large.
     @click.option("--dpi", type=click.IntRange(10, 2400), show_default="300", help="Dots per inch.")
     @reporting
     def draw(session: Session, input_file: Path, output: Path, **arguments: Any) -> Results:
         import matplotlib as mpl
 
         options.check_outputs([output], [input_file])
-        # Without a screen, a backend with windows would fail.
+        # A backend with windows would fail without a screen.
         mpl.use("agg")
         if arguments.get("regions") == "none":
             arguments["regions"] = None
@@ -42,12 +42,12 @@ def _add(name: str, text: str, *own: options.Decorator) -> None:
         return Results({}, [f"Wrote {output}"], document)
 
 
-COUNTS = click.option("--counts", is_flag=True, help="Show numbers of cells, not their shares.")
+COUNTS = click.option("--counts", is_flag=True, help="Show numbers of cells instead of shares.")
 REGIONS = click.option(
     "--regions",
     type=click.Choice(["voronoi", "decoder", "none"]),
     default="voronoi",
-    help="Regions of the classes: Voronoi cells of the centers, or by the errors of the decoder.",
+    help="Regions of the classes: Voronoi cells of the centers, or decisions of the decoder.",
 )
 
 _add(
@@ -71,20 +71,20 @@ _add(
 )
 _add(
     "confusion",
-    "Plot which classes are taken for which, by networks that had not seen the cell's label.",
+    "Plot true against predicted classes, predicted by networks that had not seen the labels.",
     COUNTS,
     click.option(
         "--order",
         type=click.Choice(["similar", "category"]),
         default="similar",
-        help="Order of the classes: similar ones side by side, or as in the label column.",
+        help="Order of the classes: confused ones side by side, or as in the label column.",
     ),
 )
 _add(
     "calibration",
-    "Plot how often a prediction is right against how confident it is: a reliability diagram.",
+    "Plot how often predictions are right, against their confidence: a reliability diagram.",
     click.option("--n-bins", default=10, help="Number of points, from 1 to 1000."),
 )
-_add("permutation_test", "Plot the out-of-fold error among the errors that shuffled labels give.")
-_add("reliability", "Put the map and the measures of its errors on one page.", REGIONS)
-_add("history", "Plot the training loss, the validation loss and error, and the stages.")
+_add("permutation_test", "Plot the out-of-fold error and the errors with shuffled labels.")
+_add("reliability", "Plot the map and all measures of its errors on one page.", REGIONS)
+_add("history", "Plot the losses, the validation error and the stages of the training.")

@@ -27,30 +27,26 @@ if TYPE_CHECKING:
     from centroid_encoder.tl._run import Job
 
 EXPECTED = (KeyError, TypeError, ValueError, ArithmeticError, OSError, RuntimeError, MemoryError)
-"""Errors about data and files, which are printed in one line; others keep their traceback."""
+"""Errors about data and files, which are printed in one line; others have a traceback."""
 
 
 class Results(NamedTuple):
     """Results of a command."""
 
-    files: Mapping[Path, Write]
-    """Files to write, as for `write_all`."""
-    sentences: Iterable[str]
-    """Text for stdout."""
-    document: dict[str, Any]
-    """Text for stdout with ``--json``."""
+    files: Mapping[Path, Write]  # files to write, as for `write_all`
+    sentences: Iterable[str]  # text for stdout
+    document: dict[str, Any]  # text for stdout with ``--json``
 
 
 @dataclass
 class Session:
     """Progress and warnings of a command."""
 
-    quiet: bool
-    """Whether only warnings and errors are printed on stderr."""
+    quiet: bool  # whether only warnings and errors are printed on stderr
     warnings: list[str] = field(default_factory=list)
 
     def warn(self, message: object) -> None:
-        """Write a warning to stderr, above the progress bar, and keep it for the results."""
+        """Write a warning to stderr, above the progress bar, and store it for the JSON document."""
         self.warnings.append(str(message))
         tqdm.write(f"Warning: {message}", file=sys.stderr)
 
@@ -61,7 +57,7 @@ class Session:
         run_job(job, progress=not self.quiet, warn=self.warn)
 
     def add_results(self, path: Path, prepare: Callable[[AnnData], Job]) -> tuple[AnnData, str]:
-        """Run the job on the cells of a file; return the cells and the key of the results."""
+        """Run a job on the cells of a file; return the cells and the key of the results."""
         adata = read_cells(path)
         with closing(adata.file):
             job = prepare(adata)
@@ -71,10 +67,10 @@ class Session:
 
 
 def reporting(command: Callable[..., Results]) -> Callable[..., None]:
-    """Call a command with a `Session`, write the files that it returns, and print its results.
+    """Return a command that is called with a `Session`, and whose results are written and printed.
 
-    An error about data becomes one line on stderr, with exit status 1. With ``--json``, stdout has
-    its text and the parameter at fault as well.
+    An error about data is printed in one line on stderr, with exit status 1. With ``--json``, its
+    text and the name of the wrong parameter are printed on stdout as well.
     """
 
     @click.option("--json", "as_json", is_flag=True, help="Print the results as JSON.")
@@ -89,7 +85,7 @@ def reporting(command: Callable[..., Results]) -> Callable[..., None]:
         level = logger.level
         logger.setLevel(logging.WARNING if quiet else logging.INFO)
         try:
-            # stdout is for results alone.
+            # Only results go to stdout.
             with (
                 logging_redirect_tqdm([logger]),
                 warnings.catch_warnings(),

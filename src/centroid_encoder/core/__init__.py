@@ -1,4 +1,4 @@
-"""The numbers: network, objective, training, regions, quality and state.
+"""Numerical code: networks, training, placement, quality and stored state.
 
-Nothing here knows of AnnData, matplotlib or Qt.
+It uses neither AnnData nor matplotlib nor Qt.
 """

@@ -1,4 +1,4 @@
-"""Class probabilities from the distances to the centroids, and how well they are calibrated."""
+"""Class probabilities computed from distances to the centroids, and their calibration error."""
 
 from __future__ import annotations
 
@@ -17,35 +17,33 @@ Codes = NDArray[np.integer]
 
 TEMPERATURES = (1e-3, 1e3)  # in units of the root mean square of the centroids
 EXPONENTS = (0.1, 4.0)
-N_FITTED = 20_000  # samples are enough for two parameters
-N_BINS = 10
-N_DRAWS = 1000  # of the bootstrap
+N_FITTED = 20_000  # largest number of samples that the two parameters are fitted to
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """Probabilities as the softmax of −(‖h(z) − c_j‖ / T)^a, for decoder outputs and centroids.
+    """Probabilities as the softmax of −(d_j / T)^a, for the distances d_j to the centroids.
 
-    The nearest centroid's class is the most probable one at any temperature and exponent.
+    The class of the nearest centroid is the most probable one for any temperature and exponent.
     """
 
     temperature: float = 1.0
     """T > 0; low temperatures give high confidences."""
     exponent: float = 2.0
-    """a > 0; 2 for Gaussian classes, less for classes with heavy tails."""
+    """a > 0; 2 suits Gaussian classes, and smaller exponents classes with heavy tails."""
 
     @classmethod
     def fit(cls, distances: Floats, labels: Codes) -> Self:
         """Maximise the likelihood of the (n,) labels, given (n, M) distances to the centroids.
 
-        Temperature scaling as in Guo et al. (2017), with an exponent. The targets are smoothed as
-        in Platt (1999), so that samples without an error do not give certainty, and a weak prior
-        keeps the exponent near 1. Distances are inf for classes that are not in the map; samples of
-        such a class are ignored.
+        This is temperature scaling as in Guo et al. (2017), with an exponent. The targets are
+        smoothed as in Platt (1999), so that no sample has the probability 1 even if there are no
+        errors. A weak prior keeps the exponent near 1. Distances are inf for classes that are not
+        in the map, and samples of these classes are ignored.
 
-        The result is `UNCALIBRATED` unless the log-likelihood gains more than two parameters would
-        by chance (Akaike), and more than its standard error: a calibration by a few samples, or by
-        samples with hardly any error, would be underconfident.
+        The result is `UNCALIBRATED` unless the log-likelihood increases by more than two parameters
+        would increase it by chance (Akaike), plus its standard error. Otherwise a calibration with
+        few samples or hardly any errors would be underconfident.
         """
         known = np.isfinite(distances[np.arange(len(labels)), labels])
         rows = at_most(N_FITTED, np.flatnonzero(known))
@@ -58,7 +56,7 @@ class Calibration:
         target[np.arange(n), labels] = 1 - 1 / (n + 2)
 
         def loss(logs: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-            """Mean over the samples, and its derivatives by log T and log a."""
+            """Mean loss of the samples, and its derivatives by log T and log a."""
             temperature, exponent = np.exp(logs)
             u = np.where(known, -cls(temperature, exponent).logits(distances), 0)
             log_probabilities = log_softmax(np.where(known, -u, -np.inf), axis=1)
@@ -66,7 +64,7 @@ class Calibration:
             # u = (d / T)^a, so ∂u/∂log T = −a·u and ∂u/∂log a = u·log u.
             excess = np.exp(log_probabilities) * target.sum(axis=1, keepdims=True) - target
             slope = [exponent * (excess * u).sum(), logs[1] - (excess * xlogy(u, u)).sum()]
-            # The mean, because the first step along the slopes of a sum would be far too long.
+            # A mean, because with the slopes of a sum the first step would be far too long.
             return float(value) / n, np.array(slope) / n
 
         bounds = [tuple(np.log(limits)) for limits in (TEMPERATURES, EXPONENTS)]
@@ -93,7 +91,7 @@ UNCALIBRATED = Calibration()
 def cross_fitted_probabilities(
     distances: Floats, labels: Codes, parts: Codes
 ) -> NDArray[np.float64]:
-    """(n, M) probabilities of samples, each calibrated by the samples of the other (n,) parts."""
+    """(n, M) probabilities of samples, each calibrated with the samples of the other (n,) parts."""
     probabilities = np.empty(distances.shape, dtype=np.float64)
     for part in np.unique(parts):
         inside = parts == part
@@ -103,15 +101,15 @@ def cross_fitted_probabilities(
 
 
 def calibration_bins(
-    confidence: Floats, right: NDArray[np.bool_], n_bins: int = N_BINS
+    confidence: Floats, right: NDArray[np.bool_], n_bins: int = 10
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-    """Group predictions by confidence, about as many in each bin.
+    """Group (n,) predictions into bins by confidence, with about as many predictions in each.
 
     Bins of equal width would be nearly empty except near 1 (Nixon et al., 2019). Predictions of
     equal confidence share a bin, so there can be fewer than `n_bins`.
 
-    Returns the (b,) means of confidence and of `right`, and numbers of predictions, by rising
-    confidence.
+    Returns the (b,) mean confidences, shares of right predictions and numbers of predictions, by
+    rising confidence.
     """
     first = np.arange(n_bins) * len(confidence) // n_bins
     edges = np.unique(np.sort(confidence)[first])
@@ -121,7 +119,7 @@ def calibration_bins(
 
 
 def expected_calibration_error(confidence: Floats, right: NDArray[np.bool_]) -> float:
-    """Mean over predictions of | mean confidence − share right | of their bin; NaN without any."""
+    """Mean of | mean confidence − share right | over bins, weighted by size; NaN if empty."""
     if not len(confidence):
         return np.nan
     mean, share, count = calibration_bins(confidence, right)
@@ -129,19 +127,19 @@ def expected_calibration_error(confidence: Floats, right: NDArray[np.bool_]) -> 
 
 
 def calibration_error_interval(confidence: Floats, right: NDArray[np.bool_]) -> tuple[float, float]:
-    """95 % interval of the expected calibration error by a parametric bootstrap; NaN without any.
+    """95 % interval of the expected calibration error by a parametric bootstrap; NaN if empty.
 
-    The numbers of right predictions are drawn from binomial distributions with one right and one
-    wrong prediction added to each bin. Chance alone makes a mean of absolute gaps too large: the
-    lower end is the error less what chance adds, at least 0; the upper end is that of the drawn
-    errors.
+    The numbers of right predictions are drawn from binomial distributions, after one right and one
+    wrong prediction were added to each bin. A mean of absolute differences is larger than 0 by
+    chance alone. The lower end is therefore the error minus the 97.5 % quantile of the error that
+    perfectly calibrated bins have by chance, or 0; the upper end is that quantile of drawn errors.
     """
     if not len(confidence):
         return np.nan, np.nan
     error = expected_calibration_error(confidence, right)
     mean, share, count = calibration_bins(confidence, right)
     smoothed = (share * count + 1) / (count + 2)
-    drawn = np.random.default_rng(0).binomial(count, smoothed, size=(N_DRAWS, len(count))) / count
+    drawn = np.random.default_rng(0).binomial(count, smoothed, size=(1000, len(count))) / count
     by_chance, errors = (
         float(np.quantile(np.average(np.abs(drawn - center), axis=1, weights=count), 0.975))
         for center in (smoothed, mean)

@@ -1,4 +1,4 @@
-"""From X, class codes and parameters to a fitted map: the one place that assembles a training."""
+"""The assembly of a training: from data, class indices and parameters to a fitted map."""
 
 from __future__ import annotations
 
@@ -13,16 +13,9 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
-from centroid_encoder.core import placement
+from centroid_encoder.core import features, placement
 from centroid_encoder.core.calibration import Calibration
-from centroid_encoder.core.features import (
-    Standardizer,
-    class_sums,
-    fit_standardizer,
-    network_axes,
-    noise_on_axes,
-    on_axes,
-)
+from centroid_encoder.core.features import Standardizer, class_sums, network_axes
 from centroid_encoder.core.frames import Frames
 from centroid_encoder.core.map import FittedMap, Judged
 from centroid_encoder.core.matrix import CHUNK, Codes, Lazy, Matrix, row_chunks
@@ -38,18 +31,16 @@ from centroid_encoder.core.targets import CentroidTargets, class_weights
 from centroid_encoder.core.train import TrainingData, train
 from centroid_encoder.errors import InputError
 
-N_AXES = 100
-"""Principal axes along which networks without a bottleneck receive more features than these."""
-N_SAMPLE = 10_000
-"""Training rows from which axes and scatter are computed, at most."""
+N_AXES = 100  # with more features, networks without a bottleneck receive as many principal axes
+N_SAMPLE = 10_000  # largest number of training rows from which axes and scatter are computed
 
 
 @dataclass
 class Fit:
     """A finished training: the map, and the data that it was trained on.
 
-    Rows are those of X. A labelled row is placed by the network that is trained neither on it nor
-    on its group, and an unlabelled one by all networks.
+    All row numbers are those of X. A labelled row is placed by the network that was trained neither
+    on it nor on its group, and an unlabelled row by all networks.
     """
 
     map: FittedMap
@@ -57,19 +48,19 @@ class Fit:
     """(K,) index of each class of the map among the classes of the caller."""
     X: Matrix | Lazy
     codes: Codes
-    """(n,) class of each row of X, of the map's; −1 for rows that are not trained on."""
+    """(n,) class of each row of X among those of the map; −1 for rows that are not trained on."""
     division: Division
     groups: Codes | None
     data: TrainingData
     """The rows that are held in memory."""
-    along: NDArray[np.float32] | None
-    """(n_held, a) their coordinates along the axes of the scatter."""
+    along: NDArray[np.float32]
+    """(n_held, a) coordinates of these rows along the axes of the scatter."""
     outcome: Outcome
     scored: tuple[Codes, NDArray[np.float64]] | None = None
     """Rows that novelty was learned from, and their scores; None if it was not learned."""
 
     def judge(self, index: Codes | None = None) -> Iterator[Judged]:
-        """Embedding, and distances to the classes of the map, for all rows or those of an index.
+        """Embedding and distances to the classes of the map, of all rows or those of an index.
 
         Yields the (b, m) embedding and (b, K) distances of `CHUNK` rows at a time.
         """
@@ -77,15 +68,14 @@ class Fit:
         for start in range(0, len(index), CHUNK):
             yield self.map.judge_inputs(*self.inputs(index[start : start + CHUNK]))
 
-    def inputs(self, rows: Codes) -> tuple[Tensor, NDArray[np.float32] | None, Tensor]:
-        """Arguments of `FittedMap.judge_inputs` for rows: inputs, coordinates, folds."""
+    def inputs(self, rows: Codes) -> tuple[Tensor, NDArray[np.float32], Tensor]:
+        """Arguments of `FittedMap.judge_inputs` for rows: inputs, coordinates and folds."""
         device, held = self.map.device, self.division.held
         folds = torch.from_numpy(self.division.folds[rows]).to(device)
         at = np.minimum(np.searchsorted(held, rows), len(held) - 1)
         if (held[at] != rows).any():
             return *self.map.inputs(self.X[rows]), folds
-        inputs = self.data.inputs[..., torch.from_numpy(at).to(device), :]
-        return inputs, None if self.along is None else self.along[at], folds
+        return self.data.inputs[..., torch.from_numpy(at).to(device), :], self.along[at], folds
 
     def embed(self, index: Codes | None = None) -> NDArray[np.float32]:
         """(n, m) embedding of all rows, or of those of an index."""
@@ -99,7 +89,7 @@ class Fit:
     def novelty(self) -> NDArray[np.float32]:
         """(n,) novelty of all rows; NaN if it was not learned.
 
-        A row that novelty was learned from has the score that the other folds give it.
+        The score of a row that novelty was learned from is computed from the other folds.
         """
         learned = self.map.novelty
         if learned is None or self.scored is None:
@@ -111,7 +101,7 @@ class Fit:
 
     @property
     def unseen(self) -> Codes:
-        """Labelled rows, held in memory, that the network which places them was not trained on."""
+        """Labelled rows in memory that are placed by a network that was not trained on them."""
         division = self.division
         if division.n_networks > 1:
             return division.held[self.codes[division.held] >= 0]
@@ -122,8 +112,8 @@ class Fit:
         """Index of a group that is too large to be placed well, and its share of the training rows.
 
         Its rows are placed by a network that was trained on less than half as many rows as the
-        largest; or, if all training rows are of that group, by networks that were trained on other
-        rows of it. None if there is no such group.
+        largest network; or, if all training rows are of this group, by networks that were trained
+        on other rows of it. None if there is no such group.
         """
         if self.groups is None or self.division.n_networks == 1:
             return None
@@ -151,36 +141,28 @@ def fit(
 ) -> Fit:
     """Train on some rows of X, with the parameters of an estimator.
 
-    The map is calibrated on rows that the network which places them was not trained on: with
-    several networks, on all labelled rows; with one, on the validation rows, unless they were
-    merged. Without such rows it is not calibrated.
+    The map is calibrated on rows that are placed by a network that was not trained on them. With
+    several networks these are all labelled rows; with one, the validation rows, unless they were
+    merged. Without such rows the map is not calibrated.
 
     Parameters
     ----------
-    X, codes, classes
-        (n, d) finite data, dense or CSR; (n,) index of each row into `classes`, −1 for rows that
-        are not trained on; and (M,) labels, all different and sorted. Data that are not in memory
-        are read twice, and what is not held in memory once more for its place.
+    X, codes, classes, groups, novelty, callback
+        As in `CentroidEncoder.fit_codes`; X is checked. `Lazy` data are read twice, and rows that
+        are not held in memory once more to be placed.
     params, resolved
-        Parameters as `CentroidEncoder` documents them, checked; and the function that replaces
-        ``"auto"`` by numbers, called with the parameters and the numbers of training rows, of
-        features and of classes (see `recipes.resolved`).
+        Parameters of `CentroidEncoder`, already checked, and the function that replaces ``"auto"``
+        in them by numbers (see `recipes.resolved`).
     device, seed
         Device of the training, and the source of all randomness.
-    groups
-        (n,) index of a group for each row: rows of a group are in one fold, unless all training
-        rows are of one group.
-    novelty
-        Whether to learn novelty, too, if there are `novelty.LEAST` training rows or more.
-    callback
-        As for `train`, whose errors are raised as well. The first report, of stage ``"start"``,
-        comes before the training.
 
     Raises
     ------
     ValueError
-        If there are fewer than two classes or too many, or some that no file can hold; if a class
+        If there are fewer than two classes or too many, or labels that no file can hold; if a class
         weight is not above 0; if the data are too large, or no class is large enough to validate.
+    StoppedTooEarly, KeyboardInterrupt, DivergedError
+        As in `train`.
     """
     known = _check_classes(classes, codes, params)
     codes, n_classes = np.where(codes < 0, -1, np.searchsorted(known, codes)), len(known)
@@ -190,8 +172,11 @@ def fit(
 
     division = divide(codes, params, n_networks_for, seed, groups)
     rows, folds, n_networks = division.train, division.folds, division.n_networks
+    trained, absent = classes[known], np.delete(classes, known)
+    weights = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
+    weights = (weights / weights[codes[rows]].mean()).astype(np.float32)
     in_sample = representatives(codes[rows], N_SAMPLE, 1, np.random.default_rng(0))
-    standardizer, shares, sample = fit_standardizer(
+    standardizer, shares, sample = features.fit_standardizer(
         X,
         rows,
         codes[rows],
@@ -213,7 +198,7 @@ def fit(
         means = torch.from_numpy(centroids).float().to(device)
         n_components = int(settings["n_components"])
         scatter = Scatter.fit(z - means[sampled_codes], sampled_codes, centroids, n_components)
-    targets, objective, placer = _aims(settings, centroids, scatter, device)
+    targets, objective, placer = _targets(settings, centroids, scatter, device)
     frames = Frames(X.shape[0])
     if placer is not None:
         own_rows = [np.flatnonzero(folds[sampled] != k) for k in range(n_networks)]
@@ -223,17 +208,19 @@ def fit(
     callback, n_epochs = callback or (lambda report: False), int(settings["max_epochs"])
     if callback(Report("start", 0, n_epochs, 0, n_epochs, frame=start or (lambda: None))):
         raise StoppedTooEarly
+    # The axes of the other networks are computed after the first picture, which needs only one.
     if placer is not None:
         others = zip(own_rows[1:], shares[1:], strict=True)
         axes = torch.stack(of_networks + [network_axes(z[i], share, N_AXES) for i, share in others])
         if z.shape[1] > N_AXES and settings["dropout"]:
-            noise = noise_on_axes(z, axes, settings["dropout"])
+            noise = features.noise_on_axes(z, axes, settings["dropout"])
     del z, sample, start
 
     inputs, along, sums = _read(X, division, codes, standardizer, axes, placer, device)
     if len(sampled) < len(rows):
         scatter = None if placer is None else placer.scatter
-        targets, objective, placer = _aims(settings, _centroids(sums, codes[rows]), scatter, device)
+        centroids = _centroids(sums, codes[rows])
+        targets, objective, placer = _targets(settings, centroids, scatter, device)
 
     generator = torch.Generator().manual_seed(seed)
     network = Network(
@@ -247,28 +234,14 @@ def fit(
         n_networks=n_networks,
     ).to(device)
     network.votes.copy_(torch.from_numpy(division.votes))
-
-    trained, absent = classes[known], np.delete(classes, known)
-    weights = class_weights(params["class_weight"], trained[codes[codes >= 0]], trained, absent)
-    if weights is not None:
-        weights = (weights / weights[codes[rows]].mean()).astype(np.float32)
     held = division.held
-
-    def on_device(array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(device)
-
-    data = TrainingData(
-        inputs,
-        on_device(codes[held]),
-        on_device(np.searchsorted(held, rows)),
-        on_device(np.searchsorted(held, division.validation)),
-        None if weights is None else on_device(weights),
-        on_device(folds[held]) if n_networks > 1 else None,
-        noise,
+    at = (np.searchsorted(held, part) for part in (rows, division.validation))
+    labels, trains, validates, class_weight, of_rows = (
+        torch.from_numpy(x).to(device) for x in (codes[held], *at, weights, folds[held])
     )
-
+    data = TrainingData(inputs, labels, trains, validates, class_weight, of_rows, noise)
     frame: Callable[[Tensor], Frame | None] = partial(frames.of_code, held)
-    if placer is not None and along is not None:
+    if placer is not None:
         frame = partial(frames.placed, placer, along, held, codes[held])
     config = TrainingConfig(**{part.name: settings[part.name] for part in fields(TrainingConfig)})
     outcome = train(network, objective, data, config, generator, callback=callback, frame=frame)
@@ -277,7 +250,7 @@ def fit(
     nowhere = np.full((n_classes, int(settings["n_components"])), np.nan)
     fitted = FittedMap(standardizer, network, targets, nowhere, axes, placer)
     done = Fit(fitted, known, X, codes, division, groups, data, along, outcome)
-    _complete(done)
+    _complete(done, weights)
     chosen = np.sort(np.append(rows, division.validation))
     if novelty and len(chosen) >= LEAST:
         fitted.novelty, chosen, scores = Novelty.fit(X, chosen, codes[chosen], standardizer)
@@ -286,7 +259,7 @@ def fit(
 
 
 def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any]) -> Codes:
-    """Return the classes that have rows; check their number and type."""
+    """Return the indices of the classes that have rows; check their number and type."""
     labels = classes[codes[codes >= 0]]
     check_classification_targets(labels)
     known = np.unique(codes[codes >= 0])
@@ -295,8 +268,8 @@ def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any
         raise ValueError(f"training needs at least two classes, but got {found}")
     if params["placement"] != "bottleneck" and len(known) > placement.MOST_CLASSES:
         raise InputError(
-            f"{len(known):,} classes are too many to be laid out (at most "
-            f"{placement.MOST_CLASSES:,}); merge classes, or choose placement='bottleneck'",
+            f"{len(known):,} classes are too many for a layout (at most "
+            f"{placement.MOST_CLASSES:,}); merge classes, or pass placement='bottleneck'",
             parameter="placement",
         )
     check_labels(classes[known])
@@ -304,14 +277,14 @@ def _check_classes(classes: NDArray[Any], codes: Codes, params: Mapping[str, Any
 
 
 def _centroids(sums: NDArray[np.float64], codes: Codes) -> NDArray[np.float64]:
-    """(M, k) class means from the (M, k) sums of rows over the classes, and their (n,) classes."""
+    """(M, k) class means, from the (M, k) sums of rows and the (n,) classes of these rows."""
     centroids = sums / np.bincount(codes)[:, None]
     if not np.isfinite(centroids).all():
         raise ValueError("X holds values too large to be trained on; rescale it")
     return np.asarray(centroids)
 
 
-def _aims(
+def _targets(
     settings: Mapping[str, Any],
     centroids: NDArray[np.float64],
     scatter: Scatter | None,
@@ -319,7 +292,7 @@ def _aims(
 ) -> tuple[CentroidTargets, CentroidTargets, Placer | None]:
     """Return the centroids in input space, the objective of the networks, and the placer.
 
-    With a bottleneck, which has no scatter, the first two are the same, and there is no placer.
+    With a bottleneck there is no scatter and no placer, and the first two are the same.
     """
     targets = CentroidTargets.fit(centroids, settings["output"], device, settings["compactness"])
     if scatter is None:
@@ -336,63 +309,51 @@ def _read(
     axes: Tensor | None,
     placer: Placer | None,
     device: torch.device,
-) -> tuple[Tensor, NDArray[np.float32] | None, NDArray[np.float64]]:
-    """Read the rows that are held: inputs of the networks, coordinates in the scatter, class sums.
+) -> tuple[Tensor, NDArray[np.float32], NDArray[np.float64]]:
+    """Read the rows that are held in memory.
 
-    The sums are over the training rows, if there are more of them than the sample has.
+    Returns the inputs of the networks, the (n_held, a) coordinates along the axes of the scatter
+    (a = 0 without a placer), and the (M, k) sums of the training rows of each class. The sums are 0
+    if all training rows are in the sample.
     """
     held, n_inputs = division.held, len(standardizer.kept)
     is_train = np.isin(held, division.train, assume_unique=True)
-    shape: tuple[int, ...] = (len(held), n_inputs)
-    if axes is not None:
-        n_networks, n_axes, _ = axes.shape
-        shape = (len(held), n_axes) if n_networks == 1 else (n_networks, len(held), n_axes)
+    needs_sums = len(division.train) > N_SAMPLE
+    shape = (1, len(held), n_inputs) if axes is None else (len(axes), len(held), axes.shape[1])
     inputs, sums = torch.empty(shape, device=device), np.zeros((codes.max() + 1, n_inputs))
-    along = None
-    if placer is not None:
-        along = np.empty((len(held), len(placer.scatter.axes)), np.float32)
+    along = np.empty((len(held), 0 if placer is None else len(placer.scatter.axes)), np.float32)
     for part, chunk in row_chunks(X, held):
         z = standardizer(chunk, device)
-        inputs[..., part, :] = on_axes(z, axes)
-        if placer is not None and along is not None:
+        inputs[:, part] = features.on_axes(z, axes)
+        if placer is not None:
             along[part] = placer.scatter.project(z)
         own = np.flatnonzero(is_train[part])
-        if len(own) and len(division.train) > N_SAMPLE:
+        if len(own) and needs_sums:
             own_z = z[torch.from_numpy(own).to(device)].double().cpu().numpy()
             sums += class_sums(own_z, codes[held[part][own]], len(sums))
-    return inputs, along, sums
+    return inputs[0] if len(inputs) == 1 else inputs, along, sums
 
 
 @torch.no_grad()
-def _complete(done: Fit) -> None:
+def _complete(done: Fit, class_weights: NDArray[np.float32]) -> None:
     """Add odds, centers and calibration to the map, from outputs of the trained networks."""
-    fitted, codes, held, unseen = done.map, done.codes, done.division.held, done.unseen
-    labeled = held[codes[held] >= 0]
-    # One network that was trained on everything is too sure of its own rows, but the plane needs
-    # odds.
+    fitted, codes, division, unseen = done.map, done.codes, done.division, done.unseen
+    labeled = division.held[codes[division.held] >= 0]
+    # The placer needs odds even if one network was trained on all rows, and is too sure of them.
     some = at_most(placement.N_FITTED, unseen if len(unseen) else labeled)
     if fitted.placer is None:
         fitted.centers = class_centers(done.embed(labeled), codes[labeled], len(fitted.centers))
     else:
         inputs, _, folds = done.inputs(some)
         outputs = fitted.network.outputs(inputs, folds).cpu().numpy()
-        fitted.placer = fitted.placer.with_odds(outputs, codes[some], _odds_weights(done, some))
+        weights = class_weights[codes[some]].astype(np.float64)
+        if division.n_networks > 1:
+            # In sum, the rows of a fold count as much as the network that was not trained on them
+            # counts for new rows.
+            fold = division.folds[some]
+            weights *= division.votes[fold] / np.bincount(fold)[fold]
+        fitted.placer = fitted.placer.with_odds(outputs, codes[some], weights)
         fitted.centers = fitted.placer.layout.positions
     if len(unseen):
         distances = np.concatenate([found for _, found in done.judge(some)])
         fitted.calibration = Calibration.fit(distances, codes[some])
-
-
-def _odds_weights(done: Fit, rows: Codes) -> NDArray[np.float64]:
-    """(n,) weights of rows in the odds: their class's, times a factor of their fold.
-
-    By that factor, the rows of a fold together have the weight that the network which is not
-    trained on them has in the placement of new rows.
-    """
-    weights, division = np.ones(len(rows)), done.division
-    if done.data.weights is not None:
-        weights *= done.data.weights.cpu().numpy()[done.codes[rows]]
-    if division.n_networks > 1:
-        folds = division.folds[rows]
-        weights *= division.votes[folds] / np.bincount(folds)[folds]
-    return weights

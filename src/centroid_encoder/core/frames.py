@@ -1,4 +1,4 @@
-"""Frames: the embedding in the course of a training, as far as it can be shown."""
+"""Embeddings during a training, for a live picture."""
 
 from __future__ import annotations
 
@@ -16,33 +16,30 @@ from centroid_encoder.core.placement import Placer
 from centroid_encoder.core.reports import Frame
 from centroid_encoder.core.splits import at_most
 
-N_SHOWN = 2_000
-"""Rows from which the odds are computed during the training."""
-SHOWN = 0.75
-"""Share of the information of the first frame from which later frames are shown."""
-RIDGE = 0.1
-"""Regularisation of the first frame, relative to the mean variance of the inputs."""
+N_SHOWN = 2_000  # rows from which the odds are computed during the training
+SHOWN = 0.75  # share of the first frame's information below which there is no frame
+RIDGE = 0.1  # regularisation of the first frame, relative to the mean variance of the inputs
 
 
 @dataclass
 class Frames:
-    """Embeddings of n rows, from what the networks have found for some of them.
+    """Embeddings of n rows; some rows may have no place.
 
-    There is no frame as long as the information about the classes is far below that of the first
-    frame: the classes would collapse and unfold again.
+    There is no frame while the outputs have far less information about the classes than the first
+    frame had. Otherwise the classes would collapse and unfold again.
     """
 
     n: int
     first: float | None = None
-    """Information of the first frame, in nats."""
+    """Information of the first frame about the classes, in nats."""
 
     def start(
         self, placer: Placer, z: Tensor, axes: Tensor, rows: Codes, codes: Codes
     ) -> Frame | None:
         """Return a frame before the training: ridge regression of the targets on a network's axes.
 
-        Each of the (b, k) standardised rows has the output of the regression on the others, in
-        closed form (leave-one-out).
+        The output of each of the (b, k) standardised rows `z` is that of the regression on the
+        other rows, in closed form (leave-one-out).
         """
         x = z @ axes.T
         x = x - x.mean(dim=0)
@@ -57,16 +54,18 @@ class Frames:
         return self.placed(placer, placer.scatter.project(z), rows, codes, outputs)
 
     def of_code(self, rows: Codes, code: Tensor) -> Frame:
-        """Return a frame of (b,) rows whose (b, m) code is the embedding."""
-        return self._of(rows, code.cpu().numpy()), None
+        """Return the frame of (b,) rows whose (b, m) code is the embedding."""
+        embedding = np.full((self.n, code.shape[1]), np.nan, dtype=np.float32)
+        embedding[rows] = code.cpu().numpy()
+        return embedding, None
 
     def placed(
         self, placer: Placer, along: NDArray[np.float32], rows: Codes, codes: Codes, outputs: Tensor
     ) -> Frame | None:
-        """Return a frame of (b,) rows that a placer places, or None.
+        """Return the frame of (b,) rows with places from a placer, or None.
 
-        From their (b, a) coordinates along the axes of the scatter, their (b,) classes, −1 for
-        none, and (b, r) outputs of the networks.
+        `along` holds the (b, a) coordinates of the rows along the axes of the scatter, `codes`
+        their (b,) classes, −1 for none, and `outputs` the (b, r) outputs of the networks.
         """
         found, some = outputs.cpu().numpy(), at_most(N_SHOWN, np.flatnonzero(codes >= 0))
         placer = placer.with_odds(found[some], codes[some], None)
@@ -78,9 +77,4 @@ class Frames:
             return None
         parts = [slice(start, start + CHUNK) for start in range(0, len(found), CHUNK)]
         places = np.concatenate([placer.judge(found[part], along[part])[0] for part in parts])
-        return self._of(rows, places), placer.layout.positions
-
-    def _of(self, rows: Codes, places: NDArray[np.float32]) -> NDArray[np.float32]:
-        embedding = np.full((self.n, places.shape[1]), np.nan, dtype=np.float32)
-        embedding[rows] = places
-        return embedding
+        return self.of_code(rows, torch.from_numpy(places))[0], placer.layout.positions

@@ -1,4 +1,4 @@
-"""A fitted map: data → embedding, decisions and distances to the classes, and back."""
+"""The fitted map: from data to embedding, decisions and distances to the classes, and back."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from centroid_encoder.core.placement import Placer
 from centroid_encoder.core.targets import CentroidTargets
 
 Judged = tuple[NDArray[np.float32], NDArray[np.float32]]
-"""(n, m) embedding of rows, and (n, M) distances to the classes."""
+"""(n, m) embedding of rows, and their (n, M) distances to the classes."""
 
 
 @dataclass
 class FittedMap:
-    """A trained network with its standardisation and targets. Its classes are sorted."""
+    """Trained networks with their standardisation and targets. The classes are sorted."""
 
     standardizer: Standardizer
     network: Network
@@ -34,13 +34,13 @@ class FittedMap:
     axes: Tensor | None = None
     """(K, r, k) axes along which each network receives the features; None with a bottleneck."""
     placer: Placer | None = None
-    """Places in Voronoi cells; None with a bottleneck, whose code is the embedding."""
+    """Places rows in Voronoi cells; None with a bottleneck, whose code is the embedding."""
     calibration: Calibration = UNCALIBRATED
     novelty: Novelty | None = None
 
     @property
     def device(self) -> torch.device:
-        """Device of the network."""
+        """Device of the networks."""
         return next(self.network.parameters()).device
 
     @property
@@ -50,41 +50,38 @@ class FittedMap:
 
     def embed(self, X: Matrix) -> NDArray[np.float32]:
         """(n, m) embedding of (n, d) data."""
-        empty = np.empty((0, self.n_components), np.float32)
-        return np.concatenate([empty, *(places for places, _ in self.judge(X))])
+        return np.concatenate([places for places, _ in self.judge(X)])
 
     def judge(self, X: Matrix | Lazy) -> Iterator[Judged]:
         """Embed (n, d) data in chunks of rows.
 
-        Yields the (b, m) embedding and (b, M) distances to the classes. Through a bottleneck, these
-        are the `distances` of the embedding. A place in a Voronoi cell shows less than the networks
-        have found; the distances here contain all of it.
+        Yields the (b, m) embedding and (b, M) distances to the classes. With a bottleneck, these
+        are the `distances` of the embedding. With Voronoi cells they come from the outputs of the
+        networks, which contain more than a place in the plane shows.
         """
         for _, chunk in row_chunks(X):
             yield self.judge_inputs(*self.inputs(chunk))
 
-    def inputs(self, X: Matrix) -> tuple[Tensor, NDArray[np.float32] | None]:
-        """Inputs of the networks for (b, d) rows, and their coordinates along the scatter."""
+    def inputs(self, X: Matrix) -> tuple[Tensor, NDArray[np.float32]]:
+        """Inputs of the networks for (b, d) rows, and (b, a) coordinates in the scatter.
+
+        There are no coordinates (a = 0) with a bottleneck.
+        """
         z = self.standardizer(X, self.device)
-        along = None if self.placer is None else self.placer.scatter.project(z)
-        return on_axes(z, self.axes), along
+        if self.placer is None:
+            return z, np.empty((len(z), 0), np.float32)
+        return on_axes(z, self.axes), self.placer.scatter.project(z)
 
     @torch.no_grad()
     def judge_inputs(
-        self, inputs: Tensor, along: NDArray[np.float32] | None, folds: Tensor | None = None
+        self, inputs: Tensor, along: NDArray[np.float32], folds: Tensor | None = None
     ) -> Judged:
-        """Embedding and distances for the inputs of rows.
+        """Embedding of rows and distances to the classes, from the result of `inputs`.
 
-        Parameters
-        ----------
-        inputs
-            As `on_axes` returns them.
-        along
-            (n, a) coordinates of the rows along the axes of the scatter, for the `placer`.
-        folds
-            (n,) network that places each row alone; −1 for all of them.
+        `folds` holds for each row the one network that places it, or −1 for all networks; None
+        stands for −1.
         """
-        if self.placer is None or along is None:
+        if self.placer is None:
             embedding = np.asarray(self.network.encode(inputs).cpu())
             return embedding, self.distances(embedding)
         outputs = self.network.outputs(inputs, folds)
@@ -93,9 +90,9 @@ class FittedMap:
     def decide(
         self, judged: Iterable[Judged], n: int
     ) -> tuple[NDArray[np.float32], Codes, NDArray[np.float32]]:
-        """Embedding of n rows, (n,) predicted classes, and the probability of each.
+        """Embedding of n rows, (n,) predicted classes, and the (n,) probabilities of these.
 
-        Distances to all classes would take a multiple of the memory: they are reduced by chunks.
+        The distances are reduced chunk by chunk, since those of all rows would take much memory.
         """
         embedding = np.empty((n, self.n_components), dtype=np.float32)
         predicted, confidence = np.empty(n, dtype=np.intp), np.empty(n, dtype=np.float32)
@@ -108,11 +105,11 @@ class FittedMap:
         return embedding, predicted, confidence
 
     def distances(self, embedding: NDArray[np.floating]) -> NDArray[np.float32]:
-        """(n, M) distances of the decoder's output h(z), for (n, m) points, to each centroid.
+        """(n, M) distances of (n, m) points of the embedding to the classes.
 
-        In units in which the centroids have unit mean square; their order and ratios are those of
-        ‖h(z) − c_j‖ in the standardised input space. In a map with Voronoi cells, those of
-        `Layout.distances`.
+        With a bottleneck, distances of the decoder's output h(z) to the centroids, proportional to
+        ‖h(z) − c_j‖ in the standardised input space; the centroids have unit mean square. With
+        Voronoi cells, `Layout.distances`.
         """
         parts = [np.empty((0, len(self.centers)), np.float32)]
         for start in range(0, len(embedding), CHUNK):

@@ -1,4 +1,4 @@
-"""Data that maps are trained on and applied to: dense or CSR, in memory or read by rows."""
+"""Matrices of the data: dense or CSR, in memory or read by rows."""
 
 from __future__ import annotations
 
@@ -11,17 +11,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import gen_batches
 
-# As text: scipy's matrices have no parameters at run time before scipy 1.16.
+# Strings, because scipy's matrix classes cannot be subscripted before scipy 1.16.
 CSR: TypeAlias = "sparse.csr_matrix[Any] | sparse.csr_array[Any]"
 Matrix: TypeAlias = "NDArray[Any] | CSR"
 Codes: TypeAlias = NDArray[np.intp]
 
-CHUNK = 4096
-"""Rows that are processed together."""
-VALUES_AT_ONCE = 2**24
-"""Values of dense rows that are in memory together in float64, about."""
-LOOKED_AT = 200
-"""Rows from which counts are recognised."""
+CHUNK = 4096  # largest number of rows that are processed at once
+VALUES_AT_ONCE = 2**24  # largest number of values of dense rows that are processed at once
 
 
 class Lazy(ABC):
@@ -30,11 +26,11 @@ class Lazy(ABC):
     shape: tuple[int, int]
     dtype: np.dtype[Any]
     is_sparse: bool
-    """Whether rows come as CSR; else they are dense."""
+    """Whether the rows that are read are CSR; otherwise they are dense."""
 
     @abstractmethod
     def __getitem__(self, rows: slice | NDArray[np.integer]) -> Matrix:
-        """Read the rows of a slice without a step, or those at (b,) sorted indices."""
+        """Read the rows of a slice without a step, or those of (b,) sorted indices."""
 
 
 def is_sparse(X: Matrix | Lazy) -> bool:
@@ -43,9 +39,9 @@ def is_sparse(X: Matrix | Lazy) -> bool:
 
 
 def row_chunks(X: Matrix | Lazy, rows: Codes | None = None) -> Iterator[tuple[slice, Matrix]]:
-    """Read the rows of X, all or those at sorted indices, in chunks.
+    """Read the rows of X, or those of sorted indices `rows`, in chunks.
 
-    Yields the positions of the chunk's rows among the rows that are read, and the rows.
+    Yields the rows of a chunk, preceded by the slice of their positions among all rows to be read.
     """
     n = X.shape[0] if rows is None else len(rows)
     values = VALUES_AT_ONCE * (8 if is_sparse(X) else 1)
@@ -55,11 +51,11 @@ def row_chunks(X: Matrix | Lazy, rows: Codes | None = None) -> Iterator[tuple[sl
 
 
 def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
-    """(n, m) product of (n, k) and (k, m) arrays, by torch.
+    """(n, m) matrix product of (n, k) and (k, m) arrays, computed by torch.
 
-    After a product by NumPy, its threads wait for more work and take the processors from torch.
+    After a product, the threads of NumPy wait actively and slow down those of torch.
     """
-    # Imported here, since it takes long, and readers of results do not need it.
+    # Imported here because it is slow, and functions that read results do not need it.
     import torch
 
     left, right = (torch.from_numpy(np.asarray(x, dtype=np.float64)) for x in (a, b))
@@ -67,17 +63,17 @@ def product(a: NDArray[Any], b: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def looks_like_counts(X: Matrix | Lazy) -> bool:
-    """Return whether data look like raw counts: the first values are integers, some above 20."""
+    """Return whether data look like raw counts: `looks_whole`, and a value is above 20."""
     return looks_whole(X, above=20)
 
 
 def looks_whole(X: Matrix | Lazy, above: float = 0) -> bool:
-    """Return whether data are whole numbers of at least 0, except for a few filled gaps.
+    """Return whether data are whole numbers of at least 0, except for a few imputed values.
 
-    Only the values of the first rows count that are not zero: zeros are whole in log-normalised
-    data, too. At least one must be larger than `above`.
+    Only values of the first 200 rows that are not zero are tested: zeros are whole in
+    log-normalised data, too. The largest must be above `above`.
     """
-    rows = X[:LOOKED_AT]
+    rows = X[:200]
     values = rows.data if sparse.issparse(rows) else np.ravel(rows)
     values = values[np.isfinite(values) & (values != 0)]
     whole = (values % 1 == 0).mean() > 0.95 if len(values) else False

@@ -1,4 +1,4 @@
-"""The network of a centroid-encoder, and several networks without bottleneck side by side."""
+"""The network of a centroid-encoder, or several networks without bottleneck side by side."""
 
 from __future__ import annotations
 
@@ -16,24 +16,23 @@ ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 
 
 class Network(nn.Module):
-    """Autoencoder-shaped network f = h∘g with a linear bottleneck and a linear output.
+    """Network f = h∘g in the shape of an autoencoder, with linear bottleneck and output.
 
-    The encoder g has the layers ``n_inputs → hidden[0] → … → hidden[-1] → n_components``; the
-    decoder h mirrors the widths with weights of its own, as in the paper.
+    The encoder g has the layers ``n_inputs → hidden[0] → … → hidden[-1] → n_components``. The
+    decoder h has the same widths in reverse order and weights of its own, as in the paper.
 
-    Stage *s* of layer-freeze pre-training trains the sub-network that ends at encoder layer *s* and
-    resumes at the decoder layer that mirrors it: a stage is a `depth` at which encoder and decoder
-    meet. ``depth == n_stages - 1`` is the whole network.
+    Layer-freeze pre-training has a stage for each encoder layer. The stage of layer `depth` trains
+    a network of encoder layers 0 to `depth` and the decoder layers that mirror them.
 
-    Without hidden layers it is a linear map. With ``n_outputs=0`` there is no decoder, and the
-    `n_components` numbers are the output. `activation` follows every hidden layer; with
-    `batch_norm`, the encoder's hidden layers are batch-normalised (Ioffe & Szegedy 2015) before it
-    during training, and `fold_batch_norm` turns them into plain layers.
+    Without hidden layers the network is a linear map. With ``n_outputs=0`` it has no decoder, and
+    its output are the `n_components` numbers. `activation` follows every hidden layer. With
+    `batch_norm`, the encoder's hidden layers are batch-normalised before the activation during
+    training (Ioffe & Szegedy 2015), and `fold_batch_norm` turns them into plain layers.
 
-    `n_networks` is the number K of such networks side by side, each with its own weights. More than
-    one take (K, b, n_inputs) inputs and return (K, b, n_components) outputs; they have neither a
-    decoder nor batch normalisation. The CPU `generator` draws the initial weights, which are thus
-    the same on each device; without it they are not initialised, for loading.
+    `n_networks` is the number K of such networks side by side, each with its own weights. If
+    K > 1, they map (K, b, n_inputs) inputs to (K, b, n_components) outputs, and have neither a
+    decoder nor batch normalisation. The CPU `generator` draws the initial weights, so that they are
+    the same on all devices. Without it they are not initialised, as for a stored network.
     """
 
     def __init__(
@@ -49,6 +48,7 @@ class Network(nn.Module):
         n_networks: int = 1,
     ) -> None:
         super().__init__()
+        # The arguments of the fitted network, which has no batch normalisation.
         self.shape: dict[str, Any] = {
             "n_inputs": n_inputs,
             "hidden": list(map(int, hidden)),
@@ -67,20 +67,13 @@ class Network(nn.Module):
         if generator is not None:
             self._initialize(activation, generator)
 
-    shape: dict[str, Any]
-    """Arguments from which the fitted network, without batch normalisation, can be built anew."""
     votes: Tensor
     """(K,) weight of each network for rows that no network was trained on; their sum is 1."""
 
-    @property
-    def n_stages(self) -> int:
-        """Number of depths at which encoder and decoder can meet: hidden layers + 1."""
-        return len(self.encoder)
-
     @torch.no_grad()
     def _initialize(self, activation: Activation, generator: torch.Generator) -> None:
-        # As in the authors' program: Xavier for tanh, Kaiming for ReLU, zero biases; the two linear
-        # layers (bottleneck, output) keep the framework's default.
+        # As in the authors' program: Xavier for tanh, Kaiming for ReLU, and zero biases. The two
+        # linear layers (bottleneck and output) have torch's default.
         for layers in (self.encoder, self.decoder):
             for i, layer in enumerate(cast(Iterable[nn.Linear], layers)):
                 if i == len(layers) - 1:
@@ -96,7 +89,7 @@ class Network(nn.Module):
                 nn.init.zeros_(layer.bias)
 
     def encode(self, x: Tensor, *, first: int = 0, depth: int | None = None) -> Tensor:
-        """Apply encoder layers `first` … `depth` (default: all, giving the embedding)."""
+        """Apply encoder layers `first` … `depth`; by default all, whose result is the embedding."""
         last = len(self.encoder) - 1
         for i in range(first, last + 1 if depth is None else depth + 1):
             x = self.encoder[i](x)
@@ -105,9 +98,9 @@ class Network(nn.Module):
         return x
 
     def decode(self, code: Tensor, *, depth: int | None = None) -> Tensor:
-        """Apply the decoder from the layer that mirrors encoder layer `depth` to the output.
+        """Apply the decoder layers from the one that mirrors encoder layer `depth` to the last.
 
-        Without a decoder the code is the output.
+        Without a decoder, the code is returned.
         """
         last = len(self.decoder) - 1
         for i in range(0 if depth is None else max(0, last - depth), last + 1):
@@ -117,10 +110,10 @@ class Network(nn.Module):
         return code
 
     def outputs(self, x: Tensor, folds: Tensor | None = None) -> Tensor:
-        """(b, r) outputs of the whole network for (b, n_inputs) inputs.
+        """(b, r) outputs of the whole network for (b, n_inputs) inputs, or (K, b, n_inputs).
 
-        K > 1 networks take (K, b, n_inputs). Where (b,) `folds` is k ≥ 0, the output is that of
-        network k; otherwise it is the mean over the networks, weighted by `votes`.
+        With several networks, a row with k ≥ 0 in (b,) `folds` has the output of network k. Other
+        rows have the mean over the networks, weighted by `votes`.
         """
         if self.n_networks == 1:
             return self.decode(self.encode(x))
@@ -132,7 +125,7 @@ class Network(nn.Module):
         return torch.where(folds[:, None] < 0, outputs, alone)
 
     def stage_parameters(self, depth: int) -> list[nn.Parameter]:
-        """Parameters that layer-freeze stage `depth` adds: one encoder and one decoder layer."""
+        """Parameters of the encoder layer and the decoder layer that stage `depth` adds."""
         layers = [self.encoder[depth]]
         if depth < len(self.norms):
             layers.append(self.norms[depth])
@@ -142,10 +135,10 @@ class Network(nn.Module):
 
     @torch.no_grad()
     def fold_batch_norm(self) -> None:
-        """Make the running statistics of batch normalisation part of the layers before it.
+        """Merge batch normalisation into the linear layers before it.
 
-        γ · (W x + b − μ) / σ + β is again a linear layer: the embedding remains that of evaluation
-        mode, to rounding, and the network is one without batch normalisation.
+        γ · (W x + b − μ) / σ + β, with the running statistics μ and σ, is again a linear layer. The
+        embedding is that of evaluation mode, except for rounding.
         """
         layers = cast(Iterable[nn.Linear], self.encoder)
         norms = cast(Iterable[nn.BatchNorm1d], self.norms)
@@ -158,7 +151,7 @@ class Network(nn.Module):
 
 
 class Linears(nn.Module):
-    """K linear layers of one shape, side by side: (K, b, n_in) inputs, (K, b, n_out) outputs."""
+    """K linear layers of one shape side by side, from (K, b, n_in) to (K, b, n_out)."""
 
     def __init__(self, n_networks: int, in_features: int, out_features: int) -> None:
         super().__init__()
@@ -167,12 +160,12 @@ class Linears(nn.Module):
         self.bias = nn.Parameter(torch.empty(n_networks, out_features))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply each layer to its own inputs."""
+        """Apply each layer to its own (b, n_in) inputs."""
         return torch.baddbmm(self.bias[:, None], x, self.weight.mT)
 
 
 def _layers(widths: Sequence[int], n_networks: int) -> nn.ModuleList:
     if n_networks == 1:
-        # Drawing initial weights would use the global random state.
+        # Without initial weights, because torch would draw them from the global random state.
         return nn.ModuleList(skip_init(nn.Linear, *shape) for shape in pairwise(widths))
     return nn.ModuleList(Linears(n_networks, *shape) for shape in pairwise(widths))

@@ -1,7 +1,6 @@
-"""Novelty: how far a sample is from the training samples and from every class.
+"""Novelty: distances of a sample to the training samples and to the nearest class.
 
-It complements the confidence: networks can be as sure of a cell of an unknown type as of one of a
-known type.
+Novelty complements confidence, which can be as high for a cell of an unknown type as for others.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from centroid_encoder.core.matrix import Lazy, Matrix, product, row_chunks
 from centroid_encoder.core.quality import class_centers
 from centroid_encoder.core.splits import representatives
 
-LEAST = 10  # samples that are needed to learn novelty
-N_REFERENCE = 2_000  # training samples that are kept, about
-N_OF_CLASS = 20  # samples of each class, where there are as many and classes are few
+LEAST = 10  # smallest number of samples from which novelty is learned
+N_REFERENCE = 2_000  # number of training samples that are stored, about
+N_OF_CLASS = 20  # smallest number of samples of each class, if it has as many and classes are few
 N_AXES = 20
 N_FOLDS = 5
 N_NEIGHBORS = 10
-LOCAL = 0.5  # share of the log distance usual at the neighbours that is subtracted
-RIDGE = 0.05  # share of the mean variance in each class covariance
-FLOOR = 0.01  # keeps the logarithm of the distance of duplicates finite
+LOCAL = 0.5  # factor of the usual log distance at the neighbours, which is subtracted
+RIDGE = 0.05  # share of the mean variance in the covariance of each class
+FLOOR = 0.01  # relative distance that is added, so that the logarithm of 0 is finite
 LEAST_SPREAD = 0.05  # smallest standard deviation of a logarithm, for data with many duplicates
-EQUAL = 0.02  # scores that differ by less count as equal
+EQUAL = 0.02  # scores with smaller differences count as equal
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -42,18 +41,18 @@ Codes = NDArray[np.intp]
 class Novelty:
     """Score of samples by their surroundings, as a quantile among training samples.
 
-    Distances are those between principal components of the z-scores, in which all features have the
-    same weight: a new class can differ in features in which the known ones do not. The score is the
-    sum of the two logarithms of `Surroundings`, each standardised.
+    Distances are between principal components of the z-scores without weights, since a new class
+    can differ in features in which the known classes do not. The score is the sum of the two
+    logarithms of `Surroundings`, each standardised.
     """
 
-    axes: Points  # (d, K) principal axes of n training samples
-    offset: Floats  # (K,) mean of the samples on the axes
-    reference: Points  # (n, K) samples on the axes
-    codes: Codes  # (n,) classes of the samples
-    location: Floats  # (2,) means of the logarithms of held-out samples
-    spread: Floats  # (2,) standard deviations of the logarithms of held-out samples
-    known: Floats  # (n,) sorted scores of held-out samples
+    axes: Points  #: (d, K) principal axes of n training samples
+    offset: Floats  #: (K,) mean of the samples on the axes
+    reference: Points  #: (n, K) samples on the axes
+    codes: Codes  #: (n,) classes of the samples
+    location: Floats  #: (2,) means of the logarithms of held-out samples
+    spread: Floats  #: (2,) standard deviations of the logarithms of held-out samples
+    known: Floats  #: (n,) sorted scores of held-out samples
 
     @classmethod
     def fit(
@@ -61,8 +60,9 @@ class Novelty:
     ) -> tuple[Self, Codes, Floats]:
         """Learn from about 2,000 of the (n_train,) rows `index` of (n_rows, d) data.
 
-        `codes` holds their (n_train,) classes. The weights of the standardizer are ignored. Returns
-        the chosen rows, too, and their scores, which each has from the samples of other folds.
+        `codes` holds the (n_train,) classes of these rows. The weights of the standardizer are
+        ignored. Returns the novelty, the (n,) chosen rows, and their (n,) scores; the score of a
+        row is computed from the rows of the other folds.
         """
         chosen = representatives(codes, N_REFERENCE, N_OF_CLASS, np.random.default_rng(0))
         rows, codes = index[chosen], codes[chosen]
@@ -73,7 +73,7 @@ class Novelty:
         order = np.lexsort((np.random.default_rng(0).random(len(codes)), codes))
         logarithms = np.empty((len(z), 2))
         for i in range(N_FOLDS):
-            # A fifth of the samples of each class.
+            # A fifth of the samples of each class is left out.
             out = np.isin(np.arange(len(codes)), order[i::N_FOLDS])
             mean = z[~out].mean(axis=0)
             own = _axes(z[~out] - mean, axes.shape[1])
@@ -100,7 +100,7 @@ class Novelty:
         return quantiles
 
     def ranks(self, scores: Floats) -> Singles:
-        """(n,) shares of the training samples with smaller scores; equal ones count half."""
+        """(n,) shares of the training samples with smaller scores; equal scores count half."""
         below = np.searchsorted(self.known, scores - EQUAL, side="left")
         upto = np.searchsorted(self.known, scores + EQUAL, side="right")
         return ((below + upto) / (2 * len(self.known))).astype(np.float32)
@@ -119,13 +119,13 @@ class Novelty:
 
 
 class Surroundings:
-    """Distances of points to the nearest of (n, K) training samples, and to the nearest class."""
+    """Distances of points to the nearest of (n, K) training samples and to the nearest class."""
 
     def __init__(self, points: Points, codes: Codes) -> None:
         n, K = points.shape
         n_neighbors = max(1, min(N_NEIGHBORS, n // 5))
         self.points, self.n_neighbors = torch.from_numpy(points), n_neighbors
-        # No sample is its own neighbour.
+        # A sample is not its own neighbour.
         apart = torch.cdist(self.points, self.points).fill_diagonal_(torch.inf)
         distance = apart.topk(n_neighbors, largest=False).values.numpy()
         self.floor = FLOOR * (float(np.sqrt(np.square(points).sum(axis=1).mean())) or 1.0)
@@ -147,8 +147,9 @@ class Surroundings:
     def __call__(self, points: Points) -> Floats:
         """(q, 2) logarithms of two distances of (q, K) points.
 
-        The mean distance to the nearest samples relative to that of these samples, and the squared
-        distance to the nearest class in units of its spread.
+        The first is the mean distance to the nearest samples, relative to the distances of these
+        samples from their own neighbours. The second is the squared distance to the nearest class
+        in units of its spread (Mahalanobis).
         """
         apart = torch.cdist(torch.from_numpy(points), self.points)
         nearest = apart.topk(self.n_neighbors, largest=False)
@@ -166,7 +167,7 @@ def _z_scores(X: Matrix, standardizer: Standardizer) -> Singles:
 
 
 def _axes(centered: Singles, n_axes: int) -> Singles:
-    """(d, K) principal axes of (n, d) samples: `n_axes`, or as many as there are."""
+    """(d, K) principal axes of (n, d) samples, where K is `n_axes` or the rank if it is less."""
     axes, values = principal_axes(torch.from_numpy(centered), n_axes)
     # Smaller singular values are rounding errors of single precision.
     there = (values > 1e-3 * values[0]) | (torch.arange(len(values)) == 0)

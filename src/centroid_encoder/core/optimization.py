@@ -1,11 +1,11 @@
-"""Optimiser, learning rate, and steps of a training as CUDA graphs."""
+"""Optimiser, learning rate, and training steps as CUDA graphs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -18,7 +18,7 @@ Schedule = Literal["one_cycle", "constant"]
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Settings of `train`. Each field is the parameter of `CentroidEncoder` of the same name."""
+    """Settings of `train`: the parameters of `CentroidEncoder` with these names, and `warmup`."""
 
     batch_size: int
     max_epochs: int
@@ -30,20 +30,20 @@ class TrainingConfig:
     weight_decay: float = 0.0
     schedule: Schedule = "one_cycle"
     warmup: float = 0.3
-    """Share of a one-cycle schedule in which the learning rate rises."""
+    """Share of a one-cycle schedule during which the learning rate rises."""
     dropout: float = 0.0
 
 
 class Adam:
-    """AdamW and AMSGrad by torch's functional interface.
+    """AdamW and AMSGrad through torch's functional interface.
 
-    The first instance of ``torch.optim.AdamW`` in a process imports torch's compiler, which takes
-    more than a second, and each of its steps takes a third longer.
+    The first instance of ``torch.optim.AdamW`` imports torch's compiler, which takes more than a
+    second, and each of its steps takes a third longer.
     """
 
     def __init__(self, parameters: list[torch.nn.Parameter], config: TrainingConfig) -> None:
         self._parameters, self._config = parameters, config
-        # A tensor, because a CUDA graph reads the rate from the device.
+        # A tensor, because a CUDA graph reads the learning rate from the device.
         self.learning_rate = torch.full((), config.learning_rate, device=parameters[0].device)
         n_moments = 3 if config.optimizer == "amsgrad" else 2
         self._counts = [torch.zeros((), device=p.device) for p in parameters]
@@ -51,14 +51,15 @@ class Adam:
 
     @torch.no_grad()
     def step(self, gradients: Iterable[Tensor]) -> None:
-        """Take a step along the gradients of the parameters."""
+        """Change the parameters by one step, given their gradients."""
         config = self._config
         mean, square, *largest = self._moments
-        # Adam's own weight decay is the paper program's penalty ½·λ·Σ‖θ‖² on the loss.
+        # The weight decay of `adam` is the penalty ½·λ·Σ‖θ‖² in the loss of the paper's program.
         function = adamw if config.optimizer == "adamw" else adam
+        constants: dict[str, Any] = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "maximize": False}
         function(
             cast(list[Tensor], self._parameters),
-            # A fused step needs them in the layout of the parameters.
+            # A fused step needs gradients with the memory layout of the parameters.
             [gradient.contiguous() for gradient in gradients],
             mean,
             square,
@@ -66,19 +67,16 @@ class Adam:
             self._counts,
             fused=True,
             amsgrad=bool(largest),
-            beta1=0.9,
-            beta2=0.999,
             lr=self.learning_rate,
             weight_decay=config.weight_decay,
-            eps=1e-8,
-            maximize=False,
+            **constants,
         )
 
 
 def learning_rate_share(progress: float, config: TrainingConfig) -> float:
-    """Share of the peak learning rate after the share `progress` ∈ [0, 1) of a stage.
+    """Learning rate relative to its largest value, after the share `progress` ∈ [0, 1) of a stage.
 
-    ``"one_cycle"`` rises and falls along half cosines (Smith & Topin 2019).
+    With ``"one_cycle"`` it rises and falls along half cosines (Smith & Topin 2019).
     """
     if config.schedule == "constant":
         return 1.0
@@ -90,16 +88,16 @@ def learning_rate_share(progress: float, config: TrainingConfig) -> float:
 def captured(
     step: Callable[[Tensor], Tensor], noise: torch.Generator
 ) -> Callable[[Tensor], Tensor]:
-    """Return a training step that runs as a CUDA graph on a GPU, and as it is elsewhere.
+    """Return a training step that runs as a CUDA graph on a GPU, and unchanged elsewhere.
 
-    Networks this small finish an operation on a GPU before the processor has launched the next one.
-    The second step with batches of some size is captured as a CUDA graph, which
-    later steps of that size launch at once. A graph requires that everything but the row numbers
-    stays in its place in memory: inputs, parameters, the optimiser's state and its learning rate.
+    A GPU finishes an operation of such small networks before the processor has launched the next
+    one. The second step with batches of some size is captured as a CUDA graph, and later steps of
+    that size launch the whole graph at once. All tensors except the row numbers must keep their
+    places in memory: inputs, parameters, and the state and learning rate of the optimiser.
 
-    `step` takes a step with (b,) or (K, b) rows, and returns its loss. If it cannot be captured,
-    for lack of memory or because an objective copies a number from the device, it runs as it is.
-    `noise` is its random generator, on the device of the training.
+    `step` trains on (b,) or (K, b) rows and returns the loss. If it cannot be captured, because
+    memory is short or an objective copies a number from the device, it runs unchanged. `noise` is
+    its random generator, on the device of the training.
     """
     if noise.device.type != "cuda":
         return step
@@ -110,14 +108,14 @@ def captured(
     def replay(rows: Tensor) -> Tensor:
         nonlocal possible
         if not possible or rows.shape not in graphs:
-            # The first step of a size also allocates what stays: moments, workspaces.
+            # The first step of a size also allocates lasting memory: moments and workspaces.
             graphs[rows.shape] = None
             return step(rows)
         if graphs[rows.shape] is None:
             graph, own = torch.cuda.CUDAGraph(), rows.clone()
             graph.register_generator_state(noise)
             try:
-                # Other threads may use the device meanwhile.
+                # Other threads may use the device at the same time.
                 with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                     loss = step(own)
             except RuntimeError:

@@ -1,12 +1,13 @@
 """Places in the plane: the expected position of each sample, plus its scatter.
 
-- The positions of the classes keep the order of the distances between centroids as far as possible.
-- A sample lies at the mean of these positions, weighted by the probabilities of the classes: a sure
-  sample at the position of its class, one with even odds on the border between two.
-- Its scatter is added: its two leading components within each class, weighted by the same
+- The distances between the positions of the classes have, as far as possible, the order of the
+  distances between centroids.
+- A sample lies at the mean of these positions, weighted by the probabilities of the classes: at the
+  position of its class if it is certain, and on the border between two classes of even odds.
+- Its scatter is added: its leading components within each class, weighted by the same
   probabilities.
-- A sample always lies in the Voronoi cell of its most probable class. What would lie beyond the
-  border is moved back before it.
+- A sample always lies in the Voronoi cell of its most probable class. One that would lie beyond the
+  border is moved back.
 """
 
 from __future__ import annotations
@@ -32,50 +33,50 @@ from centroid_encoder.core.matrix import product
 
 Placement = Literal["voronoi", "bottleneck"]
 Floats = NDArray[np.floating]
+Doubles = NDArray[np.float64]
+Singles = NDArray[np.float32]
 Codes = NDArray[np.intp]
 
-SIZE = 0.3  # standard deviation of usual scatter in the plane, where near classes are 1 apart
-# The gauge is 0 at the position of a class and 1 at the border of its cell.
-SCATTERED = 0.4, 0.9  # gauge from which the scatter is squeezed, and its limit
+SIZE = 0.3  # standard deviation of the scatter in the plane, where near classes are 1 apart
+# A gauge is 0 at the position of a class and 1 at the border of its cell (see `Layout`).
+SCATTERED = 0.4, 0.9  # gauge above which the scatter is compressed, and its limit
 PLACED = 0.9, 0.99  # the same for places
-LAST = 0.85  # largest gauge of a place from which components are read
-SURE = 0.1  # smallest gauge of a place from which odds are read
-READ = 2.0  # power of the odds that are read; 1 would be right without scatter
+LAST = 0.85  # larger gauges count as this one when components are computed from a place
+SURE = 0.1  # smaller gauges count as this one when odds are computed from a place
+READ = 2.0  # exponent of the odds computed from a place; 1 would be right without scatter
 DECIMALS = 5  # of a place; classes are about 1 apart
-N_AXES = 20  # principal components of the scatter, from which those of each class are made
-PRIOR = 10.0  # samples of the common scatter that are added to the scatter of each class
-TOWARDS = 0.15  # weight of the directions to near classes beside those of the scatter
+N_AXES = 20  # principal components of the scatter, from which those of each class are computed
+PRIOR = 10.0  # number of samples of the common scatter that are added to that of each class
+TOWARDS = 0.15  # weight of the directions to near classes relative to those of the scatter
 MOST_CLASSES = 2_000  # the layout of more classes would take minutes
-N_FITTED = 20_000  # largest number of samples from which scatter and odds are learned
-SMOOTHING = 0.3  # samples of another class that the odds allow for, besides those that are there
+N_FITTED = 20_000  # largest number of samples from which odds are learned
+SMOOTHING = 0.3  # number of wrong samples that is added to those from which odds are learned
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """The leading components of each class's scatter in the standardised inputs."""
+    """The leading components of the scatter of each class in the standardised inputs."""
 
-    axes: NDArray[np.float32]
+    axes: Singles
     """(a, k) orthonormal directions of the inputs."""
-    means: NDArray[np.float64]
+    means: Doubles
     """(M, a) coordinates of the centroids along the axes."""
-    directions: NDArray[np.float64]
-    """(M, m, a) components of each class, divided by √(s t), where s is the largest standard
-    deviation along one of them, and t the median of s over the classes: the wider the class, the
-    larger its cloud."""
+    directions: Doubles
+    """(M, m, a) components of each class, divided by √(s t). Here s is the largest standard
+    deviation along one of them, and t the median of s over the classes, so that wider classes have
+    larger clouds."""
 
     @classmethod
-    def fit(
-        cls, residuals: Tensor, codes: Codes, centroids: NDArray[np.float64], n_components: int
-    ) -> Self:
-        """Learn from (n, k) differences of standardised inputs from the centroids of their classes.
+    def fit(cls, residuals: Tensor, codes: Codes, centroids: Doubles, n_components: int) -> Self:
+        """Compute the scatter from (n, k) residuals: inputs minus the centroids of their classes.
 
-        `codes` holds the (n,) classes, and `centroids` the (M, k) centroids. The components are
-        chosen by variance, to which the directions to near classes are added, so that the
-        difference of a class from its neighbours can be seen.
+        `codes` holds the (n,) classes, and `centroids` the (M, k) centroids. The components of a
+        class are the leading eigenvectors of its covariance plus a term for the directions to near
+        classes, so that differences to these are visible.
         """
         found, _ = principal_axes(residuals, min(N_AXES, *residuals.shape))
         along = (residuals @ found.T).cpu().numpy()
-        # C order, as in a file: the last digits of a product depend on it.
+        # C order as in a file, because the last digits of products depend on the order in memory.
         axes = np.ascontiguousarray(found.cpu().numpy(), np.float32)
         means = product(centroids, axes.T)
         common = product(along.T, along) / len(along)
@@ -97,12 +98,12 @@ class Scatter:
         directions /= np.where(scale > 0, scale, 1)[:, None, None]
         return cls(axes, means, directions)
 
-    def moved(self, centroids: NDArray[np.float64], positions: NDArray[np.float64]) -> Self:
-        """Return the scatter around other centroids, turned to the positions of the classes.
+    def moved(self, centroids: Doubles, positions: Doubles) -> Self:
+        """Return the scatter around (M, k) centroids, turned to (M, m) positions of the classes.
 
-        A gradient that leads to another class in the data shall lead to it in the plane: by an
-        orthogonal Procrustes rotation of the components, the directions to the other centroids
-        become those to the positions, near classes more than far ones.
+        An orthogonal Procrustes rotation of the components of each class aligns the directions to
+        the other centroids with those to their positions; near classes have more weight. A gradient
+        from one class to another in the data thus has the same direction in the plane.
         """
         means, directions = product(centroids, self.axes.T), np.empty_like(self.directions)
         for j, own in enumerate(self.directions):
@@ -114,31 +115,29 @@ class Scatter:
             directions[j] = (left @ right).T @ own
         return replace(self, means=means, directions=directions)
 
-    def project(self, inputs: Tensor) -> NDArray[np.float32]:
+    def project(self, inputs: Tensor) -> Singles:
         """(n, a) coordinates of (n, k) inputs along the axes."""
         axes = torch.tensor(self.axes, device=inputs.device)
         return np.asarray((inputs @ axes.T).cpu(), dtype=np.float32)
 
-    def components(self, along: Floats) -> NDArray[np.float64]:
-        """(n, M, m) components within each class of samples, given by the result of `project`."""
+    def components(self, along: Floats) -> Doubles:
+        """(n, M, m) components within each class, from the (n, a) result of `project`."""
         found = product(along, self.directions.reshape(-1, along.shape[1]).T)
         of_means = np.einsum("jma,ja->jm", self.directions, self.means)
         return np.asarray(found.reshape(len(along), *of_means.shape) - of_means)
 
-    def inverse(self, components: Floats, codes: Codes) -> NDArray[np.float64]:
-        """(n, k) differences of inputs from their centroids, for (n, m) components."""
+    def inverse(self, components: Floats, codes: Codes) -> Doubles:
+        """(n, k) inputs minus the centroids of their (n,) classes, from their (n, m) components."""
         inverse = np.linalg.pinv(self.directions, rcond=1e-6)[codes]
         return np.asarray(np.einsum("jac,jc->ja", inverse, components) @ self.axes)
 
 
 @dataclass(frozen=True)
 class Odds:
-    """Logits of the classes from the distances of network outputs to the targets."""
+    """Logits of the classes, computed from distances between network outputs and targets."""
 
-    sharpness: float
-    """Decrease of the logit per mean squared distance."""
-    offsets: NDArray[np.float64]
-    """(M,) summands."""
+    sharpness: float  #: Decrease of the logit per unit of mean squared distance
+    offsets: Doubles  #: (M,) terms that are added to the logits
 
     @classmethod
     def fit(
@@ -146,9 +145,9 @@ class Odds:
     ) -> Self:
         """Maximise the likelihood of the (n,) classes of samples that the networks have not seen.
 
-        From their (n, r) outputs, the (M, r) targets of the classes, and (n,) weights of samples.
-        The classes are smoothed as in Platt (1999), but less: a few samples without an error do not
-        give certainty.
+        The samples have (n, r) outputs and (n,) weights, and the classes (M, r) targets. The
+        classes are smoothed as in Platt (1999), but less, so that no sample has the probability 1
+        even if there are no errors.
         """
         squared = squared_distances(outputs, targets)
         n, n_classes = squared.shape
@@ -158,7 +157,7 @@ class Odds:
         wanted = np.full((n, n_classes), doubt / max(n_classes - 1, 1))
         wanted[np.arange(n), codes] = 1 - doubt
 
-        def loss(parameters: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        def loss(parameters: Doubles) -> tuple[float, Doubles]:
             sharpness, offsets = np.exp(parameters[0]), parameters[1:]
             log_probabilities = log_softmax(offsets - sharpness * squared, axis=1)
             excess = (np.exp(log_probabilities) - wanted) * weights
@@ -168,11 +167,11 @@ class Odds:
             return float(value), np.append(slope, excess.sum(axis=0) + offsets / 100)
 
         bounds = [(-7.0, 7.0)] + [(-5.0, 5.0)] * n_classes
-        # L-BFGS-B would use NumPy's threads, see `product`.
+        # L-BFGS-B would use the threads of NumPy (see `product`).
         best = minimize(loss, np.zeros(n_classes + 1), jac=True, method="TNC", bounds=bounds)
         return cls(float(np.exp(best.x[0])), np.asarray(best.x[1:]))
 
-    def logits(self, outputs: Floats, targets: Floats) -> NDArray[np.float64]:
+    def logits(self, outputs: Floats, targets: Floats) -> Doubles:
         """(n, M) logits for (n, r) outputs."""
         return self.offsets - self.sharpness * squared_distances(outputs, targets)
 
@@ -181,20 +180,19 @@ class Odds:
 class Layout:
     """Positions of the classes, and the places of samples in their Voronoi cells.
 
-    The *gauge* of a displacement y from position w_j towards w_k, 2 ⟨y, w_k − w_j⟩ / ‖w_k − w_j‖²,
-    is 0 at w_j and 1 at the border between the two classes.
+    The *gauge* of a displacement y from position w_j towards w_k is
+    2 ⟨y, w_k − w_j⟩ / ‖w_k − w_j‖²: 0 at w_j and 1 at the border between the two classes.
     """
 
-    positions: NDArray[np.float64]
-    """(M, m) positions of the classes; no two are the same."""
+    positions: Doubles  #: (M, m) positions of the classes; all are different
 
     @classmethod
-    def fit(cls, centroids: NDArray[np.float64], n_components: int) -> Self:
-        """Find positions for (M, k) centroids whose distances are in the order of theirs.
+    def fit(cls, centroids: Doubles, n_components: int) -> Self:
+        """Find positions whose distances have the order of those between (M, k) centroids.
 
-        Only the order is kept: otherwise one distant class would leave no room to the others. The
-        nearest pair shall be 1 apart, and the farthest as far as the diameter of a disc that holds
-        all classes.
+        Only the order is used, since otherwise one distant class would leave no room for the
+        others. The wanted distances rise from 1 for the nearest pair by the diameter of a disc with
+        room for all classes.
         """
         n_classes = len(centroids)
         pairs = np.triu_indices(n_classes, 1)
@@ -203,17 +201,17 @@ class Layout:
         wanted[pairs] = 1 + np.sqrt(n_classes) * order / len(order)
         positions = _scaled_down(wanted + wanted.T, n_components)
         if n_components == 1:
-            # Scaling to a line has many local minima, so only the order of its result is used.
+            # Scaling to a line has many local minima, so that only the order of the result counts.
             positions = positions.argsort(axis=0, kind="stable").argsort(axis=0).astype(np.float64)
         apart = np.asarray(KDTree(positions).query(positions, k=2)[0])[:, 1]
         return cls(positions / np.median(apart))
 
     @cached_property
-    def ways(self) -> NDArray[np.float64]:
-        """(M, M) shares of the ways from each position to the others that a doubtful sample goes.
+    def ways(self) -> Doubles:
+        """(M, M) factors of the displacements from each position to the others.
 
-        The way ends where the own cell ends if the odds are even: a class whose cell does not touch
-        the own one is pulled in.
+        A sample with even odds of two classes lies half-way between them. If the cells of the two
+        do not touch, that is beyond the border of the own cell; the factor moves it to the border.
         """
         ways = np.ones((len(self.positions), len(self.positions)))
         for j, row in enumerate(ways):
@@ -221,27 +219,24 @@ class Layout:
             np.divide(2, gauges, where=gauges > 2, out=row)
         return ways
 
-    def place(self, logits: Floats, components: Floats) -> NDArray[np.float32]:
-        """(n, m) places of samples.
-
-        From (n, M) logits of the classes, and (n, M, m) `Scatter.components`.
-        """
+    def place(self, logits: Floats, components: Floats) -> Singles:
+        """(n, m) places of samples with (n, M) logits and (n, M, m) `Scatter.components`."""
         own, probabilities = logits.argmax(axis=1), softmax(logits, axis=1)
         scatter = SIZE * np.einsum("nj,njm->nm", probabilities, components)
         places = np.empty_like(scatter)
         for j in np.unique(own):
             rows = own == j
             places[rows] = self._place_in(j, probabilities[rows], scatter[rows])
-        # The last digits of outputs depend on the other rows of the batch.
+        # Rounded, because the last digits of outputs depend on the other rows of the batch.
         return np.asarray(places.round(DECIMALS), dtype=np.float32)
 
-    def _place_in(self, j: int, p: Floats, scatter: Floats) -> NDArray[np.float64]:
+    def _place_in(self, j: int, p: Floats, scatter: Floats) -> Doubles:
         """(n, m) places in the cell of class j, from (n, M) probabilities and (n, m) scatter."""
         normals, m = self._normals(j), scatter.shape[1]
         doubt = product(p * self.ways[j], self.positions - self.positions[j])
         scatter = _squeeze(scatter, normals, *SCATTERED)
-        # The more even the odds of two classes, the less scatter is left on the way between them:
-        # places from both sides of the border meet.
+        # The more even the odds of two classes, the smaller the scatter in the direction between
+        # them, so that there is no gap along the border.
         units = normals / np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-12)
         squares = (units[:, :, None] * units[:, None]).reshape(-1, m * m)
         shrinkage = product(2 * p / np.maximum(p[:, [j]] - p, 1e-9), squares).reshape(-1, m, m)
@@ -249,11 +244,11 @@ class Layout:
         placed = self.positions[j] + _squeeze(scatter + doubt, normals, *PLACED)
         return np.asarray(placed)
 
-    def distances(self, places: Floats) -> NDArray[np.float32]:
-        """(n, M) distances of places to the classes; their squares are log odds.
+    def distances(self, places: Floats) -> Singles:
+        """(n, M) distances of (n, m) places to the classes: square roots of log odds.
 
-        The distance is 0 for the class in whose cell a place lies. Without scatter, a place of the
-        gauge g towards another class has the odds (2 − g) / g.
+        The distance is 0 for the class in whose cell a place lies. Without scatter, a place with
+        the gauge g towards another class has the odds (2 − g) / g against it.
         """
         own = cdist(places, self.positions).argmin(axis=1)
         squared = np.empty((len(places), len(self.positions)))
@@ -264,10 +259,10 @@ class Layout:
         squared[np.arange(len(own)), own] = 0
         return np.asarray(np.sqrt(squared), dtype=np.float32)
 
-    def components(self, places: Floats) -> tuple[NDArray[np.float64], Codes]:
+    def components(self, places: Floats) -> tuple[Doubles, Codes]:
         """Return (n, m) components of samples within their classes, and the (n,) classes.
 
-        The inverse of `place` for samples that are sure of their class.
+        It is the inverse of `place` for samples with a probability of 1.
         """
         own = cdist(places, self.positions).argmin(axis=1)
         scatter = np.asarray(places - self.positions[own], dtype=np.float64)
@@ -279,91 +274,79 @@ class Layout:
             scatter[rows] *= (gauges / squeezed)[:, None]
         return scatter / SIZE, own
 
-    def _normals(self, j: int) -> NDArray[np.float64]:
+    def _normals(self, j: int) -> Doubles:
         """(M, m) vectors whose products with a displacement from position j are its gauges."""
-        ways = self.positions - self.positions[j]
-        squared = np.square(ways).sum(axis=1, keepdims=True)
+        away = self.positions - self.positions[j]
+        squared = np.square(away).sum(axis=1, keepdims=True)
         squared[j] = 1
-        return np.asarray(2 * ways / squared)
+        return np.asarray(2 * away / squared)
 
 
 @dataclass(frozen=True)
 class Placer:
     """Maps outputs of the networks to places in the plane."""
 
-    targets: NDArray[np.float32]
-    """(M, r) outputs that the networks were trained to give for each class."""
+    targets: Singles  #: (M, r) outputs that the networks are trained to have for each class
     scatter: Scatter
     layout: Layout
     odds: Odds
 
     @classmethod
-    def fit(
-        cls,
-        scatter: Scatter,
-        centroids: NDArray[np.float64],
-        targets: NDArray[np.float32],
-    ) -> Self:
-        """Lay out the classes of (M, k) centroids in as many dimensions as the scatter has."""
+    def fit(cls, scatter: Scatter, centroids: Doubles, targets: Singles) -> Self:
+        """Lay out the classes of (M, k) centroids in the dimensions of the scatter's components."""
         layout = Layout.fit(centroids, scatter.directions.shape[1])
         odds = Odds(1.0, np.zeros(len(targets)))
         return cls(targets, scatter.moved(centroids, layout.positions), layout, odds)
 
-    def judge(
-        self, outputs: Floats, along: Floats
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    def judge(self, outputs: Floats, along: Floats) -> tuple[Singles, Singles]:
         """(n, m) places of samples, and their (n, M) distances to the classes.
 
-        The squared distances are the log odds of the most probable class against each. `outputs`
-        holds (n, r) outputs of the networks, and `along` (n, a) inputs along the scatter's axes.
+        The squared distances are the log odds of the most probable class against each class.
+        `outputs` holds (n, r) outputs of the networks, and `along` the result of `Scatter.project`.
         """
         logits = self.odds.logits(outputs, self.targets)
         own, rows = logits.argmax(axis=1), np.arange(len(logits))
         places = self.layout.place(logits, self.scatter.components(along))
         odds = logits[rows, own][:, None] - logits
-        # Rounded as places are, but never to the 0 of the most probable class.
+        # Rounded like places, but not to 0, the distance of the most probable class.
         odds = np.maximum(odds.round(DECIMALS), 10.0**-DECIMALS)
         odds[rows, own] = 0
         return places, np.sqrt(odds).astype(np.float32)
 
-    def with_odds(
-        self, outputs: Floats, codes: Codes, weights: NDArray[np.floating] | None
-    ) -> Self:
+    def with_odds(self, outputs: Floats, codes: Codes, weights: Floats | None) -> Self:
         """Return a copy with odds fitted to outputs; see `Odds.fit`."""
         return replace(self, odds=Odds.fit(outputs, self.targets, codes, weights))
 
 
-def squared_distances(points: Floats, others: Floats) -> NDArray[np.float64]:
+def squared_distances(points: Floats, others: Floats) -> Doubles:
     """(n, M) mean squared differences of coordinates between (n, r) points and (M, r) others."""
     a, b = np.asarray(points, dtype=np.float64), np.asarray(others, dtype=np.float64)
     squared = np.square(a).sum(axis=1)[:, None] - 2 * product(a, b.T) + np.square(b).sum(axis=1)
     return np.asarray(np.maximum(squared, 0) / a.shape[1])
 
 
-def _gauge(displacements: Floats, normals: Floats) -> NDArray[np.float64]:
-    """(n,) gauges of (n, m) displacements towards the nearest border; 0 in an open direction."""
+def _gauge(displacements: Floats, normals: Floats) -> Doubles:
+    """(n,) largest gauges of (n, m) displacements; 0 if no border lies in their direction."""
     return np.asarray(np.maximum(product(displacements, normals.T).max(axis=1), 0))
 
 
-def _squeeze(
-    displacements: Floats, normals: Floats, start: float, limit: float
-) -> NDArray[np.float64]:
-    """(n, m) displacements, made shorter from the gauge `start` on: none has the gauge `limit`."""
+def _squeeze(displacements: Floats, normals: Floats, start: float, limit: float) -> Doubles:
+    """Shorten (n, m) displacements with a gauge above `start`, so that none reaches `limit`."""
     gauges, room = np.maximum(_gauge(displacements, normals), start), limit - start
     squeezed = start - room * np.expm1((start - gauges) / room)
     return np.asarray(displacements * (squeezed / gauges)[:, None])
 
 
-def _signed(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return eigenvectors, in columns, whose largest entry is positive on all machines."""
+def _signed(vectors: Doubles) -> Doubles:
+    """Give eigenvectors, in columns, the sign with which their largest entry is positive."""
     largest = vectors[np.abs(vectors).argmax(axis=0), np.arange(vectors.shape[1])]
     return vectors * np.where(largest < 0, -1, 1)
 
 
-def _scaled_down(wanted: NDArray[np.float64], n_components: int) -> NDArray[np.float64]:
-    """(M, m) points whose distances are close to those wanted.
+def _scaled_down(wanted: Doubles, n_components: int) -> Doubles:
+    """(M, m) points whose distances are close to the (M, M) wanted ones.
 
-    SMACOF (de Leeuw 1977) from classical scaling, without a random start.
+    They are found by SMACOF (de Leeuw 1977), which starts from classical scaling.
     """
     n = len(wanted)
     centering = np.eye(n) - 1 / n

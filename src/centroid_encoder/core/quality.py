@@ -1,8 +1,8 @@
 """Errors of an embedding. Labels and predictions are class indices.
 
-The *k-NN error* (k = 5) is the paper's measure. The *Voronoi error* counts points outside the
-Voronoi cell of their class, the *decoder error* points whose decoder output is nearest to another
-class's centroid. *Balanced* errors are means over the classes.
+The *k-NN error* (k = 5) is the measure of the paper. The *Voronoi error* is the share of points
+outside the Voronoi cell of their class. The *decoder error* is the share of points whose decoder
+output is nearest to the centroid of another class. *Balanced* errors are means over the classes.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Labels = NDArray[np.integer]
 Points = NDArray[np.floating]
 
 N_NEIGHBORS = 5
-AT_ONCE = 65_536  # points whose distances to all centers are in memory at once
+AT_ONCE = 65_536  # number of points whose distances to all centers are in memory at once
 
 
 def at_chance(labels: Labels, predicted: Labels, largest_class: int) -> bool:
     """Return whether the error of held-out samples may be no better than chance.
 
-    By McNemar's test, one-sided at about 5 %: only samples count on which either the prediction or
-    the largest class of the training samples is right.
+    Chance means to predict the largest class of the training samples. The test is McNemar's,
+    one-sided at about 5 %: it counts the samples for which only one of the two is right.
     """
     right, largest = predicted == labels, labels == largest_class
     gained, lost = np.sum(right & ~largest), np.sum(largest & ~right)
@@ -32,8 +32,8 @@ def at_chance(labels: Labels, predicted: Labels, largest_class: int) -> bool:
 def permutation_p_value(observed: float, null: NDArray[np.floating]) -> float:
     """Probability of an error as small as the observed one if labels and data are unrelated.
 
-    The observed labels count as one of the permutations, so that the smallest value for (k,) errors
-    of permuted labels is 1 / (k + 1) (Phipson & Smyth, 2010).
+    `null` holds the (k,) errors of permuted labels. The observed labels count as another
+    permutation, so that the smallest value is 1 / (k + 1) (Phipson & Smyth, 2010).
     """
     return float((1 + (null <= observed).sum()) / (1 + len(null)))
 
@@ -49,13 +49,13 @@ def knn_predict(
     n = len(reference if embedding is None else embedding)
     if available < 1 or not n:
         return np.zeros(n, dtype=np.intp)
-    # A slow import that drawing and listing do not need.
+    # Imported here because it is slow, and figures and lists do not need it.
     from sklearn import config_context
     from sklearn.neighbors import KNeighborsClassifier
 
     knn = KNeighborsClassifier(min(N_NEIGHBORS, available)).fit(reference, reference_labels)
-    # Without scikit-learn's limit on the threads of BLAS: it is process-wide, and if two threads
-    # set it at the same time, it stays set.
+    # This path of scikit-learn does not limit the threads of BLAS. The limit is process-wide, and
+    # it stays set if two threads set it at the same time.
     with config_context(enable_cython_pairwise_dist=False):
         return np.asarray(knn.predict(embedding), dtype=np.intp)
 
@@ -65,8 +65,8 @@ def nearest_center(
 ) -> NDArray[np.intp]:
     """Class of the Voronoi cell in which each of (n, m) points lies, for (M, m) centers.
 
-    A center that is not finite, of a class without points, has no cell. A point on a border lies in
-    the cell of its own class, given by (n,) `labels` (−1 for none), or else of the first class.
+    A class without points has a center of NaN and no cell. A point on a border is in the cell of
+    its own class, given by (n,) `labels` (−1 for none), and otherwise in that of the first class.
     """
     parts = [np.empty(0, dtype=np.intp)]
     for start in range(0, len(embedding), AT_ONCE):
@@ -84,8 +84,8 @@ def nearest_center(
 def misplacement_depth(to_found: Points, to_own: Points) -> NDArray[np.float64]:
     """Depth of points inside another class's region, from 0 at the border to 1 at its center.
 
-    One minus the ratio of the distance to the center or centroid of that class, `to_found`, and the
-    larger one to the own class, `to_own`; above 0 even where rounding makes them equal.
+    It is one minus the ratio of two distances: `to_found`, to the center or centroid of that class,
+    and `to_own`, the larger one to the own class. It is above 0 even if the two are equal.
     """
     found, own = np.asarray(to_found, np.float64), np.asarray(to_own, np.float64)
     ratio = np.divide(found, own, out=np.ones(len(own)), where=own > 0)
@@ -94,7 +94,7 @@ def misplacement_depth(to_found: Points, to_own: Points) -> NDArray[np.float64]:
 
 
 def class_centers(embedding: Points, labels: Labels, n_classes: int) -> NDArray[np.float64]:
-    """(M, m) mean of each class's embedded points; NaN for a class without any."""
+    """(M, m) means of the embedded points of each class; NaN for a class without points."""
     counts = np.bincount(labels, minlength=n_classes)
     sums = [np.bincount(labels, column, n_classes) for column in embedding.T]
     with np.errstate(invalid="ignore"):
@@ -104,10 +104,11 @@ def class_centers(embedding: Points, labels: Labels, n_classes: int) -> NDArray[
 def turned_onto(
     moved: tuple[Points, ...], classes: tuple[Points, Points], samples: tuple[Points, Points]
 ) -> tuple[Points, ...]:
-    """Turn or reflect (n, m) points of an embedding so that its classes lie as in another one.
+    """Rotate and reflect (n, m) points of an embedding so that it agrees with another one.
 
-    `classes` are the (k, m) centers in both embeddings of the classes that both have, `samples` the
-    (n, m) points of the same samples. The samples decide where few classes leave a choice.
+    `classes` holds the (k, m) centers in both embeddings of the classes that both have, and
+    `samples` the (n, m) points of the same samples in both. The samples have a small weight, which
+    matters if the classes are too few to determine the rotation.
     """
     weighted = []
     for pairs, share in ((classes, 1.0), (samples, 0.1)):

@@ -1,4 +1,4 @@
-"""Regions of the classes in the plane: Voronoi cells as polygons, decisions as an image."""
+"""Regions of the classes in the plane: Voronoi cells as polygons, decoder regions as an image."""
 
 from __future__ import annotations
 
@@ -9,23 +9,22 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import Voronoi
 
-Box: TypeAlias = tuple[float, float, float, float]
-"""``(x_min, y_min, x_max, y_max)``."""
+from centroid_encoder.core.matrix import CHUNK
+
+Box: TypeAlias = "tuple[float, float, float, float] | NDArray[np.floating]"
+"""``(x_min, y_min, x_max, y_max)``, or the same as a (2, 2) array."""
 Polygon: TypeAlias = NDArray[np.float64]
 """(k, 2) vertices, counter-clockwise; (0, 2) for a class without a region."""
 
-RESOLUTION = 320
-"""Pixels along each side of an image."""
-AT_ONCE = 4096
-"""Points for which distances to all classes are in memory at once."""
 
+def bounding_box(
+    points: NDArray[np.floating], *, margin: float = 0.05
+) -> tuple[float, float, float, float]:
+    """Box around (n, 2) points, with a margin on each side as a share of its length.
 
-def bounding_box(points: NDArray[np.floating], *, margin: float = 0.05) -> Box:
-    """Box around (n, 2) points with a margin on each side, as a share of the side's length.
-
-    Points that are not finite are ignored; a ValueError is raised if there are no others. A side of
-    nearly no length is as long as the other one or, around a single point, as its greatest
-    coordinate, or 1 at the origin.
+    Points that are not finite are ignored; a ValueError is raised if there are no others. A side
+    with a length of almost 0 gets the length of the other side. If both are, their length is that
+    of the largest coordinate, or 1 at the origin.
     """
     points = np.asarray(points, dtype=np.float64)
     points = points[np.isfinite(points).all(axis=1)]
@@ -45,8 +44,8 @@ def bounding_box(points: NDArray[np.floating], *, margin: float = 0.05) -> Box:
 def voronoi_cells(centers: NDArray[np.floating], box: Box) -> list[Polygon]:
     """Voronoi cell of each of (M, 2) centers, exact within a box.
 
-    The cells are not clipped: outer ones end far outside the box. The first of several coincident
-    centers has their cell; a center that is not finite, of a class without points, has none.
+    The cells are not clipped: outer ones end far outside the box. If centers are equal, the first
+    has the cell. A center of NaN has none.
     """
     cells = [np.empty((0, 2)) for _ in centers]
     finite = np.flatnonzero(np.isfinite(centers).all(axis=1))
@@ -55,9 +54,9 @@ def voronoi_cells(centers: NDArray[np.floating], box: Box) -> list[Polygon]:
     sites, first = np.unique(centers[finite].astype(np.float64), axis=0, return_index=True)
     corners = np.reshape(box, (2, 2))
     middle = corners.mean(axis=0)
-    # Four distant points bound every cell, and own nothing within the box.
-    reach = 10 * np.abs(np.vstack([sites, corners]) - middle).max()
-    distant = reach * np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
+    # Four distant points, whose own cells are outside of the box, bound all other cells.
+    radius = 10 * np.abs(np.vstack([sites, corners]) - middle).max()
+    distant = radius * np.array([[-1, 0], [1, 0], [0, -1], [0, 1]])
     diagram = Voronoi(np.vstack([sites - middle, distant]))
     for owner, region in zip(finite[first], diagram.point_region, strict=False):
         vertices = diagram.vertices[diagram.regions[region]]
@@ -70,16 +69,16 @@ def voronoi_cells(centers: NDArray[np.floating], box: Box) -> list[Polygon]:
 def region_image(
     decide: Callable[[NDArray[np.float32]], NDArray[np.integer]],
     box: Box,
-    resolution: int = RESOLUTION,
+    resolution: int = 320,
 ) -> NDArray[np.intp]:
     """(resolution, resolution) class of each pixel of a box, the lowest row first.
 
-    `decide` maps (n, 2) points to (n,) classes; it is called for a part of the pixels at a time.
+    `decide` maps (n, 2) points to (n,) classes; it is called with a part of the pixels at a time.
     """
     low, high = np.reshape(box, (2, 2))
     steps = (np.arange(resolution) + 0.5) / resolution
     x, y = (low + (high - low) * steps[:, None]).T
     pixels = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2).astype(np.float32)
-    parts = np.array_split(pixels, max(1, len(pixels) // AT_ONCE))
+    parts = np.array_split(pixels, max(1, len(pixels) // CHUNK))
     classes = np.concatenate([decide(part) for part in parts])
     return classes.reshape(resolution, resolution).astype(np.intp)

@@ -1,4 +1,4 @@
-"""Reports of a training from epoch to epoch, and its outcome."""
+"""Reports of a training after each epoch, and its end."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 Frame: TypeAlias = tuple[NDArray[np.float32], NDArray[np.float64] | None]
-"""Embedding (n_rows, m) during a training, NaN for rows without a place; and the (M, m) positions
-of the classes, None where they are the means of the embedded rows."""
+"""(n_rows, m) embedding during a training, NaN for rows without a place; and the (M, m) positions
+of the classes, or None if these are the means of the embedded rows."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Report:
     """``"start"`` before the first epoch, ``"pretrain 1"`` … ``"pretrain k"``, ``"train"`` or
     ``"merge"``."""
     epoch: int
-    """1-based, within the stage; 0 at the start."""
+    """Number of the epoch within the stage, from 1; 0 at the start."""
     n_epochs: int
     """Largest number of epochs of the stage."""
     step: int
@@ -35,13 +35,13 @@ class Report:
     validation_loss: float = np.nan
     """Loss of the validation rows after the epoch; NaN without any."""
     validation_error: float = np.nan
-    """Share of validation rows whose nearest centroid is not their own; NaN without any."""
+    """Share of validation rows whose nearest centroid is that of another class; NaN without any."""
     frame: Callable[[], Frame | None] = field(default=lambda: None, repr=False, compare=False)
-    """Computes the embedding at this moment; None where there is none, as in pre-training."""
+    """Computes the embedding at this time. None if there is none, as in pre-training."""
 
 
 Callback: TypeAlias = Callable[[Report | None], bool]
-"""Called with a report after every epoch and with None before every batch. If it returns True, the
+"""Called with a report after every epoch, and with None before every batch. If it returns True, the
 training ends and keeps the best state so far."""
 
 
@@ -49,21 +49,16 @@ training ends and keeps the best state so far."""
 class Outcome:
     """End of a training."""
 
-    reports: list[Report]
-    """One report for each epoch."""
-    interrupted: bool
-    """Whether a KeyboardInterrupt ended it early."""
+    reports: list[Report]  #: One report for each epoch
+    interrupted: bool  #: Whether a KeyboardInterrupt ended it early
 
     @property
     def notices(self) -> list[tuple[str, type[Warning]]]:
         """Texts and categories of warnings about the training."""
-        last = self.reports[-1]
-        text = (
-            f"training was interrupted after {last.step} of {last.n_steps} epochs; the best state "
-            "so far is kept"
-        )
+        epochs = f"{self.reports[-1].step} of {self.reports[-1].n_steps} epochs"
+        text = f"training was interrupted after {epochs}; the best state so far is kept"
         return [(text, ConvergenceWarning)] if self.interrupted else []
 
 
 class StoppedTooEarly(Exception):
-    """Training was stopped before its first epoch was over: there is no state to keep."""
+    """The training was stopped before the end of its first epoch, so there is no state to keep."""

@@ -1,4 +1,4 @@
-"""A fitted map as plain arrays and a JSON-able config, and back.
+"""Conversion of a fitted map to plain arrays and a config of JSON types, and back.
 
 Every release reads the files of earlier releases: a parameter that a file lacks has its default.
 """
@@ -32,79 +32,73 @@ from centroid_encoder.errors import InputError
 from centroid_encoder.files import replacing
 
 FORMAT = "centroid-encoder"
-VERSION = 1
-"""Version of the format; it rises with a change that older releases would misread."""
+VERSION = 1  # of the format; it is increased by a change that older releases would misread
 KINDS = {"O": str, "U": str, "i": int, "u": int, "b": bool, "f": float}
-"""Types of labels in JSON, by the kind of their dtype."""
+"""Python types of labels, by the kind of their dtype."""
 Arrays = dict[str, NDArray[Any]]
-SHAPES = {
-    "d": "mean scale weight",
-    "cm": "centers",
-    "ct": "targets",
-    "k": "origin",
-    "tk": "basis",
-    "nik": "axes",
-    "co": "placement_targets",
-    "ak": "placement_axes",
-    "ca": "placement_means",
-    "cma": "placement_directions",
-    "1": "placement_sharpness",
-    "c": "placement_offsets",
-    "dp": "novelty_axes",
-    "p": "novelty_offset",
-    "sp": "novelty_reference",
-    "s": "novelty_codes novelty_known",
-    "2": "novelty_location novelty_spread",
+ARRAYS = {
+    "mean": ("d", "standardizer.mean"),
+    "scale": ("d", "standardizer.scale"),
+    "weight": ("d", "standardizer.weight"),
+    "centers": ("cm", "centers"),
+    "targets": ("ct", "targets.coordinates"),
+    "origin": ("k", "targets.origin"),
+    "basis": ("tk", "targets.basis"),
+    "axes": ("nik", "axes"),
+    "placement_targets": ("co", "placer.targets"),
+    "placement_axes": ("ak", "placer.scatter.axes"),
+    "placement_means": ("ca", "placer.scatter.means"),
+    "placement_directions": ("cma", "placer.scatter.directions"),
+    "placement_sharpness": ("1", "placer.odds.sharpness"),
+    "placement_offsets": ("c", "placer.odds.offsets"),
+    "novelty_axes": ("dp", "novelty.axes"),
+    "novelty_offset": ("p", "novelty.offset"),
+    "novelty_reference": ("sp", "novelty.reference"),
+    "novelty_codes": ("s", "novelty.codes"),
+    "novelty_location": ("2", "novelty.location"),
+    "novelty_spread": ("2", "novelty.spread"),
+    "novelty_known": ("s", "novelty.known"),
 }
-"""Arrays of each shape. A letter is the same length in all of them: d features, k of them with a
-weight, c classes, m components of the embedding, t coordinates of a target, n networks with i
-inputs and o outputs, a axes of the scatter, p axes and s samples of the novelty."""
+"""Shape of each array, and the attribute of a `FittedMap` that it holds. A letter stands for the
+same length in all arrays: d features, k of them with a weight, c classes, m components of the
+embedding, t coordinates of a target, n networks with i inputs and o outputs, a axes of the scatter,
+p axes and s samples of the novelty."""
 
 
 class InvalidStateError(ValueError):
-    """Stored arrays or config are not those of a fitted map."""
+    """Stored arrays or a stored config are not those of a fitted map."""
 
 
 def to_arrays(fitted: FittedMap) -> tuple[dict[str, Any], Arrays]:
-    """Return (config, arrays), from which `from_arrays` rebuilds the map."""
-    standardizer, targets, placer = fitted.standardizer, fitted.targets, fitted.placer
+    """Return the config and the arrays of a map; the inverse of `from_arrays`."""
+    clip = float(fitted.standardizer.clip)
     config: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
         "written_by": version("centroid-encoder"),
         "network": fitted.network.shape,
         # JSON has no infinity.
-        "clip": float(standardizer.clip) if np.isfinite(standardizer.clip) else None,
+        "clip": clip if np.isfinite(clip) else None,
         "calibration": asdict(fitted.calibration),
     }
-    arrays: Arrays = {
-        "mean": standardizer.mean,
-        "scale": standardizer.scale,
-        "weight": standardizer.weight,
-        "centers": fitted.centers,
-        "targets": targets.coordinates.cpu().numpy(),
-    }
-    if targets.origin is not None and targets.basis is not None:
-        arrays |= {"origin": targets.origin, "basis": targets.basis}
-    if placer is not None and fitted.axes is not None:
-        arrays |= {
-            "axes": fitted.axes.cpu().numpy(),
-            "placement_targets": placer.targets,
-            "placement_axes": placer.scatter.axes,
-            "placement_means": placer.scatter.means,
-            "placement_directions": placer.scatter.directions,
-            "placement_sharpness": np.array([placer.odds.sharpness]),
-            "placement_offsets": placer.odds.offsets,
-        }
-    if fitted.novelty is not None:
-        for part in fields(fitted.novelty):
-            arrays[f"novelty_{part.name}"] = getattr(fitted.novelty, part.name)
-        arrays["novelty_codes"] = fitted.novelty.codes.astype(np.float64)
+    parts: dict[str, Any] = {}
     for name, value in fitted.network.state_dict().items():
-        # A dot in a name would nest in some files.
-        arrays[name.replace(".", "_")] = value.cpu().numpy()
-    # The copies do not change with the map.
-    return config, {name: array.copy() for name, array in arrays.items()}
+        # Some file formats read a dot in a name as a level of nesting.
+        parts[name.replace(".", "_")] = value
+    for name, (_, path) in ARRAYS.items():
+        part: Any = fitted
+        for attribute in path.split("."):
+            part = None if part is None else getattr(part, attribute)
+        if part is not None:
+            parts[name] = part
+    arrays = {}
+    for name, part in parts.items():
+        array = part.cpu().numpy() if isinstance(part, torch.Tensor) else part
+        # A copy, which does not change with the map. Files need C order.
+        arrays[name] = np.array(array, order="C", ndmin=1)
+    if fitted.novelty is not None:
+        arrays["novelty_codes"] = arrays["novelty_codes"].astype(np.float64)
+    return config, arrays
 
 
 def from_arrays(
@@ -123,7 +117,7 @@ def from_arrays(
             f"version {VERSION}. Update centroid-encoder, or train the model again."
         )
     with refusing_damage(config):
-        # Shapes are compared before memory is allocated for them.
+        # On the device "meta", shapes are known and no memory is allocated.
         with torch.device("meta"):
             network = Network(**config["network"])
         arrays = _checked(arrays, network)
@@ -134,9 +128,8 @@ def from_arrays(
             for name in network.state_dict()
         }
         network.load_state_dict(weights, strict=True, assign=True)
-        origin, basis, axes, placer, novelty = None, None, None, None, None
-        if "basis" in arrays:
-            origin, basis = arrays["origin"], arrays["basis"]
+        span = (arrays["origin"], arrays["basis"]) if "basis" in arrays else ()
+        axes, placer, novelty = None, None, None
         if "placement_axes" in arrays:
             axes = torch.tensor(arrays["axes"]).to(device)
             names = ("targets", "axes", "means", "directions", "sharpness", "offsets")
@@ -153,7 +146,7 @@ def from_arrays(
         return FittedMap(
             Standardizer(arrays["mean"], arrays["scale"], arrays["weight"], clip),
             network.to(device),
-            CentroidTargets(torch.tensor(arrays["targets"]).float().to(device), origin, basis),
+            CentroidTargets(torch.tensor(arrays["targets"]).float().to(device), *span),
             arrays["centers"],
             axes,
             placer,
@@ -164,7 +157,7 @@ def from_arrays(
 
 @contextmanager
 def refusing_damage(config: Mapping[str, Any]) -> Iterator[None]:
-    """Turn any error into an InvalidStateError: damaged parts have any type and value."""
+    """Replace any error by an InvalidStateError: damaged parts can have any type and value."""
     try:
         yield
     except InvalidStateError:
@@ -178,7 +171,10 @@ def refusing_damage(config: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _checked(arrays: Mapping[str, NDArray[Any]], network: Network) -> Arrays:
-    """Return the known arrays; a ValueError is raised if one is not finite or of a wrong shape."""
+    """Return the arrays of `ARRAYS` and of the network, contiguous and in native byte order.
+
+    A ValueError is raised if one is not finite or has a wrong shape.
+    """
     shape, k = network.shape, int(np.count_nonzero(arrays["weight"]))
     sizes = {"1": 1, "2": 2, "k": k, "n": shape["n_networks"], "i": shape["n_inputs"]}
     if "placement_axes" in arrays:
@@ -187,9 +183,7 @@ def _checked(arrays: Mapping[str, NDArray[Any]], network: Network) -> Arrays:
         sizes |= {"m": shape["n_components"], "t": shape["n_outputs"]}
     if "basis" not in arrays and sizes.setdefault("t", k) != k:
         raise ValueError(f"outputs of shape {sizes['t']} for {k} features")
-    expected: dict[str, Iterable[str | int]] = {
-        name: letters for letters, names in SHAPES.items() for name in names.split()
-    }
+    expected: dict[str, Iterable[str | int]] = {name: ARRAYS[name][0] for name in ARRAYS}
     for name, value in network.state_dict().items():
         expected[name.replace(".", "_")] = value.shape
     checked = {}
@@ -215,17 +209,16 @@ def _positive(value: Any) -> float:
 
 
 def save(path: str | os.PathLike[str], config: Mapping[str, Any], arrays: Arrays) -> None:
-    """Write a ``.safetensors`` file beside `path`, then rename it: `path` is always complete."""
-    contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    content = serialize(contiguous, metadata={FORMAT: json.dumps(config)})
+    """Write a ``.safetensors`` file beside `path`, and rename it when it is complete."""
+    content = serialize(arrays, metadata={FORMAT: json.dumps(config)})
     with replacing(path, len(content)) as beside:
         beside.write_bytes(content)
 
 
 def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
-    """Read a file that `save` has written; `from_arrays` checks the values.
+    """Read the config and arrays that `save` has written; `from_arrays` checks the values.
 
-    An InvalidStateError is raised if it is truncated or no ``.safetensors`` file of this package.
+    An InvalidStateError is raised if the file is truncated or was not written by this package.
     """
     if os.path.isdir(path):
         raise IsADirectoryError(errno.EISDIR, "this is a folder, not a file", str(path))
@@ -234,7 +227,7 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
             metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, AttributeError, TypeError, ValueError) as error:
-        # The format has more dtypes than numpy.
+        # Some errors are about dtypes of the format that NumPy lacks.
         raise InvalidStateError(f"{path} is not a readable .safetensors file: {error}") from error
     if FORMAT not in metadata:
         raise InvalidStateError(f"{path} was not written by centroid-encoder")
@@ -242,7 +235,7 @@ def load(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Arrays]:
 
 
 def parse_config(text: Any) -> dict[str, Any]:
-    """Read the JSON config of a map; InvalidStateError if it is not a JSON object."""
+    """Read the JSON config of a map; an InvalidStateError is raised if it is no JSON object."""
     try:
         config = json.loads(text)
     except (ValueError, RecursionError, TypeError) as error:
@@ -253,21 +246,16 @@ def parse_config(text: Any) -> dict[str, Any]:
 
 
 def check_labels(classes: NDArray[Any]) -> None:
-    """Refuse labels that are no strings, integers, booleans, or floats of at most 64 bits."""
+    """Raise an InputError unless labels are strings, integers, booleans or floats of ≤ 64 bits."""
     kind = KINDS.get(classes.dtype.kind, type(None))
-    wide = classes.dtype.kind == "f" and classes.dtype.itemsize > 8
-    if wide or not all(isinstance(label, kind) for label in classes.tolist()):
+    is_wide = classes.dtype.kind == "f" and classes.dtype.itemsize > 8
+    if is_wide or not all(isinstance(label, kind) for label in classes.tolist()):
         found = classes.dtype if classes.dtype != object else type(classes[0]).__name__
         raise InputError(f"labels of type {found} cannot be saved with a map; make them strings")
 
 
-def labels_to(classes: NDArray[Any]) -> dict[str, Any]:
-    """Return labels as JSON; the inverse of `labels_from`."""
-    return {"classes": classes.tolist(), "classes_dtype": classes.dtype.str}
-
-
 def labels_from(stored: Mapping[str, Any], n: int) -> NDArray[Any]:
-    """Return n labels from JSON in their own type."""
+    """Return n labels of the original dtype; a ValueError is raised if they do not fit it."""
     classes, dtype = stored["classes"], np.dtype(stored["classes_dtype"])
     if len(classes) != n or not all(type(label) is KINDS[dtype.kind] for label in classes):
         raise ValueError(f"{len(classes)} labels of type {dtype} do not fit {n} classes")
@@ -278,14 +266,14 @@ def params_to(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of an estimator as JSON; the inverse of `params_from`."""
     weights = params.get("class_weight")
     if isinstance(weights, Mapping):
-        # Keys in JSON are strings; class labels need not be.
+        # Keys of JSON objects are strings, but class labels can have other types.
         params = {**params, "class_weight": {"weights": list(weights.items())}}
     plain: dict[str, Any] = json.loads(json.dumps(dict(params), default=_plain))
     return plain
 
 
 def _plain(value: object) -> object:
-    """Return a part of a parameter as JSON; sources of randomness other than an int are dropped."""
+    """Convert a part of a parameter to a JSON type; random generators become None."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     if isinstance(value, numbers.Real):
@@ -294,16 +282,15 @@ def _plain(value: object) -> object:
 
 
 def params_from(params: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Return parameters of an estimator from JSON; those that are not stored keep their default.
+    """Return the parameters of an estimator from JSON; missing ones have their default.
 
     An InvalidStateError is raised if one is not among the names `known`.
     """
-    for name in params:
-        if name not in known:
-            raise InvalidStateError(
-                f"the model has the parameter {name!r}, which this release "
-                f"({version('centroid-encoder')}) does not know; update centroid-encoder"
-            )
+    if unknown := [name for name in params if name not in known]:
+        raise InvalidStateError(
+            f"the model has the parameter {unknown[0]!r}, which this release "
+            f"({version('centroid-encoder')}) does not have; update centroid-encoder"
+        )
     params = dict(params)
     if isinstance(params.get("hidden"), list):
         params["hidden"] = tuple(params["hidden"])

@@ -1,6 +1,6 @@
 """Stratified and grouped hold-outs and folds, and the division of the rows of a training.
 
-Labels and groups are (n,) class and group indices; a seed makes each choice repeatable.
+Labels and groups are (n,) class and group indices. The same seed gives the same choice.
 """
 
 from __future__ import annotations
@@ -20,13 +20,11 @@ from centroid_encoder.errors import InputError
 Codes = NDArray[np.integer]
 Rows = NDArray[np.intp]
 
-N_CONSIDERED = 2_000  # groups that are considered in all random choices together
-
 
 def stratified_holdout(labels: Codes, share: float, seed: int) -> NDArray[np.bool_]:
     """(n,) mask of held-out samples, the same share of every class.
 
-    A class with fewer than 1 / share samples is not split, and none of it is held out.
+    No sample of a class with fewer than 1 / share samples is held out.
     """
     held_out = np.zeros(len(labels), dtype=bool)
     large = np.flatnonzero(np.bincount(labels)[labels] >= math.ceil(1 / min(share, 1 - share)))
@@ -39,20 +37,21 @@ def stratified_holdout(labels: Codes, share: float, seed: int) -> NDArray[np.boo
 
 
 def grouped_holdout(labels: Codes, groups: Codes, share: float, seed: int) -> NDArray[np.bool_]:
-    """(n,) mask of held-out samples: whole groups of at least two, about a share of every class.
+    """(n,) mask of held-out samples: whole groups, with about the same share of every class.
 
-    The best of many random choices. At least one group is held out, and no class loses all its
-    training samples if that can be avoided.
+    It is the best of many random choices. At least one group is held out, and no class loses all
+    training samples if that can be avoided. There must be at least two groups.
     """
     _, groups = np.unique(groups, return_inverse=True)
     table = np.zeros((groups.max() + 1, labels.max() + 1), dtype=np.intp)
     np.add.at(table, (groups, labels), 1)
     totals = table.sum(axis=0)
-    # Larger choices lose no fewer classes than the best single group.
+    # A choice of several groups loses at least as many classes as the best single group.
     n_lost = int(min(((row == totals) & (totals > 0)).sum() for row in table))
     rng = np.random.default_rng(seed)
     best, best_deviation = groups[:0], np.inf
-    for _ in range(math.ceil(N_CONSIDERED / len(table))):
+    # All random choices together consider about 2,000 groups.
+    for _ in range(math.ceil(2_000 / len(table))):
         chosen, held_out, deviation = [], np.zeros_like(totals), np.inf
         for group in rng.permutation(len(table)):
             more = held_out + table[group]
@@ -68,22 +67,22 @@ def grouped_holdout(labels: Codes, groups: Codes, share: float, seed: int) -> ND
 def cross_validation_folds(
     labels: Codes, n_folds: int, seed: int, groups: Codes | None = None
 ) -> Rows:
-    """(n,) fold of each sample; each fold has about as many samples of every class.
+    """(n,) fold of each sample; all folds have about as many samples of each class.
 
-    `n_folds` is at most the number of groups, or of samples of the largest class. Groups are not
-    split.
+    Groups are not split. `n_folds` is at most the number of groups or, without groups, of samples
+    of the largest class.
     """
     kind = StratifiedKFold if groups is None else StratifiedGroupKFold
     folds = np.empty(len(labels), dtype=np.intp)
     with warnings.catch_warnings():
-        # About small classes.
+        # The warnings are about small classes.
         warnings.simplefilter("ignore", UserWarning)
         splitter = kind(n_folds, shuffle=True, random_state=seed)
         for i, (_, inside) in enumerate(splitter.split(labels, labels, groups)):
             folds[inside] = i
     if groups is not None:
-        # For the balance of classes, the splitter may leave a fold empty: it gets the smallest
-        # group of the fold with the most groups.
+        # The splitter may leave a fold empty, to balance the classes. An empty fold gets the
+        # smallest group of the fold with the most groups.
         for i in set(range(n_folds)) - set(folds.tolist()):
             of_fold = [np.unique(groups[folds == j], return_counts=True) for j in range(n_folds)]
             members, counts = max(of_fold, key=lambda found: len(found[0]))
@@ -92,9 +91,9 @@ def cross_validation_folds(
 
 
 def shuffled_labels(labels: Codes, seed: int, groups: Codes | None = None) -> Codes:
-    """Shuffle labels within groups, or labels of whole groups if each has only one class.
+    """Shuffle labels within groups, or the labels of whole groups if each has only one class.
 
-    A relation of groups and classes is kept, and only that of labels and data is lost.
+    This keeps the relation between groups and classes, and removes that between labels and data.
     """
     rng = np.random.default_rng(seed)
     if groups is None:
@@ -110,16 +109,16 @@ def shuffled_labels(labels: Codes, seed: int, groups: Codes | None = None) -> Co
 
 
 def at_most(n: int, rows: Rows) -> Rows:
-    """Return at most n of some sorted rows, sorted, the same each time."""
+    """Return n of some sorted rows, sorted, or all if they are fewer; the same for equal rows."""
     if len(rows) <= n:
         return rows
     return np.sort(np.random.default_rng(0).choice(rows, n, replace=False))
 
 
 def representatives(labels: Codes, n: int, n_of_class: int, rng: np.random.Generator) -> Rows:
-    """Sorted indices of about `n` samples, in the proportions of the classes.
+    """Sorted indices of about `n` samples, in proportion to the sizes of the classes.
 
-    Each class has at least `n_of_class` of them, if it is that large and there are few classes.
+    Each class has at least `n_of_class` of them, or all its samples; with many classes, fewer.
     """
     if len(labels) <= n:
         return np.arange(len(labels))
@@ -137,21 +136,17 @@ def representatives(labels: Codes, n: int, n_of_class: int, rng: np.random.Gener
 class Division:
     """Division of the rows of X. All rows are sorted."""
 
-    held: Rows
-    """Rows that are held in memory: all of them, or only those that train and validate."""
-    train: Rows
-    """Rows that train."""
-    validation: Rows
-    """Rows that validate."""
-    folds: Rows
-    """(n,) network that is not trained on a labelled row; −1 for none."""
+    held: Rows  #: Rows that are held in memory: all rows, or only those that train and validate
+    train: Rows  #: Rows that are trained on
+    validation: Rows  #: Rows that validate
+    folds: Rows  #: (n,) network that is not trained on a labelled row; −1 for none
     n_networks: int
 
     @property
     def votes(self) -> NDArray[np.float32]:
         """(K,) weight of each network for rows that no network is trained on; their sum is 1.
 
-        Proportional to the number of rows that the network is trained on: groups differ in size.
+        It is proportional to the number of rows that the network is trained on.
         """
         if self.n_networks == 1:
             return np.ones(1, np.float32)
@@ -190,8 +185,8 @@ def divide(
     n_networks = min(n_networks_for(len(train)), int(most_folds))
     if n_networks > 1:
         folds[train] = cross_validation_folds(codes[train], n_networks, seed, own)
-        # The others have a fold, too: a network that validation rows are merged into must not
-        # place them, nor one that was trained on their group.
+        # The other labelled rows have folds as well. Validation rows can be merged into a training,
+        # and no row may be placed by a network that was trained on its group.
         others = np.setdiff1d(labeled, train, assume_unique=True)
         folds[others] = np.arange(len(others)) % n_networks
         if own is not None and groups is not None:

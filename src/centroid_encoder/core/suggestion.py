@@ -1,4 +1,4 @@
-"""Which cells to label next: typical ones first, then those between two classes."""
+"""Choice of the cells to label next: typical cells first, then cells between two classes."""
 
 from __future__ import annotations
 
@@ -18,32 +18,24 @@ from centroid_encoder.core.matrix import Codes, Matrix, row_chunks
 Reason = Literal["typical", "unsure", "novel"]
 
 N_AXES = 20
-N_SAMPLE = 2_000
-"""Cells from which the axes are computed, at most."""
-CLIP = 10
-"""Largest absolute z-score."""
+N_SAMPLE = 2_000  # largest number of cells from which the axes are computed
+CLIP = 10  # largest absolute z-score
+# With fewer labels than these, per class or in all, typical cells are chosen.
 PER_CLASS, FEW = 4, 20
-"""Labels per class, on average, and labels in all, up to which typical cells are chosen."""
 MOST_CLUSTERS = 500
-N_NEIGHBORS = 20
-"""Neighbours in the cluster by which a cell is typical (Hacohen et al. 2022)."""
-SMALL = 5
-"""Clusters of fewer cells come last, since they are often outliers."""
-LARGE = 5_000
-"""Cells above which clusters are found by batches."""
-N_CANDIDATES = 3
-"""Cells with small margins from which one is chosen."""
-NOVEL = 0.99
-"""Novelty from which on a cell may be of a class without a label."""
-EVERY = 10
-"""One in so many of the chosen cells is novel, if there are novel ones."""
+N_NEIGHBORS = 20  # neighbours in the cluster to which a typical cell is near
+SMALL = 5  # clusters of fewer cells come last, since they are often outliers
+LARGE = 5_000  # with more cells, k-means works in batches
+N_CANDIDATES = 3  # number of cells with small margins for each cell that is chosen
+NOVEL = 0.99  # novelty above which a cell may be of a class without a label
+EVERY = 10  # one in so many chosen cells is novel, if there are novel cells
 
 Mask = NDArray[np.bool_]
 Floats = NDArray[np.floating]
 
 
 def principal_points(X: Matrix) -> NDArray[np.float32]:
-    """(N, k) principal components of the z-scores of (N, d) finite data, 20 at most."""
+    """(N, k) principal components of the z-scores of (N, d) finite data, with k ≤ 20."""
     rows = np.arange(X.shape[0])
     codes = np.zeros_like(rows)
     standardizer = fit_standardizer(X, rows, codes, "feature", CLIP, None)[0]
@@ -61,28 +53,21 @@ def choose(
     novelty: Floats | None,
     seed: int,
 ) -> tuple[Codes, list[Reason]]:
-    """Choose cells without a label, the most useful first, and the reason for each.
+    """Choose cells without a label, the most useful first, and return the reason for each.
 
-    Up to `FEW` labels, and `PER_CLASS` per class, the cells are `typical`, and from then on
-    `unsure`: with few labels, cells between two classes of a bad map teach little (Hacohen et al.
-    2022).
+    With fewer than `FEW` labels, or `PER_CLASS` per class, the cells are `typical`, and otherwise
+    `unsure`. With few labels the map is bad, and cells between its classes are not useful (Hacohen
+    et al. 2022).
 
     Parameters
     ----------
-    points
-        (N, k) features of all cells.
-    is_labelled
-        (N,) cells that have a label.
-    groups
-        (N,) image of each cell; the chosen cells are spread over them.
-    n
-        Number of cells that are wanted; there are fewer if all others are labelled.
-    probabilities
-        (N, M) probabilities of the classes of a map; None without a map.
-    novelty
-        (N,) novelty; None without one.
-    seed
-        Seed of the choice.
+    points, is_labelled, groups
+        (N, k) features of all cells, (N,) mask of cells with a label, and (N,) index of the image
+        of each cell. The chosen cells are spread over the images.
+    n, seed
+        Number of cells to choose, or of all without a label if they are fewer; and a seed.
+    probabilities, novelty
+        (N, M) probabilities of the classes of a map, and (N,) novelty; None without them.
     """
     n_classes = 0 if probabilities is None else probabilities.shape[1]
     if probabilities is None or is_labelled.sum() < max(FEW, PER_CLASS * n_classes):
@@ -103,11 +88,11 @@ def choose(
 
 
 def typical(points: Floats, is_labelled: Mask, groups: Codes, n: int, seed: int) -> Codes:
-    """Rows of typical cells in parts of the data without a label, those of large parts first.
+    """Rows of typical cells in clusters with few labels, those of large clusters first.
 
-    TypiClust (Hacohen, Dekel & Weinshall 2022): k-means with as many clusters as there will be
-    labels; from the clusters with the fewest labels, the largest first, the cell with the smallest
-    mean distance to its neighbours in the cluster. Parameters are those of `choose`.
+    The method is TypiClust (Hacohen, Dekel & Weinshall 2022). k-means finds as many clusters as
+    there will be labels. From the clusters with the fewest labels, the largest first, the cell with
+    the smallest mean distance to its neighbours is chosen. Parameters are those of `choose`.
     """
     n = min(n, int((~is_labelled).sum()))
     if not n:
@@ -115,7 +100,7 @@ def typical(points: Floats, is_labelled: Mask, groups: Codes, n: int, seed: int)
     n_clusters = min(int(is_labelled.sum()) + n, MOST_CLUSTERS, len(points))
     kind = MiniBatchKMeans if len(points) > LARGE else KMeans
     with warnings.catch_warnings():
-        # Equal cells make fewer clusters.
+        # The warning is about fewer clusters because of equal cells.
         warnings.simplefilter("ignore", ConvergenceWarning)
         clusters = kind(n_clusters, n_init=1, random_state=seed).fit_predict(points)
     members = [np.flatnonzero(clusters == c) for c in range(n_clusters)]
@@ -131,7 +116,10 @@ def typical(points: Floats, is_labelled: Mask, groups: Codes, n: int, seed: int)
                 continue
             served = of_group[groups[rows]]
             rows = rows[served == served.min()]
-            row = rows[_neighbor_distances(points[members[cluster]], points[rows]).argmin()]
+            of_cluster = points[members[cluster]]
+            knn = NearestNeighbors(n_neighbors=min(N_NEIGHBORS + 1, len(of_cluster)))
+            distances, _ = knn.fit(of_cluster).kneighbors(points[rows])
+            row = rows[distances.mean(axis=1).argmin()]
             chosen.append(row)
             is_free[row] = False
             n_labels[cluster] += 1
@@ -139,45 +127,32 @@ def typical(points: Floats, is_labelled: Mask, groups: Codes, n: int, seed: int)
     return np.array(chosen, dtype=np.intp)
 
 
-def _neighbor_distances(cluster: Floats, points: Floats) -> Floats:
-    """(n,) mean distance of points of a cluster to their nearest neighbours in it."""
-    n = min(N_NEIGHBORS + 1, len(cluster))
-    distances, _ = NearestNeighbors(n_neighbors=n).fit(cluster).kneighbors(points)
-    means: Floats = distances.mean(axis=1)
-    return means
-
-
 def unsure(points: Floats, margins: Floats, groups: Codes, n: int, seed: int) -> Codes:
-    """Rows of cells between two classes, spread over the features; the least margin first.
+    """Rows of cells between two classes that differ in their features; the least margin first.
 
-    k-means++ chooses n cells that are far from each other, so that no two answers teach the same,
-    from the `N_CANDIDATES` · n cells with the smallest margins, as many of each image.
+    The candidates are the `N_CANDIDATES` · n cells with the smallest margins, with equal numbers
+    from all images. k-means++ chooses n of them that are far from each other, so that each answer
+    is new information.
 
-    Parameters
-    ----------
-    points, groups
-        (N, k) features and (N,) images of cells without a label.
-    margins
-        (N,) probability of the likeliest class minus that of the runner-up.
-    n, seed
-        As for `choose`.
+    `points` and `groups` hold the (N, k) features and (N,) images of cells without a label, and
+    `margins` the (N,) probabilities of the most probable class minus those of the second.
     """
     n = min(n, len(points))
     if not n:
         return np.empty(0, dtype=np.intp)
     order = np.argsort(margins, kind="stable")
-    # Place of each cell among those of its image.
+    # Rank of each cell among those of its image.
     by_group = order[np.argsort(groups[order], kind="stable")]
     counts = np.bincount(groups)
     place = np.empty(len(points), dtype=np.intp)
     place[by_group] = np.arange(len(points)) - np.repeat(np.cumsum(counts) - counts, counts)
     candidates = order[np.argsort(place[order], kind="stable")][: N_CANDIDATES * n]
-    # A map of few labels can be sure of all cells, and not all weights may be 0.
+    # All margins can be 1 if there are few labels, but not all weights may be 0.
     weights = 1 - margins[candidates].astype(np.float64) + np.finfo(np.float32).eps
     _, found = kmeans_plusplus(
         points[candidates].astype(np.float64), n, sample_weight=weights, random_state=seed
     )
-    # Equal cells can be found twice.
+    # Equal cells can be chosen twice.
     found = np.unique(found)
     others = np.setdiff1d(np.arange(len(candidates)), found)[: n - len(found)]
     rows: Codes = candidates[np.concatenate([found, others])]

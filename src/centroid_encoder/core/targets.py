@@ -1,4 +1,4 @@
-"""Objectives of the training, and weights of the classes in them."""
+"""Losses of the training, and weights of the classes in them."""
 
 from __future__ import annotations
 
@@ -24,65 +24,52 @@ ClassWeight = Literal["sqrt", "balanced"] | Mapping[Any, float] | None
 class Batch:
     """Inputs of a loss. All tensors are on the training device."""
 
-    rows: Tensor
-    """(b,) indices of the samples in the training data."""
-    labels: Tensor
-    """(b,) class indices."""
-    weights: Tensor | None
-    """(b,) sample weights with mean 1 over the training set, or None for all ones."""
-    code: Tensor
-    """(b, m) encoder output: the embedding, or a hidden code during pre-training."""
-    output: Tensor
-    """(b, n_outputs) decoder output; the code itself for a network without decoder."""
+    rows: Tensor  #: (b,) indices of the samples in the training data
+    labels: Tensor  #: (b,) class indices
+    weights: Tensor | None  #: (b,) sample weights, with mean 1 over the training rows; None for 1
+    code: Tensor  #: (b, m) output of the encoder: embedding, or hidden layer in pre-training
+    output: Tensor  #: (b, n_outputs) output of the decoder; without a decoder, the code
 
 
 class Objective(Protocol):
-    """A loss that `train` can minimise.
-
-    An autoencoder keeps its data and indexes them by ``batch.rows``; NCA and related methods set
-    ``n_outputs = 0`` and compare ``batch.code`` within the batch.
-    """
+    """A loss that `train` can minimise."""
 
     @property
     def n_outputs(self) -> int:
-        """Width of the decoder's last layer; 0 for a network without decoder."""
-        ...
+        """Width of the decoder's last layer; 0 if the network has no decoder."""
 
     def loss(self, batch: Batch) -> Tensor:
-        """Return the scalar to be minimised: the mean over the batch."""
-        ...
+        """Return the scalar to be minimised, a mean over the batch."""
 
     def distances(self, output: Tensor) -> Tensor:
-        """(b, n_classes) distance of the output to each class, for the error of validation rows."""
-        ...
+        """(b, n_classes) distances of outputs to the classes, for the error of validation rows."""
 
 
 @dataclass(frozen=True)
 class CentroidTargets:
     """Centroid targets: every sample is mapped to the centroid of its class.
 
-    The loss is the paper's, ‖c_j − f(x)‖² for a sample x of class j, averaged over samples and
-    output coordinates; and `compactness` times the `within_share` of the code. The paper's loss
-    alone does not keep classes round in the bottleneck: the decoder can bend its regions around
-    elongated classes, but Voronoi cells cannot. A term at the bottleneck that draws classes
-    together is that of bottleneck centroid-encoders (Ghosh & Kirby), here as a ratio, so that it
-    does not depend on the scale of the code.
+    The loss is that of the paper, ‖c_j − f(x)‖² for a sample x of class j, averaged over samples
+    and output coordinates, plus `compactness` times the `within_share` of the code. Without the
+    second term, classes can be elongated in the bottleneck: regions of the decoder can bend around
+    them, but Voronoi cells cannot. Bottleneck centroid-encoders (Ghosh & Kirby) have such a term;
+    here it is a ratio, so that it does not depend on the scale of the code.
 
-    All targets lie in the affine span of the M centroids. With ``output="span"`` the network's
-    output is expressed in an orthonormal basis of that span (at most M − 1 coordinates), scaled to
-    unit mean square: an isometry up to one factor, hence the same minimum and the same nearest
-    centroid as in input space, at a fraction of the cost. ``output="full"`` is the paper's
-    d-dimensional output.
+    All targets lie in the affine span of the M centroids. With ``output="span"``, outputs are
+    coordinates in an orthonormal basis of that span (at most M − 1), scaled to unit mean square.
+    Distances are those in input space times one factor, so that the minimum and the nearest
+    centroids are the same, at a fraction of the cost. ``output="full"`` is the d-dimensional output
+    of the paper.
     """
 
     coordinates: Tensor
     """(M, r) float32 targets in output coordinates."""
     origin: NDArray[np.float64] | None = None
     basis: NDArray[np.float64] | None = None
-    """(k,) and (r, k): an output o stands for ``o @ basis + origin`` in the standardised input
-    space. None where the output is the input space."""
+    """(k,) and (r, k): an output o is ``o @ basis + origin`` in the standardised input space. None
+    if the output space is the input space."""
     compactness: float = 0.0
-    """Weight of the second part of the loss, at least 0."""
+    """Weight of the second term of the loss, at least 0."""
 
     @property
     def n_outputs(self) -> int:
@@ -106,10 +93,10 @@ class CentroidTargets:
         singular_values, directions = parts.S.numpy(), parts.Vh.numpy()
         epsilon = np.finfo(np.float32).eps
         tolerance = singular_values[0] * max(centroids.shape) * epsilon
-        # Coincident centroids span a point; one output keeps the network well formed.
+        # If all centroids are equal, they span a point, but the network needs one output.
         rank = max(1, int((singular_values > tolerance).sum()))
-        # One factor for all coordinates keeps the proportions of distances. Rounding errors alone
-        # are not scaled up.
+        # One factor for all coordinates keeps the ratios of distances. Nothing is scaled if the
+        # centroids differ only by rounding errors.
         scale = 1.0
         if singular_values[0] > np.abs(centroids).max() * epsilon:
             scale = np.sqrt(np.square(singular_values).sum() / (len(centroids) * rank))
@@ -122,7 +109,7 @@ class CentroidTargets:
         """Return targets whose squared distances are proportional to the centroids' distances.
 
         Without a bottleneck, the targets need not lie in the span of the (M, k) centroids. Square
-        roots of distances can always be embedded in M − 1 dimensions, by classical scaling; near
+        roots of distances can always be embedded in M − 1 dimensions, by classical scaling. Near
         centroids are then further apart relative to far ones, and each pair has its own direction.
         """
         centroids = centroids.astype(np.float64)
@@ -131,14 +118,14 @@ class CentroidTargets:
         values, vectors = np.linalg.eigh(-0.5 * centering @ distances @ centering)
         epsilon = np.finfo(np.float32).eps
         kept = values > max(values[-1], 0) * len(centroids) * epsilon
-        # Coincident centroids have no distance: one output keeps the network well formed.
+        # If all centroids are equal, no value is kept, but the network needs one output.
         kept[-1] = True
         coordinates = vectors[:, kept] * np.sqrt(np.maximum(values[kept], 0))
         scale = np.sqrt(np.square(coordinates).mean()) or 1.0
         return cls(_on_device(coordinates / scale, device))
 
     def loss(self, batch: Batch) -> Tensor:
-        """Mean squared distance to the class's target, plus the term of `compactness`."""
+        """Mean squared distance to the target of the class, plus the term of `compactness`."""
         error = (batch.output - self.coordinates[batch.labels]).square().mean(dim=-1)
         loss = (error if batch.weights is None else error * batch.weights).mean()
         if self.compactness:
@@ -147,7 +134,7 @@ class CentroidTargets:
         return loss
 
     def distances(self, output: Tensor) -> Tensor:
-        """Distance to every centroid; the smallest is the model's decision."""
+        """Distances of (b, r) outputs to the centroids; the nearest is the model's decision."""
         return torch.cdist(output, self.coordinates, compute_mode="donot_use_mm_for_euclid_dist")
 
     def to_input(self, output: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -164,12 +151,12 @@ def _on_device(coordinates: NDArray[np.floating], device: torch.device) -> Tenso
 def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes: int) -> Tensor:
     """Share of the scatter of a (b, m) code that is within classes, in [0, 1].
 
-    Σ_i w_i ‖z_i − z̄_j(i)‖² / Σ_i w_i ‖z_i − z̄‖², with the means of the batch: one minus the
-    squared correlation ratio. 0 where all samples of each class are in one place.
+    It is Σ_i w_i ‖z_i − z̄_j(i)‖² / Σ_i w_i ‖z_i − z̄‖² with the means of the batch: one minus the
+    squared correlation ratio. It is 0 if all samples of each class have the same code.
     """
     w = torch.ones_like(code[:, 0]) if weights is None else weights
-    # The order of an indexed sum, and of the gradient of an index, varies between runs on a GPU and
-    # on several threads; that of a product does not.
+    # Products, because indexed sums and the gradients of indexing add up in an order that varies
+    # between runs on a GPU and on several threads.
     member = torch.nn.functional.one_hot(labels, n_classes).to(code.dtype)
     weighted = member * w[:, None]
     tiny, epsilon = torch.finfo(code.dtype).tiny, torch.finfo(code.dtype).eps
@@ -177,25 +164,24 @@ def within_share(code: Tensor, labels: Tensor, weights: Tensor | None, n_classes
     mean = (w @ code) / w.sum().clamp_min(tiny)
     within = w @ (code - member @ means).square().sum(dim=1)
     total = w @ (code - mean).square().sum(dim=1)
-    # The scatter of a code in one place consists of rounding errors.
+    # If all codes are equal, their scatter consists of rounding errors.
     rounding = 100 * epsilon**2 * (w @ code.detach().square().sum(dim=1))
     return within / torch.maximum(total, rounding + tiny)
 
 
 def class_weights(
     weight: ClassWeight, labels: NDArray[Any], classes: NDArray[Any], absent: NDArray[Any]
-) -> NDArray[np.float64] | None:
-    """(K,) weight of each class that is trained on, in any unit; absent ones are ignored."""
-    if weight is None:
-        return None
+) -> NDArray[np.float64]:
+    """(K,) weight of each class that is trained on, in any unit; weights of `absent` are ignored.
+
+    `labels` holds the labels of the training rows, and `classes` the (K,) classes among them.
+    """
     if isinstance(weight, Mapping):
         weight = {label: weight[label] for label in weight.keys() - set(absent.tolist())}
-    rooted = isinstance(weight, str) and weight == "sqrt"
+    is_rooted = isinstance(weight, str) and weight == "sqrt"
     per_class: NDArray[np.float64] = compute_class_weight(
-        "balanced" if rooted else weight, classes=classes, y=labels
+        "balanced" if is_rooted else weight, classes=classes, y=labels
     )
-    if rooted:
-        per_class = np.sqrt(per_class)
     if not (per_class > 0).all():
         raise InputError("class_weight must be above 0 for every class", parameter="class_weight")
-    return per_class
+    return np.sqrt(per_class) if is_rooted else per_class

@@ -12,43 +12,37 @@ from torch.nn.functional import embedding
 
 from centroid_encoder.core.matrix import CHUNK
 from centroid_encoder.core.network import Network
-from centroid_encoder.core.optimization import (
-    Adam,
-    TrainingConfig,
-    captured,
-    learning_rate_share,
-)
+from centroid_encoder.core.optimization import Adam, TrainingConfig, captured, learning_rate_share
 from centroid_encoder.core.reports import Callback, Frame, Outcome, Report, StoppedTooEarly
 from centroid_encoder.core.targets import Batch, Objective
 from centroid_encoder.errors import DivergedError
 
-MIN_NORMALIZED = 3
-"""Smallest batch size with batch normalisation, so that no batch has one row."""
+MIN_NORMALIZED = 3  # smallest batch size with batch normalisation: no batch may have one row
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Inputs of the networks, with labels and the division into rows that train and validate."""
+    """Inputs of the networks, labels, and the rows that train and validate."""
 
     inputs: Tensor
     """(n, k) float32, or (K, n, k) for K networks side by side."""
     labels: Tensor
     """(n,) class index of each row; rows outside `train` and `validation` are ignored."""
     train: Tensor
-    """(n_train,) rows that shape the weights."""
+    """(n_train,) rows that are trained on."""
     validation: Tensor
-    """(n_validation,) rows on which the best epoch is chosen, until they are merged back."""
+    """(n_validation,) rows by which the best epoch is chosen, until they are merged back."""
     weights: Tensor | None = None
     """(n_classes,) weight of the samples of each class, mean 1 over the training rows."""
     folds: Tensor | None = None
-    """(n,) for each row the one of K networks that is not trained on it; −1 for none."""
+    """(n,) for each row the one of K networks that is not trained on it, or −1; None for K = 1."""
     noise: Tensor | None = None
     """(K, k, k) matrices L of Gaussian noise with covariance L Lᵀ; None for dropout."""
 
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        return self.inputs.shape[-2]
+        return len(self.labels)
 
     def noisy(self, rows: Tensor, share: float, generator: torch.Generator) -> Tensor:
         """Inputs with noise: (K, b, k) for (K, b) rows, or (b, k) for (b,) rows.
@@ -59,7 +53,7 @@ class TrainingData:
             return dropped(self.inputs[rows], share, generator)
         n_networks, n, width = self.inputs.shape
         first = torch.arange(n_networks, device=rows.device)[:, None] * n
-        # This gather of rows takes a third of the time of an index of two tensors.
+        # `embedding` selects rows in a third of the time of indexing with two tensors.
         inputs = embedding(rows + first, self.inputs.view(-1, width))
         if self.noise is None:
             return dropped(inputs, share, generator)
@@ -68,10 +62,10 @@ class TrainingData:
 
 
 def dropped(x: Tensor, share: float, generator: torch.Generator) -> Tensor:
-    """Set a share of the values to zero and scale the others, so that the expectation stays."""
+    """Set a share of the values to zero, and scale the others to keep the expectation."""
     if not share:
         return x
-    # Four random numbers from each word take a quarter of the time of as many floats.
+    # Four random numbers are taken from each word, in a quarter of the time of four floats.
     words = torch.empty(math.ceil(x.numel() / 4), dtype=torch.int64, device=x.device)
     words.random_(-(2**63), None, generator=generator)
     noise = words.view(torch.int16)[: x.numel()].view_as(x)
@@ -90,26 +84,26 @@ def train(
 ) -> Outcome:
     """Train `network` in place.
 
-    Layer-freeze pre-training (if any), training, and training with the validation rows merged back
-    (if any), as in the paper. In the end the network has the weights of the epoch with the smallest
-    validation loss, or those of the last epoch if there are no validation rows; also when
-    `callback` or a KeyboardInterrupt ended the training.
+    The stages are those of the paper: layer-freeze pre-training (if any), training, and training
+    with the validation rows merged back (if any). In the end the network has the weights of the
+    epoch with the smallest validation loss, or those of the last epoch if there are no validation
+    rows. This also holds if `callback` or a KeyboardInterrupt ends the training.
 
-    The network is initialised, on the device of the data. The CPU `generator` is the only source of
-    randomness. `frame` computes the embedding that reports show from the encoder's output for all
-    rows; by default, it is the output.
+    The network must be initialised, and on the device of the data. The CPU `generator` is the only
+    source of randomness. `frame` computes the embedding in reports from the encoder's output for
+    all rows; by default, it is the output.
 
     Raises
     ------
     StoppedTooEarly, KeyboardInterrupt
-        If `callback` or Ctrl-C ended the training before its first epoch was over.
+        If `callback` or Ctrl-C ends the training before the end of its first epoch.
     DivergedError
         If the loss is not finite.
     """
     callback = callback or (lambda report: False)
     run = _Run(network, objective, data, config, generator, callback, frame)
     try:
-        for depth in range(network.n_stages if config.pretrain_epochs else 0):
+        for depth in range(len(network.encoder) if config.pretrain_epochs else 0):
             run.pretrain(depth)
         run.train("train", config.max_epochs, data.train, data.validation)
         if run.n_merge and not run.stopped:
@@ -138,7 +132,7 @@ class _Run:
     def __post_init__(self) -> None:
         config = self.config
         self.n_merge = config.merge_epochs if len(self.data.validation) else 0
-        n_pretrain = self.network.n_stages * config.pretrain_epochs
+        n_pretrain = len(self.network.encoder) * config.pretrain_epochs
         self.n_steps = n_pretrain + config.max_epochs + self.n_merge
         # Noise is drawn on the device of the data.
         seed = int(torch.randint(2**62, (), generator=self.generator))
@@ -146,10 +140,9 @@ class _Run:
 
     def pretrain(self, depth: int) -> None:
         """Train the two layers that stage `depth` adds; all other layers stay as they are."""
-        name, n_epochs = f"pretrain {depth + 1}", self.config.pretrain_epochs
-        rows, validation = self.data.train, self.data.validation
-        parameters = self.network.stage_parameters(depth)
-        for report in self.epochs(name, n_epochs, parameters, rows, validation, depth):
+        stage, n_epochs = f"pretrain {depth + 1}", self.config.pretrain_epochs
+        parameters, data = self.network.stage_parameters(depth), self.data
+        for report in self.epochs(stage, n_epochs, parameters, data.train, data.validation, depth):
             self.stopped = self.callback(report)
             if self.stopped:
                 break
@@ -157,14 +150,14 @@ class _Run:
             raise StoppedTooEarly
 
     def train(self, stage: str, n_epochs: int, rows: Tensor, validation: Tensor) -> None:
-        """Train all layers, and leave the network with the stage's best weights."""
+        """Train all layers; in the end, the network has the best weights of the stage."""
         parameters = list(self.network.parameters())
         # Buffers hold the running statistics of batch normalisation.
         state = [*parameters, *self.network.buffers()]
         best_loss, since_best = math.inf, 0
-        # A merge that is interrupted in its first epoch returns to the state before.
+        # After an interruption in its first epoch, a merge returns to the state before.
         best = None if stage == "train" else _copied(state)
-        depth = self.network.n_stages - 1
+        depth = len(self.network.encoder) - 1
         try:
             for report in self.epochs(stage, n_epochs, parameters, rows, validation, depth):
                 since_best += 1
@@ -192,35 +185,32 @@ class _Run:
         validation: Tensor,
         depth: int,
     ) -> Iterator[Report]:
-        """Minimise the objective over `parameters`, with encoder and decoder meeting at `depth`.
+        """Minimise the objective over `parameters`; the decoder follows encoder layer `depth`.
 
-        Yields a report for the callback after each epoch.
+        Yields a report after each epoch.
         """
-        config, data, network = self.config, self.data, self.network
+        config, data, network, noise = self.config, self.data, self.network, self.noise
         network.eval()
         adam, first, codes = Adam(parameters, config), 0, None
         if stage.startswith("pretrain") and depth:
-            # The output of the layers before does not change.
+            # The output of the earlier layers does not change, so it is computed once.
             first, codes = depth, self.codes(depth - 1)
 
         def step(batch: Tensor) -> Tensor:
-            if codes is None:
-                inputs = data.noisy(batch, config.dropout, self.noise)
-            else:
-                inputs = codes[batch]
+            inputs = data.noisy(batch, config.dropout, noise) if codes is None else codes[batch]
             loss = self.loss(batch, network.encode(inputs, first=first, depth=depth), depth)[0]
             adam.step(torch.autograd.grad(loss, parameters))
             return loss.detach()
 
-        take = captured(step, self.noise)
+        take = captured(step, noise)
         of_networks = [rows]
-        if data.folds is not None:
+        if network.n_networks > 1 and data.folds is not None:
             folds = data.folds[rows]
             of_networks = [rows[folds != k] for k in range(network.n_networks)]
         for epoch in range(n_epochs):
             network.train()
             order, total = self.order(of_networks), torch.zeros((), device=rows.device)
-            # Batches of nearly equal size: a last batch of one row would be mostly noise.
+            # Batches of nearly equal size, because the gradient of a small one is mostly noise.
             batches = order.tensor_split(math.ceil(order.shape[-1] / config.batch_size), dim=-1)
             for i, batch in enumerate(batches):
                 if self.callback(None):
@@ -241,15 +231,15 @@ class _Run:
             progress = stage, epoch + 1, n_epochs, len(self.reports) + 1, self.n_steps
             report = Report(*progress, loss, validation_loss, error)
             self.reports.append(report)
-            if depth == network.n_stages - 1:
+            if depth == len(network.encoder) - 1:
                 report = replace(report, frame=lambda: self.frame(self.codes(depth)))
             yield report
 
     def order(self, of_networks: list[Tensor]) -> Tensor:
-        """(n,) rows of a network in random order; for K networks, (K, n) rows.
+        """(n,) rows of a network in random order, or (K, n) rows of K networks.
 
-        All networks take as many rows in an epoch as the network with the most. A network with
-        fewer repeats its own, in a new order.
+        In an epoch, all networks receive as many rows as the network with the most has. A network
+        with fewer rows repeats them in a new order.
         """
         most, orders = max(map(len, of_networks)), []
         for rows in of_networks:
@@ -258,10 +248,10 @@ class _Run:
                 for _ in range(math.ceil(most / len(rows)))
             ]
             orders.append(torch.cat(passes)[:most])
-        return orders[0] if self.data.folds is None else torch.stack(orders)
+        return orders[0] if self.network.n_networks == 1 else torch.stack(orders)
 
     def loss(self, rows: Tensor, code: Tensor, depth: int) -> tuple[Tensor, Batch]:
-        """Loss of rows by their code at a depth, and the batch that it is computed from."""
+        """Loss of rows with a code at encoder layer `depth`, and their batch."""
         labels = self.data.labels[rows]
         weights = None if self.data.weights is None else self.data.weights[labels]
         batch = Batch(rows, labels, weights, code, self.network.decode(code, depth=depth))
@@ -269,7 +259,7 @@ class _Run:
 
     @torch.no_grad()
     def validate(self, rows: Tensor, depth: int) -> tuple[float, float]:
-        """Loss, and share of rows that are nearest to another class's centroid."""
+        """Loss of rows, and the share of them that are nearest to another class's centroid."""
         if not len(rows):
             return math.nan, math.nan
         total, n_wrong = 0.0, 0
@@ -282,17 +272,18 @@ class _Run:
 
     @torch.no_grad()
     def codes(self, depth: int, rows: Tensor | None = None) -> Tensor:
-        """Encoder output at `depth` without noise; without `rows`, of all rows and by folds."""
-        parts, folds = [], None
+        """Output of encoder layer `depth` without noise.
+
+        Without `rows`, of all rows; each row then has the output of the network of its fold.
+        """
+        parts, folds = [], None if rows is not None else self.data.folds
         index = torch.arange(self.data.n_rows, device=self.data.labels.device)
         for part in (index if rows is None else rows).split(CHUNK):
             inputs = self.data.inputs[..., part, :]
             if self.network.n_networks == 1:
                 parts.append(self.network.encode(inputs, depth=depth))
-                continue
-            if rows is None and self.data.folds is not None:
-                folds = self.data.folds[part]
-            parts.append(self.network.outputs(inputs, folds))
+            else:
+                parts.append(self.network.outputs(inputs, None if folds is None else folds[part]))
         return torch.cat(parts)
 
 

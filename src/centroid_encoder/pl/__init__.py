@@ -1,4 +1,4 @@
-"""Plots: figures of what the tools wrote into an AnnData."""
+"""Plots: figures of the results that the tools write into an AnnData."""
 
 from __future__ import annotations
 

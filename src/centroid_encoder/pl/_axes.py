@@ -1,46 +1,45 @@
-"""Axes, titles, saving and showing of all figures."""
+"""Axes, titles, saving and showing of figures."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.backend_bases import FigureCanvasBase
+from matplotlib.figure import Figure
 
 from centroid_encoder.errors import InputError
 from centroid_encoder.files import check_target, replacing
 from centroid_encoder.tl._result import QUERY, Regions, Result
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 T = TypeVar("T")
 Save = str | os.PathLike[str] | bool | None
 
 FORMATS = frozenset(FigureCanvasBase.filetypes)
-"""Endings of the files that matplotlib writes, without the dot."""
+"""Endings of the files that matplotlib can write, without the dot."""
 RULES: dict[Regions | None, tuple[str, str]] = {
     "voronoi": ("voronoi", "Voronoi"),
     "decoder": ("decoder", "decoder"),
     None: ("knn", "5-NN"),
 }
-"""Names of the rule that belongs to each kind of regions: in stored errors, and in titles."""
-DPI = 300
-"""Dots per inch in files, unless ``rcParams["savefig.dpi"]`` sets another number."""
+"""Decision rule of each kind of regions: its name in stored errors, and its name in titles."""
 
 
 def new_axes(width: float, height: float) -> Any:
-    """Return axes of that size in inches for a font of ten points; `finish` fits the figure."""
+    """Return axes of a size in inches, which grows with the font; it is exact for ten points.
+
+    The axes fill the figure, until `finish` enlarges it to hold their texts.
+    """
     size = np.multiply((width, height), plt.rcParams["font.size"] / 10)
     return plt.figure(figsize=tuple(size)).add_axes((0, 0, 1, 1))
 
 
 def _fit_figure(figure: Any) -> None:
-    """Make a figure as large as its axes with their texts; the axes keep their size in inches."""
-    # Frozen, because the extents change with the size of the figure.
+    """Make a figure as large as its axes and their texts; the axes keep their size in inches."""
+    # Copies, because the extents change with the size of the figure.
     inner = [ax.get_window_extent().frozen() for ax in figure.axes]
     outer = figure.get_tightbbox().padded(0.1)
     figure.set_size_inches(outer.width, outer.height)
@@ -51,7 +50,7 @@ def _fit_figure(figure: Any) -> None:
 
 
 def write_title(ax: Any, title: str | None, default: str) -> None:
-    """Write a title, or the default one, in which a "$" of a column's name is no formula."""
+    """Write a title or, without one, the default, in which "$" does not mark a formula."""
     text = default if title is None else title
     ax.set_title(text, fontsize="medium", parse_math=title is not None)
 
@@ -59,7 +58,7 @@ def write_title(ax: Any, title: str | None, default: str) -> None:
 def panel_title(result: Result, panel: str, regions: Regions | None) -> str:
     """Return the title of a panel: the kind and number of its cells, and the held-out error.
 
-    The error is that of the rule whose `regions` are drawn; without any, that of five neighbours.
+    The error is that of the rule whose `regions` are drawn, or the 5-NN error without regions.
     """
     if panel == QUERY:
         query = (result.split == QUERY).to_numpy()
@@ -78,9 +77,9 @@ def panel_title(result: Result, panel: str, regions: Regions | None) -> str:
 
 
 def title_rule(result: Result, regions: Regions | None) -> tuple[str, str]:
-    """Return the rule whose error is in the title of a map: its name in stored errors, and a word.
+    """Return the entry of `RULES` whose error is in the title of a map.
 
-    In space there are no regions.
+    A map of more than two components has no regions.
     """
     if regions == "decoder" and not result.stored.has_decoder:
         regions = "voronoi"
@@ -88,15 +87,15 @@ def title_rule(result: Result, regions: Regions | None) -> tuple[str, str]:
 
 
 def count_words(n: int, n_shown: int) -> str:
-    """Return the number of cells that were counted, and how many of them a selection shows."""
+    """Return the number of cells and, if it differs, the number of those that are shown."""
     return f"n = {n:,}" + (f", {n_shown:,} shown" if n_shown != n else "")
 
 
 def check_save(name: str, save: Save, dpi: float | None, *, own: bool) -> Path | None:
-    """Return the file that a figure is saved to, after a check of its place; None for no file.
+    """Return the path of the file that a figure is saved to, after checks; None for no file.
 
-    `name` is that of the plot, and of its file in scanpy's figure folder. `own` says that the
-    figure is ours: ``scanpy.settings.autosave`` applies to no others.
+    `name` is the name of the plot, and of its file in scanpy's figure folder. `own` is whether this
+    package makes the figure; ``scanpy.settings.autosave`` applies only to such figures.
     """
     from scanpy import settings
 
@@ -116,13 +115,14 @@ def check_save(name: str, save: Save, dpi: float | None, *, own: bool) -> Path |
 
 
 def write_figure(figure: Figure, path: Path, *, kind: str, dpi: float | None) -> None:
-    """Write a figure in one of the `FORMATS`, with texts that stay texts.
+    """Write a figure in one of the `FORMATS`, by default with 300 dots per inch.
 
-    Journals and drawing programs refuse fonts of Type 3, which are matplotlib's default in PDF.
+    Fonts are of Type 42, because journals and drawing programs refuse those of Type 3, which are
+    matplotlib's default in PDF.
     """
     if dpi is None:
         chosen = plt.rcParams["savefig.dpi"]
-        dpi = DPI if chosen == "figure" else chosen
+        dpi = 300 if chosen == "figure" else chosen
     with plt.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
         figure.savefig(path, format=kind, dpi=dpi, bbox_inches="tight")
 
@@ -130,15 +130,15 @@ def write_figure(figure: Figure, path: Path, *, kind: str, dpi: float | None) ->
 def finish(
     drawn: T, *, show: bool | None, path: Path | None, dpi: float | None, own: bool
 ) -> T | None:
-    """Save and show what was drawn: axes, a list of axes, or a figure. Return None if shown.
+    """Save and show axes, a list of axes, or a figure. Return them, or None if they were shown.
 
-    A figure of our `own` is shown where ``scanpy.settings.autoshow`` is set, and is closed after it
-    was saved. `path` comes from `check_save`.
+    A figure that this package makes (`own`) is shown if ``scanpy.settings.autoshow`` is set, and is
+    closed after it was saved. `path` is the result of `check_save`.
     """
     from scanpy import settings
 
     first: Any = drawn[0] if isinstance(drawn, list) else drawn
-    # `figure.figure` is the whole figure where the axes are in a subfigure.
+    # `figure.figure` is the whole figure if the axes are in a subfigure.
     figure = first.figure.figure
     if own and figure.get_layout_engine() is None:
         _fit_figure(figure)

@@ -14,15 +14,12 @@ from centroid_encoder.core.calibration import calibration_bins
 from centroid_encoder.errors import InputError
 from centroid_encoder.pl._axes import Save, check_save, count_words, finish, new_axes, write_title
 from centroid_encoder.pl._colors import unlabeled_color
-from centroid_encoder.tl._held_out import HeldOut, read_held_out
+from centroid_encoder.tl._held_out import read_held_out
 from centroid_encoder.tl._summary import interval_words
 
 if TYPE_CHECKING:
     from anndata import AnnData
     from matplotlib.axes import Axes
-
-STRIP = 0.2
-"""Height of the histogram, as a share of the diagram above it."""
 
 
 def calibration(
@@ -36,21 +33,21 @@ def calibration(
     save: Save = None,
     dpi: float | None = None,
 ) -> Axes | None:
-    """Plot how often a prediction is right against how confident it is: a reliability diagram.
+    """Plot how often predictions are right, against their confidence: a reliability diagram.
 
-    Confidences are true where the points lie on the diagonal: of the cells with confidence 80 %,
-    80 % are right. Bars are 95 % intervals (Wilson), and the histogram beneath counts the cells.
-    The predictions are the out-of-fold ones where there has been a cross-validation, else those of
-    the held-out cells. The error in the title, with its 95 % interval, is the one that was stored
-    when the confidences were computed. The result and the errors are those of `voronoi`.
+    If the points lie on the diagonal, the confidences are right: 80 % of the predictions with a
+    confidence of 80 % are right. Bars are 95 % intervals (Wilson), and the histogram below counts
+    the cells. The predictions are those of a cross-validation (out-of-fold) if there is one, and
+    otherwise those of the held-out cells. The error in the title, with its 95 % interval, was
+    stored when the confidences were computed. Return values and errors are as in `voronoi`.
 
     Parameters
     ----------
     adata
         Annotated data after `ce.tl.cross_validate` or `ce.tl.centroid_encoder`.
     n_bins
-        Number of points, from 1 to 1000. Each stands for equally many cells: confidences crowd near
-        100 %, and bins of equal width would leave most points to a handful of cells.
+        Number of points, from 1 to 1000. Each stands for the same number of cells: most confidences
+        are near 100 %, so that most bins of equal width would have only a few cells.
     key, title, ax, show, save, dpi
         As in `voronoi`.
     """
@@ -64,7 +61,7 @@ def calibration(
             f"no cell among the {cells.words} has a confidence; run ce.tl.cross_validate or "
             "ce.tl.centroid_encoder again"
         )
-    # Rounding in float32 makes some of them larger than 1.
+    # Clipped, because rounding in float32 makes some confidences larger than 1.
     confidence = 100 * cells.confidence[known].clip(0, 1)
     right = (cells.own == cells.predicted)[known]
     mean, share, count = calibration_bins(confidence, right, n_bins)
@@ -75,15 +72,22 @@ def calibration(
     _draw_page(target, confidence, 10 * np.floor(min(confidence.min(), ends.min(), 90) / 10))
     gaps = np.abs(ends.T - 100 * share)
     style: dict[str, Any] = {"fmt": "o", "markersize": 5, "linewidth": 1.2, "color": "C0"}
-    # Without clipping, a point at 100 % is drawn whole.
+    # Without clipping at the axes, a point at 100 % is drawn completely.
     target.errorbar(mean, 100 * share, yerr=gaps, clip_on=False, zorder=3, **style)
-    write_title(target, title, _title(cells, int(known.sum())))
+    text = f"{cells.words}, {count_words(cells.quality['n'], int(known.sum()))}"
+    error = float(cells.quality.get("calibration_error", np.nan))
+    if np.isfinite(error):
+        text += f"\nexpected calibration error {100 * error:.1f} points"
+        if interval := interval_words(cells.quality):
+            text += f" ({interval})"
+    write_title(target, title, text)
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)
 
 
 def _draw_page(ax: Any, confidence: NDArray[np.float64], start: float) -> None:
-    """Draw the diagonal, and the histogram of the confidences beneath it."""
-    bottom = start - STRIP * (100 - start)
+    """Draw the diagonal, and the histogram of the confidences below it."""
+    # The height of the histogram is a fifth of that of the diagram above it.
+    bottom = start - 0.2 * (100 - start)
     ax.set(xlim=(start, 100), ylim=(bottom, 100))
     ax.set(xlabel="confidence (%)", ylabel="cells that are right (%)")
     ticks = MaxNLocator(5, steps=[1, 2, 5, 10]).tick_values(start, 100)
@@ -96,16 +100,6 @@ def _draw_page(ax: Any, confidence: NDArray[np.float64], start: float) -> None:
     heights = 0.8 * (start - bottom) * number / number.max()
     ax.bar(edges[:-1], heights, np.diff(edges), bottom, align="edge", color="0.6")
     style = {"transform": ax.transAxes, "fontsize": "small", "color": "0.5"}
-    ax.text(0.03, 0.97, "too modest", va="top", **style)
-    ax.text(0.97, 0.21, "too confident", ha="right", **style)
+    ax.text(0.03, 0.97, "underconfident", va="top", **style)
+    ax.text(0.97, 0.21, "overconfident", ha="right", **style)
     ax.text(0.03, 0.13, f"cells (highest bar: {number.max():,})", va="top", **style)
-
-
-def _title(cells: HeldOut, n_shown: int) -> str:
-    text = f"{cells.words}, {count_words(cells.quality['n'], n_shown)}"
-    error = float(cells.quality.get("calibration_error", np.nan))
-    if np.isfinite(error):
-        text += f"\nexpected calibration error {100 * error:.1f} points"
-        if interval := interval_words(cells.quality):
-            text += f" ({interval})"
-    return text

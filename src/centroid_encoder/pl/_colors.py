@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING
 
 import matplotlib as mpl
-import numpy as np
-from matplotlib.colors import is_color_like, to_hex, to_rgb
-from scipy.spatial.distance import cdist
-from skimage.color import rgb2lab
+import pandas as pd
+from anndata import AnnData
+from matplotlib.axes import Axes
+from matplotlib.colors import hsv_to_rgb, is_color_like, to_hex, to_rgb
 
 from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.tl._read import obs_column
-from centroid_encoder.tl._result import colors_key, label_categories
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from anndata import AnnData
-    from matplotlib.axes import Axes
-
-    from centroid_encoder.tl._result import Result
+from centroid_encoder.tl._result import Result, colors_key, label_categories
 
 Palette = str | Sequence[str] | Mapping[str, str]
 
@@ -37,8 +28,6 @@ DISTINCT = """
     #21f4e9 #6fb1a6 #4ebc9b #9b9b4e
 """.split()  # noqa: SIM905
 """See `default_palette`."""
-N_KEPT = 28
-"""Colours of `DISTINCT` that more than 100 classes have, too."""
 
 
 def label_colors(
@@ -47,10 +36,10 @@ def label_colors(
     palette: Palette | None = None,
     categories: pd.Index | None = None,
 ) -> dict[object, str]:
-    """Return a hex colour for every category of a label column; `adata` stays as it is.
+    """Return a hex colour for every category of a label column; `adata` is not changed.
 
-    Without a palette these are the stored colours or, where they do not fit, the default ones.
-    `categories` take the place of those of the column.
+    Without a palette these are the stored colours or, if they do not fit, the default ones.
+    `categories` replaces the categories of the column.
     """
     if categories is None:
         categories = label_categories(obs_column(adata, label_key))
@@ -65,7 +54,7 @@ def label_colors(
         if palette not in mpl.colormaps:
             raise InputError(f"palette {palette!r} is no matplotlib colour map", "palette")
         colormap = mpl.colormaps[palette]
-        # A qualitative map has few colours; take the first ones.
+        # A qualitative colour map has few colours, and the first are taken.
         colormap = colormap if colormap.N < 256 else colormap.resampled(n)
         colors = [to_hex(colormap(i)) for i in range(colormap.N)]
     else:
@@ -79,15 +68,15 @@ def label_colors(
 
 def class_colors(adata: AnnData, result: Result, palette: Palette | None) -> dict[object, str]:
     """Return a hex colour for every category and class of a result, like `label_colors`."""
-    # A class without cells in this selection of cells still has its region.
+    # A class without cells in a selection of cells still has a region.
     default = dict(zip(result.classes, default_palette(len(result.classes)), strict=True))
     return default | label_colors(adata, result.label_key, palette, result.categories)
 
 
 def set_label_color(adata: AnnData, label_key: str, category: object, color: str) -> None:
-    """Store another colour of one category, for scanpy and napari as well.
+    """Store another colour of one category, which scanpy and napari use as well.
 
-    A view becomes a copy, as after any other change.
+    A view becomes a copy, as in any other change of a view.
     """
     colors = label_colors(adata, label_key)
     if category not in colors:
@@ -101,54 +90,34 @@ def set_label_color(adata: AnnData, label_key: str, category: object, color: str
 
 
 def store_colors(adata: AnnData, result: Result, colors: Mapping[object, str]) -> None:
-    """Share the colours with scanpy and napari; not in a view, which would become a copy."""
+    """Store the colours for scanpy and napari, but not in a view, which would become a copy."""
     new = [colors[name] for name in result.categories]
     if not adata.is_view and new != _stored(adata, result.label_key, len(new)):
         adata.uns[colors_key(result.label_key)] = new
 
 
 def unlabeled_color(ax: Axes) -> str:
-    """Return a grey that stays in the background of a light or a dark page."""
+    """Return a grey with a low contrast to the light or dark page of the axes."""
     return "lightgray" if sum(to_rgb(ax.get_facecolor())) > 1.5 else "dimgray"
 
 
 def _stored(adata: AnnData, label_key: str, n: int) -> list[str] | None:
-    """Return the n stored colours, or None where they do not fit."""
+    """Return the n stored colours, or None if they do not fit."""
     stored = list(adata.uns.get(colors_key(label_key), []))
     fit = len(stored) >= n and all(map(is_color_like, stored))
     return [to_hex(color) for color in stored[:n]] if fit else None
 
 
 def default_palette(n: int) -> list[str]:
-    """Return the default colours of n classes, which the colour-blind can tell apart as well.
+    """Return the default colours of n classes, which colour-blind people can distinguish as well.
 
-    The first seven are those of Okabe and Ito (2008), without their black, which is lost on a dark
-    page. Every further one is the colour that lies farthest from all before it, from the greys of
-    unlabeled cells and from a light and a dark page, in the eyes of people with normal vision, with
-    protanopia and with deuteranopia (Machado et al. 2009), among those that are legible on both
-    pages. `docs/figures.md` has the smallest differences between two of them. More than 100 classes
-    have the first 28 of these colours, and others that differ as much as possible from each other
-    for people with normal vision.
+    The first seven are those of Okabe and Ito (2008) without black, which is invisible on a dark
+    page. Every further colour is chosen among those that are legible on a light and a dark page. It
+    has the largest difference from all colours before it, from both pages, and from the greys of
+    unlabeled cells, for people with normal vision, protanopia and deuteranopia (Machado et al.
+    2009). `docs/figures.md` lists the smallest differences. Beyond 100 colours, which nobody can
+    distinguish, further hues follow.
     """
-    if n <= len(DISTINCT):
-        return DISTINCT[:n]
-    return [*DISTINCT[:N_KEPT], *_far_apart(n - N_KEPT)]
-
-
-@cache
-def _far_apart(n: int) -> list[str]:
-    """Return n colours, each the one of a grid that lies farthest from all before it in CIELAB."""
-    steps = np.linspace(0.05, 1, 12)
-    rgb = np.stack(np.meshgrid(steps, steps, steps), axis=-1).reshape(-1, 3)
-    lab = rgb2lab(rgb)
-    # Legible on a light and a dark page, and no grey.
-    legible = (lab[:, 0] > 40) & (lab[:, 0] < 88) & (np.hypot(lab[:, 1], lab[:, 2]) > 15)
-    rgb, lab = rgb[legible], lab[legible]
-    before = rgb2lab([to_rgb(color) for color in DISTINCT[:N_KEPT]])
-    distances = cdist(lab, before).min(axis=1)
-    colors = []
-    for _ in range(n):
-        farthest = distances.argmax()
-        colors.append(to_hex(rgb[farthest]))
-        distances = np.minimum(distances, np.linalg.norm(lab - lab[farthest], axis=1))
-    return colors
+    # Multiples of the golden ratio divide the circle of hues evenly for any number of colours.
+    hues = (0.618034 * i % 1 for i in range(n - len(DISTINCT)))
+    return [*DISTINCT[:n], *(to_hex(tuple(hsv_to_rgb((hue, 0.6, 0.8)))) for hue in hues)]

@@ -1,4 +1,4 @@
-"""Composition: which share of each image, donor or other group each class has."""
+"""Composition: the share of each class in each image, donor or other group."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from centroid_encoder.tl._composition import composition as composition_of
 if TYPE_CHECKING:
     from anndata import AnnData
     from matplotlib.axes import Axes
-
-MAX_GROUPS = 1000
 
 
 def composition(
@@ -31,10 +29,10 @@ def composition(
     save: Save = None,
     dpi: float | None = None,
 ) -> Axes | None:
-    """Plot which classes each image, donor or other group is made of: a bar for each group.
+    """Plot the classes in each image, donor or other group: a bar for each group.
 
-    The numbers are those of `ce.tl.composition`, which returns them as a table. The result and the
-    errors are those of `voronoi`.
+    The numbers are those of `ce.tl.composition`, which returns them as a table. Return values and
+    errors are as in `voronoi`.
 
     Parameters
     ----------
@@ -43,12 +41,12 @@ def composition(
     group_key
         Column of ``adata.obs`` with the groups.
     label_key
-        Column of ``adata.obs`` with the classes; ``"ce_label"``, say, for those that are predicted.
-        Default: the labels of the map.
+        Column of ``adata.obs`` with the classes, such as ``"ce_label"`` for predicted classes.
+        Default: the label column of the map.
     key
-        Name of the map, as given to `key_added`. Only without a `label_key`.
+        Name of the map, as given to `key_added`. It is used only without a `label_key`.
     counts
-        Show numbers of cells in place of shares of the group.
+        Show numbers of cells instead of shares of the group.
     palette, title, ax, show, save, dpi
         As in `voronoi`.
     """
@@ -58,7 +56,7 @@ def composition(
     sizes = table.sum(axis=1)
     if not sizes.any():
         raise InputError(f"no cell has both a group in obs[{group_key!r}] and a label")
-    if len(table) > MAX_GROUPS:
+    if len(table) > 1000:
         text = f"group_key: obs[{group_key!r}] has {len(table)} groups, too many for bars"
         raise InputError(text, "group_key")
     numbers = table if counts else 100 * table.div(sizes.clip(lower=1), axis=0)

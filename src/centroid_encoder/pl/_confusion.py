@@ -1,4 +1,4 @@
-"""Confusion matrix: which classes are taken for which."""
+"""Confusion matrix of true and predicted classes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 Order = Literal["similar", "category"]
 
-MAX_NAME = 25
-"""Letters of a class's name; longer names lose their middle."""
-MIN_FONT = 5.5
-"""In points; values that would have to be smaller are left out."""
+MIN_FONT = 5.5  # size of the smallest text in points
 SMALL = FontProperties(size="small")
 
 
@@ -45,22 +42,22 @@ def confusion(
     save: Save = None,
     dpi: float | None = None,
 ) -> Axes | None:
-    """Plot which classes are taken for which, by networks that had not seen the cell's label.
+    """Plot true against predicted classes, predicted by networks that had not seen the labels.
 
-    A row is a class, with the number of its cells; its squares show the classes that were predicted
-    for them. The predictions are the out-of-fold labels where there has been a cross-validation,
-    else those of the held-out cells. The colour scale is that of the square root, so that rare
-    confusions are seen, too. The result and the errors are those of `voronoi`.
+    A row is a class, with the number of its cells. Its squares are the classes that were predicted
+    for these cells. The predictions are those of a cross-validation (out-of-fold) if there is one,
+    and otherwise those of the held-out cells. Colours follow the square root, so that rare
+    confusions are visible. Return values and errors are as in `voronoi`.
 
     Parameters
     ----------
     adata
         Annotated data after `ce.tl.cross_validate`, or after a training with held-out cells.
     counts
-        Show numbers of cells in place of shares of the class.
+        Show numbers of cells instead of shares of the class.
     order
-        ``"similar"``: classes that are taken for each other stand side by side; ``"category"``: as
-        in the label column.
+        ``"similar"``: classes that are confused with each other are neighbours; ``"category"``: the
+        order of the label column.
     key, title, ax, show, save, dpi
         As in `voronoi`.
     """
@@ -69,8 +66,8 @@ def confusion(
     table, classes, words = _read(adata, key)
     places = _similar(table) if order == "similar" else np.arange(len(table))
     table, names = table[np.ix_(places, places)], [str(classes[i]) for i in places]
-    # Names that begin alike often differ at their end.
-    names = [name if len(name) <= MAX_NAME else f"{name[:16]}…{name[-8:]}" for name in names]
+    # The middle is left out, because names with the same beginning often have different ends.
+    names = [name if len(name) <= 25 else f"{name[:16]}…{name[-8:]}" for name in names]
     size = table.sum(axis=1, keepdims=True)
     shares = np.divide(100 * table, size, out=np.full(table.shape, np.nan), where=size > 0)
     values = np.where(size > 0, table, np.nan) if counts else shares
@@ -101,7 +98,7 @@ def _read(adata: AnnData, key: str) -> tuple[NDArray[np.int64], pd.Index, str]:
     """Return (M, M) cells by true and predicted class, the classes, and a title."""
     stored = StoredCrossValidation.read(adata, key)
     if stored is not None:
-        # The counts are those of all cells, also where `adata` is a selection of them.
+        # The counts are those of all cells, even if `adata` is a selection of them.
         table, words = stored.confusion, f"out-of-fold labels, {fold_words(stored)}"
         return table, stored.classes, f"{words}, n = {table.sum():,}"
     cells, classes = read_held_out(adata, key), read_result(adata, key).classes
@@ -112,18 +109,18 @@ def _read(adata: AnnData, key: str) -> tuple[NDArray[np.int64], pd.Index, str]:
 
 
 def _similar(table: NDArray[np.int64]) -> NDArray[np.intp]:
-    """Return the (M,) order in which classes that are taken for each other are neighbours."""
+    """Return an (M,) order of the classes in which those that are often confused are neighbours."""
     size = table.sum(axis=1, keepdims=True)
     shares = table / np.maximum(size, 1)
-    # Classes that are never confused keep the order of their categories.
+    # Classes that are never confused are in the order of their categories.
     place = np.arange(len(table))
     distances = 1 - (shares + shares.T) / 2 + 1e-3 * np.abs(place[:, None] - place) / len(table)
     np.fill_diagonal(distances, 0)
     order = leaves_list(linkage(squareform(distances), "average", optimal_ordering=True))
-    # The direction is arbitrary: take the one in which the categories rise.
+    # The direction is arbitrary; in the one that is chosen, the categories rise.
     if np.dot(order, place - place.mean()) < 0:
         order = order[::-1]
-    # Classes without cells come last.
+    # Classes without cells are last.
     return np.asarray(order[np.argsort(size[order, 0] == 0, kind="stable")], dtype=np.intp)
 
 
@@ -132,9 +129,9 @@ def _name_classes(ax: Any, names: list[str], sizes: NDArray[np.int64]) -> float:
     rows = [f"{name} ({n:,})" for name, n in zip(names, sizes, strict=True)]
     ax.tick_params(length=2)
     pitch = 0.0
-    # In a layout that adapts, names make the squares smaller, and so the room for names.
+    # Twice, because in a constrained layout the names make the squares smaller.
     for _ in range(2):
-        # `figure.figure` is the whole figure where the axes are in a subfigure.
+        # `figure.figure` is the whole figure if the axes are in a subfigure.
         ax.figure.figure.draw_without_rendering()
         pitch = float(ax.get_window_extent().width / ax.figure.dpi * 72 / len(names))
         font = np.clip(pitch / 1.15, MIN_FONT, SMALL.get_size_in_points())
@@ -147,7 +144,7 @@ def _name_classes(ax: Any, names: list[str], sizes: NDArray[np.int64]) -> float:
 
 
 def _write_values(ax: Any, image: Any, texts: dict[tuple[int, int], str], pitch: float) -> None:
-    """Write values onto their squares, unless these are too small."""
+    """Write values onto their squares, unless the squares are too small."""
     longest = max(map(len, texts.values()), default=1)
     font = min(SMALL.get_size_in_points(), 0.6 * pitch, 1.28 * pitch / longest)
     if font < MIN_FONT:
@@ -156,16 +153,10 @@ def _write_values(ax: Any, image: Any, texts: dict[tuple[int, int], str], pitch:
         luminance = np.dot(image.to_rgba(image.get_array()[i, j])[:3], (0.3, 0.59, 0.11))
         color = "black" if luminance > 0.5 else "white"
         ax.text(j, i, text, ha="center", va="center", fontsize=font, color=color)
-    # The squares are large enough for lines between them.
-    borders = np.arange(len(image.get_array()) - 1) + 0.5
-    ax.set_xticks(borders, minor=True)
-    ax.set_yticks(borders, minor=True)
-    ax.grid(which="minor", color=unlabeled_color(ax), linewidth=0.4)
-    ax.tick_params(which="minor", length=0)
 
 
 def _percent(share: float) -> str:
-    """Round to per cent: 0 only for none, and 100 only for all."""
+    """Round a share to whole per cent; only 0 becomes "0", and only 100 becomes "100"."""
     if share < 0.5:
         return "<1"
     return ">99" if 99.5 < share < 100 else f"{share:.0f}"

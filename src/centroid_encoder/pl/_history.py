@@ -1,4 +1,4 @@
-"""Loss and validation error over the epochs."""
+"""Loss and validation error over the epochs of a training."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def history(
 ) -> Axes | None:
     """Plot the training loss, the validation loss and error, and the stages of a training.
 
-    The result and the errors are those of `voronoi`.
+    Return values and errors are as in `voronoi`.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def history(
     """
     path = check_save("history", save, dpi, own=ax is None)
     check_trained(adata, key)
-    # Only a map of `ingest`, which `check_trained` refuses, has no history.
+    # There is a history, since `check_trained` raises an error for cells of `ingest`.
     table: Any = read_map(adata, key).history
     target: Any = new_axes(5, 3) if ax is None else ax
     epoch = np.arange(1, len(table) + 1)
@@ -56,13 +56,13 @@ def history(
         top.set_ylabel("validation error (%)")
         top.set_ylim(bottom=0)
     _mark_stages(target, [str(stage) for stage in table["stage"]])
-    # On the upper of the two axes, so that no curve is drawn over it.
+    # On the axes that are drawn last, so that no curve covers the legend.
     top.legend(handles=handles, loc="upper right", fontsize="small")
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)
 
 
 def _mark_stages(ax: Any, stages: list[str]) -> None:
-    """Separate the stages by lines and name them; all steps of pre-training have one name."""
+    """Separate the stages by lines and name them; the stages of pre-training have one name."""
     starts = {i: name for i, name in enumerate(stages) if i == 0 or name != stages[i - 1]}
     n_steps = sum(name.startswith("pretrain") for name in starts.values())
     for start, name in starts.items() if len(starts) > 1 else ():

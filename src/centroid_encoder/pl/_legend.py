@@ -1,4 +1,4 @@
-"""Names of the classes beside a panel or on it, and the colour bar of numbers."""
+"""Legends beside a panel, names of classes on it, and colour bars."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from centroid_encoder.pl._colors import unlabeled_color
 from centroid_encoder.pl._regions import REGION_ALPHA
 
-MAX_ENTRIES = 100
-"""Classes in a legend; the colours of more cannot be told apart."""
-MAX_ROWS = 25
-"""Rows of a legend; more entries stand in further columns."""
+MAX_ENTRIES = 100  # classes in a legend; the colours of more cannot be distinguished
+MAX_ROWS = 25  # rows of a legend, before another column is added
 
 
 def legend_beside(
@@ -33,11 +31,11 @@ def legend_beside(
     marked: bool = False,
     regions: bool = False,
 ) -> None:
-    """Add a legend to the right of a panel and of all that stands there already.
+    """Add a legend to the right of a panel, and of a legend or colour bar that is already there.
 
-    Names beyond the first `MAX_ENTRIES` are counted only; the `grey` entries are the last.
-    `marked` explains the circles around misplaced cells. With `regions`, the colours are those of
-    regions rather than of points.
+    It has the first `MAX_ENTRIES` names, the number of the others, and the `grey` entries. `marked`
+    adds an entry for the circles around misplaced cells. With `regions`, the colours are those of
+    regions instead of points.
     """
     handles = [
         _dot(name, to_rgba(color, REGION_ALPHA), color, "s") if regions else _dot(name, color)
@@ -51,26 +49,22 @@ def legend_beside(
     first = ax.get_legend()
     there = [*ax.child_axes, *([] if first is None else [first])]
     right = max([ax.bbox.x1, *(artist.get_tightbbox().x1 for artist in there)])
+    style: dict[str, Any] = {"fontsize": "small", "title_fontsize": "small", "frameon": False}
+    style |= {"alignment": "left", "borderaxespad": 1, "handletextpad": 0.3, "columnspacing": 1}
     legend = ax.legend(
         handles,
-        # matplotlib leaves out handles with a label that begins with an underscore.
+        # Labels are given, because matplotlib omits handles whose labels begin with an underscore.
         [handle.get_label() for handle in handles],
         title=title,
-        fontsize="small",
-        title_fontsize="small",
         loc="center left",
         bbox_to_anchor=((right - ax.bbox.x0) / ax.bbox.width, 0.5),
-        borderaxespad=1,
         ncols=-(-len(handles) // MAX_ROWS),
-        frameon=False,
-        alignment="left",
-        handletextpad=0.3,
-        columnspacing=1,
+        **style,
     )
     for text in (legend.get_title(), *legend.get_texts()):
         text.set_parse_math(False)
     if first is not None:
-        # The second legend has taken its place.
+        # The new legend has replaced the first one, which is added again.
         ax.add_artist(first)
         first.set_clip_on(False)
 
@@ -82,8 +76,11 @@ def _dot(name: object, color: Any, edge: Any = "none", marker: str = "o") -> Lin
 
 
 def color_bar(ax: Any, name: str, mappable: ScalarMappable, *, height: float = 0.6) -> Any:
-    """Add a colour bar to the right of a panel, of that share of its height, and return it."""
-    # As an inset, the bar keeps to the panel in every layout.
+    """Add a colour bar to the right of a panel, and return it.
+
+    `height` is a share of the panel's height.
+    """
+    # An inset stays at the panel in every layout.
     place = ax.inset_axes((1.035, 0.5 - height / 2, 0.035, height))
     bar = ax.figure.colorbar(mappable, cax=place)
     bar.set_label(name, fontsize="small", parse_math=False)
@@ -93,19 +90,12 @@ def color_bar(ax: Any, name: str, mappable: ScalarMappable, *, height: float = 0
 
 
 def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating]) -> None:
-    """Write names over the (M, 2) centers of their classes; those that would overlap move apart."""
+    """Write names over the (M, 2) centers of their classes, moved apart if they would overlap."""
     ink = plt.rcParams["text.color"]
-    style: dict[str, Any] = {
-        "ha": "center",
-        "va": "center",
-        "fontsize": "small" if len(names) <= 12 else "x-small",
-        "fontweight": "bold",
-        "path_effects": [withStroke(linewidth=2.5, foreground=ax.get_facecolor())],
-        "clip_on": True,
-        "in_layout": False,
-        "parse_math": False,
-        "zorder": 4,
-    }
+    style: dict[str, Any] = {"ha": "center", "va": "center", "fontweight": "bold", "zorder": 4}
+    style |= {"clip_on": True, "in_layout": False, "parse_math": False}
+    style["fontsize"] = "small" if len(names) <= 12 else "x-small"
+    style["path_effects"] = [withStroke(linewidth=2.5, foreground=ax.get_facecolor())]
     ax.apply_aspect()
     places = zip(centers, names, strict=True)
     texts = [ax.text(*center, wrapped(name), **style) for center, name in places]
@@ -122,7 +112,7 @@ def legend_on_data(ax: Any, names: Sequence[str], centers: NDArray[np.floating])
 def wrapped(name: str, widest: int | None = None) -> str:
     """Break a long name into up to four lines of similar length.
 
-    With a width of `widest` letters, "…" stands for the words that do not fit.
+    `widest` is the largest number of letters in a line; "…" replaces words that do not fit.
     """
     n_lines = min(len(name) // 24 + 1, 4)
     width = len(name) // n_lines + 6
@@ -134,34 +124,24 @@ def wrapped(name: str, widest: int | None = None) -> str:
 def move_apart(
     places: NDArray[np.floating], sizes: NDArray[np.floating], page: BboxBase
 ) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
-    """Move rectangles up and down until none overlap, as far as the page allows.
+    """Move rectangles up and down until none overlap, as far as they fit on the page.
 
-    Parameters
-    ----------
-    places, sizes
-        (n, 2) middles of the rectangles, and their widths and heights.
-    page
-        Where the rectangles may be.
-
-    Returns
-    -------
-    middles
-        (n, 2) new middles.
-    has_left
-        (n,) mask of the rectangles that no longer cover their places.
+    `places` holds their (n, 2) middles, and `sizes` their (n, 2) widths and heights. Returns the
+    (n, 2) new middles, and an (n,) mask of the rectangles that no longer cover their old ones.
     """
     half = sizes / 2
     low, high = page.min + half, np.maximum(page.min + half, page.max - half)
     middles = np.clip(places, low, high)
-    reach = half[:, None] + half + [0, 2]
-    are_near = np.abs(middles[:, None, 0] - middles[:, 0]) < reach[..., 0]
+    # Smallest distances of two middles without overlap, with two pixels between the lines.
+    least = half[:, None] + half + [0, 2]
+    are_near = np.abs(middles[:, None, 0] - middles[:, 0]) < least[..., 0]
     np.fill_diagonal(are_near, False)
-    # Names at the same place need a direction to move in.
+    # Names at the same height need a direction to move in.
     order = np.arange(len(middles))
     tie = np.sign(order[:, None] - order)
     for _ in range(200):
         away = middles[:, None, 1] - middles[:, 1]
-        push = np.where(are_near, np.maximum(reach[..., 1] - np.abs(away), 0), 0)
+        push = np.where(are_near, np.maximum(least[..., 1] - np.abs(away), 0), 0)
         if not push.any():
             break
         direction = np.where(away == 0, tie, np.sign(away))

@@ -1,12 +1,10 @@
-"""Histogram of the errors under shuffled labels."""
+"""Histogram of the errors with shuffled labels."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from centroid_encoder.errors import MissingKeyError
 from centroid_encoder.pl._axes import Save, check_save, finish, new_axes, write_title
@@ -28,11 +26,11 @@ def permutation_test(
     save: Save = None,
     dpi: float | None = None,
 ) -> Axes | None:
-    """Plot the out-of-fold error among the errors that shuffled labels give.
+    """Plot the out-of-fold error and a histogram of the errors with shuffled labels.
 
-    A supervised embedding separates any labels, even random ones. Where the labels belong to the
-    cells, their error lies to the left of all errors with shuffled labels. The result and the
-    errors are those of `voronoi`.
+    A supervised embedding separates any labels, even random ones. If the labels are related to the
+    data, their error lies to the left of all errors with shuffled labels. Return values and errors
+    are as in `voronoi`.
 
     Parameters
     ----------
@@ -55,7 +53,7 @@ def permutation_test(
     chance = 100 * stored.quality["chance_error"]
 
     target: Any = new_axes(4.4, 2.9) if ax is None else ax
-    number, _, _ = target.hist(null, bins=_bins(null), color="0.6", label="with shuffled labels")
+    number, _, _ = target.hist(null, bins="auto", color="0.6", label="with shuffled labels")
     target.axvline(observed, color="C0", linewidth=2, label=f"observed: {observed:.1f} %")
     text = f"always the largest class: {chance:.1f} %"
     target.axvline(chance, color="C1", linestyle=":", linewidth=1.5, label=text)
@@ -68,12 +66,3 @@ def permutation_test(
     target.legend(fontsize="small", loc="best")
     write_title(target, title, permutation_words(test))
     return finish(target, show=show, path=path, dpi=dpi, own=ax is None)
-
-
-def _bins(null: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return edges half-way between possible errors, which are shares of whole cells."""
-    values = np.unique(null)
-    step = np.diff(values).min() if len(values) > 1 else 1.0
-    # Bins are whole numbers of steps wide, so that all hold equally many possible errors.
-    width = step * np.ceil((np.ptp(values) / step + 1) / 20)
-    return np.asarray(np.arange(values[0] - step / 2, values[-1] + width, width))

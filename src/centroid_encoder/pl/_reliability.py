@@ -16,28 +16,21 @@ from centroid_encoder.pl._colors import Palette
 from centroid_encoder.pl._confusion import confusion
 from centroid_encoder.pl._permutation_test import permutation_test
 from centroid_encoder.pl._voronoi import voronoi
-from centroid_encoder.tl._result import (
-    Regions,
-    Result,
-    StoredCrossValidation,
-    StoredMap,
-    check_trained,
-    read_result,
-)
+from centroid_encoder.tl import _result
+from centroid_encoder.tl._result import Regions, Result, StoredCrossValidation, StoredMap
 from centroid_encoder.tl._summary import summary
 
 if TYPE_CHECKING:
     from anndata import AnnData
     from matplotlib.figure import Figure
 
-MAX_ENTRIES = 45
-"""Classes in a legend; with more there is no room for the map."""
+MAX_ENTRIES = 45  # classes in a legend; with more there is no room for the map
 EVIDENCE: tuple[tuple[Callable[..., Any], str], ...] = (
     (confusion, "No predictions of held-out cells for these labels."),
     (calibration, "No confidences of held-out cells for these labels."),
     (permutation_test, "No permutation test was made."),
 )
-"""Figures beneath the map, and the text in the place of one that cannot be drawn."""
+"""Figures below the map, and the texts that replace those that cannot be drawn."""
 
 
 def reliability(
@@ -50,21 +43,21 @@ def reliability(
     save: Save = None,
     dpi: float | None = None,
 ) -> Figure | None:
-    """Draw one page with the map and all evidence of how far it can be believed.
+    """Draw one page with the map and everything that shows how reliable it is.
 
-    The upper half is `voronoi` and the numbers in words, the lower half is `confusion`,
-    `calibration` and `permutation_test`. A text takes the place of a figure that cannot be drawn.
-    The result is the page, or None if it was shown; the errors are those of `voronoi`.
+    The upper half has `voronoi` and a text with the numbers, the lower half `confusion`,
+    `calibration` and `permutation_test`. A text replaces a figure that cannot be drawn. The page is
+    returned, or None if it was shown. Errors are as in `voronoi`.
 
     Parameters
     ----------
     adata
-        Annotated data after `ce.tl.centroid_encoder`, `ce.tl.cross_validate` or, better, both.
+        Annotated data after `ce.tl.centroid_encoder`, `ce.tl.cross_validate` or, best, both.
     key, regions, palette, show, save, dpi
         As in `voronoi`.
     """
     path = check_save("reliability", save, dpi, own=True)
-    check_trained(adata, key)
+    _result.check_trained(adata, key)
     mapped, validated = StoredMap.read(adata, key), StoredCrossValidation.read(adata, key)
     if mapped is None and validated is None:
         raise MissingKeyError(
@@ -72,14 +65,14 @@ def reliability(
             "ce.tl.cross_validate(adata, label_key, n_permutations=99) first",
             "key",
         )
-    result = None if mapped is None else read_result(adata, key)
-    # In inches, and larger with a larger font.
+    result = None if mapped is None else _result.read_result(adata, key)
+    # In inches for a font of ten points.
     size = np.multiply((15, 9.6), plt.rcParams["font.size"] / 10)
     figure: Any = plt.figure(figsize=tuple(size), layout="constrained")
     above, beneath = figure.add_gridspec(2, 1, hspace=0.08)
     try:
         words = _draw_map(figure, above, adata, result, regions=regions, palette=palette)
-        # In grids of their own, so that long names of classes take no room from other figures.
+        # Separate grids, so that long names of classes do not make other figures smaller.
         left, right = beneath.subgridspec(1, 2, wspace=0.04, width_ratios=(1.3, 2))
         for place, (plot, absent) in zip((left, *right.subgridspec(1, 2)), EVIDENCE, strict=True):
             ax = figure.add_subplot(place)
@@ -100,7 +93,7 @@ def reliability(
 def _draw_map(
     figure: Any, place: Any, adata: AnnData, result: Result | None, **options: Any
 ) -> Any:
-    """Draw the panels of `voronoi`, or a text in their place; return the place beside them."""
+    """Draw the panels of `voronoi`, or a text instead; return the grid cell beside them."""
     if result is None or result.embedding.shape[1] > 2:
         places = place.subgridspec(1, 3)
         absent = "There is no map yet." if result is None else "Only 1-D and 2-D maps are drawn."
@@ -115,7 +108,7 @@ def _draw_map(
 
 
 def _replace(ax: Any, text: str) -> None:
-    """Write a text in the place of a figure."""
+    """Write a text instead of a figure."""
     ax.clear()
     ax.set(xticks=[], yticks=[])
     ax.spines[:].set(linestyle=":", color="0.5")
@@ -124,9 +117,9 @@ def _replace(ax: Any, text: str) -> None:
 
 
 def _write(ax: Any, sentences: list[str]) -> None:
-    """Write sentences in the place of a figure, in the largest font in which they fit."""
+    """Write sentences instead of a figure, in the largest font in which they fit."""
     ax.set_axis_off()
-    # No line ends between a number and its unit.
+    # A space that keeps a number and its unit in one line.
     words = "\n\n".join(sentences).replace(" %", "\u00a0%")
     style = {"linespacing": 1.35, "va": "center", "in_layout": False, "parse_math": False}
     text = ax.text(0, 0.5, words, transform=ax.transAxes, wrap=True, **style)

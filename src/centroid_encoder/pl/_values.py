@@ -1,13 +1,14 @@
-"""Values of the cells by which points are coloured: columns of ``obs``, and variables."""
+"""Values of the cells that give points their colours: columns of ``obs``, and variables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from matplotlib.colors import Normalize
 from numpy.typing import NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
@@ -16,11 +17,7 @@ from centroid_encoder.errors import InputError, MissingKeyError
 from centroid_encoder.pl._colors import label_colors
 from centroid_encoder.tl._read import near_matches, obs_column
 
-if TYPE_CHECKING:
-    from anndata import AnnData
-
-MAX_CATEGORIES = 100
-"""Categories that are coloured; the colours of more cannot be told apart."""
+MAX_CATEGORIES = 100  # categories with a colour; the colours of more cannot be distinguished
 
 
 @dataclass(frozen=True)
@@ -29,11 +26,11 @@ class Values:
 
     name: str
     values: NDArray[Any]
-    """(n_obs,) numbers, NaN for none; or indices into `colors`, −1 for grey cells."""
+    """(n_obs,) numbers, NaN if missing; or indices into `colors`, −1 for grey cells."""
     colors: dict[object, str] | None
     """Colour of each category in order; None for numbers."""
     grey: Sequence[str] = ()
-    """What the grey cells are, for a legend."""
+    """Entries of a legend for the grey cells."""
 
     @property
     def known(self) -> NDArray[np.bool_]:
@@ -50,7 +47,7 @@ class Values:
 def read_values(adata: AnnData, name: str, *, layer: str | None, use_raw: bool | None) -> Values:
     """Read a column of ``adata.obs`` or a variable, as scanpy's plots do.
 
-    `layer` and `use_raw` are those of `voronoi`. The message of a KeyError names near matches.
+    `layer` and `use_raw` are as in `voronoi`. A KeyError is raised if there is neither.
     """
     if name in adata.obs:
         column = obs_column(adata, name)
@@ -73,9 +70,9 @@ def read_values(adata: AnnData, name: str, *, layer: str | None, use_raw: bool |
 def variable_source(
     adata: AnnData, *, layer: str | None = None, use_raw: bool | None = None
 ) -> Any:
-    """Return the object with the variables, by scanpy's rule: ``adata.raw`` if there is one.
+    """Return the object with the variables: as in scanpy, ``adata.raw`` if there is one.
 
-    With a `layer` or ``use_raw=False`` it is `adata` itself.
+    With a `layer` or ``use_raw=False`` it is `adata`.
     """
     if use_raw and adata.raw is None:
         raise InputError("use_raw=True needs adata.raw, and there is none", "use_raw")
@@ -89,15 +86,15 @@ def variable_source(
 
 
 def variable_values(source: Any, i: int, *, layer: str | None = None) -> NDArray[np.float64]:
-    """Return the values of a variable, by its position in a `variable_source`."""
-    # An int reads one column of a matrix on disk without the others.
+    """Return the values of variable number `i` of a `variable_source`."""
+    # With an integer index, only one column of a matrix on disk is read.
     values = (source.X if layer is None else source.layers[layer])[:, i]
     values = values.toarray() if hasattr(values, "toarray") else values
     return np.asarray(values, dtype=np.float64).ravel()
 
 
 def _categories(name: str, column: pd.Series, colors: dict[object, str]) -> Values:
-    """Return codes and colours of the categories with the most cells, up to `MAX_CATEGORIES`."""
+    """Return codes and colours of the `MAX_CATEGORIES` categories with the most cells."""
     column = column.astype(object)
     counts = column.value_counts().reindex(list(colors), fill_value=0)
     most = counts.nlargest(MAX_CATEGORIES).index

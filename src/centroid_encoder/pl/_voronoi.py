@@ -12,19 +12,13 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import to_rgba
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path
-from numpy.typing import NDArray
 
 from centroid_encoder.errors import InputError, check_name
+from centroid_encoder.pl import _regions
 from centroid_encoder.pl._axes import Save, check_save, finish, panel_title
 from centroid_encoder.pl._colors import Palette, class_colors, store_colors, unlabeled_color
 from centroid_encoder.pl._legend import color_bar, legend_beside, legend_on_data
-from centroid_encoder.pl._regions import (
-    REGION_ALPHA,
-    class_regions,
-    panel_limits,
-    plane_centers,
-    plane_points,
-)
+from centroid_encoder.pl._regions import REGION_ALPHA, Points
 from centroid_encoder.pl._values import Values, read_values
 from centroid_encoder.tl._read import check_choice
 from centroid_encoder.tl._result import QUERY, UNASSIGNED, Regions, Result, read_result
@@ -36,12 +30,9 @@ if TYPE_CHECKING:
 Split = Literal["train", "test"]
 LegendLoc = Literal["right margin", "on data"]
 
-PANEL = 5.0
-"""Side of a panel in inches."""
-SPLITS = "train", "test", QUERY
-"""Panels, in order; each is drawn if there are such cells."""
-COLOR_MAP = "viridis"
-"""Perceptually uniform, and read alike by the colour-blind."""
+PANEL = 5.0  # side of a panel in inches
+SPLITS = "train", "test", QUERY  # panels in order; those without cells are not drawn
+COLOR_MAP = "viridis"  # perceptually uniform, and the same for colour-blind people
 
 
 def voronoi(
@@ -66,10 +57,10 @@ def voronoi(
     """Plot training and held-out cells over the regions of their classes.
 
     Both panels show the same regions, which come from the training cells alone; the held-out cells
-    show how far the picture can be believed. The error in the title is the one that
-    `ce.tl.centroid_encoder` counted, by the rule whose regions are drawn. A cell lies at the mean
-    of the class positions, weighted by its probabilities, plus its scatter within the classes: a
-    clump towards a border is doubt between two classes, not a subtype. The figure shows one or two
+    show how reliable the map is. The error in the title was computed by `ce.tl.centroid_encoder`,
+    with the decision rule whose regions are drawn. A cell lies at the mean of the class positions,
+    weighted by its probabilities, plus its scatter within the classes. Cells near a border are
+    therefore in doubt between two classes, and are not a subtype. The figure shows one or two
     components; ``sc.pl.embedding(adata, "ce", projection="3d")`` draws three.
 
     Parameters
@@ -79,39 +70,39 @@ def voronoi(
     key
         Name of the results, as given to `key_added`.
     color
-        Column of ``adata.obs``, or variable, by which the points are coloured over the regions of
-        their classes: categories in their own colours, numbers from dark to light. Up to 100
-        categories with the most cells are coloured, and the others are grey. Default: by class.
+        Column of ``adata.obs``, or variable, that gives the points their colours: one colour for
+        each category, or dark to light for numbers. The 100 categories with the most cells have
+        colours, and the others are grey. Default: the class.
     layer
-        Layer to take the variable from. Default: ``adata.raw`` where it exists, else ``adata.X``.
+        Layer to take the variable from. Default: ``adata.raw`` if it exists, else ``adata.X``.
     use_raw
         Take the variable from ``adata.raw``. Default: as scanpy, if there is one and no `layer` is
         given.
     regions
-        ``"voronoi"``: cells of the class centers, straight-edged; ``"decoder"``: where the model
-        decides for a class, which with ``placement="bottleneck"`` is curved, and else the same;
-        None: no regions.
+        ``"voronoi"``: Voronoi cells of the class centers, with straight borders; ``"decoder"``: the
+        decisions of the model, with curved borders if ``placement="bottleneck"``, and otherwise the
+        same as ``"voronoi"``; None: no regions.
     split
-        ``"train"`` or ``"test"`` for one panel. Default: both, where cells were held out. Cells
-        that `ingest` has sent through a map have one panel of their own: predicted classes over
-        the reference's regions, unassigned cells grey.
+        ``"train"`` or ``"test"`` for one panel. Default: both, if cells were held out. Cells that
+        were placed by `ingest` have one panel with their predicted classes over the regions of the
+        reference; unassigned cells are grey.
     mark_misplaced
-        Circle the cells that lie in another class's region.
+        Circle the cells that lie in the region of another class.
     palette
         Colours of the classes: a matplotlib colour map, a list in category order, or a dict with
-        a colour for every category. Default: ``adata.uns[f"{label_key}_colors"]``, which is
-        written if it is missing, with colours that the colour-blind can tell apart.
+        a colour for every category. Default: ``adata.uns[f"{label_key}_colors"]``. If it is
+        missing, it is written, with colours that colour-blind people can distinguish.
     legend_loc
         ``"right margin"``, ``"on data"`` or None.
     size
-        Area of a point in square points. Default: the smaller, the more cells there are.
+        Area of a point in square points. Default: smaller with more cells.
     title
-        One title for each panel, in place of the default.
+        One title for each panel, instead of the default.
     ax
         Axes to draw on, one for each panel.
     show
-        Show the figure and return None. Default: as ``scanpy.settings.autoshow`` says, unless
-        `ax` is given.
+        Show the figure and return None. Default: ``scanpy.settings.autoshow``, or False if `ax` is
+        given.
     save
         Path of the file to write, or True for a file ``"voronoi"`` in ``scanpy.settings.figdir``,
         with the suffix and the format of scanpy's settings.
@@ -121,16 +112,16 @@ def voronoi(
     Returns
     -------
     Axes | list[Axes] | None
-        None if shown; else the axes, a list where there are two panels.
+        The axes, a list if there are two panels; None if they were shown.
 
     Raises
     ------
     KeyError
-        If there is no result under that key, if a column that belongs to it is gone, or if there is
-        nothing named `color`.
+        If there is no result with this key, if a column of the result is missing, or if `color` is
+        neither a column nor a variable.
     ValueError
-        If the embedding has more than two components, if the labels are no longer those it was
-        made with, or if an argument is not valid.
+        If the embedding has more than two components, if the labels have changed since the
+        training, or if an argument is not valid.
     OSError
         If the file cannot be written, for example because its folder is missing.
     """
@@ -164,11 +155,12 @@ def voronoi(
     values = Values(result.label_key, result.codes, of_class, _grey_entries(result))
     if color is not None and color != result.label_key:
         values = read_values(adata, color, layer=layer, use_raw=use_raw)
-    points = plane_points(result.embedding)
-    # The limits hold the centers too: a class may have no cell near its center.
-    inside = points if result.is_query else np.vstack([points, plane_centers(result.centers)])
-    limits = panel_limits(inside, equal=n_components > 1)
-    paths = class_regions(adata, result, regions, limits)
+    points = _regions.plane_points(result.embedding)
+    centers = _regions.plane_centers(result.centers)
+    # The limits include the centers, since a class may have no cell near its center.
+    inside = points if result.is_query else np.vstack([points, centers])
+    limits = _regions.panel_limits(inside, equal=n_components > 1)
+    paths = _regions.class_regions(adata, result, regions, limits)
 
     axes = _axes(ax, len(panels))
     area = size or np.clip(400 / np.sqrt(len(points)), 0.5, 24)
@@ -181,7 +173,9 @@ def voronoi(
             ring = {"markeredgecolor": plt.rcParams["text.color"], "markeredgewidth": 0.8}
             _dots(target, points[misplaced], np.sqrt(area) + 2.5, "none", zorder=2.5, **ring)
         if legend_loc == "on data":
-            legend_on_data(target, list(map(str, result.classes)), plane_centers(result.centers))
+            legend_on_data(
+                target, list(map(str, result.classes)), _regions.plane_centers(result.centers)
+            )
     last, by_class, in_margin = axes[-1], values.colors is of_class, legend_loc == "right margin"
     if values.colors is None:
         color_bar(last, values.name, ScalarMappable(values.norm, COLOR_MAP))
@@ -211,7 +205,7 @@ def _axes(ax: Axes | Sequence[Axes] | None, n_panels: int) -> list[Any]:
     return axes
 
 
-def _decorate(ax: Any, result: Result, limits: NDArray[np.floating], title: str) -> None:
+def _decorate(ax: Any, result: Result, limits: Points, title: str) -> None:
     """Write the title and the names of the components, and set the limits."""
     ax.set_title(title, fontsize="medium")
     name, is_plane = "CE" if result.key == "ce" else result.key, result.embedding.shape[1] == 2
@@ -223,37 +217,36 @@ def _fill(ax: Axes, paths: Sequence[Path], colors: Sequence[str]) -> None:
     """Draw the regions."""
     for path, color in zip(paths, colors, strict=False):
         if len(path):
-            # Borders in the colour of the page separate regions in light and in dark figures.
+            # Borders have the colour of the page, which can be light or dark.
             style = {"facecolor": to_rgba(color, REGION_ALPHA), "edgecolor": ax.get_facecolor()}
             ax.add_patch(PathPatch(path, linewidth=1, **style))
 
 
-def _draw_cells(
-    ax: Any, points: NDArray[np.floating], shown: pd.Series, values: Values, area: float
-) -> None:
-    """Draw cells in the colours of their values; those without one are grey and beneath."""
+def _draw_cells(ax: Any, points: Points, shown: pd.Series, values: Values, area: float) -> None:
+    """Draw cells in the colours of their values; those without a value are grey and below."""
     grey, known = points[shown & ~values.known], np.flatnonzero(shown & values.known)
     _dots(ax, grey, np.sqrt(area), unlabeled_color(ax), zorder=1.5)
     points, found = points[known], values.values[known]
     if values.colors is None:
-        order = np.argsort(found, kind="stable")  # The largest are on top.
+        order = np.argsort(found, kind="stable")  # the largest values are on top
         style = {"s": area, "linewidths": 0, "rasterized": True, "zorder": 2}
         x, y = points[order].T
         ax.scatter(x, y, c=found[order], cmap=COLOR_MAP, norm=values.norm, **style)
         return
-    # One Line2D a class is by far the fastest way to draw many points; the smallest class on top.
+    # One Line2D for each class is by far the fastest way to draw many points. The smallest class is
+    # on top.
     colors = list(values.colors.values())
     for code in np.argsort(-np.bincount(found, minlength=len(colors)), kind="stable"):
         _dots(ax, points[found == code], np.sqrt(area), colors[code], zorder=2)
 
 
-def _dots(ax: Any, points: NDArray[np.floating], size: float, color: str, **style: Any) -> None:
+def _dots(ax: Any, points: Points, size: float, color: str, **style: Any) -> None:
     style = {"markeredgewidth": 0} | style
     ax.plot(*points.T, "o", markersize=size, color=color, rasterized=True, **style)
 
 
 def _grey_entries(result: Result) -> list[str]:
-    """Return the entries of a legend for the cells that have no class."""
+    """Return the entries of the legend for cells without a class."""
     names = []
     if (result.split == "unlabeled").any():
         names.append("no label" if "unlabeled" in map(str, result.classes) else "unlabeled")
